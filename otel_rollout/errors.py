@@ -1,0 +1,38 @@
+"""The errors that otel-rollout raises, all of them from `init` and the command line, none from traced code.
+
+    RolloutTraceError
+    └── ConfigurationError            a setting has a value that can't work
+        ├── UnknownExporterError      no exporter has this name
+        ├── MissingExtraError         the exporter is there, a package it needs is not
+        └── AlreadyInitializedError   init was called before, with other settings
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AlreadyInitializedError",
+    "ConfigurationError",
+    "MissingExtraError",
+    "RolloutTraceError",
+    "UnknownExporterError",
+]
+
+
+class RolloutTraceError(Exception):
+    """Base of every error that otel-rollout raises."""
+
+
+class ConfigurationError(RolloutTraceError):
+    """A setting has a value that can't work; the message names the setting, the value and what would do."""
+
+
+class UnknownExporterError(ConfigurationError):
+    """No exporter has this name; the message lists the names that are installed."""
+
+
+class MissingExtraError(ConfigurationError):
+    """An exporter needs a package that isn't installed; the message has the `pip install` line."""
+
+
+class AlreadyInitializedError(ConfigurationError):
+    """`init` was called a second time with other settings; the message says which differ."""

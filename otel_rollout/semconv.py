@@ -1,0 +1,126 @@
+"""Every attribute key that otel-rollout writes, with its type and who reads it.
+
+Keys of our own start with `rollout.`. Where OpenTelemetry's GenAI conventions or OpenInference have a name,
+theirs is used. No key is a dotted prefix of another, because Phoenix and Weave turn dots into nested objects.
+
+Sources: OpenTelemetry semantic conventions for generative AI
+(https://github.com/open-telemetry/semantic-conventions-genai) and OpenInference
+(https://github.com/Arize-ai/openinference/tree/main/spec).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+__all__ = ["ATTRIBUTES", "SPAN_KINDS", "TAGS", "Attribute"]
+
+# --- the five tags of a trajectory, on the root and on every span inside it
+STEP: Final = "rollout.step"
+SAMPLE_INDEX: Final = "rollout.sample_index"
+ROLLOUT_N: Final = "rollout.rollout_n"
+VALIDATE: Final = "rollout.validate"
+EXPERIMENT_NAME: Final = "rollout.experiment_name"
+
+# --- what became of a trajectory, on the root
+STATUS: Final = "rollout.status"
+REWARD: Final = "rollout.reward"
+TURNS: Final = "rollout.turns"
+INPUT_TOKENS: Final = "rollout.input_tokens"
+OUTPUT_TOKENS: Final = "rollout.output_tokens"
+DROPPED_SPANS: Final = "rollout.dropped_spans"
+TRUNCATED_BYTES: Final = "rollout.truncated_bytes"
+OUTSIDE_TRAJECTORY: Final = "rollout.outside_trajectory"
+
+# --- resource
+SERVICE_NAME: Final = "service.name"
+SERVICE_INSTANCE_ID: Final = "service.instance.id"
+PROJECT_NAME: Final = "rollout.project_name"
+RUN_ID: Final = "rollout.run_id"
+OPENINFERENCE_PROJECT: Final = "openinference.project.name"
+
+# --- shared conventions
+SESSION_ID: Final = "session.id"
+METADATA: Final = "metadata"
+SPAN_KIND: Final = "openinference.span.kind"
+INPUT_VALUE: Final = "input.value"
+INPUT_MIME_TYPE: Final = "input.mime_type"
+OUTPUT_VALUE: Final = "output.value"
+OUTPUT_MIME_TYPE: Final = "output.mime_type"
+ERROR_TYPE: Final = "error.type"
+CONVERSATION_ID: Final = "gen_ai.conversation.id"
+OPERATION_NAME: Final = "gen_ai.operation.name"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+TOOL_NAME: Final = "gen_ai.tool.name"
+
+# --- the exception event (https://opentelemetry.io/docs/specs/semconv/exceptions/exceptions-spans/)
+EXCEPTION_EVENT: Final = "exception"
+EXCEPTION_TYPE: Final = "exception.type"
+EXCEPTION_MESSAGE: Final = "exception.message"
+EXCEPTION_STACKTRACE: Final = "exception.stacktrace"
+
+JSON_MIME_TYPE: Final = "application/json"
+
+TAGS: Final = (STEP, SAMPLE_INDEX, ROLLOUT_N, VALIDATE, EXPERIMENT_NAME)
+"""The five tags, in the order in which verl names them."""
+
+STATUSES: Final = ("completed", "error", "cancelled", "truncated")
+"""What `rollout.status` can say of a trajectory."""
+
+OPERATION_NAMES: Final = {"AGENT": "invoke_agent", "LLM": "chat", "TOOL": "execute_tool"}
+"""The GenAI operation that a span kind stands for, where there is one."""
+
+SPAN_KINDS: Final = ("AGENT", "CHAIN", "EVALUATOR", "LLM", "TOOL")
+"""The OpenInference span kinds that `rollout_trace_op` takes."""
+
+
+class Attribute(NamedTuple):
+    """One attribute: where it stands, its type, what it says and who reads it."""
+
+    key: str
+    where: str
+    type: str
+    meaning: str
+    readers: str
+
+
+ATTRIBUTES: Final[tuple[Attribute, ...]] = (
+    Attribute(SERVICE_NAME, "resource", "str", "`OTEL_SERVICE_NAME`, else the project name", "all"),
+    Attribute(SERVICE_INSTANCE_ID, "resource", "str", "one id per process", "all"),
+    Attribute(PROJECT_NAME, "resource", "str", "the project given to `init`", "MLflow and Weave exporters"),
+    Attribute(RUN_ID, "resource", "str", "the run: `OTEL_ROLLOUT_RUN_ID`, else one id per process", "filters"),
+    Attribute(OPENINFERENCE_PROJECT, "resource", "str", "the project that Phoenix files the trace under", "Phoenix"),
+    Attribute(STEP, "root and children", "int", "training step", "filters in every backend"),
+    Attribute(SAMPLE_INDEX, "root and children", "int or str", "the prompt's index in the dataset", "filters"),
+    Attribute(ROLLOUT_N, "root and children", "int", "which of the n rollouts of the prompt", "filters"),
+    Attribute(VALIDATE, "root and children", "bool", "true in a validation pass", "filters"),
+    Attribute(EXPERIMENT_NAME, "root and children", "str", "the experiment given to `init`", "filters"),
+    Attribute(STATUS, "root; a cancelled span", "str", "completed, error, cancelled or truncated", "filters"),
+    Attribute(REWARD, "root", "double", "the reward given to `annotate`", "filters, MLflow and Weave feedback"),
+    Attribute(TURNS, "root", "int", "how many LLM ops the trajectory had", "filters"),
+    Attribute(INPUT_TOKENS, "root", "int", "sum of the LLM ops' input tokens", "filters"),
+    Attribute(OUTPUT_TOKENS, "root", "int", "sum of the LLM ops' output tokens", "filters"),
+    Attribute(DROPPED_SPANS, "root", "int", "spans of this trajectory that were lost before it ended", "you"),
+    Attribute(TRUNCATED_BYTES, "root", "int", "payload bytes that were cut from this trajectory", "you"),
+    Attribute(OUTSIDE_TRAJECTORY, "an op with no trajectory around it", "bool", "true", "you"),
+    Attribute(SESSION_ID, "root", "str", "the group: all rollouts of one prompt", "Phoenix, MLflow, Langfuse"),
+    Attribute(CONVERSATION_ID, "root", "str", "the trajectory: its trace id", "Weave threads"),
+    Attribute(METADATA, "root", "str (JSON)", "the tags and annotations once more", "Phoenix filters"),
+    Attribute(SPAN_KIND, "all", "str", "AGENT, CHAIN, EVALUATOR, LLM or TOOL", "Phoenix, MLflow, Weave, Langfuse"),
+    Attribute(OPERATION_NAME, "root, LLM and TOOL ops", "str", "invoke_agent, chat or execute_tool", "Logfire, MLflow"),
+    Attribute(INPUT_VALUE, "all", "str (JSON)", "the arguments; on the root, the prompt", "Phoenix, MLflow, Weave, Langfuse"),
+    Attribute(INPUT_MIME_TYPE, "all", "str", "application/json", "Phoenix"),
+    Attribute(OUTPUT_VALUE, "all", "str (JSON)", "the result; on the root, the answer", "Phoenix, MLflow, Weave, Langfuse"),
+    Attribute(OUTPUT_MIME_TYPE, "all", "str", "application/json", "Phoenix"),
+    Attribute(ERROR_TYPE, "a span that failed", "str", "the exception's class", "all"),
+    Attribute(REQUEST_MODEL, "LLM ops", "str", "the model, where the call names it", "MLflow, Weave, Logfire"),
+    Attribute(USAGE_INPUT_TOKENS, "LLM ops", "int", "prompt tokens, where known", "MLflow, Weave, Phoenix"),
+    Attribute(USAGE_OUTPUT_TOKENS, "LLM ops", "int", "generated tokens, where known", "MLflow, Weave, Phoenix"),
+    Attribute(FINISH_REASONS, "LLM ops", "list of str", "why generation stopped, where known", "Logfire"),
+    Attribute(TOOL_NAME, "TOOL ops", "str", "the tool's name", "Logfire, Phoenix"),
+    Attribute(EXCEPTION_TYPE, "exception event", "str", "the exception's class", "all"),
+    Attribute(EXCEPTION_MESSAGE, "exception event", "str", "its message", "all"),
+    Attribute(EXCEPTION_STACKTRACE, "exception event", "str", "its traceback", "all"),
+)
