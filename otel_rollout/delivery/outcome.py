@@ -1,0 +1,45 @@
+"""What became of one attempt to hand a batch to a backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = ["Outcome", "Verdict"]
+
+
+class Verdict(Enum):
+    """What delivery does next with a batch."""
+
+    DELIVERED = "delivered"
+    """The backend has it."""
+    RETRY = "retry"
+    """A passing fault (network, overload): the same batch again, later."""
+    TOO_LARGE = "too_large"
+    """The batch is over a size limit of the backend: send its halves."""
+    REFUSED = "refused"
+    """The backend found something invalid in the batch: send its halves, to find what."""
+    DENIED = "denied"
+    """Credentials, address or project are wrong: nothing gets through until someone mends that."""
+    UNEXPLAINED = "unexplained"
+    """It failed, and nothing says whether trying again would help."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of one attempt.
+
+    Args:
+        verdict: What to do next.
+        reason: What the backend said, in one line for the log.
+        retry_after: Seconds that the backend asked to wait, if it did.
+        rejected: How many spans of a delivered batch the backend says it did not keep.
+    """
+
+    verdict: Verdict
+    reason: str = ""
+    retry_after: float | None = None
+    rejected: int = 0
+
+
+DELIVERED = Outcome(Verdict.DELIVERED)

@@ -1,0 +1,146 @@
+"""HTTP for exporters: one POST, and what its answer means for the batch."""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
+
+if TYPE_CHECKING:
+    import requests
+
+__all__ = ["HttpAnswer", "HttpClient", "outcome_of_answer"]
+
+_PASSING = frozenset({408, 425, 429, 502, 503, 504})
+_INVALID = frozenset({400, 422})
+
+
+@dataclass(frozen=True)
+class HttpAnswer:
+    """An answer, or the failure to get one.
+
+    Args:
+        status: The HTTP status, or 0 where no answer came.
+        body: The body.
+        retry_after: Seconds of the `Retry-After` header, if there was one.
+        fault: Why no answer came, in one line.
+        is_permanent: Whether the fault lies in our settings (a bad URL, a certificate that isn't trusted).
+    """
+
+    status: int
+    body: bytes = b""
+    retry_after: float | None = None
+    fault: str = ""
+    is_permanent: bool = False
+
+
+class HttpClient:
+    """A connection-keeping HTTP client that returns faults instead of raising them.
+
+    Args:
+        headers: Sent with each request.
+        timeout: Seconds for a request.
+        verify: Whether to check the server's certificate, or a file of trusted certificates.
+        cert: Our own certificate: a file, or a pair of certificate and key files.
+    """
+
+    def __init__(
+        self,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 10.0,
+        verify: bool | str = True,
+        cert: str | tuple[str, str] | None = None,
+    ) -> None:
+        self.timeout = timeout
+        self._headers = dict(headers or {})
+        self._verify = verify
+        self._cert = cert
+        self._session: requests.Session | None = None
+
+    def _open(self) -> requests.Session:
+        import requests
+
+        session = requests.Session()
+        session.headers.update(self._headers)
+        session.verify = self._verify
+        session.cert = self._cert
+        return session
+
+    def request(
+        self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> HttpAnswer:
+        """Make one request and return its answer or its fault; never raises."""
+        try:
+            import requests
+        except ImportError as error:
+            return HttpAnswer(0, fault=f"{error}: pip install requests", is_permanent=True)
+        session = self._session
+        if session is None:
+            session = self._session = self._open()
+        try:
+            answer = session.request(
+                method, url, data=body, headers=dict(headers or {}), timeout=self.timeout, allow_redirects=False
+            )
+        except (requests.exceptions.SSLError, requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
+            return HttpAnswer(0, fault=f"{type(error).__name__}: {error}", is_permanent=True)
+        except (requests.exceptions.MissingSchema, requests.exceptions.InvalidHeader, OSError) as error:
+            is_permanent = not isinstance(error, OSError) or isinstance(error, FileNotFoundError)
+            # A connection that broke in the middle is not used again.
+            self.close()
+            return HttpAnswer(0, fault=f"{type(error).__name__}: {error}", is_permanent=is_permanent)
+        return HttpAnswer(answer.status_code, answer.content, _retry_after(answer.headers.get("Retry-After")))
+
+    def close(self) -> None:
+        """Close the connections; the next request opens new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
+def outcome_of_answer(answer: HttpAnswer, url: str, *, denied_hint: str = "") -> Outcome:
+    """Say what an answer means for the batch.
+
+    Args:
+        answer: The answer.
+        url: Where the request went, for the message.
+        denied_hint: What to check when the server turns us away: the settings that hold the credentials.
+    """
+    status = answer.status
+    if 200 <= status < 300:
+        return DELIVERED
+    if status == 0:
+        return Outcome(Verdict.DENIED if answer.is_permanent else Verdict.RETRY, f"{url}: {answer.fault}")
+    reason = f"HTTP {status} from {url}: {_first_line(answer.body)}".rstrip(": ")
+    if status in _PASSING:
+        return Outcome(Verdict.RETRY, reason, answer.retry_after)
+    if status == 413:
+        return Outcome(Verdict.TOO_LARGE, reason)
+    if status in _INVALID:
+        return Outcome(Verdict.REFUSED, reason)
+    if status >= 500:
+        # A server that fails on one bad span answers 500 as one that is down does.
+        return Outcome(Verdict.UNEXPLAINED, reason, answer.retry_after)
+    return Outcome(Verdict.DENIED, f"{reason}; {denied_hint}" if denied_hint else reason, answer.retry_after)
+
+
+def _first_line(body: bytes) -> str:
+    text = body[:400].decode("utf-8", "replace").strip()
+    return text.splitlines()[0][:200] if text.isprintable() or "\n" in text else ""
+
+
+def _retry_after(value: str | None) -> float | None:
+    if not value:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return None
