@@ -1,0 +1,79 @@
+"""Make the virtual environments of the servers and clients that tests, benchmarks and screenshots run.
+
+Each has dependencies that don't go together with ours or with each other's, so each lives in an environment of its
+own, in a cache folder, made once and reused until its requirements change:
+
+    python scripts/environments.py            # all of them
+    python scripts/environments.py phoenix    # this one; prints where it is
+
+The cache folder is $OTEL_ROLLOUT_CACHE, else ~/.cache/otel-rollout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+REQUIREMENTS = Path(__file__).resolve().parent.parent / "tests" / "servers"
+
+
+def names() -> list[str]:
+    """Return the names of the environments that can be made."""
+    return sorted(path.stem for path in REQUIREMENTS.glob("*.txt"))
+
+
+def cache_folder() -> Path:
+    """Return the folder that environments are made in."""
+    return Path(os.environ.get("OTEL_ROLLOUT_CACHE") or Path.home() / ".cache" / "otel-rollout")
+
+
+def ensure(name: str) -> Path:
+    """Return the folder of an environment, made now if it is not there in this form.
+
+    Args:
+        name: Which one: the stem of a file in tests/servers.
+
+    Raises:
+        subprocess.CalledProcessError: The installer failed; its output says why.
+    """
+    requirements = REQUIREMENTS / f"{name}.txt"
+    digest = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    folder = cache_folder() / f"{name}-{digest}"
+    done = folder / ".complete"
+    if done.exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            print(f"making the {name} environment in {folder} …", file=sys.stderr, flush=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+            python = str(folder / "bin" / "python")
+            install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            subprocess.run([*install, "uv"], check=True)
+            uv = [str(folder / "bin" / "uv"), "pip", "install", "--quiet", "--python", python]
+            subprocess.run([*uv, "--prerelease=allow", "-r", str(requirements)], check=True)
+            done.touch()
+    return folder
+
+
+def main() -> None:
+    """Make the environments that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", nargs="*", help=f"which ones, of: {', '.join(names())} (default: all)")
+    chosen = parser.parse_args().name or names()
+    for name in chosen:
+        if name not in names():
+            parser.error(f"no environment is called {name!r}; there are: {', '.join(names())}")
+        print(ensure(name))
+
+
+if __name__ == "__main__":
+    main()
