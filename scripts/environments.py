@@ -59,7 +59,7 @@ def ensure(name: str) -> Path:
             install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
             subprocess.run([*install, "uv"], check=True)
             uv = [str(folder / "bin" / "uv"), "pip", "install", "--quiet", "--python", python]
-            subprocess.run([*uv, "--prerelease=allow", "-r", str(requirements)], check=True)
+            subprocess.run([*uv, "-r", str(requirements)], check=True)
             done.touch()
     return folder
 
