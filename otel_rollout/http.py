@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -61,12 +62,16 @@ class HttpClient:
         self._verify = verify
         self._cert = cert
         self._session: requests.Session | None = None
+        self._pid = os.getpid()
 
     def _open(self) -> requests.Session:
         import requests
 
         session = requests.Session()
         session.headers.update(self._headers)
+        if any(name.lower() == "authorization" for name in self._headers):
+            # Without this, requests puts a netrc entry of the host in the place of our header.
+            session.auth = _as_given
         session.verify = self._verify
         session.cert = self._cert
         return session
@@ -79,14 +84,26 @@ class HttpClient:
             import requests
         except ImportError as error:
             return HttpAnswer(0, fault=f"{error}: pip install requests", is_permanent=True)
+        if self._pid != os.getpid():
+            # A forked child must not write into its parent's connections.
+            self._pid, self._session = os.getpid(), None
         session = self._session
         if session is None:
             session = self._session = self._open()
         try:
             answer = session.request(
-                method, url, data=body, headers=dict(headers or {}), timeout=self.timeout, allow_redirects=False
+                method,
+                url,
+                data=body,
+                headers=dict(headers or {}),
+                timeout=self.timeout,
+                allow_redirects=False,
             )
-        except (requests.exceptions.SSLError, requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
+        except (
+            requests.exceptions.SSLError,
+            requests.exceptions.InvalidURL,
+            requests.exceptions.InvalidSchema,
+        ) as error:
             return HttpAnswer(0, fault=f"{type(error).__name__}: {error}", is_permanent=True)
         except (requests.exceptions.MissingSchema, requests.exceptions.InvalidHeader, OSError) as error:
             is_permanent = not isinstance(error, OSError) or isinstance(error, FileNotFoundError)
@@ -100,6 +117,10 @@ class HttpClient:
         session, self._session = self._session, None
         if session is not None:
             session.close()
+
+
+def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
 
 
 def outcome_of_answer(answer: HttpAnswer, url: str, *, denied_hint: str = "") -> Outcome:
