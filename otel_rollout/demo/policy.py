@@ -1,0 +1,178 @@
+"""A stand-in for the model: deterministic from its seeds, and with the weaknesses that models have."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from otel_rollout import rollout_trace_op
+from otel_rollout.demo.chat import Message, read_messages, write_answer, write_tool_call
+from otel_rollout.demo.problems import PROBLEMS, Problem, ToolCall
+from otel_rollout.demo.tokenizer import BpeTokenizer
+
+__all__ = ["Behaviour", "EngineError", "Policy", "SamplingParams", "TokenOutput", "choose_behaviour"]
+
+SECONDS_PER_CALL = 0.02
+SECONDS_PER_TOKEN = 0.0012
+SECONDS_STALLED = 60.0
+
+_PROBLEM_OF_QUESTION = {problem.question: problem for problem in PROBLEMS}
+_LAST_NUMBER = re.compile(r"\d+(\.\d+)?(?!.*\d)")
+
+
+class EngineError(RuntimeError):
+    """The inference engine gave up on a request."""
+
+
+class Behaviour(Enum):
+    """What the policy does with a problem."""
+
+    SOLVE = "solves it"
+    SLIP = "writes a wrong number into the last calculation"
+    GUESS = "answers without calling a tool"
+    CLUMSY = "writes an expression that the calculator cannot read, then mends it"
+    MISREMEMBER = "asks for an entry that the table does not have, then mends it"
+    RAMBLE = "checks its result again and again, without ever answering"
+    STALL = "stops in the middle of the second turn"
+    CRASH = "is thrown out of the engine in the second turn"
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How tokens are drawn.
+
+    Args:
+        temperature: At 0 the policy does what it does best, and nothing goes wrong in the engine.
+        seed: Decides what is drawn.
+    """
+
+    temperature: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class TokenOutput:
+    """What one generation returns.
+
+    Args:
+        token_ids: The generated tokens.
+        stop_reason: Why generation stopped.
+    """
+
+    token_ids: list[int]
+    stop_reason: str
+
+
+class Policy:
+    """The policy after a number of training steps; with more of them it slips and guesses less.
+
+    Args:
+        tokenizer: Between its text and the token ids.
+        steps_trained: How many training steps its weights have seen.
+    """
+
+    def __init__(self, tokenizer: BpeTokenizer, steps_trained: int = 0) -> None:
+        self.tokenizer = tokenizer
+        self._steps_trained = steps_trained
+
+    @rollout_trace_op(kind="LLM")
+    async def generate(
+        self, request_id: str, prompt_ids: Sequence[int], sampling_params: SamplingParams
+    ) -> TokenOutput:
+        """Go on with a conversation by one message.
+
+        Args:
+            request_id: The trajectory that the request belongs to.
+            prompt_ids: The conversation so far.
+            sampling_params: How tokens are drawn.
+
+        Raises:
+            EngineError: The engine gave up on the request.
+        """
+        messages = read_messages(self.tokenizer.decode(prompt_ids))
+        problem = _PROBLEM_OF_QUESTION[next(message.text for message in messages if message.role == "user")]
+        behaviour = choose_behaviour(sampling_params, self._steps_trained)
+        in_second_turn = any(message.role == "tool" for message in messages)
+        if in_second_turn and behaviour is Behaviour.STALL:
+            await asyncio.sleep(SECONDS_STALLED)
+        text = _next_text(problem, messages, behaviour)
+        token_ids = self.tokenizer.encode(text)
+        await asyncio.sleep(SECONDS_PER_CALL + SECONDS_PER_TOKEN * len(token_ids))
+        if in_second_turn and behaviour is Behaviour.CRASH:
+            raise EngineError(f"out of KV cache blocks after {len(prompt_ids)} prompt tokens, request {request_id}")
+        return TokenOutput(token_ids, "stop")
+
+
+def choose_behaviour(sampling_params: SamplingParams, steps_trained: int) -> Behaviour:
+    """Draw what the policy does, by a hash of the seed, so that it is the same in every run and Python."""
+    unlearned = 0.6**steps_trained
+    chances = {Behaviour.SLIP: 0.3 * unlearned, Behaviour.GUESS: 0.15 * unlearned}
+    if sampling_params.temperature > 0:
+        chances |= {
+            Behaviour.CLUMSY: 0.1,
+            Behaviour.MISREMEMBER: 0.08,
+            Behaviour.RAMBLE: 0.04,
+            Behaviour.STALL: 0.03,
+            Behaviour.CRASH: 0.03,
+        }
+    drawn = _draw(sampling_params.seed)
+    for behaviour, chance in chances.items():
+        if drawn < chance:
+            return behaviour
+        drawn -= chance
+    return Behaviour.SOLVE
+
+
+def _draw(seed: int) -> float:
+    digest = hashlib.blake2b(str(seed).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def _next_text(problem: Problem, messages: Sequence[Message], behaviour: Behaviour) -> str:
+    if behaviour is Behaviour.GUESS:
+        guess = _LAST_NUMBER.search(problem.question)
+        return f"I can see that without the tools. {write_answer(guess.group() if guess else '1')}"
+    turns = _tool_results(messages)
+    failed = [any(result.startswith("error") for result in results) for results in turns]
+    turns_done = failed.count(False)
+    if turns_done < len(problem.solution):
+        return _solution_turn(problem, turns_done, behaviour, mending=bool(failed) and failed[-1])
+    if behaviour is Behaviour.RAMBLE:
+        return _say("Let me make sure of that once more.", problem.solution[-1].calls)
+    return f"The tools give me everything. {write_answer(turns[-1][-1])}"
+
+
+def _tool_results(messages: Sequence[Message]) -> list[list[str]]:
+    turns: list[list[str]] = []
+    for message in messages:
+        if message.role == "assistant":
+            turns.append([])
+        elif message.role == "tool":
+            turns[-1].append(message.text)
+    return turns
+
+
+def _solution_turn(problem: Problem, index: int, behaviour: Behaviour, *, mending: bool) -> str:
+    turn = problem.solution[index]
+    if mending:
+        return _say("That did not work, so I write it differently.", turn.calls)
+    first, *others = turn.calls
+    if index == 0 and behaviour is Behaviour.MISREMEMBER:
+        return _say(turn.thought, [ToolCall(first.tool, first.argument.rsplit(" ", 1)[-1] + "s"), *others])
+    if index == len(problem.solution) - 1 and behaviour is Behaviour.SLIP:
+        return _say(turn.thought, [ToolCall(first.tool, _slip(first.argument))])
+    if index == len(problem.solution) - 1 and behaviour is Behaviour.CLUMSY:
+        return _say(turn.thought, [ToolCall(first.tool, first.argument.replace("*", "x") + " =")])
+    return _say(turn.thought, turn.calls)
+
+
+def _say(thought: str, calls: Sequence[ToolCall]) -> str:
+    return "\n".join([thought, *map(write_tool_call, calls)])
+
+
+def _slip(expression: str) -> str:
+    return _LAST_NUMBER.sub(lambda number: f"{float(number.group()) + 1:g}", expression)

@@ -1,0 +1,160 @@
+"""The rollout: n trajectories of every sample, many at a time, each of them traced."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from otel_rollout import annotate, rollout_trace_attr
+from otel_rollout.demo.agent_loop import AgentLoop
+from otel_rollout.demo.policy import EngineError, Policy, SamplingParams
+from otel_rollout.demo.problems import LOOKUP_TABLE, problem_at
+from otel_rollout.demo.reward import Verifier
+from otel_rollout.demo.tokenizer import BpeTokenizer
+from otel_rollout.demo.tools import Calculator, Lookup
+
+__all__ = ["Pass", "Trajectory", "mean_reward", "passes", "run_pass"]
+
+TRAJECTORY_DEADLINE = 1.5
+"""Seconds after which a trainer no longer waits for a straggler."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass over the samples.
+
+    Args:
+        step: The training step.
+        samples: How many samples.
+        rollouts: How many trajectories of each.
+        validate: Whether it is a validation pass.
+    """
+
+    step: int
+    samples: int
+    rollouts: int
+    validate: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the pass is called on the screen."""
+        return "validation" if self.validate else f"step {self.step}"
+
+    @property
+    def trajectories(self) -> int:
+        """How many trajectories it has."""
+        return self.samples * self.rollouts
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One trajectory and what became of it; `reward` is None where it did not get that far."""
+
+    step: int
+    sample_index: int
+    rollout_n: int
+    validate: bool
+    status: str
+    seconds: float
+    reward: float | None = None
+    answer: str | None = None
+    turns: int = 0
+    tokens: int = 0
+    tool_errors: int = 0
+
+
+def passes(steps: int, samples: int, rollouts: int) -> list[Pass]:
+    """Return the training steps and the validation pass after them, with one trajectory a sample."""
+    training = [Pass(step, samples, rollouts) for step in range(1, steps + 1)]
+    return [*training, Pass(steps, samples, 1, validate=True)]
+
+
+async def run_pass(
+    of: Pass,
+    *,
+    tokenizer: BpeTokenizer,
+    seed: int,
+    concurrency: int,
+    on_done: Callable[[Trajectory], None],
+) -> list[Trajectory]:
+    """Run all trajectories of a pass.
+
+    Args:
+        of: The pass.
+        tokenizer: The policy's tokenizer.
+        seed: Decides everything that the policy does.
+        concurrency: How many trajectories run at a time.
+        on_done: Called with each trajectory as it ends.
+    """
+    steps_trained = of.step if of.validate else of.step - 1
+    agent_loop = AgentLoop(Policy(tokenizer, steps_trained), [Calculator(), Lookup(LOOKUP_TABLE)])
+    slots = asyncio.Semaphore(concurrency)
+
+    async def run_in_slot(sample_index: int, rollout_n: int) -> Trajectory:
+        async with slots:
+            trajectory = await _run_to_deadline(agent_loop, of, sample_index, rollout_n, seed)
+        on_done(trajectory)
+        return trajectory
+
+    return await asyncio.gather(
+        *(run_in_slot(sample, n) for sample in range(of.samples) for n in range(of.rollouts))
+    )
+
+
+async def _run_to_deadline(agent_loop: AgentLoop, of: Pass, sample_index: int, rollout_n: int, seed: int) -> Trajectory:
+    started = time.monotonic()
+
+    def ended(status: str) -> Trajectory:
+        return Trajectory(of.step, sample_index, rollout_n, of.validate, status, time.monotonic() - started)
+
+    try:
+        return await asyncio.wait_for(
+            _run_trajectory(agent_loop, of, sample_index, rollout_n, seed), TRAJECTORY_DEADLINE
+        )
+    except asyncio.TimeoutError:
+        return ended("cancelled")
+    except EngineError:
+        return ended("error")
+
+
+async def _run_trajectory(agent_loop: AgentLoop, of: Pass, sample_index: int, rollout_n: int, seed: int) -> Trajectory:
+    started = time.monotonic()
+    problem = problem_at(sample_index)
+    with rollout_trace_attr(
+        sample_index=sample_index, step=of.step, rollout_n=rollout_n, name="agent_loop", validate=of.validate
+    ):
+        annotate(input=problem.question)
+        output = await agent_loop.run(
+            problem.question,
+            request_id=f"{of.name.replace(' ', '-')}/sample-{sample_index}/rollout-{rollout_n}",
+            sampling_params=_sampling_params(of, sample_index, rollout_n, seed),
+        )
+        reward = await Verifier().score(output.answer, problem.answer)
+        status = "truncated" if output.truncated else "completed"
+        annotate(reward=reward, status=status, output=output.answer)
+    return Trajectory(
+        of.step,
+        sample_index,
+        rollout_n,
+        of.validate,
+        status,
+        time.monotonic() - started,
+        reward=reward,
+        answer=output.answer,
+        turns=output.turns,
+        tokens=len(output.response_ids),
+        tool_errors=output.tool_errors,
+    )
+
+
+def _sampling_params(of: Pass, sample_index: int, rollout_n: int, seed: int) -> SamplingParams:
+    drawn = hashlib.blake2b(f"seed {seed}, {of.name}, sample {sample_index}, rollout {rollout_n}".encode(), digest_size=4).digest()
+    return SamplingParams(temperature=0.0 if of.validate else 1.0, seed=int.from_bytes(drawn, "big"))
+
+
+def mean_reward(trajectories: Sequence[Trajectory]) -> float:
+    """Return the mean reward, where a trajectory without one counts as 0."""
+    return sum(trajectory.reward or 0.0 for trajectory in trajectories) / max(1, len(trajectories))

@@ -1,0 +1,102 @@
+"""One trajectory as a tree of its spans, with durations, when each ran, and what it was about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import StatusCode
+from rich.table import Table
+from rich.text import Text
+
+from otel_rollout import semconv
+
+__all__ = ["waterfall"]
+
+BAR_WIDTH = 18
+KIND_STYLES = {"AGENT": "magenta", "CHAIN": "blue", "LLM": "cyan", "TOOL": "yellow", "EVALUATOR": "green"}
+
+
+def waterfall(spans: Sequence[ReadableSpan]) -> Table:
+    """Return a table with one row a span.
+
+    Args:
+        spans: The spans of one trajectory in the order in which they began; the root is among them.
+    """
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    root = next(span for span in spans if span.parent is None)
+    for span, guide in _walk(root, spans, ""):
+        kind = str((span.attributes or {}).get(semconv.SPAN_KIND, ""))
+        style = KIND_STYLES.get(kind, "")
+        failed = span.status.status_code is StatusCode.ERROR
+        table.add_row(
+            Text.assemble((guide, "dim"), (span.name, "bold red" if failed else "bold")),
+            Text(kind, style=style),
+            _milliseconds(span),
+            Text(_bar(span, root), style="red" if failed else style),
+            _about(span, kind, failed=failed),
+        )
+    return table
+
+
+def _walk(span: ReadableSpan, spans: Sequence[ReadableSpan], guide: str) -> Iterator[tuple[ReadableSpan, str]]:
+    """Go through the tree from `span`, with the lines that are drawn before each name."""
+    yield span, guide
+    stem = guide.replace("├─ ", "│  ").replace("└─ ", "   ")
+    children = [child for child in spans if child.parent and child.parent.span_id == span.context.span_id]
+    for child in children:
+        yield from _walk(child, spans, stem + ("└─ " if child is children[-1] else "├─ "))
+
+
+def _milliseconds(span: ReadableSpan) -> str:
+    return f"{((span.end_time or 0) - (span.start_time or 0)) / 1e6:.1f} ms"
+
+
+def _bar(span: ReadableSpan, root: ReadableSpan) -> str:
+    """Draw when the span ran, from the root's start to its end."""
+    start, end = root.start_time or 0, root.end_time or 0
+    scale = BAR_WIDTH / max(1, end - start)
+    left = min(BAR_WIDTH - 1, int(((span.start_time or 0) - start) * scale))
+    right = min(BAR_WIDTH, max(left + 1, round(((span.end_time or 0) - start) * scale)))
+    return " " * left + "━" * (right - left) + " " * (BAR_WIDTH - right)
+
+
+def _about(span: ReadableSpan, kind: str, *, failed: bool) -> Text:
+    if failed:
+        return Text(f"{_error(span)}", style="red")
+    attributes = span.attributes or {}
+    inputs, output = _read(attributes, semconv.INPUT_VALUE), _read(attributes, semconv.OUTPUT_VALUE)
+    if kind == "AGENT":
+        return Text(f"{attributes.get(semconv.STATUS)}, reward {attributes.get(semconv.REWARD)}", style="bold")
+    if kind == "LLM":
+        said = str(output.get("response_text", "")).partition("\n")[0] if isinstance(output, dict) else ""
+        tokens = f"{attributes.get(semconv.USAGE_INPUT_TOKENS)}+{attributes.get(semconv.USAGE_OUTPUT_TOKENS)} tokens"
+        return Text.assemble((tokens, "dim"), "  ", said)
+    if kind == "TOOL":
+        argument = inputs.get("argument") if isinstance(inputs, dict) else inputs
+        return Text(f"{argument} = {output}")
+    if kind == "EVALUATOR":
+        return Text(f"{output}")
+    return Text()
+
+
+def _error(span: ReadableSpan) -> str:
+    for event in span.events:
+        if event.name == semconv.EXCEPTION_EVENT and event.attributes:
+            kind = str(event.attributes.get(semconv.EXCEPTION_TYPE)).rpartition(".")[2]
+            return f"{kind}: {event.attributes.get(semconv.EXCEPTION_MESSAGE)}"
+    return span.status.description or "failed"
+
+
+def _read(attributes: Mapping[str, Any], key: str) -> Any:
+    try:
+        return json.loads(attributes[key])
+    except (KeyError, TypeError, ValueError):
+        return None
