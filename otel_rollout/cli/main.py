@@ -1,0 +1,56 @@
+"""The `otel-rollout` command line: parses it and hands it to the command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+
+from otel_rollout.cli import demo
+
+__all__ = ["main"]
+
+EXIT_CODES = """\
+exit codes:
+  0    everything was delivered
+  1    spans were lost, or the backend could not be reached in time
+  2    the command line or the installation needs a change
+  130  interrupted; what was traced until then was delivered
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: The arguments after the program's name; those of the process where None.
+
+    Returns:
+        The exit code.
+    """
+    parser = build_parser()
+    parsed = parser.parse_args(arguments)
+    if parsed.command is None:
+        parser.print_help()
+        return 0
+    code: int = parsed.run(parsed)
+    return code
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="otel-rollout",
+        description="Trace agentic RL rollouts: one OpenTelemetry trace per trajectory.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"otel-rollout {metadata.version('otel-rollout')}")
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="")
+    demo.add_to(commands)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

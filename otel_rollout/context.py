@@ -1,0 +1,83 @@
+"""What the standard OpenTelemetry context says: which trajectory we are in, and under which span.
+
+Everything lives in OpenTelemetry's own context, so it goes wherever that goes: into tasks, and into threads that are
+started with a copied context.
+"""
+
+from __future__ import annotations
+
+from contextvars import Token
+from typing import Any, Final, NamedTuple
+
+from opentelemetry import context as context_api
+from opentelemetry.context import Context
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags, set_span_in_context
+
+from otel_rollout.ids import SystemIdGenerator
+from otel_rollout.trajectory_state import TrajectoryState
+
+__all__ = ["Frame", "current_frame", "enter", "enter_silence", "leave"]
+
+
+class Frame(NamedTuple):
+    """Where in a trajectory the current code runs.
+
+    Args:
+        trajectory: The trajectory, if there is one.
+        span: The innermost span of ours; None where nothing is traced.
+    """
+
+    trajectory: TrajectoryState | None
+    span: Span | None
+
+
+SILENCE: Final = Frame(None, None)
+"""Inside `trace=False`, or in a trajectory that the sampler left out."""
+
+_FRAME_KEY: Final = context_api.create_key("otel-rollout-frame")
+# The key of the current span is private; a context with only that in it shows it.
+_SPAN_KEY: Final = next(iter(set_span_in_context(NonRecordingSpan(SpanContext(1, 1, is_remote=False)), Context())))
+
+
+def current_frame(context: Context) -> Frame | None:
+    """Return the frame in `context`; None outside any trajectory and op."""
+    return context.get(_FRAME_KEY)  # type: ignore[return-value]  # only `enter` writes this key
+
+
+def enter(context: Context, frame: Frame) -> Token[Context]:
+    """Make `frame` and its span current; the token undoes it in `leave`."""
+    return context_api.attach(Context({**context, _SPAN_KEY: frame.span, _FRAME_KEY: frame}))
+
+
+def enter_silence(context: Context) -> Token[Context]:
+    """Make a stretch current in which nobody traces: not we, not any other instrumentation.
+
+    A current span that is not sampled stops every tracer with the standard, parent-based sampler; the suppression
+    keys stop instrumentations that look at those.
+    """
+    ids = SystemIdGenerator()
+    unsampled = SpanContext(
+        ids.generate_trace_id(), ids.generate_span_id(), is_remote=False, trace_flags=TraceFlags(TraceFlags.DEFAULT)
+    )
+    values: dict[str, Any] = {
+        **context,
+        _SPAN_KEY: NonRecordingSpan(unsampled),
+        _FRAME_KEY: SILENCE,
+        # The first key is for instrumentations of OpenTelemetry, the others for those that keep their own.
+        context_api._SUPPRESS_INSTRUMENTATION_KEY: True,  # noqa: SLF001 - opentelemetry-instrumentation imports it too
+        "suppress_instrumentation": True,
+        "suppress_language_model_instrumentation": True,
+    }
+    return context_api.attach(Context(values))
+
+
+def leave(token: Token[Context]) -> None:
+    """Undo `enter`.
+
+    Not by `opentelemetry.context.detach`, which logs an error for each coroutine or generator that is closed from
+    another context than it ran in: that is how abandoned ones end.
+    """
+    try:
+        token.var.reset(token)
+    except ValueError:
+        pass

@@ -1,0 +1,144 @@
+"""Where the demo's spans go, and where to look for them afterwards."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
+
+__all__ = ["choose_backends", "describe", "where_next"]
+
+DEFAULT_TRACKING_URI = "sqlite:///mlruns.db"
+SQL_STORE_PACKAGES = ("mlflow", "sqlalchemy", "alembic")
+
+
+def choose_backends(argument: str | None, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the names of the backends: the argument's, else what the standard variables say, else a local default.
+
+    Args:
+        argument: The value of `--backend`, if given: names with commas between them.
+        environ: The environment.
+    """
+    names = argument or environ.get("OTEL_TRACES_EXPORTER")
+    if names:
+        return [name.strip() for name in names.split(",") if name.strip()]
+    if environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+        return ["otlp"]
+    if _is_server(environ) or all(importlib.util.find_spec(package) for package in SQL_STORE_PACKAGES):
+        return ["mlflow"]
+    return ["console"]
+
+
+def describe(name: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return a backend's name with its address."""
+    if name == "mlflow":
+        return f"mlflow, {_tracking_uri(environ)}"
+    if name == "otlp":
+        return f"otlp, {_otlp_endpoint(environ)}"
+    return "this screen" if name == "console" else name
+
+
+def where_next(
+    backends: Sequence[str],
+    *,
+    project: str,
+    experiment: str,
+    environ: Mapping[str, str] = os.environ,
+) -> list[str]:
+    """Return the lines that say where the trajectories are and how to find them.
+
+    Args:
+        backends: The names of the backends.
+        project: The project that was given to `init`.
+        experiment: The experiment that was given to `init`.
+        environ: The environment.
+    """
+    sections: dict[str, Callable[[], list[str]]] = {
+        "mlflow": lambda: _in_mlflow(project, experiment, _tracking_uri(environ)),
+        "otlp": lambda: _in_otlp(project, _otlp_endpoint(environ)),
+        "weave": lambda: _in_weave(project, environ),
+        "console": _on_console,
+    }
+    lines: list[str] = []
+    for name in backends:
+        lines += sections.get(name, lambda name=name: _elsewhere(name))()  # type: ignore[misc]
+    return lines
+
+
+def _in_mlflow(project: str, experiment: str, uri: str) -> list[str]:
+    if uri.startswith(("http://", "https://")):
+        opening = [f"Open {uri} and choose the experiment {project}, tab Traces."]
+    else:
+        whole = _is_installed("mlflow")
+        command = f"mlflow server --backend-store-uri {uri} --port 5000"
+        opening = [
+            "Open the MLflow UI (http://127.0.0.1:5000) with",
+            "",
+            f"    {command if whole else 'uvx --from mlflow ' + command}",
+        ]
+    return [
+        f"The trajectories are in MLflow, experiment {project}. Find those of the first step with",
+        "",
+        "    import mlflow",
+        f'    mlflow.set_tracking_uri("{uri}")',
+        f'    mlflow.set_experiment("{project}")',
+        f"    mlflow.search_traces(filter_string=\"tags.step = '1' AND tags.experiment_name = '{experiment}'\")",
+        "",
+        *opening,
+    ]
+
+
+def _in_otlp(project: str, endpoint: str) -> list[str]:
+    return [
+        f"The trajectories went to {endpoint} as project {project}.",
+        "There, the root spans are named agent_loop and carry rollout.step, rollout.sample_index and rollout.reward;",
+        "session.id is the same for all rollouts of one prompt. In Phoenix, filter the traces with",
+        "",
+        "    metadata['rollout.step'] == 1",
+    ]
+
+
+def _in_weave(project: str, environ: Mapping[str, str]) -> list[str]:
+    base = environ.get("WANDB_BASE_URL", "https://api.wandb.ai").replace("://api.wandb.ai", "://wandb.ai")
+    return [
+        f"The trajectories are in Weave: {base}, project {project}, tab Traces.",
+        "Filter them by attributes.step = 1.",
+    ]
+
+
+def _on_console() -> list[str]:
+    return [
+        "The spans stayed in this process. To keep them, run one of",
+        "",
+        "    pip install 'otel-rollout[mlflow]' && otel-rollout demo",
+        "    OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 otel-rollout demo",
+    ]
+
+
+def _elsewhere(name: str) -> list[str]:
+    return [] if name == "none" else [f"The trajectories went to the exporter {name}."]
+
+
+def _tracking_uri(environ: Mapping[str, str]) -> str:
+    return environ.get("MLFLOW_TRACKING_URI") or DEFAULT_TRACKING_URI
+
+
+def _is_server(environ: Mapping[str, str]) -> bool:
+    return _tracking_uri(environ).startswith(("http://", "https://"))
+
+
+def _otlp_endpoint(environ: Mapping[str, str]) -> str:
+    for variable in ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
+        if environ.get(variable):
+            return environ[variable]
+    protocol = environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
+    return "http://localhost:4317" if protocol == "grpc" else "http://localhost:4318"
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,192 @@
+"""The span on the hot path: a valid current span for any instrumentation, and nothing that isn't needed before it ends.
+
+The SDK's span costs its maker a copy and a check of each attribute, five locks and an immutable record. This one keeps
+references and bytes; everything else happens on the delivery thread, in `delivery.readable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import time_ns
+from traceback import TracebackException
+from typing import TYPE_CHECKING, Any, Final
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode
+from opentelemetry.util.types import AnyValue, Attributes
+
+from otel_rollout import semconv
+
+if TYPE_CHECKING:
+    from otel_rollout.trajectory_state import TrajectoryState
+
+__all__ = ["RolloutSpan"]
+
+MAX_ATTRIBUTES: Final = 128
+MAX_EVENTS: Final = 128
+MAX_FRAMES: Final = 64
+"""How many frames of a traceback are kept: the innermost."""
+
+BASE_BYTES: Final = 800
+"""What a span without payload takes in memory, about."""
+
+
+class RolloutSpan(Span):
+    """A span that is cheap to make; handed to `on_end` when it ends.
+
+    Args:
+        name: The span's name.
+        context: Its ids.
+        parent: The parent's ids; None for a root.
+        attributes: What is known at the start; kept, not copied.
+        trajectory: The trajectory that it belongs to, whose tags are merged when the span is read.
+        links: Spans of other traces that it points to.
+        on_end: Takes the finished span.
+    """
+
+    __slots__ = (
+        "attributes",
+        "context",
+        "dropped_attributes",
+        "dropped_events",
+        "end_time",
+        "events",
+        "extra_bytes",
+        "input",
+        "links",
+        "name",
+        "on_end",
+        "output",
+        "parent",
+        "readable",
+        "start_time",
+        "status_code",
+        "status_description",
+        "tokenizer",
+        "trajectory",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        context: SpanContext,
+        parent: SpanContext | None,
+        attributes: dict[str, Any],
+        trajectory: TrajectoryState | None,
+        links: tuple[Link, ...],
+        on_end: Callable[[RolloutSpan], None],
+    ) -> None:
+        self.name = name
+        self.context = context
+        self.parent = parent
+        self.attributes = attributes
+        self.trajectory = trajectory
+        self.links = links
+        self.on_end = on_end
+        self.input: bytes | None = None
+        self.output: bytes | None = None
+        self.events: list[tuple[str, int, Attributes | TracebackException]] | None = None
+        self.status_code = StatusCode.UNSET
+        self.status_description: str | None = None
+        self.extra_bytes = 0
+        self.dropped_attributes = 0
+        self.dropped_events = 0
+        self.tokenizer: Any = None
+        self.readable: ReadableSpan | None = None
+        self.end_time: int | None = None
+        self.start_time = time_ns()
+
+    @property
+    def size(self) -> int:
+        """Bytes that the span takes in memory, about."""
+        return BASE_BYTES + self.extra_bytes + len(self.input or b"") + len(self.output or b"")
+
+    def get_span_context(self) -> SpanContext:
+        """Return the span's ids."""
+        return self.context
+
+    def is_recording(self) -> bool:
+        """Return True until the span has ended."""
+        return self.end_time is None
+
+    def set_attribute(self, key: str, value: AnyValue) -> None:
+        """Set one attribute; a list is copied, so that later changes to it don't show."""
+        if self.end_time is not None:
+            return
+        attributes = self.attributes
+        if len(attributes) >= MAX_ATTRIBUTES and key not in attributes:
+            self.dropped_attributes += 1
+            return
+        if isinstance(value, str):
+            self.extra_bytes += len(value)
+        elif isinstance(value, list):
+            value = tuple(value)
+            self.extra_bytes += 16 * len(value)
+        attributes[key] = value
+
+    def set_attributes(self, attributes: Mapping[str, AnyValue]) -> None:
+        """Set several attributes."""
+        for key, value in attributes.items():
+            self.set_attribute(key, value)
+
+    def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
+        """Add an event at `timestamp` (nanoseconds since the epoch; now where None)."""
+        self._add_event(name, dict(attributes) if attributes else None, timestamp, 200)
+
+    def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
+        """Add a link to a span of another trace."""
+        if self.end_time is None and len(self.links) < MAX_EVENTS:
+            self.links = (*self.links, Link(context, attributes))
+
+    def update_name(self, name: str) -> None:
+        """Change the span's name."""
+        if self.end_time is None:
+            self.name = name
+
+    def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
+        """Set the status; OK is final (https://opentelemetry.io/docs/specs/otel/trace/api/#set-status)."""
+        if self.end_time is not None or self.status_code is StatusCode.OK:
+            return
+        if isinstance(status, Status):
+            status, description = status.status_code, status.description
+        if status is not StatusCode.UNSET:
+            self.status_code = status
+            self.status_description = description if status is StatusCode.ERROR else None
+
+    def record_exception(
+        self,
+        exception: BaseException,
+        attributes: Attributes = None,
+        timestamp: int | None = None,
+        escaped: bool = False,  # noqa: FBT001, FBT002, RUF100 - the API's signature
+    ) -> None:
+        """Record an exception; its traceback is noted now and written out on the delivery thread.
+
+        The traceback is not kept itself: it would keep the locals of every frame alive.
+        """
+        # Without the source lines, which would be read from disk here.
+        noted = TracebackException(
+            type(exception), exception, exception.__traceback__, limit=-MAX_FRAMES, lookup_lines=False
+        )
+        self._add_event(semconv.EXCEPTION_EVENT, noted, timestamp, 4000)
+        if attributes:
+            self.set_attributes({key: value for key, value in attributes.items() if value is not None})
+
+    def end(self, end_time: int | None = None) -> None:
+        """End the span and hand it over; only the first call counts."""
+        if self.end_time is None:
+            self.end_time = end_time or time_ns()
+            self.on_end(self)
+
+    def _add_event(
+        self, name: str, content: Attributes | TracebackException, timestamp: int | None, size: int
+    ) -> None:
+        if self.end_time is not None:
+            return
+        if self.events is None:
+            self.events = []
+        if len(self.events) >= MAX_EVENTS:
+            self.dropped_events += 1
+            return
+        self.extra_bytes += size
+        self.events.append((name, timestamp or time_ns(), content))

@@ -1,0 +1,73 @@
+"""What the process has traced, delivered and lost so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["ExporterStats", "Stats"]
+
+
+@dataclass(frozen=True)
+class ExporterStats:
+    """The counts of one exporter; `recorded` = `delivered` + `queued` + the sum of `lost`.
+
+    Args:
+        recorded: Spans that ended.
+        delivered: Spans that the backend has.
+        queued: Spans that wait or are in flight.
+        queued_bytes: What they take in memory, about.
+        lost: Spans that are gone, by reason.
+        payloads_dropped: Spans that arrive without payload, because the queue was full.
+        payloads_shrunk: Spans that arrive with their payload cut, because the backend refused them whole.
+        last_trouble: What the backend said last when it did not take a batch.
+    """
+
+    recorded: int = 0
+    delivered: int = 0
+    queued: int = 0
+    queued_bytes: int = 0
+    lost: Mapping[str, int] = field(default_factory=dict)
+    payloads_dropped: int = 0
+    payloads_shrunk: int = 0
+    last_trouble: str = ""
+
+
+@dataclass(frozen=True)
+class Stats:
+    """The counts of the process.
+
+    Args:
+        exporters: The counts of each exporter by its name.
+        truncated_bytes: Payload bytes that were cut to keep to the limit.
+        internal_errors: Faults of otel-rollout itself, by what it was doing.
+    """
+
+    exporters: Mapping[str, ExporterStats] = field(default_factory=dict)
+    truncated_bytes: int = 0
+    internal_errors: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> int:
+        """Spans that some exporter lost."""
+        return sum(sum(exporter.lost.values()) for exporter in self.exporters.values())
+
+    def __str__(self) -> str:
+        parts = []
+        for name, exporter in self.exporters.items():
+            lost = sum(exporter.lost.values())
+            text = f"{name}: {exporter.delivered:,} of {exporter.recorded:,} spans delivered"
+            if lost:
+                text += f", {lost:,} lost ({', '.join(f'{reason} {n:,}' for reason, n in exporter.lost.items())})"
+            if exporter.queued:
+                text += f", {exporter.queued:,} queued"
+            if exporter.payloads_dropped:
+                text += f", {exporter.payloads_dropped:,} without payload"
+            if exporter.payloads_shrunk:
+                text += f", {exporter.payloads_shrunk:,} with payload cut by the backend's limits"
+            parts.append(text)
+        if self.truncated_bytes:
+            parts.append(f"{self.truncated_bytes:,} payload bytes cut")
+        if self.internal_errors:
+            parts.append(f"{sum(self.internal_errors.values()):,} internal errors")
+        return "; ".join(parts) or "tracing is off"

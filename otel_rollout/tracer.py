@@ -1,0 +1,162 @@
+"""How spans are made: light ones on our own provider, the provider's own on somebody else's."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.sdk.trace.sampling import Sampler
+from opentelemetry.trace import (
+    Link,
+    Span,
+    SpanContext,
+    SpanKind,
+    TraceFlags,
+    Tracer,
+    get_current_span,
+)
+
+from otel_rollout import semconv
+from otel_rollout.context import Frame
+from otel_rollout.span import RolloutSpan
+from otel_rollout.trajectory_state import TrajectoryState
+
+__all__ = ["LightTracer", "ProviderTracer", "RolloutTracer"]
+
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED | TraceFlags.RANDOM_TRACE_ID)
+
+
+class RolloutTracer(abc.ABC):
+    """Makes the spans of trajectories and ops."""
+
+    @abc.abstractmethod
+    def start_root(self, name: str, trajectory: TrajectoryState, links: Sequence[Link]) -> Span | None:
+        """Start the root of a new trace; None where the sampler leaves the trajectory out."""
+
+    @abc.abstractmethod
+    def start_op(
+        self, name: str, context: Context, frame: Frame | None, attributes: Mapping[str, Any]
+    ) -> Span | None:
+        """Start a span under what is current in `context`; None where that isn't sampled.
+
+        Args:
+            name: The span's name.
+            context: The current context.
+            frame: The frame in it.
+            attributes: The op's own attributes, without the trajectory's tags.
+        """
+
+    @abc.abstractmethod
+    def set_input(self, span: Span, text: bytes) -> None:
+        """Set the input of `span` to JSON text."""
+
+    @abc.abstractmethod
+    def set_output(self, span: Span, text: bytes) -> None:
+        """Set the output of `span` to JSON text."""
+
+
+class LightTracer(RolloutTracer):
+    """Makes `RolloutSpan`s.
+
+    Args:
+        sampler: Decides at the root of each trace.
+        ids: Where ids come from.
+        on_end: Takes each finished span.
+        is_shared: Whether the spans of other instrumentations reach the same exporters, so that ours may have
+            them as parents.
+    """
+
+    def __init__(
+        self, sampler: Sampler, ids: IdGenerator, on_end: Callable[[RolloutSpan], None], *, is_shared: bool
+    ) -> None:
+        self._sampler = sampler
+        self._ids = ids
+        self._on_end = on_end
+        self._is_shared = is_shared
+
+    def start_root(self, name: str, trajectory: TrajectoryState | None, links: Sequence[Link]) -> Span | None:
+        """Start the root of a new trace; None where the sampler leaves the trajectory out."""
+        trace_id = self._ids.generate_trace_id()
+        tags = trajectory.tags if trajectory else {semconv.OUTSIDE_TRAJECTORY: True}
+        sampled = self._sampler.should_sample(None, trace_id, name, SpanKind.INTERNAL, tags, links)
+        if not sampled.decision.is_sampled():
+            return None
+        context = SpanContext(
+            trace_id, self._ids.generate_span_id(), False, _SAMPLED, sampled.trace_state
+        )
+        return RolloutSpan(name, context, None, {}, trajectory, tuple(links), self._on_end)
+
+    def start_op(
+        self, name: str, context: Context, frame: Frame | None, attributes: Mapping[str, Any]
+    ) -> Span | None:
+        """Start a span under the innermost span that reaches our exporters."""
+        trajectory = None
+        if frame is not None:
+            trajectory = frame.trajectory
+            span = get_current_span(context) if self._is_shared else frame.span
+            parent = span.get_span_context()  # type: ignore[union-attr]  # a frame without a span is silent
+        else:
+            parent = get_current_span(context).get_span_context()
+            if not self._is_shared or not parent.is_valid:
+                root = self.start_root(name, None, [Link(parent)] if parent.is_valid else ())
+                if root is not None:
+                    root.set_attributes(attributes)
+                    root.set_attribute(semconv.OUTSIDE_TRAJECTORY, True)
+                return root
+            if not parent.trace_flags.sampled:
+                return None
+        own = SpanContext(
+            parent.trace_id, self._ids.generate_span_id(), False, _SAMPLED, parent.trace_state
+        )
+        light = RolloutSpan(name, own, parent, {**attributes}, trajectory, (), self._on_end)
+        if trajectory is None:
+            light.attributes[semconv.OUTSIDE_TRAJECTORY] = True
+        return light
+
+    def set_input(self, span: Span, text: bytes) -> None:
+        """Keep the input; the delivery thread does the rest."""
+        span.input = text  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
+
+    def set_output(self, span: Span, text: bytes) -> None:
+        """Keep the output; the delivery thread does the rest."""
+        span.output = text  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
+
+
+class ProviderTracer(RolloutTracer):
+    """Makes the spans of a provider that is not ours, which samples, limits and exports them in its own way.
+
+    Args:
+        tracer: The provider's tracer.
+        finish: What our delivery thread does to a payload; here it must be done before the span ends.
+    """
+
+    def __init__(self, tracer: Tracer, finish: Callable[[bytes], str]) -> None:
+        self._tracer = tracer
+        self._finish = finish
+
+    def start_root(self, name: str, trajectory: TrajectoryState, links: Sequence[Link]) -> Span | None:
+        """Start the root of a new trace; None where the provider's sampler leaves the trajectory out."""
+        span = self._tracer.start_span(name, context=Context(), attributes=trajectory.tags, links=links)
+        return span if span.is_recording() else None
+
+    def start_op(
+        self, name: str, context: Context, frame: Frame | None, attributes: Mapping[str, Any]
+    ) -> Span | None:
+        """Start a span under the current one."""
+        if frame is not None and frame.trajectory is not None:
+            attributes = {**attributes, **frame.trajectory.tags}
+        else:
+            attributes = {**attributes, semconv.OUTSIDE_TRAJECTORY: True}
+        span = self._tracer.start_span(name, context=context, attributes=attributes)
+        return span if span.is_recording() else None
+
+    def set_input(self, span: Span, text: bytes) -> None:
+        """Set the input at once: the provider's span can't be changed after its end."""
+        span.set_attributes({semconv.INPUT_VALUE: self._finish(text), semconv.INPUT_MIME_TYPE: semconv.JSON_MIME_TYPE})
+
+    def set_output(self, span: Span, text: bytes) -> None:
+        """Set the output at once: the provider's span can't be changed after its end."""
+        span.set_attributes({semconv.OUTPUT_VALUE: self._finish(text), semconv.OUTPUT_MIME_TYPE: semconv.JSON_MIME_TYPE})

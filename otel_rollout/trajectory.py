@@ -1,0 +1,253 @@
+"""The trajectory: a context manager that makes a root span, and `annotate` for what is learnt on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from contextlib import AbstractContextManager
+from contextvars import Token
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+from opentelemetry import context as context_api
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, StatusCode, get_current_span
+
+from otel_rollout import runtime, semconv
+from otel_rollout.context import SILENCE, Frame, current_frame, enter, enter_silence, leave
+from otel_rollout.failure import record_failure
+from otel_rollout.log_once import internal_error, warn_once
+from otel_rollout.payload import snapshot
+from otel_rollout.trajectory_state import TrajectoryState
+
+if TYPE_CHECKING:
+    from otel_rollout.pipeline import Pipeline
+
+__all__ = ["annotate", "rollout_trace_attr"]
+
+_NOTHING: Final = contextlib.nullcontext()
+
+
+def rollout_trace_attr(
+    sample_index: Any = None,
+    step: Any = None,
+    rollout_n: Any = None,
+    name: str = "rollout_trace",
+    validate: bool = False,
+    trace: bool = True,
+) -> AbstractContextManager[None]:
+    """Trace what runs inside as one trajectory: a root span with these tags, in a trace of its own.
+
+    The names, their order and their defaults are those of verl's `rollout_trace_attr`
+    (https://verl.readthedocs.io/en/latest/advance/rollout_trace.html).
+
+    Args:
+        sample_index: Which prompt of the dataset; an int, or a text such as a uid.
+        step: The training step.
+        rollout_n: Which of the n rollouts of the prompt.
+        name: The root span's name.
+        validate: Whether this is a validation pass.
+        trace: False silences everything inside, other instrumentations included.
+    """
+    pipeline = runtime.pipeline
+    if pipeline is None:
+        return _NOTHING
+    if not trace:
+        return _Silence()
+    return _Trajectory(pipeline, sample_index, step, rollout_n, name, validate)
+
+
+def annotate(
+    *,
+    reward: float | None = None,
+    status: str | None = None,
+    input: Any = None,  # noqa: A002 - the field's word for it
+    output: Any = None,
+    **attributes: Any,
+) -> None:
+    """Record on the current trajectory's root what has become known; what can't be recorded is logged once.
+
+    Args:
+        reward: The trajectory's reward.
+        status: How it ended: `completed`, `error`, `cancelled` or `truncated`; without it, that follows from how
+            the `with` block is left.
+        input: What the trajectory started from, the prompt say; any value.
+        output: What it came to, the answer say; any value.
+        **attributes: More attributes of the root: texts, numbers, booleans, or lists of one of these.
+    """
+    if runtime.pipeline is None:
+        return
+    try:
+        _annotate(runtime.pipeline, reward, status, input, output, attributes)
+    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+        internal_error("annotating a trajectory")
+
+
+def _annotate(
+    pipeline: Pipeline, reward: Any, status: Any, input_value: Any, output_value: Any, attributes: dict[str, Any]
+) -> None:
+    frame = current_frame(context_api.get_current())
+    if frame is SILENCE:
+        return
+    if frame is None or frame.trajectory is None:
+        warn_once("annotate outside", "annotate() was called outside rollout_trace_attr: there is nothing to annotate")
+        return
+    trajectory, root = frame.trajectory, frame.trajectory.root
+    if reward is not None:
+        try:
+            trajectory.annotations[semconv.REWARD] = float(reward)
+        except (TypeError, ValueError):
+            warn_once("annotate reward", "annotate(reward=%r): a reward is a number; it is left out", reward)
+    if status is not None:
+        if status in semconv.STATUSES:
+            trajectory.annotations[semconv.STATUS] = status
+        else:
+            warn_once(
+                "annotate status", "annotate(status=%r): a status is one of %s; it is left out", status,
+                ", ".join(semconv.STATUSES),
+            )
+    if input_value is not None:
+        pipeline.tracer.set_input(root, snapshot(input_value))
+    if output_value is not None:
+        pipeline.tracer.set_output(root, snapshot(output_value))
+    for key, value in attributes.items():
+        if key in semconv.TAGS:
+            warn_once(f"annotate {key}", "annotate(%s=…): this is set by rollout_trace_attr; it is left out", key)
+            continue
+        attribute = _attribute(value)
+        if attribute is None:
+            warn_once(
+                f"annotate {key}",
+                "annotate(%s=…): an attribute is a text, a number, a boolean or a list of one of these, not %s; "
+                "it is left out",
+                key, type(value).__qualname__,
+            )
+        else:
+            trajectory.annotations[key] = attribute
+
+
+def _attribute(value: Any) -> Any:
+    if not isinstance(value, (str, bool, int, float, list, tuple)) and hasattr(value, "item"):
+        with contextlib.suppress(TypeError, ValueError, RuntimeError):
+            value = value.item()
+    if isinstance(value, (str, bool, float)):
+        return value
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**63 else None
+    if isinstance(value, (list, tuple)) and value:
+        kind = type(value[0])
+        if kind in (str, bool, int, float) and all(type(item) is kind for item in value):
+            return tuple(value)
+    return None
+
+
+def _tag(value: Any) -> Any:
+    """Return an index as an int, anything else as its text: an attribute is a plain scalar."""
+    if isinstance(value, str):
+        return value
+    try:
+        number = operator.index(value)
+    except TypeError:
+        return str(value)
+    return number if -(2**63) <= number < 2**63 else str(number)
+
+
+class _Silence(AbstractContextManager[None]):
+    """A stretch in which nothing is traced."""
+
+    _token: Token[Context]
+
+    def __enter__(self) -> None:
+        self._token = enter_silence(context_api.get_current())
+
+    def __exit__(self, *exception: object) -> None:
+        leave(self._token)
+
+
+class _Trajectory(AbstractContextManager[None]):
+    """A running trajectory."""
+
+    def __init__(
+        self, pipeline: Pipeline, sample_index: Any, step: Any, rollout_n: Any, name: str, validate: bool
+    ) -> None:
+        self._pipeline = pipeline
+        self._arguments = (sample_index, step, rollout_n, name, validate)
+        self._state: TrajectoryState | None = None
+        self._root: Span | None = None
+        self._token: Token[Context] | None = None
+
+    def __enter__(self) -> None:
+        try:
+            self._start()
+        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            internal_error("starting a trajectory")
+
+    def _start(self) -> None:
+        context = context_api.get_current()
+        if current_frame(context) is SILENCE:
+            return
+        sample_index, step, rollout_n, name, validate = self._arguments
+        tags: dict[str, Any] = {}
+        for key, value in (
+            (semconv.STEP, step), (semconv.SAMPLE_INDEX, sample_index), (semconv.ROLLOUT_N, rollout_n)
+        ):
+            if value is not None:
+                tags[key] = _tag(value)
+        tags[semconv.VALIDATE] = bool(validate)
+        tags[semconv.EXPERIMENT_NAME] = self._pipeline.experiment_name
+        state = TrajectoryState(tags)
+        ambient = get_current_span(context).get_span_context()
+        root = self._pipeline.tracer.start_root(str(name), state, [Link(ambient)] if ambient.is_valid else [])
+        if root is None:
+            self._token = enter_silence(context)
+            return
+        state.root = root
+        attributes = {
+            semconv.SPAN_KIND: "AGENT",
+            semconv.OPERATION_NAME: semconv.OPERATION_NAMES["AGENT"],
+            semconv.CONVERSATION_ID: f"{root.get_span_context().trace_id:032x}",
+        }
+        if state.group is not None:
+            attributes[semconv.SESSION_ID] = state.group
+        root.set_attributes(attributes)
+        self._state, self._root = state, root
+        self._token = enter(context, Frame(state, root))
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._token is None:
+            return
+        leave(self._token)
+        if self._root is None or self._state is None:
+            return
+        try:
+            self._finish(self._root, self._state, exception)
+        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            internal_error("ending a trajectory")
+
+    def _finish(self, root: Span, state: TrajectoryState, exception: BaseException | None) -> None:
+        status = "completed"
+        if exception is not None:
+            status = record_failure(root, exception)
+        annotations = {semconv.STATUS: status, **state.annotations}
+        if exception is None and annotations[semconv.STATUS] == "error":
+            root.set_status(StatusCode.ERROR, "annotated as error")
+        if state.turns:
+            annotations.setdefault(semconv.TURNS, state.turns)
+        if state.input_tokens:
+            annotations.setdefault(semconv.INPUT_TOKENS, state.input_tokens)
+        if state.output_tokens:
+            annotations.setdefault(semconv.OUTPUT_TOKENS, state.output_tokens)
+        root.set_attributes(annotations)
+        root.set_attribute(semconv.METADATA, _metadata({**state.tags, **annotations}))
+        root.end()
+
+
+def _metadata(attributes: dict[str, Any]) -> str:
+    """Return the attributes as JSON text under their short names: Phoenix filters on these."""
+    return orjson.dumps({key.removeprefix("rollout."): value for key, value in attributes.items()}).decode()

@@ -1,0 +1,56 @@
+"""What is known of a running trajectory: its tags, its totals, and what was lost of it."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any
+
+from otel_rollout import semconv
+
+__all__ = ["TrajectoryState"]
+
+
+class TrajectoryState:
+    """One trajectory, shared by reference by all its spans.
+
+    Args:
+        tags: The five tags by attribute key; those that the trainer did not give are left out.
+    """
+
+    __slots__ = (
+        "_lock", "annotations", "dropped_spans", "input_tokens", "output_tokens", "root", "tags", "truncated_bytes", "turns"
+    )
+
+    def __init__(self, tags: dict[str, Any]) -> None:
+        self.tags = tags
+        self.annotations: dict[str, Any] = {}
+        self.root: Any = None
+        self.turns = 0
+        self.input_tokens = 0
+        self.output_tokens = 0
+        self.truncated_bytes = 0
+        self.dropped_spans: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def add_turn(self, input_tokens: int, output_tokens: int) -> None:
+        """Count one turn of the model and its tokens."""
+        with self._lock:
+            self.turns += 1
+            self.input_tokens += input_tokens
+            self.output_tokens += output_tokens
+
+    def add_dropped_span(self, exporter: str) -> None:
+        """Count a span that the queue of `exporter` lost."""
+        with self._lock:
+            self.dropped_spans[exporter] += 1
+
+    @property
+    def group(self) -> str | None:
+        """The group id: what all rollouts of one prompt in one step share; None without a sample index."""
+        sample = self.tags.get(semconv.SAMPLE_INDEX)
+        if sample is None:
+            return None
+        parts = [self.tags.get(semconv.EXPERIMENT_NAME), "validate" if self.tags.get(semconv.VALIDATE) else None]
+        parts += [self.tags.get(semconv.STEP, "-"), sample]
+        return "/".join(str(part) for part in parts if part not in (None, ""))
