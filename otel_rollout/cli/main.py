@@ -46,7 +46,9 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"otel-rollout {metadata.version('otel-rollout')}")
+    parser.add_argument(
+        "--version", action="version", version=f"otel-rollout {metadata.version('otel-rollout')}"
+    )
     commands = parser.add_subparsers(title="commands", dest="command", metavar="")
     demo.add_to(commands)
     return parser

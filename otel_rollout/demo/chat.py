@@ -27,10 +27,10 @@ _END = "<|end|>"
 SPECIAL_TOKENS = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", _END)
 
 SYSTEM_PROMPT = (
-    "Solve the problem. You have two tools: calculator works out an arithmetic expression, lookup finds an entry "
-    "of the price list. Call a tool with "
-    '<tool_call>{"tool": "calculator", "argument": "2 * 3"}</tool_call> and read its result in the next message. '
-    "Give the final number as <answer>6</answer>."
+    "Solve the problem. You have two tools: calculator works out an arithmetic expression, lookup finds an "
+    "entry of the price list. Call a tool with "
+    '<tool_call>{"tool": "calculator", "argument": "2 * 3"}</tool_call> '
+    "and read its result in the next message. Give the final number as <answer>6</answer>."
 )
 
 _MESSAGE = re.compile(r"<\|(system|user|assistant|tool)\|>(.*?)<\|end\|>", re.DOTALL)
@@ -77,17 +77,19 @@ def write_answer(answer: str) -> str:
 
 def find_tool_calls(text: str) -> Sequence[ToolCall]:
     """Return the tool calls in what the policy said; a malformed one counts as none."""
-    calls = []
-    for written in _TOOL_CALL.findall(text):
-        try:
-            fields = json.loads(written)
-            calls.append(ToolCall(str(fields["tool"]), str(fields["argument"])))
-        except (ValueError, KeyError, TypeError):
-            continue
-    return calls
+    calls = map(_read_tool_call, _TOOL_CALL.findall(text))
+    return [call for call in calls if call is not None]
 
 
 def find_answer(text: str) -> str | None:
     """Return the final answer in what the policy said, if it gave one."""
     answers: list[str] = _ANSWER.findall(text)
     return answers[-1].replace(",", "") if answers else None
+
+
+def _read_tool_call(written: str) -> ToolCall | None:
+    try:
+        fields = json.loads(written)
+        return ToolCall(str(fields["tool"]), str(fields["argument"]))
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,4 +1,4 @@
-"""An exporter of the demo's own: it keeps the spans of one step in memory, to show one trajectory at the end."""
+"""An exporter of the demo's own: keeps the spans of one step in memory, to show a trajectory at the end."""
 
 from __future__ import annotations
 

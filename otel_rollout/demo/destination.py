@@ -14,7 +14,7 @@ SQL_STORE_PACKAGES = ("mlflow", "sqlalchemy", "alembic")
 
 
 def choose_backends(argument: str | None, environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the names of the backends: the argument's, else what the standard variables say, else a local default.
+    """Return the names of the backends: the argument's, else what the environment says, else a local one.
 
     Args:
         argument: The value of `--backend`, if given: names with commas between them.
@@ -77,13 +77,14 @@ def _in_mlflow(project: str, experiment: str, uri: str) -> list[str]:
             "",
             f"    {command if whole else 'uvx --from mlflow ' + command}",
         ]
+    query = f"tags.experiment_name = '{experiment}' AND tags.step = '1'"
     return [
         f"The trajectories are in MLflow, experiment {project}. Find those of the first step with",
         "",
         "    import mlflow",
         f'    mlflow.set_tracking_uri("{uri}")',
         f'    mlflow.set_experiment("{project}")',
-        f"    mlflow.search_traces(filter_string=\"tags.step = '1' AND tags.experiment_name = '{experiment}'\")",
+        f'    mlflow.search_traces(filter_string="{query}")',
         "",
         *opening,
     ]
@@ -92,10 +93,10 @@ def _in_mlflow(project: str, experiment: str, uri: str) -> list[str]:
 def _in_otlp(project: str, endpoint: str) -> list[str]:
     return [
         f"The trajectories went to {endpoint} as project {project}.",
-        "There, the root spans are named agent_loop and carry rollout.step, rollout.sample_index and rollout.reward;",
-        "session.id is the same for all rollouts of one prompt. In Phoenix, filter the traces with",
+        "The root spans are named agent_loop and carry rollout.step, rollout.sample_index, rollout.reward",
+        "and session.id, the same for all rollouts of one prompt. In Phoenix, filter the traces with",
         "",
-        "    metadata['rollout.step'] == 1",
+        "    metadata['step'] == 1",
     ]
 
 

@@ -17,7 +17,7 @@ STATUS_STYLES = {"completed": "green", "truncated": "yellow", "cancelled": "yell
 
 
 def most_telling_group(trajectories: Sequence[Trajectory], step: int = 1) -> list[Trajectory]:
-    """Return the group of a training step that shows most: a tool error that was overcome, and mixed outcomes."""
+    """Return the group of a step that shows most: a tool error that was overcome, and mixed outcomes."""
     groups: dict[int, list[Trajectory]] = defaultdict(list)
     for trajectory in trajectories:
         if trajectory.step == step and not trajectory.validate:
@@ -27,7 +27,9 @@ def most_telling_group(trajectories: Sequence[Trajectory], step: int = 1) -> lis
 
 def most_telling_trajectory(group: Sequence[Trajectory]) -> Trajectory:
     """Return the trajectory that came furthest against most trouble."""
-    return max(group, key=lambda trajectory: (_overcame(trajectory), trajectory.reward or 0.0, trajectory.turns))
+    return max(
+        group, key=lambda trajectory: (_overcame(trajectory), trajectory.reward or 0.0, trajectory.turns)
+    )
 
 
 def group_table(group: Sequence[Trajectory]) -> Table:

@@ -17,7 +17,7 @@ from otel_rollout.demo.tokenizer import BpeTokenizer
 __all__ = ["Behaviour", "EngineError", "Policy", "SamplingParams", "TokenOutput", "choose_behaviour"]
 
 SECONDS_PER_CALL = 0.02
-SECONDS_PER_TOKEN = 0.0012
+SECONDS_PER_TOKEN = 0.001
 SECONDS_STALLED = 60.0
 
 _PROBLEM_OF_QUESTION = {problem.question: problem for problem in PROBLEMS}
@@ -103,7 +103,9 @@ class Policy:
         token_ids = self.tokenizer.encode(text)
         await asyncio.sleep(SECONDS_PER_CALL + SECONDS_PER_TOKEN * len(token_ids))
         if in_second_turn and behaviour is Behaviour.CRASH:
-            raise EngineError(f"out of KV cache blocks after {len(prompt_ids)} prompt tokens, request {request_id}")
+            raise EngineError(
+                f"out of KV cache blocks after {len(prompt_ids)} prompt tokens, request {request_id}"
+            )
         return TokenOutput(token_ids, "stop")
 
 

@@ -1,4 +1,4 @@
-"""The word problems of the demo, with the tool calls that solve them and the table that the lookup tool reads."""
+"""The word problems of the demo, the tool calls that solve them, and the table that the lookup tool reads."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def problem_at(index: int) -> Problem:
 
 
 def _look_up(*entries: str) -> Turn:
-    return Turn(f"I need the {' and the '.join(entries)}.", tuple(ToolCall("lookup", entry) for entry in entries))
+    return Turn(
+        f"I need the {' and the '.join(entries)}.", tuple(ToolCall("lookup", entry) for entry in entries)
+    )
 
 
 def _calculate(thought: str, expression: str) -> Turn:
@@ -99,7 +101,7 @@ PROBLEMS: tuple[Problem, ...] = (
         9,
     ),
     Problem(
-        "A farm collects 1,150 eggs a day and packs them in boxes. How many full boxes does it pack in 4 days?",
+        "A farm collects 1,150 eggs a day and packs them in boxes. How many boxes does it fill in 4 days?",
         (
             _look_up("eggs in a box"),
             _calculate("All the eggs of 4 days.", "1150 * 4"),
@@ -108,7 +110,7 @@ PROBLEMS: tuple[Problem, ...] = (
         383,
     ),
     Problem(
-        "Tom drives from Norhaven over Elmford to Quill Bay at 50 kilometres an hour. How many hours does he drive?",
+        "Tom drives from Norhaven over Elmford to Quill Bay at 50 km an hour. How many hours does he drive?",
         (
             _look_up("distance from Norhaven to Elmford", "distance from Elmford to Quill Bay"),
             _calculate("The whole way, divided by his speed.", "(156 + 94) / 50"),
@@ -125,7 +127,7 @@ PROBLEMS: tuple[Problem, ...] = (
         114,
     ),
     Problem(
-        "A family of 5 takes the train to the museum and back. What do the train and museum tickets cost together?",
+        "A family of 5 takes the train to the museum and back. What do all their tickets cost?",
         (
             _look_up("price of a train ticket", "price of a museum ticket"),
             _calculate("Each of them needs two train tickets and one museum ticket.", "5 * (2 * 18 + 11)"),
@@ -150,7 +152,7 @@ PROBLEMS: tuple[Problem, ...] = (
         102,
     ),
     Problem(
-        "The ferry sails for 7 hours, then stops for repairs and sails 3 hours at half its speed. How far does it get?",
+        "The ferry sails for 7 hours, then for 3 hours at half its speed. How far does it get?",
         (
             _look_up("speed of the ferry"),
             _calculate("Both parts of the way together.", "7 * 24 + 3 * 24 / 2"),
@@ -211,7 +213,7 @@ PROBLEMS: tuple[Problem, ...] = (
         8,
     ),
     Problem(
-        "A bakery sells 340 croissants in the morning and a quarter as many in the afternoon. What does it take in?",
+        "A bakery sells 340 croissants in the morning and a quarter as many later. What does it take in?",
         (
             _look_up("price of a croissant"),
             _calculate("Croissants of the whole day.", "340 + 340 / 4"),

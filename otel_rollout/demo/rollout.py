@@ -18,7 +18,7 @@ from otel_rollout.demo.tools import Calculator, Lookup
 
 __all__ = ["Pass", "Trajectory", "mean_reward", "passes", "run_pass"]
 
-TRAJECTORY_DEADLINE = 1.5
+TRAJECTORY_DEADLINE = 2.0
 """Seconds after which a trainer no longer waits for a straggler."""
 
 
@@ -104,7 +104,9 @@ async def run_pass(
     )
 
 
-async def _run_to_deadline(agent_loop: AgentLoop, of: Pass, sample_index: int, rollout_n: int, seed: int) -> Trajectory:
+async def _run_to_deadline(
+    agent_loop: AgentLoop, of: Pass, sample_index: int, rollout_n: int, seed: int
+) -> Trajectory:
     started = time.monotonic()
 
     def ended(status: str) -> Trajectory:
@@ -120,7 +122,9 @@ async def _run_to_deadline(agent_loop: AgentLoop, of: Pass, sample_index: int, r
         return ended("error")
 
 
-async def _run_trajectory(agent_loop: AgentLoop, of: Pass, sample_index: int, rollout_n: int, seed: int) -> Trajectory:
+async def _run_trajectory(
+    agent_loop: AgentLoop, of: Pass, sample_index: int, rollout_n: int, seed: int
+) -> Trajectory:
     started = time.monotonic()
     problem = problem_at(sample_index)
     with rollout_trace_attr(
@@ -151,7 +155,9 @@ async def _run_trajectory(agent_loop: AgentLoop, of: Pass, sample_index: int, ro
 
 
 def _sampling_params(of: Pass, sample_index: int, rollout_n: int, seed: int) -> SamplingParams:
-    drawn = hashlib.blake2b(f"seed {seed}, {of.name}, sample {sample_index}, rollout {rollout_n}".encode(), digest_size=4).digest()
+    drawn = hashlib.blake2b(
+        f"seed {seed}, {of.name}, sample {sample_index}, rollout {rollout_n}".encode(), digest_size=4
+    ).digest()
     return SamplingParams(temperature=0.0 if of.validate else 1.0, seed=int.from_bytes(drawn, "big"))
 
 

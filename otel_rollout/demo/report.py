@@ -1,0 +1,115 @@
+"""What the demo shows at the end: one trajectory, its group, what was delivered, and where to look next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opentelemetry.sdk.trace import ReadableSpan
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from otel_rollout import Stats
+from otel_rollout.demo.groups import group_table
+from otel_rollout.demo.rollout import Trajectory
+from otel_rollout.demo.waterfall import waterfall
+
+__all__ = ["delivery_table", "print_delivery", "print_group", "print_trajectory", "print_where_next"]
+
+INDENT = (0, 0, 0, 2)
+
+
+def print_trajectory(console: Console, trajectory: Trajectory, spans: Sequence[ReadableSpan]) -> None:
+    """Print one trajectory as a tree of its spans.
+
+    Args:
+        console: Where to.
+        trajectory: The trajectory.
+        spans: Its spans; none where it was not traced.
+    """
+    _heading(
+        console,
+        "One trajectory",
+        f"step {trajectory.step}, sample {trajectory.sample_index}, rollout {trajectory.rollout_n}",
+    )
+    if any(span.parent is None for span in spans):
+        console.print(Padding(waterfall(spans), INDENT))
+    else:
+        console.print("  It was not traced: tracing is off, or the sampler left it out.")
+
+
+def print_group(console: Console, group: Sequence[Trajectory], question: str) -> None:
+    """Print the rollouts of one prompt side by side.
+
+    Args:
+        console: Where to.
+        group: The rollouts.
+        question: The prompt.
+    """
+    _heading(console, "Its group", f"the {len(group)} rollouts of this prompt, one session in the backend")
+    console.print(Padding(Text(question, style="italic"), INDENT))
+    console.print(Padding(group_table(group), INDENT))
+
+
+def print_delivery(console: Console, stats: Stats, names: dict[str, str], *, in_time: bool) -> bool:
+    """Print what each exporter delivered, and say it plainly when something is missing.
+
+    Args:
+        console: Where to.
+        stats: The counts.
+        names: What an exporter is called on the screen, where that is not its name.
+        in_time: Whether the flush at the end came through.
+
+    Returns:
+        Whether everything was delivered.
+    """
+    _heading(console, "Delivery")
+    console.print(Padding(delivery_table(stats, names), INDENT))
+    complete = in_time and not stats.lost and not any(counts.queued for counts in stats.exporters.values())
+    for name, counts in stats.exporters.items():
+        shown = names.get(name, name)
+        if counts.queued:
+            _complain(console, f"{shown} did not take {counts.queued:,} spans in time.", counts.last_trouble)
+        if counts.lost:
+            reasons = ", ".join(f"{number:,} {reason}" for reason, number in counts.lost.items())
+            _complain(console, f"{shown}: spans were lost ({reasons}).", counts.last_trouble)
+    return complete
+
+
+def print_where_next(console: Console, lines: Sequence[str]) -> None:
+    """Print where to look next."""
+    _heading(console, "Where to look next")
+    for line in lines:
+        style = "cyan" if line.startswith("    ") else ""
+        # Commands are copied: a line break inside one would break it.
+        console.print(Text(f"  {line}" if line else "", style=style), soft_wrap=True)
+
+
+def delivery_table(stats: Stats, names: dict[str, str]) -> Table:
+    """Return a table with one row an exporter."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("exporter")
+    for column in ("spans", "delivered", "waiting", "lost"):
+        table.add_column(column, justify="right")
+    for name, counts in stats.exporters.items():
+        lost = sum(counts.lost.values())
+        table.add_row(
+            names.get(name, name),
+            f"{counts.recorded:,}",
+            f"{counts.delivered:,}",
+            Text(f"{counts.queued:,}", style="red" if counts.queued else ""),
+            Text(f"{lost:,}", style="red" if lost else ""),
+        )
+    return table
+
+
+def _heading(console: Console, title: str, rest: str = "") -> None:
+    console.print()
+    console.print(Text.assemble((title, "bold"), (f"  {rest}" if rest else "", "dim")))
+
+
+def _complain(console: Console, what: str, why: str) -> None:
+    console.print(Text(f"  NOT DELIVERED  {what}", style="bold red"), soft_wrap=True)
+    if why:
+        console.print(Text(f"  The backend said: {why}"), soft_wrap=True)

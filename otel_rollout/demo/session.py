@@ -1,0 +1,138 @@
+"""One run of the demo, from `init` to the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from rich.console import Console
+
+import otel_rollout
+from otel_rollout.demo.collector import StepCollector
+from otel_rollout.demo.destination import choose_backends, describe, where_next
+from otel_rollout.demo.groups import most_telling_group, most_telling_trajectory
+from otel_rollout.demo.problems import problem_at
+from otel_rollout.demo.progress import progress_on
+from otel_rollout.demo.report import print_delivery, print_group, print_trajectory, print_where_next
+from otel_rollout.demo.rollout import Trajectory, passes, run_pass
+from otel_rollout.demo.tokenizer import train_tokenizer
+from otel_rollout.errors import ConfigurationError
+
+__all__ = ["Settings", "run_session"]
+
+PROJECT = "otel-rollout-demo"
+PLAIN_WIDTH = 120
+STAYS_HERE = ("console", "none")
+"""Backends in whose place the report at the end stands: nobody wants to read 144 trees."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line says; its help explains each."""
+
+    backend: str | None = None
+    steps: int = 2
+    samples: int = 16
+    rollouts: int = 4
+    concurrency: int = 64
+    seed: int = 0
+    timeout: float = 30.0
+
+
+def run_session(settings: Settings) -> int:
+    """Run the rollout, deliver its spans, report, and return the exit code.
+
+    Args:
+        settings: What the command line says.
+    """
+    console = _console(sys.stdout)
+    collector = StepCollector()
+    backends = choose_backends(settings.backend)
+    experiment = time.strftime("demo-%Y%m%d-%H%M%S")
+    try:
+        otel_rollout.init(
+            PROJECT,
+            experiment,
+            backend=[*(name for name in backends if name not in STAYS_HERE), collector],
+            token2text=True,
+        )
+    except ConfigurationError as error:
+        _complain(str(error))
+        return 2
+    try:
+        return _run(settings, console, backends, experiment, collector)
+    except KeyboardInterrupt:
+        return _interrupted()
+    finally:
+        otel_rollout.shutdown(timeout=1.0)
+
+
+def _run(
+    settings: Settings, console: Console, backends: Sequence[str], experiment: str, collector: StepCollector
+) -> int:
+    console.print(
+        f"[bold]otel-rollout demo[/]  {settings.steps} steps of {settings.samples} problems x "
+        f"{settings.rollouts} rollouts, then a validation pass; to {', '.join(map(describe, backends))}",
+        soft_wrap=True,
+    )
+    trajectories = asyncio.run(_roll_out(settings, console))
+    in_time = _deliver(console, settings.timeout)
+    group = most_telling_group(trajectories)
+    shown = most_telling_trajectory(group)
+    print_trajectory(console, shown, collector.trajectory(shown.sample_index, shown.rollout_n))
+    print_group(console, group, problem_at(shown.sample_index).question)
+    names = {type(collector).__name__: "this screen"}
+    delivered = print_delivery(console, otel_rollout.stats(), names, in_time=in_time)
+    print_where_next(console, where_next(backends, project=PROJECT, experiment=experiment))
+    return 0 if delivered else 1
+
+
+async def _roll_out(settings: Settings, console: Console) -> list[Trajectory]:
+    tokenizer = train_tokenizer()
+    trajectories: list[Trajectory] = []
+    with progress_on(console) as progress:
+        for of in passes(settings.steps, settings.samples, settings.rollouts):
+            progress.pass_begins(of)
+            trajectories += await run_pass(
+                of,
+                tokenizer=tokenizer,
+                seed=settings.seed,
+                concurrency=settings.concurrency,
+                on_done=progress.trajectory_ends,
+            )
+            progress.pass_ends()
+    return trajectories
+
+
+def _deliver(console: Console, timeout: float) -> bool:
+    waiting = console.status("delivering the last spans") if console.is_terminal else contextlib.nullcontext()
+    with waiting:
+        return otel_rollout.flush(timeout=timeout)
+
+
+def _interrupted() -> int:
+    """Deliver what was traced until then; a second Ctrl-C gives that up too."""
+    with contextlib.suppress(KeyboardInterrupt):
+        in_time = otel_rollout.flush(timeout=5.0)
+        _complain(f"interrupted; {otel_rollout.stats()}{'' if in_time else '; NOT everything was delivered'}")
+    return 130
+
+
+def _console(stdout: TextIO) -> Console:
+    """Return a console on stdout: the terminal's width on a terminal, plain text elsewhere."""
+    if hasattr(stdout, "reconfigure"):
+        stdout.reconfigure(errors="replace")
+    console = Console(file=stdout, highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console = Console(file=stdout, highlight=False, width=PLAIN_WIDTH)
+    return console
+
+
+def _complain(message: str) -> None:
+    sys.stderr.write(f"otel-rollout demo: {message}\n")

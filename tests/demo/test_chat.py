@@ -1,0 +1,43 @@
+"""What is written in the chat format is read back the same."""
+
+from otel_rollout.demo.chat import (
+    Message,
+    find_answer,
+    find_tool_calls,
+    open_assistant_message,
+    read_messages,
+    write_answer,
+    write_message,
+    write_tool_call,
+)
+from otel_rollout.demo.problems import ToolCall
+
+
+class TestMessages:
+    def test_are_read_back(self):
+        """A conversation is the messages that were written into it; the one that is still open does not count."""
+        messages = [Message("system", "Solve it."), Message("user", "1 < 2?\nSay so."), Message("tool", "")]
+        text = "".join(map(write_message, messages)) + open_assistant_message()
+        assert read_messages(text) == messages
+
+
+class TestToolCalls:
+    def test_are_read_back_in_order(self):
+        """All calls of a message are found, quotes and all."""
+        calls = [ToolCall("lookup", 'the "best" price'), ToolCall("calculator", "1 + 1")]
+        assert find_tool_calls("I try.\n" + "\n".join(map(write_tool_call, calls))) == calls
+
+    def test_malformed_ones_count_as_none(self):
+        """Broken JSON, missing fields and other shapes are passed over."""
+        broken = ["{", "[]", "1", '{"tool": "lookup"}']
+        assert find_tool_calls("".join(f"<tool_call>{text}</tool_call>" for text in broken)) == []
+
+
+class TestAnswer:
+    def test_is_read_back(self):
+        """The last answer counts, without the commas between thousands."""
+        assert find_answer(write_answer("1") + " or rather " + write_answer("-1,062.5")) == "-1062.5"
+
+    def test_is_none_where_there_is_none(self):
+        """Text without an answer has none."""
+        assert find_answer("It is 47.") is None
