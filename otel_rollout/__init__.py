@@ -1,1 +1,53 @@
-"""x"""
+"""OpenTelemetry tracing for agentic RL rollouts.
+
+    import otel_rollout
+    from otel_rollout import rollout_trace_attr, rollout_trace_op
+
+    otel_rollout.init("my-project", "exp-1", backend="otlp")
+
+    @rollout_trace_op(kind="LLM")
+    async def generate(messages): ...
+
+    with rollout_trace_attr(sample_index=7, step=1, rollout_n=0):
+        answer = await generate(messages)
+        otel_rollout.annotate(reward=1.0, output=answer)
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version as _version
+
+from otel_rollout.config import RolloutTraceConfig, flush, init, shutdown, stats
+from otel_rollout.errors import (
+    AlreadyInitializedError,
+    ConfigurationError,
+    MissingExtraError,
+    RolloutTraceError,
+    UnknownExporterError,
+)
+from otel_rollout.op import rollout_trace_op
+from otel_rollout.sampling import select_samples
+from otel_rollout.stats import ExporterStats, Stats
+from otel_rollout.trajectory import annotate, rollout_trace_attr
+
+__version__ = _version("otel-rollout")
+
+__all__ = [
+    "AlreadyInitializedError",
+    "ConfigurationError",
+    "ExporterStats",
+    "MissingExtraError",
+    "RolloutTraceConfig",
+    "RolloutTraceError",
+    "Stats",
+    "UnknownExporterError",
+    "__version__",
+    "annotate",
+    "flush",
+    "init",
+    "rollout_trace_attr",
+    "rollout_trace_op",
+    "select_samples",
+    "shutdown",
+    "stats",
+]

@@ -1,0 +1,163 @@
+"""From backend names to exporters: our own two, and whatever is installed under OpenTelemetry's entry point group."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+from collections.abc import Iterable, Sequence
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
+from opentelemetry.sdk.trace.export import SpanExporter
+
+from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
+
+__all__ = ["Backend", "backend_names", "make_exporters", "requested_backend"]
+
+Backend = str | SpanExporter | Sequence["str | SpanExporter"]
+"""What `init(backend=…)` takes: a name, names separated by commas, an exporter, or a list of names and exporters."""
+
+GROUP: Final = "opentelemetry_traces_exporter"
+
+_OTLP_EXPORTERS: Final = {
+    "http/protobuf": ("otel_rollout_otlp.http_exporter", "OtlpHttpSpanExporter", None),
+    "grpc": ("otel_rollout_otlp.grpc_exporter", "OtlpGrpcSpanExporter", "grpc"),
+}
+_PROTOCOL_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+
+# Names that users may try before they have installed what brings them.
+_EXTRAS: Final = {"mlflow": "mlflow", "weave": "weave", "otlp_proto_grpc": "grpc"}
+
+
+def requested_backend(backend: Backend | None) -> list[str | SpanExporter]:
+    """Return the backends that are asked for, one by one; empty where tracing is off.
+
+    Args:
+        backend: The argument; where None, `OTEL_TRACES_EXPORTER` counts.
+
+    Raises:
+        ConfigurationError: `none` stands beside other names, or an entry is neither a name nor an exporter.
+    """
+    origin = "backend"
+    if backend is None:
+        backend = os.environ.get(OTEL_TRACES_EXPORTER, "")
+        origin = OTEL_TRACES_EXPORTER
+    entries: Iterable[Any] = [backend] if isinstance(backend, (str, SpanExporter)) else backend
+    try:
+        entries = list(entries)
+    except TypeError:
+        raise ConfigurationError(
+            f"backend={backend!r}: this should be a name, a SpanExporter, or a list of these"
+        ) from None
+    asked: list[str | SpanExporter] = []
+    for entry in entries:
+        if isinstance(entry, str):
+            asked.extend(name.strip() for name in entry.split(",") if name.strip())
+        elif isinstance(entry, SpanExporter):
+            asked.append(entry)
+        else:
+            raise ConfigurationError(f"backend: {entry!r} should be a name or a SpanExporter")
+    unique = list(dict.fromkeys(asked))
+    if "none" in unique:
+        if len(unique) > 1:
+            others = ", ".join(str(name) for name in unique if name != "none")
+            raise ConfigurationError(f"{origin}: 'none' turns tracing off and stands alone; without it there is: {others}")
+        return []
+    return unique
+
+
+def backend_names(asked: Iterable[str | SpanExporter]) -> str | None:
+    """Return the backends as one comma list, the form in which verl asks for it; None where there is none."""
+    return ",".join(entry if isinstance(entry, str) else type(entry).__name__ for entry in asked) or None
+
+
+def make_exporters(asked: Iterable[str | SpanExporter]) -> list[tuple[str, SpanExporter]]:
+    """Return the exporters with the names that they go by in logs and statistics.
+
+    Args:
+        asked: Names and exporters.
+
+    Raises:
+        UnknownExporterError: No exporter has this name.
+        MissingExtraError: The exporter needs a package that isn't installed.
+        ConfigurationError: The exporter can't work as it is configured.
+    """
+    made: list[tuple[str, SpanExporter]] = []
+    for entry in asked:
+        exporter = _make(entry) if isinstance(entry, str) else entry
+        name = entry if isinstance(entry, str) else type(entry).__name__
+        taken = {other for other, _ in made}
+        label, number = name, 2
+        while label in taken:
+            label, number = f"{name}-{number}", number + 1
+        check = getattr(exporter, "check", None)
+        if check is not None:
+            check()
+        made.append((label, exporter))
+    return made
+
+
+def _make(name: str) -> SpanExporter:
+    if name == "otlp":
+        return _make_otlp()
+    if name == "console":
+        return _instance(name, "otel_rollout_console.exporter", "ConsoleSpanExporter", None)
+    found = list(entry_points(group=GROUP, name=name))
+    if not found:
+        raise UnknownExporterError(_unknown(name))
+    try:
+        cls = found[0].load()
+    except ImportError as error:
+        raise MissingExtraError(_missing(name, error, _EXTRAS.get(name))) from error
+    return _construct(name, cls)
+
+
+def _make_otlp() -> SpanExporter:
+    variable, protocol = _PROTOCOL_VARIABLES[1], "http/protobuf"
+    for candidate in _PROTOCOL_VARIABLES:
+        if os.environ.get(candidate, "").strip():
+            variable, protocol = candidate, os.environ[candidate].strip().lower()
+            break
+    if protocol not in _OTLP_EXPORTERS:
+        raise ConfigurationError(f"{variable}={protocol!r}: this should be {' or '.join(_OTLP_EXPORTERS)}")
+    return _instance("otlp", *_OTLP_EXPORTERS[protocol])
+
+
+def _instance(name: str, module: str, cls: str, extra: str | None) -> SpanExporter:
+    try:
+        loaded = getattr(importlib.import_module(module), cls)
+    except ImportError as error:
+        raise MissingExtraError(_missing(name, error, extra)) from error
+    return _construct(name, loaded)
+
+
+def _construct(name: str, cls: Any) -> SpanExporter:
+    try:
+        exporter = cls()
+    except ConfigurationError:
+        raise
+    except ImportError as error:
+        raise MissingExtraError(_missing(name, error, _EXTRAS.get(name))) from error
+    except Exception as error:
+        raise ConfigurationError(f"exporter {name!r} can't be made: {type(error).__name__}: {error}") from error
+    if not isinstance(exporter, SpanExporter):
+        raise ConfigurationError(f"exporter {name!r} is a {type(exporter).__qualname__}, not a SpanExporter")
+    return exporter
+
+
+def _missing(name: str, error: ImportError, extra: str | None) -> str:
+    line = f"pip install 'otel-rollout[{extra}]'" if extra else f"pip install {error.name or 'the missing package'}"
+    return f"exporter {name!r} needs a package that isn't installed ({error}): {line}"
+
+
+def _unknown(name: str) -> str:
+    installed = sorted({"console", "none", "otlp", *(point.name for point in entry_points(group=GROUP))})
+    message = f"no exporter is called {name!r}; installed: {', '.join(installed)}"
+    if name in _EXTRAS:
+        return f"{message}; this one comes with: pip install 'otel-rollout[{_EXTRAS[name]}]'"
+    close = difflib.get_close_matches(name, installed, n=1)
+    if close:
+        return f"{message}; did you mean {close[0]!r}?"
+    return f"{message}; an exporter is installed by a package that registers it under the entry point group {GROUP!r}"

@@ -1,0 +1,302 @@
+"""Switching tracing on and off: `init`, `flush`, `shutdown`, `stats`, and verl's `RolloutTraceConfig` over them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import Any, ClassVar, Final
+
+from opentelemetry import trace
+from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
+from opentelemetry.trace import TracerProvider
+
+from otel_rollout import log_once, process_exit, runtime
+from otel_rollout.backends import Backend, backend_names, make_exporters, requested_backend
+from otel_rollout.delivery.exporter_queue import ExporterQueue, QueueLimits
+from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
+from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
+from otel_rollout.ids import SystemIdGenerator
+from otel_rollout.pipeline import Pipeline, QueueProcessor
+from otel_rollout.provider import SCOPE, application_provider, make_provider, make_resource
+from otel_rollout.redaction import Redactor
+from otel_rollout.settings import Settings, resolve_settings
+from otel_rollout.stats import Stats
+from otel_rollout.tracer import LightTracer, ProviderTracer, RolloutTracer
+
+__all__ = ["RolloutTraceConfig", "flush", "init", "shutdown", "stats"]
+
+_logger = logging.getLogger("otel_rollout")
+_lock: Final = threading.RLock()
+
+
+def init(
+    project_name: str,
+    experiment_name: str,
+    backend: Backend | None = None,
+    token2text: bool = False,
+    max_samples_per_step_per_worker: int | None = None,
+    *,
+    tracer_provider: TracerProvider | None = None,
+    **settings: Any,
+) -> None:
+    """Switch tracing on for this process; every setting is checked here, nothing raises afterwards.
+
+    Args:
+        project_name: The project; in the backends the experiment (MLflow) or the project (Phoenix, Weave).
+        experiment_name: What every trajectory is tagged with.
+        backend: Where traces go: an exporter's name, names separated by commas, a `SpanExporter`, or a list of
+            these. Where None, `OTEL_TRACES_EXPORTER`; where that is unset too, tracing is off.
+        token2text: Whether token ids are decoded by the op's own `self.tokenizer`, on the delivery thread; False
+            leaves it to `OTEL_ROLLOUT_TOKEN2TEXT`.
+        max_samples_per_step_per_worker: How many samples of a step `select_samples` picks; None for all.
+        tracer_provider: A provider of the application's whose spans ours are to be; where None, the global one if
+            the application has set one, else a private one.
+        **settings: Any other setting by its name, see docs/configuration.md.
+
+    Raises:
+        ConfigurationError: A setting can't work; the message names it, what was wrong and what would be right.
+        UnknownExporterError: No exporter has this name.
+        MissingExtraError: An exporter needs a package that isn't installed.
+        AlreadyInitializedError: `init` was called before, with other settings.
+    """
+    for argument, value in (("project_name", project_name), ("experiment_name", experiment_name)):
+        if not isinstance(value, str) or not value.strip():
+            raise ConfigurationError(f"{argument}={value!r}: this should be a text that is not empty")
+    given = {
+        **settings,
+        "token2text": token2text or None,
+        "max_samples_per_step_per_worker": max_samples_per_step_per_worker,
+    }
+    with _lock:
+        resolved = resolve_settings(given)
+        asked = requested_backend(backend)
+        request = _Request(project_name, experiment_name, asked, tracer_provider, resolved)
+        config = RolloutTraceConfig.get_instance()
+        if config._request is not None:
+            config._request.require_same(request)
+            return
+        is_disabled = os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true"
+        pipeline = None
+        if not is_disabled and (asked or tracer_provider is not None):
+            pipeline = _make_pipeline(request, is_backend_given=backend is not None)
+        config._remember(request, pipeline)
+        runtime.pipeline = pipeline
+        if pipeline is not None:
+            process_exit.install()
+            if resolved.handle_sigterm:
+                process_exit.install_sigterm_handler()
+
+
+def flush(timeout: float = 30.0) -> bool:
+    """Wait until everything recorded so far is in the backends.
+
+    Blocks the calling thread: in a coroutine use `await asyncio.to_thread(flush)`.
+
+    Args:
+        timeout: Seconds to wait at most.
+
+    Returns:
+        Whether every span recorded since the last flush is in every backend; True while tracing is off.
+    """
+    pipeline = runtime.pipeline
+    return pipeline.flush(timeout) if pipeline is not None else True
+
+
+def shutdown(timeout: float | None = None) -> bool:
+    """Deliver what is queued, switch tracing off and log one line on what was delivered and lost.
+
+    Called at the exit of the process by itself. Afterwards `init` may be called again.
+
+    Args:
+        timeout: Seconds to wait at most; where None, the setting `shutdown_timeout_ms`.
+
+    Returns:
+        Whether every span is in every backend; True while tracing is off.
+    """
+    with _lock:
+        pipeline, runtime.pipeline = runtime.pipeline, None
+        RolloutTraceConfig._forget()
+    if pipeline is None:
+        return True
+    process_exit.uninstall_sigterm_handler()
+    is_whole = pipeline.shutdown(pipeline.settings.shutdown_timeout_ms / 1000 if timeout is None else timeout)
+    totals = pipeline.stats()
+    RolloutTraceConfig._last_stats = totals
+    if pipeline.queues:
+        _logger.log(logging.INFO if is_whole else logging.WARNING, "%s", totals)
+    return is_whole
+
+
+def stats() -> Stats:
+    """Return what was traced, delivered and lost so far; after `shutdown`, the final counts."""
+    pipeline = runtime.pipeline
+    return pipeline.stats() if pipeline is not None else RolloutTraceConfig._last_stats
+
+
+def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
+    settings = request.settings
+    resource = make_resource(request.project_name, settings.run_id)
+    finisher = PayloadFinisher(settings.max_payload_bytes, Redactor(settings.redact_keys) if settings.redact_keys else None)
+    provider = request.tracer_provider or application_provider()
+    # An application that set its own provider has read OTEL_TRACES_EXPORTER into it: only an argument adds exporters.
+    adds_exporters = provider is None or is_backend_given
+    reader = SpanReader(resource, SCOPE, finisher)
+    queues = [
+        ExporterQueue(name, _with_profile(exporter, name, settings), reader, _limits(settings))
+        for name, exporter in (make_exporters(request.backends) if adds_exporters else ())
+    ]
+    tracer: RolloutTracer
+    if provider is None:
+        own = make_provider(resource)
+        if settings.set_global:
+            own.add_span_processor(QueueProcessor(queues))
+            trace.set_tracer_provider(own)
+
+        def on_end(span: Any) -> None:
+            for queue in queues:
+                queue.put(span)
+
+        tracer = LightTracer(own.sampler, SystemIdGenerator(), on_end, is_shared=settings.set_global)
+        provider = own
+    else:
+        if queues:
+            provider.add_span_processor(QueueProcessor(queues))  # type: ignore[attr-defined]  # every SDK provider has it
+        tracer = ProviderTracer(provider.get_tracer(SCOPE.name, SCOPE.version), finisher)
+    for queue in queues:
+        queue.start()
+    return Pipeline(request.experiment_name, settings, tracer, queues, finisher, provider)
+
+
+def _limits(settings: Settings) -> QueueLimits:
+    return QueueLimits(
+        max_bytes=settings.max_queue_bytes,
+        max_spans=settings.max_queue_spans,
+        batch_bytes=settings.max_batch_bytes,
+        batch_spans=settings.max_batch_spans,
+        delay=settings.schedule_delay_ms / 1000,
+    )
+
+
+def _with_profile(exporter: Any, name: str, settings: Settings) -> Any:
+    return exporter
+
+
+class _Request:
+    """What `init` was asked for."""
+
+    def __init__(
+        self,
+        project_name: str,
+        experiment_name: str,
+        backends: list[Any],
+        tracer_provider: TracerProvider | None,
+        settings: Settings,
+    ) -> None:
+        self.project_name = project_name
+        self.experiment_name = experiment_name
+        self.backends = backends
+        self.tracer_provider = tracer_provider
+        self.settings = settings
+
+    def require_same(self, other: _Request) -> None:
+        """Raise AlreadyInitializedError where `other` asks for something else."""
+        differences = []
+        for name in ("project_name", "experiment_name", "backends", "tracer_provider"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                differences.append(f"{name} was {mine!r}, now {theirs!r}")
+        for name, mine in vars(self.settings).items():
+            theirs = getattr(other.settings, name)
+            if mine != theirs:
+                differences.append(f"{name} was {mine!r}, now {theirs!r}")
+        if differences:
+            raise AlreadyInitializedError(
+                f"init was called before with other settings: {'; '.join(differences)}; call shutdown() first"
+            )
+
+
+class RolloutTraceConfig:
+    """The configuration under the names that verl's users know.
+
+    The interface is that of verl's class (`verl.utils.rollout_trace.RolloutTraceConfig`): class methods over one
+    instance per process, and its attributes.
+    """
+
+    _instance: ClassVar[RolloutTraceConfig | None] = None
+    _last_stats: ClassVar[Stats] = Stats()
+
+    def __init__(self) -> None:
+        self.backend: str | None = None
+        self.client: object | None = None
+        self.token2text = False
+        self.project_name: str | None = None
+        self.experiment_name: str | None = None
+        self.max_samples_per_step_per_worker: int | None = None
+        self._initialized = False
+        self._request: _Request | None = None
+
+    @classmethod
+    def get_instance(cls) -> RolloutTraceConfig:
+        """Return the process's configuration."""
+        if cls._instance is None:
+            cls._instance = cls()
+        return cls._instance
+
+    @classmethod
+    def init(
+        cls,
+        project_name: str,
+        experiment_name: str,
+        backend: Backend | None,
+        token2text: bool = False,
+        max_samples_per_step_per_worker: int | None = None,
+    ) -> None:
+        """Switch tracing on: `otel_rollout.init` with verl's arguments; a `backend` of None is off, as in verl.
+
+        Args:
+            project_name: The project.
+            experiment_name: What every trajectory is tagged with.
+            backend: Where traces go; None for nowhere, unless `OTEL_TRACES_EXPORTER` says otherwise.
+            token2text: Whether token ids are decoded beside the ids.
+            max_samples_per_step_per_worker: How many samples of a step are traced by each worker; None for all.
+        """
+        init(project_name, experiment_name, backend, token2text, max_samples_per_step_per_worker)
+
+    @classmethod
+    def get_backend(cls) -> str | None:
+        """Return the exporters' names as one comma list; None while tracing is off."""
+        return cls.get_instance().backend
+
+    @classmethod
+    def get_client(cls) -> object | None:
+        """Return the tracer provider; None while tracing is off."""
+        return cls.get_instance().client
+
+    @classmethod
+    def enable_token2text(cls) -> bool:
+        """Return whether token ids are decoded."""
+        return cls.get_instance().token2text
+
+    @classmethod
+    def reset(cls) -> None:
+        """Switch tracing off and forget everything; for tests."""
+        shutdown(timeout=5.0)
+        cls._instance = None
+        cls._last_stats = Stats()
+        log_once.forget()
+
+    @classmethod
+    def _forget(cls) -> None:
+        cls._instance = None
+
+    def _remember(self, request: _Request, pipeline: Pipeline | None) -> None:
+        self.project_name = request.project_name
+        self.experiment_name = request.experiment_name
+        self.max_samples_per_step_per_worker = request.settings.max_samples_per_step_per_worker
+        self.token2text = request.settings.token2text
+        if pipeline is not None:
+            self.backend = backend_names(request.backends) or "otel"
+            self.client = pipeline.provider
+        self._request = request
+        self._initialized = True

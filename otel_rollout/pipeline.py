@@ -1,0 +1,124 @@
+"""What a configured process traces with: a tracer, and the queues that finished spans go to."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+from opentelemetry.trace import Span, TracerProvider
+
+from otel_rollout.delivery.exporter_queue import ExporterQueue
+from otel_rollout.delivery.readable import PayloadFinisher
+from otel_rollout.log_once import internal_errors
+from otel_rollout.settings import Settings
+from otel_rollout.span import RolloutSpan
+from otel_rollout.stats import Stats
+from otel_rollout.tracer import RolloutTracer
+
+__all__ = ["Pipeline", "QueueProcessor"]
+
+
+class Pipeline:
+    """Everything between a decorated function and the exporters.
+
+    Args:
+        experiment_name: What every trajectory is tagged with.
+        settings: The settings.
+        tracer: Makes spans.
+        queues: One per exporter.
+        finisher: Finishes payloads; counts what it cuts.
+        provider: The provider that the spans belong to.
+    """
+
+    def __init__(
+        self,
+        experiment_name: str,
+        settings: Settings,
+        tracer: RolloutTracer,
+        queues: list[ExporterQueue],
+        finisher: PayloadFinisher,
+        provider: TracerProvider,
+    ) -> None:
+        self.experiment_name = experiment_name
+        self.settings = settings
+        self.token2text = settings.token2text
+        self.tracer = tracer
+        self.queues = queues
+        self.finisher = finisher
+        self.provider = provider
+
+    def note_tokenizer(self, span: Span, receiver: Any) -> None:
+        """Remember the tokenizer of an op's `self`, if it has one, for the delivery thread."""
+        if isinstance(span, RolloutSpan):
+            tokenizer = getattr(receiver, "tokenizer", None)
+            if tokenizer is not None:
+                span.tokenizer = tokenizer
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until every queue has settled what it holds; whether every backend has all of it.
+
+        Args:
+            timeout: Seconds to wait at most, for all together.
+        """
+        deadline = time.monotonic() + timeout
+        results = [queue.flush(max(0.0, deadline - time.monotonic())) for queue in self.queues]
+        own = all(results)
+        if not self.queues and hasattr(self.provider, "force_flush"):
+            # Somebody else's exporters: their provider's word for it.
+            return bool(self.provider.force_flush(int(timeout * 1000)))
+        return own
+
+    def shutdown(self, timeout: float) -> bool:
+        """Deliver what is queued and end the threads; whether every backend has all of it.
+
+        Args:
+            timeout: Seconds to wait at most, for all together.
+        """
+        deadline = time.monotonic() + timeout
+        for queue in self.queues:
+            queue.shutdown(deadline)
+        return all([queue.join() for queue in self.queues])
+
+    def after_fork(self) -> None:
+        """Start empty in a forked child."""
+        for queue in self.queues:
+            queue.after_fork()
+
+    def stats(self) -> Stats:
+        """Return the counts so far."""
+        return Stats(
+            exporters={queue.name: queue.stats() for queue in self.queues},
+            truncated_bytes=self.finisher.truncated_bytes,
+            internal_errors=dict(internal_errors),
+        )
+
+
+class QueueProcessor(SpanProcessor):
+    """Brings the spans of an SDK provider to our queues.
+
+    Args:
+        queues: One per exporter.
+    """
+
+    def __init__(self, queues: list[ExporterQueue]) -> None:
+        self._queues = queues
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Queue a finished span."""
+        if span.context is not None and span.context.trace_flags.sampled:
+            for queue in self._queues:
+                queue.put(span)
+
+    def shutdown(self) -> None:
+        """Deliver what is queued; called where the provider is shut down before we are."""
+        deadline = time.monotonic() + 30.0
+        for queue in self._queues:
+            queue.shutdown(deadline)
+        for queue in self._queues:
+            queue.join()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Wait until the queues have settled what they hold."""
+        deadline = time.monotonic() + timeout_millis / 1000
+        return all([queue.flush(max(0.0, deadline - time.monotonic())) for queue in self._queues])

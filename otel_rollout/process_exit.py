@@ -1,0 +1,83 @@
+"""What happens to queued spans when the process ends or forks."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import threading
+from multiprocessing import util as multiprocessing_util
+from types import FrameType
+from typing import Any, Final
+
+from otel_rollout import runtime
+
+__all__ = ["install", "install_sigterm_handler"]
+
+
+class _Exit:
+    """Registers the shutdown with whatever ends this kind of process; a class, because its registrars want an owner."""
+
+    is_installed = False
+    previous_sigterm: Any = None
+
+
+_exit: Final = _Exit()
+
+
+def install() -> None:
+    """Deliver what is queued at the end of the process, and start empty in forked children; once per process."""
+    if _exit.is_installed:
+        return
+    _exit.is_installed = True
+    atexit.register(_at_exit)
+    # A multiprocessing child leaves by os._exit, after these finalizers and without atexit.
+    _finalize_in_child()
+    multiprocessing_util.register_after_fork(_exit, lambda owner: _finalize_in_child())
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_after_fork)
+
+
+def install_sigterm_handler() -> None:
+    """On SIGTERM deliver what is queued, then do what the process did before; only possible in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        from otel_rollout.log_once import warn_once
+
+        warn_once("sigterm", "handle_sigterm: init was not called in the main thread; SIGTERM is left as it is")
+        return
+    current = signal.getsignal(signal.SIGTERM)
+    if current is not _on_sigterm:
+        _exit.previous_sigterm = current
+        signal.signal(signal.SIGTERM, _on_sigterm)
+
+
+def uninstall_sigterm_handler() -> None:
+    """Put the previous SIGTERM handler back; for tests and `shutdown`."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is _on_sigterm:
+        signal.signal(signal.SIGTERM, _exit.previous_sigterm or signal.SIG_DFL)
+
+
+def _finalize_in_child() -> None:
+    multiprocessing_util.Finalize(None, _at_exit, exitpriority=100)
+
+
+def _at_exit() -> None:
+    from otel_rollout.config import shutdown
+
+    if runtime.pipeline is not None:
+        shutdown()
+
+
+def _after_fork() -> None:
+    if runtime.pipeline is not None:
+        runtime.pipeline.after_fork()
+
+
+def _on_sigterm(number: int, frame: FrameType | None) -> None:
+    _at_exit()
+    previous = _exit.previous_sigterm
+    if callable(previous):
+        previous(number, frame)
+    elif previous is not signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,104 @@
+"""The provider that spans belong to: the one given, the application's own, or a private one of ours."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from importlib.metadata import entry_points, version
+from typing import Any, Final
+
+from opentelemetry import trace
+from opentelemetry.sdk.environment_variables import OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
+from opentelemetry.sdk.trace.sampling import Sampler
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import TracerProvider
+
+from otel_rollout import semconv
+from otel_rollout.errors import ConfigurationError
+from otel_rollout.ids import SystemIdGenerator
+
+__all__ = ["SCOPE", "application_provider", "make_provider", "make_resource"]
+
+SCOPE: Final = InstrumentationScope("otel_rollout", version("otel-rollout"))
+
+_SDK_SAMPLERS: Final = (
+    "always_on",
+    "always_off",
+    "traceidratio",
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "parentbased_traceidratio",
+)
+_SAMPLER_GROUP: Final = "opentelemetry_traces_sampler"
+
+
+def application_provider() -> TracerProvider | None:
+    """Return the global provider if the application has set one that takes span processors, else None."""
+    provider = trace.get_tracer_provider()
+    return provider if hasattr(provider, "add_span_processor") else None
+
+
+def make_resource(project_name: str, run_id: str | None) -> Resource:
+    """Return the resource of our spans: the standard variables first, then what the project says.
+
+    Args:
+        project_name: Names the service and the project where the variables don't.
+        run_id: Names the run; a fresh id where None.
+    """
+    given = Resource.create()
+    attributes: dict[str, Any] = {semconv.PROJECT_NAME: project_name, semconv.RUN_ID: run_id or uuid.uuid4().hex}
+    if str(given.attributes.get(semconv.SERVICE_NAME, "unknown_service")).startswith("unknown_service"):
+        attributes[semconv.SERVICE_NAME] = project_name
+    if semconv.SERVICE_INSTANCE_ID not in given.attributes:
+        attributes[semconv.SERVICE_INSTANCE_ID] = str(uuid.uuid4())
+    if semconv.OPENINFERENCE_PROJECT not in given.attributes:
+        attributes[semconv.OPENINFERENCE_PROJECT] = project_name
+    return given.merge(Resource(attributes))
+
+
+def make_provider(resource: Resource) -> SdkTracerProvider:
+    """Return a provider of our own, with the sampler that the environment asks for and ids that no seed reaches.
+
+    Args:
+        resource: What its spans were made by.
+
+    Raises:
+        ConfigurationError: `OTEL_TRACES_SAMPLER` names no sampler, or its argument is none.
+    """
+    return SdkTracerProvider(
+        resource=resource, sampler=_environment_sampler(), id_generator=SystemIdGenerator(), shutdown_on_exit=False
+    )
+
+
+def _environment_sampler() -> Sampler | None:
+    """Return the sampler of `OTEL_TRACES_SAMPLER`; None where the SDK reads the variable itself."""
+    name = os.environ.get(OTEL_TRACES_SAMPLER, "").strip().lower()
+    argument = os.environ.get(OTEL_TRACES_SAMPLER_ARG, "").strip()
+    if not name:
+        return None
+    if name in _SDK_SAMPLERS:
+        if name.endswith("traceidratio") and argument:
+            _check_ratio(argument)
+        return None
+    points = list(entry_points(group=_SAMPLER_GROUP, name=name))
+    if not points:
+        names = sorted({*_SDK_SAMPLERS, *(point.name for point in entry_points(group=_SAMPLER_GROUP))})
+        raise ConfigurationError(f"{OTEL_TRACES_SAMPLER}={name!r}: there is no such sampler; there are {', '.join(names)}")
+    try:
+        sampler = points[0].load()(argument)
+    except Exception as error:
+        raise ConfigurationError(f"{OTEL_TRACES_SAMPLER_ARG}={argument!r}: {error}") from error
+    if not isinstance(sampler, Sampler):
+        raise ConfigurationError(f"{OTEL_TRACES_SAMPLER}={name!r}: {points[0].value} made no Sampler")
+    return sampler
+
+
+def _check_ratio(argument: str) -> None:
+    try:
+        ratio = float(argument)
+    except ValueError:
+        ratio = -1.0
+    if not 0.0 <= ratio <= 1.0:
+        raise ConfigurationError(f"{OTEL_TRACES_SAMPLER_ARG}={argument!r}: this should be a ratio from 0 to 1")

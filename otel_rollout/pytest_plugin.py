@@ -1,0 +1,29 @@
+"""The pytest fixture `rollout_spans`: tracing into memory for one test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from otel_rollout.testing import InMemorySpanExporter
+
+__all__ = ["rollout_spans"]
+
+
+@pytest.fixture
+def rollout_spans() -> Iterator[InMemorySpanExporter]:
+    """Trace into memory, with ids and times numbered from 1; call `otel_rollout.flush()` before looking."""
+    from otel_rollout import RolloutTraceConfig, init
+    from otel_rollout.testing import InMemorySpanExporter, deterministic_ids_and_times
+
+    RolloutTraceConfig.reset()
+    exporter = InMemorySpanExporter()
+    with deterministic_ids_and_times():
+        init("test-project", "test-experiment", backend=exporter)
+        try:
+            yield exporter
+        finally:
+            RolloutTraceConfig.reset()

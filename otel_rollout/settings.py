@@ -1,0 +1,221 @@
+"""Every setting in one table: argument of `init`, else environment variable, else default."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple
+
+from otel_rollout.errors import ConfigurationError
+from otel_rollout.redaction import DEFAULT_REDACTED_KEYS
+
+__all__ = ["SETTINGS", "STANDARD_VARIABLES", "Setting", "Settings", "resolve_settings"]
+
+
+class Setting(NamedTuple):
+    """One row of the table.
+
+    Args:
+        name: The argument of `init`.
+        variables: The environment variables that set it, the first one that is set counts.
+        read: Turns a variable's text or an argument into the value; raises ValueError with what would be right.
+        default: The value where neither says anything.
+        meaning: What it does, in one line.
+    """
+
+    name: str
+    variables: tuple[str, ...]
+    read: Callable[[Any], Any]
+    default: Any
+    meaning: str
+
+
+_UNITS: Final = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+
+
+def _read_bytes(value: Any) -> int:
+    text = str(value).strip().lower()
+    number = text.rstrip("bikmg ")
+    unit = text[len(number) :].strip()
+    try:
+        size = int(float(number) * _UNITS[unit])
+    except (KeyError, ValueError):
+        size = 0
+    if size <= 0:
+        raise ValueError("a positive size in bytes, such as 1048576 or 256MiB")
+    return size
+
+
+def _read_count(value: Any) -> int:
+    try:
+        count = int(value)
+    except (TypeError, ValueError):
+        count = 0
+    if count <= 0:
+        raise ValueError("a positive whole number")
+    return count
+
+
+def _read_samples(value: Any) -> int:
+    try:
+        count = int(value)
+    except (TypeError, ValueError):
+        count = -1
+    if count < 0:
+        raise ValueError("a whole number, 0 or more")
+    return count
+
+
+def _read_milliseconds(value: Any) -> float:
+    try:
+        milliseconds = float(value)
+    except (TypeError, ValueError):
+        milliseconds = -1.0
+    if not 0 <= milliseconds < float("inf"):
+        raise ValueError("a number of milliseconds, 0 or more")
+    return milliseconds
+
+
+def _read_bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in ("true", "1", "yes", "on"):
+        return True
+    if text in ("false", "0", "no", "off"):
+        return False
+    raise ValueError("true or false")
+
+
+def _read_keys(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [] if value.strip().lower() == "none" else value.split(",")
+    try:
+        keys = tuple(sorted({str(key).strip() for key in value if str(key).strip()}))
+    except TypeError:
+        raise ValueError("names separated by commas, or none") from None
+    return keys
+
+
+def _read_text(value: Any) -> str:
+    text = str(value).strip()
+    if not text:
+        raise ValueError("a text that is not empty")
+    return text
+
+
+def _read_profile(value: Any) -> str:
+    text = str(value).strip().lower()
+    if text not in PROFILES:
+        raise ValueError(f"one of {', '.join(PROFILES)}")
+    return text
+
+
+PROFILES: Final = ("none", "weave")
+
+SETTINGS: Final[tuple[Setting, ...]] = (
+    Setting("token2text", ("OTEL_ROLLOUT_TOKEN2TEXT",), _read_bool, False,
+            "decode `prompt_ids`, `response_ids` and `token_ids` beside the ids, on the delivery thread"),
+    Setting("max_samples_per_step_per_worker", ("OTEL_ROLLOUT_MAX_SAMPLES_PER_STEP_PER_WORKER",), _read_samples, None,
+            "how many samples of a step `select_samples` picks in each worker; unset: all"),
+    Setting("run_id", ("OTEL_ROLLOUT_RUN_ID",), _read_text, None,
+            "names the run on every span, and is part of what `rollout_sample_ratio` hashes; unset: one id per process"),
+    Setting("max_queue_bytes", ("OTEL_ROLLOUT_MAX_QUEUE_BYTES",), _read_bytes, 256 * 2**20,
+            "bytes that each exporter's queue holds at most"),
+    Setting("max_queue_spans", ("OTEL_BSP_MAX_QUEUE_SIZE",), _read_count, None,
+            "spans that each exporter's queue holds at most; unset: the bound in bytes alone"),
+    Setting("max_batch_bytes", ("OTEL_ROLLOUT_MAX_BATCH_BYTES",), _read_bytes, 4 * 2**20,
+            "bytes of a batch at most; a larger span goes alone"),
+    Setting("max_batch_spans", ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE",), _read_count, 512,
+            "spans of a batch at most"),
+    Setting("schedule_delay_ms", ("OTEL_BSP_SCHEDULE_DELAY",), _read_milliseconds, 1000.0,
+            "milliseconds that a span waits at most for others to fill a batch"),
+    Setting("shutdown_timeout_ms", ("OTEL_BSP_EXPORT_TIMEOUT",), _read_milliseconds, 30_000.0,
+            "milliseconds that the process waits at its exit for what is queued"),
+    Setting("max_payload_bytes", ("OTEL_ROLLOUT_MAX_PAYLOAD_BYTES", "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+                                  "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"), _read_bytes, 2**20,
+            "bytes of an input or output at most; longer ones are cut inside the JSON, so that it stays valid"),
+    Setting("redact_keys", ("OTEL_ROLLOUT_REDACT_KEYS",), _read_keys, DEFAULT_REDACTED_KEYS,
+            "keys whose text values are replaced, separated by commas; `none` to replace nothing"),
+    Setting("otlp_profile", ("OTEL_ROLLOUT_OTLP_PROFILE",), _read_profile, "none",
+            "attributes that one backend wants beside the standard ones on its plain OTLP route: `none` or `weave`"),
+    Setting("set_global", ("OTEL_ROLLOUT_SET_GLOBAL",), _read_bool, False,
+            "make our provider the process's global one, so that other instrumentations' spans arrive with ours"),
+    Setting("handle_sigterm", ("OTEL_ROLLOUT_HANDLE_SIGTERM",), _read_bool, False,
+            "on SIGTERM deliver what is queued, then do what the process did before on SIGTERM"),
+)
+
+STANDARD_VARIABLES: Final[Mapping[str, str]] = {
+    "OTEL_TRACES_EXPORTER": "the exporters, separated by commas, where `init` has no `backend`; `none` is off",
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "where `otlp` sends: the base URL; `/v1/traces` is added (http/protobuf)",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "the same for traces alone, used as it is",
+    "OTEL_EXPORTER_OTLP_PROTOCOL": "`http/protobuf` (default) or `grpc`; also `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL`",
+    "OTEL_EXPORTER_OTLP_HEADERS": "`key=value,key=value`; also `OTEL_EXPORTER_OTLP_TRACES_HEADERS`",
+    "OTEL_EXPORTER_OTLP_TIMEOUT": "seconds for one request, default 10; also `…_TRACES_TIMEOUT`",
+    "OTEL_EXPORTER_OTLP_COMPRESSION": "`none` (default), `gzip` or `deflate`; also `…_TRACES_COMPRESSION`",
+    "OTEL_EXPORTER_OTLP_CERTIFICATE": "a file of trusted certificates; also `…_TRACES_CERTIFICATE`",
+    "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": "our own certificate; also `…_TRACES_CLIENT_CERTIFICATE`",
+    "OTEL_EXPORTER_OTLP_CLIENT_KEY": "the key of our own certificate; also `…_TRACES_CLIENT_KEY`",
+    "OTEL_EXPORTER_OTLP_INSECURE": "`true` for gRPC without TLS to a `host:port`; also `…_TRACES_INSECURE`",
+    "OTEL_SERVICE_NAME": "the resource's `service.name`; default: the project name",
+    "OTEL_RESOURCE_ATTRIBUTES": "more attributes of the resource, `key=value,key=value`",
+    "OTEL_SDK_DISABLED": "`true` turns tracing off, whatever else is set",
+    "OTEL_TRACES_SAMPLER": "the sampler, decided at each trajectory's root; `rollout_sample_ratio` is ours",
+    "OTEL_TRACES_SAMPLER_ARG": "its argument, a ratio say",
+    "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "read by the SDK for spans that are not ours",
+}
+"""Variables of OpenTelemetry that are read elsewhere than in this table."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The values of all settings, each as its row of `SETTINGS` says."""
+
+    token2text: bool
+    max_samples_per_step_per_worker: int | None
+    run_id: str | None
+    max_queue_bytes: int
+    max_queue_spans: int | None
+    max_batch_bytes: int
+    max_batch_spans: int
+    schedule_delay_ms: float
+    shutdown_timeout_ms: float
+    max_payload_bytes: int
+    redact_keys: tuple[str, ...]
+    otlp_profile: str
+    set_global: bool
+    handle_sigterm: bool
+
+
+def resolve_settings(arguments: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Settings:
+    """Return each setting's value: the argument, else the first of its variables that is set, else the default.
+
+    Args:
+        arguments: Values by setting name; None counts as not given.
+        environ: The environment; the process's own where None.
+
+    Raises:
+        ConfigurationError: A value can't work; the message names where it came from and what would be right.
+    """
+    environ = os.environ if environ is None else environ
+    values: dict[str, Any] = {}
+    for setting in SETTINGS:
+        value, origin = arguments.get(setting.name), f"{setting.name}="
+        if value is None:
+            for variable in setting.variables:
+                if environ.get(variable, "").strip():
+                    value, origin = environ[variable], f"{variable}="
+                    break
+        if value is None:
+            values[setting.name] = setting.default
+            continue
+        try:
+            values[setting.name] = setting.read(value)
+        except ValueError as error:
+            raise ConfigurationError(f"{origin}{value!r}: this should be {error}") from None
+    unknown = set(arguments) - {field.name for field in fields(Settings)}
+    if unknown:
+        known = ", ".join(setting.name for setting in SETTINGS)
+        raise ConfigurationError(f"{', '.join(sorted(unknown))}: there is no such setting; there are {known}")
+    return Settings(**values)

@@ -1,0 +1,105 @@
+"""For tests, ours and our users': an exporter that keeps spans in memory, and ids and times that don't vary."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+from unittest import mock
+
+import orjson
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from otel_rollout import semconv
+from otel_rollout.ids import SystemIdGenerator
+
+__all__ = ["InMemorySpanExporter", "deterministic_ids_and_times", "span_tree"]
+
+
+class InMemorySpanExporter(SpanExporter):
+    """Keeps every span that it is given; pass it to `init(backend=…)` and call `flush()` before looking."""
+
+    def __init__(self) -> None:
+        self._spans: list[ReadableSpan] = []
+        self._lock = threading.Lock()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Keep the spans."""
+        with self._lock:
+            self._spans.extend(spans)
+        return SpanExportResult.SUCCESS
+
+    @property
+    def spans(self) -> list[ReadableSpan]:
+        """The spans so far, in the order of their ends."""
+        with self._lock:
+            return list(self._spans)
+
+    def clear(self) -> None:
+        """Forget the spans."""
+        with self._lock:
+            self._spans.clear()
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """Return every span whole, as plain values to compare with: payloads parsed, ids as numbers."""
+        return [_as_dict(span) for span in self.spans]
+
+
+def _as_dict(span: ReadableSpan) -> dict[str, Any]:
+    attributes = dict(span.attributes or {})
+    for key in (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE, semconv.METADATA):
+        value = attributes.get(key)
+        if isinstance(value, str):
+            attributes[key] = orjson.loads(value)
+    context = span.context
+    record: dict[str, Any] = {
+        "name": span.name,
+        "trace_id": context.trace_id if context else None,
+        "span_id": context.span_id if context else None,
+        "parent_id": span.parent.span_id if span.parent else None,
+        "start_time": span.start_time,
+        "end_time": span.end_time,
+        "status": span.status.status_code.name,
+        "attributes": attributes,
+    }
+    if span.status.description:
+        record["description"] = span.status.description
+    if span.events:
+        record["events"] = [{"name": event.name, **dict(event.attributes or {})} for event in span.events]
+    if span.links:
+        record["links"] = [link.context.span_id for link in span.links]
+    return record
+
+
+def span_tree(spans: Sequence[ReadableSpan]) -> list[Any]:
+    """Return the names of `spans` as nested lists, children in the order of their start: `[name, [child, …], …]`.
+
+    Args:
+        spans: The spans of one or more traces; a span whose parent is not among them is a root.
+    """
+    ids = {span.context.span_id for span in spans if span.context}
+    children: dict[int | None, list[ReadableSpan]] = {}
+    for span in sorted(spans, key=lambda each: each.start_time or 0):
+        parent = span.parent.span_id if span.parent and span.parent.span_id in ids else None
+        children.setdefault(parent, []).append(span)
+
+    def branch(span: ReadableSpan) -> list[Any]:
+        below = children.get(span.context.span_id if span.context else None, [])
+        return [span.name, *(branch(child) for child in below)]
+
+    return [branch(root) for root in children.get(None, [])]
+
+
+@contextmanager
+def deterministic_ids_and_times() -> Iterator[None]:
+    """Number trace ids, span ids and times (in nanoseconds) from 1, so that whole span lists can be compared."""
+    traces, spans, times = count(1), count(1), count(1)
+    with (
+        mock.patch.object(SystemIdGenerator, "generate_trace_id", lambda self: next(traces)),
+        mock.patch.object(SystemIdGenerator, "generate_span_id", lambda self: next(spans)),
+        mock.patch("otel_rollout.span.time_ns", lambda: next(times)),
+    ):
+        yield
