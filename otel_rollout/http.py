@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import os
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -88,7 +89,9 @@ class HttpClient:
             # A forked child must not write into its parent's connections.
             self._pid, self._session = os.getpid(), None
         session = self._session
-        if session is None:
+        if session is None or self._pid != os.getpid():
+            # A forked child must not write into its parent's connections.
+            self._pid = os.getpid()
             session = self._session = self._open()
         try:
             answer = session.request(

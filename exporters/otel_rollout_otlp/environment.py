@@ -1,0 +1,118 @@
+"""What OpenTelemetry's environment variables say of an OTLP exporter.
+
+Source: https://opentelemetry.io/docs/specs/otel/protocol/exporter/
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from otel_rollout.errors import ConfigurationError
+
+__all__ = ["OtlpEnvironment", "read_environment"]
+
+DEFAULT_HTTP_ENDPOINT: Final = "http://localhost:4318"
+DEFAULT_GRPC_ENDPOINT: Final = "http://localhost:4317"
+TRACES_PATH: Final = "v1/traces"
+COMPRESSIONS: Final = ("none", "gzip", "deflate")
+
+
+@dataclass(frozen=True)
+class OtlpEnvironment:
+    """The settings of one OTLP exporter.
+
+    Args:
+        endpoint: The full URL.
+        headers: Sent with each request.
+        timeout: Seconds for one request.
+        compression: `none`, `gzip` or `deflate`.
+        certificate: A file of trusted certificates.
+        client_certificate: Our own certificate's file.
+        client_key: Its key's file.
+        is_insecure: Whether gRPC goes without TLS.
+    """
+
+    endpoint: str
+    headers: dict[str, str] = field(default_factory=dict)
+    timeout: float = 10.0
+    compression: str = "none"
+    certificate: str | None = None
+    client_certificate: str | None = None
+    client_key: str | None = None
+    is_insecure: bool = False
+
+
+def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
+    """Return what the environment says, each variable for traces before the one for all signals.
+
+    Args:
+        is_grpc: Whether the protocol is gRPC, whose endpoint has no path.
+
+    Raises:
+        ConfigurationError: A variable has a value that can't work.
+    """
+    variable, endpoint = _read("ENDPOINT")
+    if endpoint is None:
+        endpoint = DEFAULT_GRPC_ENDPOINT if is_grpc else f"{DEFAULT_HTTP_ENDPOINT}/{TRACES_PATH}"
+    elif not is_grpc and variable == "OTEL_EXPORTER_OTLP_ENDPOINT":
+        endpoint = f"{endpoint.rstrip('/')}/{TRACES_PATH}"
+    parts = urlsplit(endpoint)
+    has_scheme = parts.scheme in ("http", "https") and bool(parts.netloc)
+    is_host_and_port = is_grpc and not has_scheme and "://" not in endpoint and bool(endpoint)
+    if not has_scheme and not is_host_and_port:
+        right = "a URL such as http://localhost:4317" if is_grpc else "a URL such as http://localhost:4318"
+        raise ConfigurationError(f"{variable}={endpoint!r}: this should be {right}")
+    variable, timeout_text = _read("TIMEOUT")
+    try:
+        timeout = float(timeout_text or 10.0)
+    except ValueError:
+        timeout = 0.0
+    if timeout <= 0:
+        raise ConfigurationError(f"{variable}={timeout_text!r}: this should be a positive number of seconds")
+    variable, compression = _read("COMPRESSION")
+    compression = (compression or "none").lower()
+    if compression not in COMPRESSIONS:
+        raise ConfigurationError(f"{variable}={compression!r}: this should be one of {', '.join(COMPRESSIONS)}")
+    _, insecure = _read("INSECURE")
+    return OtlpEnvironment(
+        endpoint=endpoint,
+        headers=_headers(),
+        timeout=timeout,
+        compression=compression,
+        certificate=_file("CERTIFICATE"),
+        client_certificate=_file("CLIENT_CERTIFICATE"),
+        client_key=_file("CLIENT_KEY"),
+        is_insecure=parts.scheme == "http" or (is_host_and_port and (insecure or "").lower() == "true"),
+    )
+
+
+def _read(name: str) -> tuple[str, str | None]:
+    """Return which variable sets `name`, and its text; the general variable's name and None where neither does."""
+    for variable in (f"OTEL_EXPORTER_OTLP_TRACES_{name}", f"OTEL_EXPORTER_OTLP_{name}"):
+        text = os.environ.get(variable, "").strip()
+        if text:
+            return variable, text
+    return f"OTEL_EXPORTER_OTLP_{name}", None
+
+
+def _headers() -> dict[str, str]:
+    variable, text = _read("HEADERS")
+    headers: dict[str, str] = {}
+    for pair in (text or "").split(","):
+        if not pair.strip():
+            continue
+        name, separator, value = pair.partition("=")
+        if not separator or not name.strip():
+            raise ConfigurationError(f"{variable}: {pair!r} should be name=value; pairs are separated by commas")
+        headers[name.strip().lower()] = unquote(value.strip())
+    return headers
+
+
+def _file(name: str) -> str | None:
+    variable, path = _read(name)
+    if path is not None and not os.access(path, os.R_OK):
+        raise ConfigurationError(f"{variable}={path!r}: there is no such file, or it can't be read")
+    return path

@@ -1,0 +1,120 @@
+"""OTLP over gRPC."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import grpc
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout.delivery.outcome import Outcome, Verdict
+from otel_rollout.exporter import OutcomeSpanExporter
+from otel_rollout.otlp_encoding import encode_spans
+from otel_rollout_otlp.environment import read_environment
+from otel_rollout_otlp.http_exporter import partial_outcome
+
+__all__ = ["OtlpGrpcSpanExporter"]
+
+# Receivers refuse messages over 4 MiB by default, and count the message after decompression.
+MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024 - 64 * 1024
+
+_PASSING: Final = frozenset(
+    {"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS", "RESOURCE_EXHAUSTED"}
+)
+_DENIED: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "NOT_FOUND"})
+
+
+class OtlpGrpcSpanExporter(OutcomeSpanExporter):
+    """Sends spans to any OTLP receiver over gRPC, in messages under 4 MiB.
+
+    Source: https://opentelemetry.io/docs/specs/otlp/#otlpgrpc
+
+    Args:
+        endpoint: A URL (`http://` is without TLS) or `host:port`; `OTEL_EXPORTER_OTLP_ENDPOINT` where None.
+        headers: Sent with each request, beside those of `OTEL_EXPORTER_OTLP_HEADERS`.
+        timeout: Seconds for one request; `OTEL_EXPORTER_OTLP_TIMEOUT` where None.
+
+    Raises:
+        ConfigurationError: A variable has a value that can't work.
+    """
+
+    max_batch_bytes = MAX_MESSAGE_BYTES
+
+    def __init__(
+        self, *, endpoint: str | None = None, headers: Mapping[str, str] | None = None, timeout: float | None = None
+    ) -> None:
+        self._environment = read_environment(is_grpc=True)
+        self.endpoint = endpoint or self._environment.endpoint
+        self._is_insecure = self.endpoint.startswith("http://") if endpoint else self._environment.is_insecure
+        self._headers = tuple({**self._environment.headers, **(headers or {})}.items())
+        self._timeout = timeout or self._environment.timeout
+        self._channel: grpc.Channel | None = None
+        self._export: Any = None
+        self._pid = 0
+
+    def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
+        """Make one attempt to send `spans`."""
+        request = encode_spans(spans)
+        size = request.ByteSize()
+        if size > MAX_MESSAGE_BYTES:
+            return Outcome(Verdict.TOO_LARGE, f"{size:,} bytes, over gRPC's limit of 4 MiB for a message")
+        try:
+            answer = self._method()(request, timeout=self._timeout, metadata=self._headers)
+        except grpc.RpcError as error:
+            return self._outcome(error)
+        partial = answer.partial_success
+        return partial_outcome(partial.rejected_spans, partial.error_message, len(spans))
+
+    def shutdown(self) -> None:
+        """Close the channel."""
+        channel, self._channel, self._export = self._channel, None, None
+        if channel is not None:
+            channel.close()
+
+    def after_fork(self) -> None:
+        """Forget the parent's channel: gRPC's threads did not come along."""
+        self._channel = self._export = None
+
+    def _method(self) -> Any:
+        if self._export is None or self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._channel = self._open()
+            self._export = TraceServiceStub(self._channel).Export
+        return self._export
+
+    def _open(self) -> grpc.Channel:
+        parts = urlsplit(self.endpoint)
+        target = parts.netloc if parts.scheme in ("http", "https") else self.endpoint
+        compression = {"gzip": grpc.Compression.Gzip, "deflate": grpc.Compression.Deflate}.get(
+            self._environment.compression, grpc.Compression.NoCompression
+        )
+        if self._is_insecure:
+            return grpc.insecure_channel(target, compression=compression)
+        environment = self._environment
+        credentials = grpc.ssl_channel_credentials(
+            *(
+                Path(path).read_bytes() if path else None
+                for path in (environment.certificate, environment.client_key, environment.client_certificate)
+            )
+        )
+        return grpc.secure_channel(target, credentials, compression=compression)
+
+    def _outcome(self, error: grpc.RpcError) -> Outcome:
+        code = error.code().name if isinstance(error, grpc.Call) else "UNKNOWN"
+        details = error.details() if isinstance(error, grpc.Call) else str(error)
+        reason = f"gRPC {code} from {self.endpoint}: {details}"
+        if code == "RESOURCE_EXHAUSTED" and "larger than max" in (details or ""):
+            return Outcome(Verdict.TOO_LARGE, reason)
+        if code in _PASSING:
+            return Outcome(Verdict.RETRY, reason)
+        if code == "INVALID_ARGUMENT":
+            return Outcome(Verdict.REFUSED, reason)
+        if code in _DENIED:
+            hint = "check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS"
+            return Outcome(Verdict.DENIED, f"{reason}; {hint}")
+        return Outcome(Verdict.UNEXPLAINED, reason)

@@ -1,0 +1,96 @@
+"""OTLP over HTTP in protobuf."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout.delivery.outcome import Outcome, Verdict
+from otel_rollout.exporter import OutcomeSpanExporter
+from otel_rollout.http import HttpClient, outcome_of_answer
+from otel_rollout.otlp_encoding import encode_spans
+from otel_rollout_otlp.environment import OtlpEnvironment, read_environment
+
+__all__ = ["OtlpHttpSpanExporter"]
+
+# The fastest level: traces are text, and a worker has better uses for its cores.
+GZIP_LEVEL: Final = 1
+_HEADERS_HINT: Final = "check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS"
+
+
+class OtlpHttpSpanExporter(OutcomeSpanExporter):
+    """Sends spans to any OTLP receiver over HTTP.
+
+    Source: https://opentelemetry.io/docs/specs/otlp/#otlphttp
+
+    Args:
+        endpoint: The full URL, `/v1/traces` included; `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` where None, else
+            `OTEL_EXPORTER_OTLP_ENDPOINT` with `/v1/traces` added.
+        headers: Sent with each request, beside those of `OTEL_EXPORTER_OTLP_HEADERS`.
+        timeout: Seconds for one request; `OTEL_EXPORTER_OTLP_TIMEOUT` where None.
+
+    Raises:
+        ConfigurationError: A variable has a value that can't work.
+    """
+
+    def __init__(
+        self, *, endpoint: str | None = None, headers: Mapping[str, str] | None = None, timeout: float | None = None
+    ) -> None:
+        environment = read_environment(is_grpc=False)
+        self.endpoint = endpoint or environment.endpoint
+        self._compression = environment.compression
+        self._client = HttpClient(
+            headers={"content-type": "application/x-protobuf", **environment.headers, **(headers or {})},
+            timeout=timeout or environment.timeout,
+            verify=environment.certificate or True,
+            cert=_client_certificate(environment),
+        )
+
+    def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
+        """Make one attempt to send `spans`."""
+        body = encode_spans(spans).SerializeToString()
+        headers = {}
+        if self._compression != "none":
+            body = gzip.compress(body, GZIP_LEVEL) if self._compression == "gzip" else zlib.compress(body, GZIP_LEVEL)
+            headers["content-encoding"] = self._compression
+        answer = self._client.request("POST", self.endpoint, body, headers)
+        outcome = outcome_of_answer(answer, self.endpoint, denied_hint=_HEADERS_HINT)
+        if outcome.verdict is not Verdict.DELIVERED or not answer.body:
+            return outcome
+        try:
+            partial = ExportTraceServiceResponse.FromString(answer.body).partial_success
+        except DecodeError:
+            # A body that is not protobuf (Phoenix and others answer in JSON or text) says nothing of rejected spans.
+            return outcome
+        return partial_outcome(partial.rejected_spans, partial.error_message, len(spans))
+
+    def shutdown(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+
+def partial_outcome(rejected: int, message: str, sent: int) -> Outcome:
+    """Return the outcome of a batch that the receiver took, except for `rejected` spans.
+
+    Args:
+        rejected: How many spans it says it did not keep.
+        message: Why.
+        sent: How many there were.
+    """
+    if rejected <= 0:
+        return Outcome(Verdict.DELIVERED)
+    return Outcome(Verdict.DELIVERED, f"{rejected} of {sent} spans rejected: {message}", rejected=min(rejected, sent))
+
+
+def _client_certificate(environment: OtlpEnvironment) -> str | tuple[str, str] | None:
+    if environment.client_certificate is None:
+        return None
+    if environment.client_key is None:
+        return environment.client_certificate
+    return environment.client_certificate, environment.client_key
