@@ -1,0 +1,151 @@
+"""The requests that the exporter makes of a Weave server, each either answered or failed with an outcome."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+import orjson
+
+from otel_rollout.delivery.outcome import Outcome, Verdict
+from otel_rollout.http import HttpClient, outcome_of_answer
+from otel_rollout_weave.settings import CREDENTIALS_HINT, WeaveSettings
+
+__all__ = ["RequestFailedError", "WeaveApi"]
+
+IDS_PER_QUESTION: Final = 1000
+
+_PROJECT_QUERY: Final = (
+    "query Project($name: String!, $entity: String!) { project(name: $name, entityName: $entity) { name } }"
+)
+_PROJECT_MUTATION: Final = (
+    "mutation UpsertModel($name: String!, $entity: String!) "
+    "{ upsertModel(input: {name: $name, entityName: $entity}) { model { name } } }"
+)
+_VIEWER_QUERY: Final = "query DefaultEntity { viewer { username defaultEntity { name } } }"
+
+
+class RequestFailedError(Exception):
+    """A request was not answered as hoped; `outcome` says what that means for the batch."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.reason)
+        self.outcome = outcome
+
+
+class WeaveApi:
+    """The parts of the W&B API and of the trace server's API that the exporter needs.
+
+    Args:
+        settings: Where the servers are and who we are.
+    """
+
+    def __init__(self, settings: WeaveSettings) -> None:
+        self.settings = settings
+        self._http = HttpClient(headers=settings.headers, timeout=settings.timeout, verify=settings.verify)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    # --- the W&B API
+
+    def default_entity(self) -> str | None:
+        """Return the entity that the key's owner logs to by default."""
+        viewer = self._graphql(_VIEWER_QUERY, {}).get("viewer") or {}
+        return (viewer.get("defaultEntity") or {}).get("name") or viewer.get("username")
+
+    def ensure_project(self, entity: str, project: str) -> str:
+        """Make a project if it is missing and return its name as the server has it."""
+        variables = {"name": project, "entity": entity}
+        found = self._graphql(_PROJECT_QUERY, variables).get("project")
+        if not found:
+            found = (self._graphql(_PROJECT_MUTATION, variables).get("upsertModel") or {}).get("model")
+        if not found:
+            raise RequestFailedError(
+                Outcome(Verdict.DENIED, f"project {entity}/{project} can't be made; {CREDENTIALS_HINT}")
+            )
+        return str(found["name"])
+
+    # --- the trace server
+
+    def post_calls(self, project_id: str, calls: Iterable[bytes]) -> None:
+        """Store finished calls, each given as JSON."""
+        entity, project = project_id.split("/")
+        path = f"/v2/{quote(entity, safe='')}/{quote(project, safe='')}/calls/complete"
+        self._post(path, b'{"batch":[' + b",".join(calls) + b"]}")
+
+    def stored_calls(self, project_id: str, ids: Sequence[str]) -> set[str]:
+        """Return which of these calls the server has."""
+        found: set[str] = set()
+        for start in range(0, len(ids), IDS_PER_QUESTION):
+            wanted = {"call_ids": list(ids[start : start + IDS_PER_QUESTION])}
+            question = {"project_id": project_id, "columns": ["id"], "filter": wanted}
+            lines = self._post("/calls/stream_query", orjson.dumps(question))
+            found.update(orjson.loads(line)["id"] for line in lines.splitlines() if line.strip())
+        return found
+
+    def create_file(self, project_id: str, name: str, content: bytes) -> str:
+        """Store a file and return its digest."""
+        boundary = uuid.uuid4().hex
+        head = f"--{boundary}\r\nContent-Disposition: form-data; name="
+        body = (
+            f'{head}"project_id"\r\n\r\n{project_id}\r\n'
+            f'{head}"file"; filename="{name}"\r\nContent-Type: application/octet-stream\r\n\r\n'
+        ).encode()
+        body += content + f"\r\n--{boundary}--\r\n".encode()
+        answer = self._post("/file/create", body, f"multipart/form-data; boundary={boundary}")
+        return str(orjson.loads(answer)["digest"])
+
+    def create_object(self, project_id: str, object_id: str, value: dict[str, Any]) -> str:
+        """Store an object and return its digest; the same value again is the same object."""
+        wanted = {"obj": {"project_id": project_id, "object_id": object_id, "val": value}}
+        return str(orjson.loads(self._post("/obj/create", orjson.dumps(wanted)))["digest"])
+
+    def create_feedback(self, feedback: Sequence[dict[str, Any]]) -> None:
+        """Store several pieces of feedback."""
+        self._post("/feedback/batch/create", orjson.dumps({"batch": list(feedback)}))
+
+    def stored_feedback(self, project_id: str, feedback_type: str, references: Sequence[str]) -> set[str]:
+        """Return which of these references have feedback of this type."""
+        found: set[str] = set()
+        for start in range(0, len(references), IDS_PER_QUESTION):
+            wanted = [{"$literal": reference} for reference in references[start : start + IDS_PER_QUESTION]]
+            question = {
+                "project_id": project_id,
+                "fields": ["weave_ref"],
+                "query": {
+                    "$expr": {
+                        "$and": [
+                            {"$eq": [{"$getField": "feedback_type"}, {"$literal": feedback_type}]},
+                            {"$in": [{"$getField": "weave_ref"}, wanted]},
+                        ]
+                    }
+                },
+            }
+            answer = orjson.loads(self._post("/feedback/query", orjson.dumps(question)))
+            found.update(row["weave_ref"] for row in answer["result"])
+        return found
+
+    # --- how a request is made
+
+    def _graphql(self, query: str, variables: dict[str, str]) -> dict[str, Any]:
+        url = f"{self.settings.api_url}/graphql"
+        body = orjson.dumps({"query": query, "variables": variables})
+        answer = orjson.loads(self._request(url, body, "application/json"))
+        if answer.get("errors"):
+            message = str(answer["errors"][0].get("message", answer["errors"][0]))[:200]
+            raise RequestFailedError(Outcome(Verdict.DENIED, f"{url}: {message}; {CREDENTIALS_HINT}"))
+        return answer.get("data") or {}
+
+    def _post(self, path: str, body: bytes, content_type: str = "application/json") -> bytes:
+        return self._request(self.settings.trace_server_url + path, body, content_type)
+
+    def _request(self, url: str, body: bytes, content_type: str) -> bytes:
+        answer = self._http.request("POST", url, body, {"Content-Type": content_type})
+        outcome = outcome_of_answer(answer, url, denied_hint=CREDENTIALS_HINT)
+        if outcome.verdict is not Verdict.DELIVERED:
+            raise RequestFailedError(outcome)
+        return answer.body

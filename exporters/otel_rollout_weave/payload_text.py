@@ -1,0 +1,109 @@
+"""The payload of a span as the JSON of a Weave call: spliced in as it is, not parsed."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import orjson
+
+from otel_rollout import semconv
+
+__all__ = ["as_inputs", "as_output", "ids_as_text", "is_json_of_ours"]
+
+LONG_LIST: Final = 64
+"""How many numbers a list must hold to count as token ids."""
+
+_STRING_OR_IDS = re.compile(
+    # A string comes first, so that what looks like a list inside one is passed over.
+    rb'"[^"\\]*(?:\\.[^"\\]*)*"|(\[\s*-?\d+(?:\s*,\s*-?\d+){%d,}\s*\])' % (LONG_LIST - 1),
+    re.DOTALL,
+)
+
+
+def as_inputs(text: str | None, *, is_trusted: bool, with_ids_as_text: bool = False) -> bytes:
+    """Return a span's input as a JSON object; Weave refuses a batch with any other kind of inputs.
+
+    Args:
+        text: The input attribute: JSON, or any text of another instrumentation.
+        is_trusted: Whether it is known to be JSON.
+        with_ids_as_text: Whether lists of token ids are sent as one text each.
+    """
+    if text is None:
+        return b"{}"
+    value = _as_json(text, is_trusted=is_trusted, with_ids_as_text=with_ids_as_text)
+    return value if value.startswith(b"{") else b'{"input":' + value + b"}"
+
+
+def as_output(
+    text: str | None, *, is_trusted: bool, with_ids_as_text: bool = False, reward: float | None = None
+) -> bytes:
+    """Return a span's output as JSON, with the reward as one more key of it where there is one.
+
+    Args:
+        text: The output attribute: JSON, or any text of another instrumentation.
+        is_trusted: Whether it is known to be JSON.
+        with_ids_as_text: Whether lists of token ids are sent as one text each.
+        reward: Added as `reward`; an output that is no object is put under `output` beside it.
+    """
+    value = (
+        b"null" if text is None else _as_json(text, is_trusted=is_trusted, with_ids_as_text=with_ids_as_text)
+    )
+    if reward is None:
+        return value
+    number = orjson.dumps(reward)
+    if text is None:
+        return b'{"reward":' + number + b"}"
+    if not value.startswith(b"{"):
+        return b'{"output":' + value + b',"reward":' + number + b"}"
+    body = value.rstrip()[:-1]
+    separator = b"" if body.strip() == b"{" else b","
+    return body + separator + b'"reward":' + number + b"}"
+
+
+def ids_as_text(payload: bytes) -> bytes:
+    """Return JSON in which each long list of whole numbers is one text that holds the same list.
+
+    The trace server takes 1.05 s for a list of 130,000 ids and 0.10 s for the same ids as text.
+
+    Args:
+        payload: The JSON.
+    """
+    return _STRING_OR_IDS.sub(_quoted, payload)
+
+
+def is_json_of_ours(mime_type: object, scope_name: str) -> bool:
+    """Return whether a payload was written by otel-rollout, which writes nothing but valid JSON.
+
+    Args:
+        mime_type: The payload's mime type attribute.
+        scope_name: The name of the instrumentation scope that made the span.
+    """
+    return (
+        mime_type == semconv.JSON_MIME_TYPE
+        and scope_name.replace("-", "_").partition(".")[0] == "otel_rollout"
+    )
+
+
+def _quoted(found: re.Match[bytes]) -> bytes:
+    ids = found.group(1)
+    return found.group() if ids is None else b'"' + b"".join(ids.split()) + b'"'
+
+
+def _as_json(text: str, *, is_trusted: bool, with_ids_as_text: bool) -> bytes:
+    payload = text.encode("utf-8", "replace")
+    if not is_trusted and not _is_json(payload):
+        return orjson.dumps(payload.decode())
+    return ids_as_text(payload) if with_ids_as_text else payload
+
+
+def _is_json(payload: bytes) -> bool:
+    # One invalid payload has the whole batch refused. A text that is no object or list is meant as text, even
+    # where it happens to be a JSON number.
+    if payload[:1] not in (b"{", b"["):
+        return False
+    try:
+        orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return False
+    return True

@@ -1,0 +1,130 @@
+"""Where Weave is and who we are: the environment and the files that weave and wandb read.
+
+Source: https://docs.wandb.ai/weave/reference/python-sdk and weave 0.54's `trace/env.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+import configparser
+import logging
+import netrc
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+__all__ = ["CREDENTIALS_HINT", "WeaveSettings", "read_settings"]
+
+_logger = logging.getLogger(__name__)
+
+PUBLIC_API: Final = "https://api.wandb.ai"
+PUBLIC_TRACE_SERVER: Final = "https://trace.wandb.ai"
+DEFAULT_TIMEOUT: Final = 90.0
+"""Seconds for a request. The server takes about a second per MB of numbers."""
+
+CREDENTIALS_HINT: Final = (
+    "set WANDB_API_KEY to a key from https://wandb.ai/authorize, or run `wandb login` "
+    "(another server: WANDB_BASE_URL, WF_TRACE_SERVER_URL; another team: WANDB_ENTITY)"
+)
+
+
+@dataclass(frozen=True)
+class WeaveSettings:
+    """What is needed to talk to a Weave server.
+
+    Args:
+        api_url: The W&B API, which knows projects and entities.
+        trace_server_url: The trace server, which takes calls.
+        api_key: The API key; None where there is none yet.
+        entity: The team or user that projects without one belong to; None for the key's default.
+        verify: Whether to check the server's certificate.
+        timeout: Seconds for a request.
+    """
+
+    api_url: str
+    trace_server_url: str
+    api_key: str | None
+    entity: str | None
+    verify: bool
+    timeout: float
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that say who we are."""
+        credentials = base64.b64encode(f"api:{self.api_key}".encode()).decode()
+        return {"Authorization": f"Basic {credentials}", "User-Agent": "otel-rollout"}
+
+
+def read_settings(
+    *,
+    api_key: str | None = None,
+    base_url: str | None = None,
+    trace_server_url: str | None = None,
+    entity: str | None = None,
+    timeout: float | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> WeaveSettings:
+    """Return the settings in force: an argument, else the environment, else the files of wandb.
+
+    Args:
+        api_key: In the place of WANDB_API_KEY.
+        base_url: In the place of WANDB_BASE_URL.
+        trace_server_url: In the place of WF_TRACE_SERVER_URL.
+        entity: In the place of WANDB_ENTITY.
+        timeout: In the place of WEAVE_HTTP_TIMEOUT.
+        environment: The environment; the process's own where None.
+    """
+    given = os.environ if environment is None else environment
+    api_url = (base_url or given.get("WANDB_BASE_URL") or _base_url_of_files(given)).rstrip("/")
+    # A server behind another public name takes calls under that name.
+    public_url = (base_url or given.get("WANDB_PUBLIC_BASE_URL") or api_url).rstrip("/")
+    default = PUBLIC_TRACE_SERVER if public_url == PUBLIC_API else f"{public_url}/traces"
+    return WeaveSettings(
+        api_url=api_url,
+        trace_server_url=(trace_server_url or given.get("WF_TRACE_SERVER_URL") or default).rstrip("/"),
+        api_key=api_key or given.get("WANDB_API_KEY") or _key_of_netrc(api_url, given),
+        entity=entity or given.get("WANDB_ENTITY") or None,
+        verify=given.get("WEAVE_INSECURE_DISABLE_SSL", "").lower() != "true",
+        timeout=timeout or _seconds(given.get("WEAVE_HTTP_TIMEOUT")) or DEFAULT_TIMEOUT,
+    )
+
+
+def _home(given: Mapping[str, str]) -> Path:
+    return Path(given.get("HOME") or Path.home())
+
+
+def _base_url_of_files(given: Mapping[str, str]) -> str:
+    # `wandb login --host` writes the host here.
+    folder = Path(given.get("WANDB_CONFIG_DIR") or _home(given) / ".config" / "wandb")
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read([folder / "settings", Path("wandb") / "settings"])
+        return parser.get("default", "base_url", fallback=PUBLIC_API)
+    except (configparser.Error, OSError, UnicodeDecodeError) as error:
+        _logger.warning("wandb's settings can't be read (%s); using %s", error, PUBLIC_API)
+        return PUBLIC_API
+
+
+def _key_of_netrc(api_url: str, given: Mapping[str, str]) -> str | None:
+    for path in (_home(given) / ".netrc", _home(given) / "_netrc"):
+        try:
+            entry = netrc.netrc(str(path)).authenticators(urlsplit(api_url).netloc)
+        except FileNotFoundError:
+            continue
+        except (netrc.NetrcParseError, OSError, UnicodeDecodeError) as error:
+            _logger.warning("%s can't be read: %s", path, error)
+            continue
+        if entry is not None and entry[2]:
+            return entry[2]
+    return None
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        seconds = float(text or 0)
+    except ValueError:
+        return None
+    return seconds if seconds > 0 else None

@@ -1,0 +1,225 @@
+"""From a finished span to the record of a Weave call: a pure function.
+
+Source of the record: https://docs.wandb.ai/weave/reference/service-api/calls/calls-complete
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import orjson
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import StatusCode
+
+from otel_rollout import semconv
+from otel_rollout_weave.exception_text import exception_of_span
+from otel_rollout_weave.payload_text import as_inputs, as_output, is_json_of_ours
+from otel_rollout_weave.text import clean_text
+
+__all__ = ["NONE_BELOW", "StatusCounts", "call_id", "call_of_span", "reward_of_span"]
+
+MAX_DISPLAY_NAME: Final = 1024
+"""Weave answers 400 for the whole batch where a display name is longer."""
+
+_ELSEWHERE: Final = frozenset(
+    {
+        semconv.INPUT_VALUE,
+        semconv.INPUT_MIME_TYPE,
+        semconv.OUTPUT_VALUE,
+        semconv.OUTPUT_MIME_TYPE,
+        semconv.USAGE_INPUT_TOKENS,
+        semconv.USAGE_OUTPUT_TOKENS,
+        semconv.CONVERSATION_ID,
+        semconv.SPAN_KIND,
+    }
+)
+"""Attributes that have a place of their own in a call."""
+
+_PREFIX: Final = "rollout."
+_WEAVE_KINDS: Final = {"AGENT": "agent", "LLM": "llm", "TOOL": "tool", "EVALUATOR": "scorer"}
+_INT64: Final = range(-(2**63), 2**63)
+
+
+class StatusCounts(NamedTuple):
+    """How many calls ended well and how many failed."""
+
+    success: int
+    error: int
+
+
+NONE_BELOW: Final = StatusCounts(0, 0)
+
+
+def call_id(span: ReadableSpan) -> str:
+    """Return the id that a span has as a call: its span id in hexadecimal."""
+    context = span.get_span_context()
+    return f"{context.span_id if context else 0:016x}"
+
+
+def reward_of_span(span: ReadableSpan) -> float | None:
+    """Return the reward of a trajectory's root; None for any other span."""
+    value = (span.attributes or {}).get(semconv.REWARD)
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def call_of_span(
+    span: ReadableSpan,
+    *,
+    project_id: str,
+    op_name: str,
+    run_id: str | None = None,
+    below: StatusCounts = NONE_BELOW,
+    ids_as_text: bool = False,
+) -> dict[str, Any]:
+    """Return the record of a call for `calls/complete`, with its payload as fragments of JSON.
+
+    Args:
+        span: A finished span.
+        project_id: `entity/project`.
+        op_name: The reference of the op, or a plain name of at most 128 characters.
+        run_id: `entity/project/run` of the W&B run that the call belongs to.
+        below: The statuses of the calls under this one, where they are known.
+        ids_as_text: Whether lists of token ids are sent as one text each.
+    """
+    attributes: Mapping[str, Any] = span.attributes or {}
+    context = span.get_span_context()
+    parent = span.parent
+    own_id = call_id(span)
+    scope = span.instrumentation_scope
+    scope_name = scope.name if scope is not None else ""
+    is_ours = is_json_of_ours(semconv.JSON_MIME_TYPE, scope_name)
+    reward = reward_of_span(span)
+    conversation = (
+        clean_text(attributes[semconv.CONVERSATION_ID]) if semconv.CONVERSATION_ID in attributes else None
+    )
+    step = attributes.get(semconv.STEP)
+    start = span.start_time or 0
+    return {
+        "project_id": project_id,
+        "id": own_id,
+        "trace_id": f"{context.trace_id if context else 0:032x}",
+        "parent_id": f"{parent.span_id:016x}" if parent is not None else None,
+        "op_name": op_name,
+        "display_name": _display_name(span, attributes, op_name),
+        "started_at": _timestamp(start),
+        "ended_at": _timestamp(max(start, span.end_time or 0)),
+        "attributes": _call_attributes(span, attributes, is_ours=is_ours),
+        "inputs": orjson.Fragment(
+            as_inputs(
+                _payload(attributes, semconv.INPUT_VALUE),
+                is_trusted=is_json_of_ours(attributes.get(semconv.INPUT_MIME_TYPE), scope_name),
+                with_ids_as_text=ids_as_text,
+            )
+        ),
+        "output": orjson.Fragment(
+            as_output(
+                _payload(attributes, semconv.OUTPUT_VALUE),
+                is_trusted=is_json_of_ours(attributes.get(semconv.OUTPUT_MIME_TYPE), scope_name),
+                with_ids_as_text=ids_as_text,
+                reward=reward,
+            )
+        ),
+        "summary": _summary(span, attributes, below),
+        "exception": exception_of_span(span),
+        "thread_id": conversation,
+        "turn_id": own_id if conversation else None,
+        "wb_run_id": run_id,
+        # The column is unsigned: -1, which trainers use for "no step", would fail the whole batch.
+        "wb_run_step": step if run_id and type(step) is int and 0 <= step < 2**63 else None,
+    }
+
+
+def _timestamp(nanoseconds: int) -> str:
+    # The server keys rows by this value: a microsecond of difference makes a second call of it for ever.
+    seconds, rest = divmod(nanoseconds, 10**9)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest // 1000:06d}Z"
+
+
+def _payload(attributes: Mapping[str, Any], key: str) -> str | None:
+    value = attributes.get(key)
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+def _display_name(span: ReadableSpan, attributes: Mapping[str, Any], op_name: str) -> str | None:
+    name = clean_text(span.name)
+    if span.parent is not None and (op_name == name or f"/op/{name}:" in op_name):
+        return None
+    if span.parent is None:
+        parts = [("step", semconv.STEP), ("sample", semconv.SAMPLE_INDEX), ("rollout", semconv.ROLLOUT_N)]
+        known = [f"{label} {clean_text(attributes[key])}" for label, key in parts if key in attributes]
+        if attributes.get(semconv.VALIDATE) is True:
+            known.insert(0, "validate")
+        name = " · ".join([name, *known])
+    return name if len(name) <= MAX_DISPLAY_NAME else name[: MAX_DISPLAY_NAME - 1] + "…"
+
+
+def _call_attributes(span: ReadableSpan, attributes: Mapping[str, Any], *, is_ours: bool) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    others: list[tuple[str, Any]] = []
+    for key, value in attributes.items():
+        if key in _ELSEWHERE or (is_ours and key == semconv.METADATA):
+            continue
+        if key.startswith(_PREFIX):
+            result[clean_text(key[len(_PREFIX) :])] = _plain(value)
+        else:
+            others.append((clean_text(key), value))
+    kind = attributes.get(semconv.SPAN_KIND)
+    if kind is not None:
+        result["kind"] = clean_text(kind)
+        if kind in _WEAVE_KINDS:
+            result["weave"] = {"kind": _WEAVE_KINDS[kind]}
+    run = span.resource.attributes.get(semconv.RUN_ID) if span.resource is not None else None
+    if run is not None:
+        result.setdefault("run_id", clean_text(run))
+    for key, value in others:
+        _nest(result, key, _plain(value))
+    return result
+
+
+def _nest(target: dict[str, Any], key: str, value: Any) -> None:
+    # Weave's filters read a dotted path as nested objects and can't name a key that holds a dot.
+    here = target
+    *path, last = key.split(".")
+    for part in path:
+        inner = here.setdefault(part, {})
+        if not isinstance(inner, dict):
+            target[key] = value
+            return
+        here = inner
+    if last in here:
+        target.setdefault(key, value)
+    else:
+        here[last] = value
+
+
+def _summary(span: ReadableSpan, attributes: Mapping[str, Any], below: StatusCounts) -> dict[str, Any]:
+    failed = span.status.status_code is StatusCode.ERROR
+    counts = {"success": below.success + (not failed), "error": below.error + failed}
+    summary: dict[str, Any] = {"status_counts": counts}
+    tokens_in = attributes.get(semconv.USAGE_INPUT_TOKENS)
+    tokens_out = attributes.get(semconv.USAGE_OUTPUT_TOKENS)
+    if type(tokens_in) is int or type(tokens_out) is int:
+        usage = {"requests": 1}
+        if type(tokens_in) is int:
+            usage["prompt_tokens"] = tokens_in
+        if type(tokens_out) is int:
+            usage["completion_tokens"] = tokens_out
+        usage["total_tokens"] = usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
+        # "usage" is what Weave's own OTLP ingest calls a model that it can't name.
+        summary["usage"] = {clean_text(attributes.get(semconv.REQUEST_MODEL) or "usage"): usage}
+    return summary
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, float)):
+        return value
+    if isinstance(value, int):
+        return value if value in _INT64 else str(value)
+    if isinstance(value, Mapping):
+        return {clean_text(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return [_plain(item) for item in value]
+    return clean_text(value)
