@@ -1,16 +1,16 @@
 """OpenTelemetry tracing for agentic RL rollouts.
 
-    import otel_rollout
-    from otel_rollout import rollout_trace_attr, rollout_trace_op
+import otel_rollout
+from otel_rollout import rollout_trace_attr, rollout_trace_op
 
-    otel_rollout.init("my-project", "exp-1", backend="otlp")
+otel_rollout.init("my-project", "exp-1", backend="otlp")
 
-    @rollout_trace_op(kind="LLM")
-    async def generate(messages): ...
+@rollout_trace_op(kind="LLM")
+async def generate(messages): ...
 
-    with rollout_trace_attr(sample_index=7, step=1, rollout_n=0):
-        answer = await generate(messages)
-        otel_rollout.annotate(reward=1.0, output=answer)
+with rollout_trace_attr(sample_index=7, step=1, rollout_n=0):
+    answer = await generate(messages)
+    otel_rollout.annotate(reward=1.0, output=answer)
 """
 
 from __future__ import annotations

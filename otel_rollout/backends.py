@@ -63,7 +63,9 @@ def requested_backend(backend: Backend | None) -> list[str | SpanExporter]:
     if "none" in unique:
         if len(unique) > 1:
             others = ", ".join(str(name) for name in unique if name != "none")
-            raise ConfigurationError(f"{origin}: 'none' turns tracing off and stands alone; without it there is: {others}")
+            raise ConfigurationError(
+                f"{origin}: 'none' turns tracing off and stands alone; without it there is: {others}"
+            )
         return []
     return unique
 

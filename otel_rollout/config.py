@@ -72,16 +72,16 @@ def init(
         resolved = resolve_settings(given)
         asked = requested_backend(backend)
         request = _Request(project_name, experiment_name, asked, tracer_provider, resolved)
-        config = RolloutTraceConfig.get_instance()
-        if config._request is not None:
-            config._request.require_same(request)
+        if _state.request is not None:
+            _state.request.require_same(request)
             return
         is_disabled = os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true"
         pipeline = None
         if not is_disabled and (asked or tracer_provider is not None):
             pipeline = _make_pipeline(request, is_backend_given=backend is not None)
-        config._remember(request, pipeline)
+        _state.request = request
         runtime.pipeline = pipeline
+        RolloutTraceConfig.get_instance().describe(request, pipeline)
         if pipeline is not None:
             process_exit.install()
             if resolved.handle_sigterm:
@@ -116,13 +116,14 @@ def shutdown(timeout: float | None = None) -> bool:
     """
     with _lock:
         pipeline, runtime.pipeline = runtime.pipeline, None
-        RolloutTraceConfig._forget()
+        _state.request = None
+        RolloutTraceConfig.forget()
     if pipeline is None:
         return True
     process_exit.uninstall_sigterm_handler()
     is_whole = pipeline.shutdown(pipeline.settings.shutdown_timeout_ms / 1000 if timeout is None else timeout)
     totals = pipeline.stats()
-    RolloutTraceConfig._last_stats = totals
+    _state.last_stats = totals
     if pipeline.queues:
         _logger.log(logging.INFO if is_whole else logging.WARNING, "%s", totals)
     return is_whole
@@ -131,13 +132,15 @@ def shutdown(timeout: float | None = None) -> bool:
 def stats() -> Stats:
     """Return what was traced, delivered and lost so far; after `shutdown`, the final counts."""
     pipeline = runtime.pipeline
-    return pipeline.stats() if pipeline is not None else RolloutTraceConfig._last_stats
+    return pipeline.stats() if pipeline is not None else _state.last_stats
 
 
 def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
     settings = request.settings
     resource = make_resource(request.project_name, settings.run_id)
-    finisher = PayloadFinisher(settings.max_payload_bytes, Redactor(settings.redact_keys) if settings.redact_keys else None)
+    finisher = PayloadFinisher(
+        settings.max_payload_bytes, Redactor(settings.redact_keys) if settings.redact_keys else None
+    )
     provider = request.tracer_provider or application_provider()
     # An application that set its own provider has read OTEL_TRACES_EXPORTER into it: only an argument adds exporters.
     adds_exporters = provider is None or is_backend_given
@@ -216,6 +219,16 @@ class _Request:
             )
 
 
+class _State:
+    """What the module remembers between calls."""
+
+    request: _Request | None = None
+    last_stats = Stats()
+
+
+_state: Final = _State()
+
+
 class RolloutTraceConfig:
     """The configuration under the names that verl's users know.
 
@@ -224,7 +237,6 @@ class RolloutTraceConfig:
     """
 
     _instance: ClassVar[RolloutTraceConfig | None] = None
-    _last_stats: ClassVar[Stats] = Stats()
 
     def __init__(self) -> None:
         self.backend: str | None = None
@@ -234,7 +246,6 @@ class RolloutTraceConfig:
         self.experiment_name: str | None = None
         self.max_samples_per_step_per_worker: int | None = None
         self._initialized = False
-        self._request: _Request | None = None
 
     @classmethod
     def get_instance(cls) -> RolloutTraceConfig:
@@ -282,15 +293,16 @@ class RolloutTraceConfig:
     def reset(cls) -> None:
         """Switch tracing off and forget everything; for tests."""
         shutdown(timeout=5.0)
-        cls._instance = None
-        cls._last_stats = Stats()
+        _state.last_stats = Stats()
         log_once.forget()
 
     @classmethod
-    def _forget(cls) -> None:
+    def forget(cls) -> None:
+        """Go back to how it was before `init`."""
         cls._instance = None
 
-    def _remember(self, request: _Request, pipeline: Pipeline | None) -> None:
+    def describe(self, request: _Request, pipeline: Pipeline | None) -> None:
+        """Show what `init` was asked for."""
         self.project_name = request.project_name
         self.experiment_name = request.experiment_name
         self.max_samples_per_step_per_worker = request.settings.max_samples_per_step_per_worker
@@ -298,5 +310,4 @@ class RolloutTraceConfig:
         if pipeline is not None:
             self.backend = backend_names(request.backends) or "otel"
             self.client = pipeline.provider
-        self._request = request
         self._initialized = True

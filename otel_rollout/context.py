@@ -6,6 +6,7 @@ started with a copied context.
 
 from __future__ import annotations
 
+import contextlib
 from contextvars import Token
 from typing import Any, Final, NamedTuple
 
@@ -57,7 +58,10 @@ def enter_silence(context: Context) -> Token[Context]:
     """
     ids = SystemIdGenerator()
     unsampled = SpanContext(
-        ids.generate_trace_id(), ids.generate_span_id(), is_remote=False, trace_flags=TraceFlags(TraceFlags.DEFAULT)
+        ids.generate_trace_id(),
+        ids.generate_span_id(),
+        is_remote=False,
+        trace_flags=TraceFlags(TraceFlags.DEFAULT),
     )
     values: dict[str, Any] = {
         **context,
@@ -77,7 +81,5 @@ def leave(token: Token[Context]) -> None:
     Not by `opentelemetry.context.detach`, which logs an error for each coroutine or generator that is closed from
     another context than it ran in: that is how abandoned ones end.
     """
-    try:
+    with contextlib.suppress(ValueError):
         token.var.reset(token)
-    except ValueError:
-        pass

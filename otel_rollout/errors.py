@@ -1,10 +1,10 @@
 """The errors that otel-rollout raises, all of them from `init` and the command line, none from traced code.
 
-    RolloutTraceError
-    └── ConfigurationError            a setting has a value that can't work
-        ├── UnknownExporterError      no exporter has this name
-        ├── MissingExtraError         the exporter is there, a package it needs is not
-        └── AlreadyInitializedError   init was called before, with other settings
+RolloutTraceError
+└── ConfigurationError            a setting has a value that can't work
+    ├── UnknownExporterError      no exporter has this name
+    ├── MissingExtraError         the exporter is there, a package it needs is not
+    └── AlreadyInitializedError   init was called before, with other settings
 """
 
 from __future__ import annotations

@@ -42,7 +42,11 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
         )
         if report.lost:
             _logger.error(
-                "%s lost %d of %d spans: %s", type(self).__name__, report.lost.total(), len(spans), last[-1].reason
+                "%s lost %d of %d spans: %s",
+                type(self).__name__,
+                report.lost.total(),
+                len(spans),
+                last[-1].reason,
             )
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import email.utils
 import os
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -45,7 +45,7 @@ def internal_error(where: str) -> None:
     """
     internal_errors[where] += 1
     if internal_errors[where] == 1:
-        _logger.exception("internal error while %s; the traced program goes on", where)
+        _logger.error("internal error while %s; the traced program goes on", where, exc_info=True)
     if os.environ.get("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS"):
         raise  # noqa: PLE0704 - called from except blocks only
 

@@ -98,7 +98,13 @@ class Operation:
     __slots__ = ("attributes", "binder", "capture_inputs", "capture_output", "has_receiver", "is_llm", "name")
 
     def __init__(
-        self, function: Callable[..., Any], name: str | None, kind: str, *, capture_inputs: bool, capture_output: bool
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        kind: str,
+        *,
+        capture_inputs: bool,
+        capture_output: bool,
     ) -> None:
         self.name = name or getattr(function, "__qualname__", None) or type(function).__qualname__
         self.is_llm = kind == "LLM"
@@ -151,7 +157,17 @@ class Operation:
 class Call:
     """One traced call, from its start to its end."""
 
-    __slots__ = ("arguments", "frame", "operation", "pipeline", "span", "token", "yielded", "yielded_bytes", "yields")
+    __slots__ = (
+        "arguments",
+        "frame",
+        "operation",
+        "pipeline",
+        "span",
+        "token",
+        "yielded",
+        "yielded_bytes",
+        "yields",
+    )
 
     def __init__(self, operation: Operation, pipeline: Pipeline, span: Span, frame: Frame) -> None:
         self.operation = operation

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any, Final
 
@@ -88,7 +89,7 @@ def _encode_known(value: Any) -> Any:
     cls = type(value)
     module = cls.__module__
     package = module.partition(".")[0] if isinstance(module, str) else ""
-    if isinstance(value, (set, frozenset, Set)):
+    if isinstance(value, (set, frozenset, AbstractSet)):
         return list(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return _describe_bytes(value)
@@ -150,7 +151,12 @@ def _describe_tensor(value: Any) -> Any:
     dtype = str(value.dtype).removeprefix("torch.")
     if value.device.type != "cpu" or getattr(value, "is_quantized", False) or value.layout is not _strided(value):
         # Reading a tensor on an accelerator would wait for everything queued before it.
-        return {"type": "torch.Tensor", "dtype": dtype, "shape": list(value.shape), "device": str(value.device)}
+        return {
+            "type": "torch.Tensor",
+            "dtype": dtype,
+            "shape": list(value.shape),
+            "device": str(value.device),
+        }
     value = value.detach()
     count = value.numel()
     if value.dtype.is_complex:

@@ -78,7 +78,8 @@ class Pipeline:
         deadline = time.monotonic() + timeout
         for queue in self.queues:
             queue.shutdown(deadline)
-        return all([queue.join() for queue in self.queues])
+        results = [queue.join() for queue in self.queues]
+        return all(results)
 
     def after_fork(self) -> None:
         """Start empty in a forked child."""
@@ -121,4 +122,5 @@ class QueueProcessor(SpanProcessor):
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Wait until the queues have settled what they hold."""
         deadline = time.monotonic() + timeout_millis / 1000
-        return all([queue.flush(max(0.0, deadline - time.monotonic())) for queue in self._queues])
+        results = [queue.flush(max(0.0, deadline - time.monotonic())) for queue in self._queues]
+        return all(results)

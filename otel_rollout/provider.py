@@ -48,7 +48,10 @@ def make_resource(project_name: str, run_id: str | None) -> Resource:
         run_id: Names the run; a fresh id where None.
     """
     given = Resource.create()
-    attributes: dict[str, Any] = {semconv.PROJECT_NAME: project_name, semconv.RUN_ID: run_id or uuid.uuid4().hex}
+    attributes: dict[str, Any] = {
+        semconv.PROJECT_NAME: project_name,
+        semconv.RUN_ID: run_id or uuid.uuid4().hex,
+    }
     if str(given.attributes.get(semconv.SERVICE_NAME, "unknown_service")).startswith("unknown_service"):
         attributes[semconv.SERVICE_NAME] = project_name
     if semconv.SERVICE_INSTANCE_ID not in given.attributes:
@@ -68,7 +71,10 @@ def make_provider(resource: Resource) -> SdkTracerProvider:
         ConfigurationError: `OTEL_TRACES_SAMPLER` names no sampler, or its argument is none.
     """
     return SdkTracerProvider(
-        resource=resource, sampler=_environment_sampler(), id_generator=SystemIdGenerator(), shutdown_on_exit=False
+        resource=resource,
+        sampler=_environment_sampler(),
+        id_generator=SystemIdGenerator(),
+        shutdown_on_exit=False,
     )
 
 
@@ -85,7 +91,9 @@ def _environment_sampler() -> Sampler | None:
     points = list(entry_points(group=_SAMPLER_GROUP, name=name))
     if not points:
         names = sorted({*_SDK_SAMPLERS, *(point.name for point in entry_points(group=_SAMPLER_GROUP))})
-        raise ConfigurationError(f"{OTEL_TRACES_SAMPLER}={name!r}: there is no such sampler; there are {', '.join(names)}")
+        raise ConfigurationError(
+            f"{OTEL_TRACES_SAMPLER}={name!r}: there is no such sampler; there are {', '.join(names)}"
+        )
     try:
         sampler = points[0].load()(argument)
     except Exception as error:

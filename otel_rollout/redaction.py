@@ -95,5 +95,5 @@ def _normal(key: str) -> str:
 
 
 def _needle(key: str) -> bytes:
-    # The last word finds every spelling (`API-Key`, `api_key`); with the closing quote and colon it is found in keys only.
+    # The last word finds every spelling (`API-Key`, `api_key`); with quote and colon it is found in keys only.
     return f'{key.rpartition("_")[2]}":'.encode()

@@ -19,9 +19,7 @@ __all__ = ["RolloutSampleRatio", "sample_ratio_sampler", "select_samples"]
 _RUN_ID_VARIABLE: Final = "OTEL_ROLLOUT_RUN_ID"
 
 
-def select_samples(
-    indices: Iterable[Hashable], max_samples: int | None = None, *, step: int | None = None
-) -> set[int]:
+def select_samples(indices: Iterable[Hashable], max_samples: int | None = None, *, step: int | None = None) -> set[int]:
     """Return the positions in a batch whose trajectories are to be traced: all rollouts of up to N samples.
 
     What verl does with `max_samples_per_step_per_worker`: each worker picks that many of the unique samples of its
@@ -74,9 +72,7 @@ class RolloutSampleRatio(Sampler):
         attributes = attributes or {}
         sample = attributes.get(semconv.SAMPLE_INDEX)
         if sample is None:
-            return self._by_trace_id.should_sample(
-                parent_context, trace_id, name, kind, attributes, links, trace_state
-            )
+            return self._by_trace_id.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
         run = os.environ.get(_RUN_ID_VARIABLE, "")
         digest = _digest(run, attributes.get(semconv.EXPERIMENT_NAME), attributes.get(semconv.STEP), sample)
         if digest < self._bound:

@@ -31,7 +31,16 @@ class Setting(NamedTuple):
     meaning: str
 
 
-_UNITS: Final = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_UNITS: Final = {
+    "": 1,
+    "b": 1,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+}
 
 
 def _read_bytes(value: Any) -> int:
@@ -115,35 +124,102 @@ def _read_profile(value: Any) -> str:
 PROFILES: Final = ("none", "weave")
 
 SETTINGS: Final[tuple[Setting, ...]] = (
-    Setting("token2text", ("OTEL_ROLLOUT_TOKEN2TEXT",), _read_bool, False,
-            "decode `prompt_ids`, `response_ids` and `token_ids` beside the ids, on the delivery thread"),
-    Setting("max_samples_per_step_per_worker", ("OTEL_ROLLOUT_MAX_SAMPLES_PER_STEP_PER_WORKER",), _read_samples, None,
-            "how many samples of a step `select_samples` picks in each worker; unset: all"),
-    Setting("run_id", ("OTEL_ROLLOUT_RUN_ID",), _read_text, None,
-            "names the run on every span, and is part of what `rollout_sample_ratio` hashes; unset: one id per process"),
-    Setting("max_queue_bytes", ("OTEL_ROLLOUT_MAX_QUEUE_BYTES",), _read_bytes, 256 * 2**20,
-            "bytes that each exporter's queue holds at most"),
-    Setting("max_queue_spans", ("OTEL_BSP_MAX_QUEUE_SIZE",), _read_count, None,
-            "spans that each exporter's queue holds at most; unset: the bound in bytes alone"),
-    Setting("max_batch_bytes", ("OTEL_ROLLOUT_MAX_BATCH_BYTES",), _read_bytes, 4 * 2**20,
-            "bytes of a batch at most; a larger span goes alone"),
-    Setting("max_batch_spans", ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE",), _read_count, 512,
-            "spans of a batch at most"),
-    Setting("schedule_delay_ms", ("OTEL_BSP_SCHEDULE_DELAY",), _read_milliseconds, 1000.0,
-            "milliseconds that a span waits at most for others to fill a batch"),
-    Setting("shutdown_timeout_ms", ("OTEL_BSP_EXPORT_TIMEOUT",), _read_milliseconds, 30_000.0,
-            "milliseconds that the process waits at its exit for what is queued"),
-    Setting("max_payload_bytes", ("OTEL_ROLLOUT_MAX_PAYLOAD_BYTES", "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
-                                  "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"), _read_bytes, 2**20,
-            "bytes of an input or output at most; longer ones are cut inside the JSON, so that it stays valid"),
-    Setting("redact_keys", ("OTEL_ROLLOUT_REDACT_KEYS",), _read_keys, DEFAULT_REDACTED_KEYS,
-            "keys whose text values are replaced, separated by commas; `none` to replace nothing"),
-    Setting("otlp_profile", ("OTEL_ROLLOUT_OTLP_PROFILE",), _read_profile, "none",
-            "attributes that one backend wants beside the standard ones on its plain OTLP route: `none` or `weave`"),
-    Setting("set_global", ("OTEL_ROLLOUT_SET_GLOBAL",), _read_bool, False,
-            "make our provider the process's global one, so that other instrumentations' spans arrive with ours"),
-    Setting("handle_sigterm", ("OTEL_ROLLOUT_HANDLE_SIGTERM",), _read_bool, False,
-            "on SIGTERM deliver what is queued, then do what the process did before on SIGTERM"),
+    Setting(
+        "token2text",
+        ("OTEL_ROLLOUT_TOKEN2TEXT",),
+        _read_bool,
+        False,
+        "decode `prompt_ids`, `response_ids` and `token_ids` beside the ids, on the delivery thread",
+    ),
+    Setting(
+        "max_samples_per_step_per_worker",
+        ("OTEL_ROLLOUT_MAX_SAMPLES_PER_STEP_PER_WORKER",),
+        _read_samples,
+        None,
+        "how many samples of a step `select_samples` picks in each worker; unset: all",
+    ),
+    Setting(
+        "run_id",
+        ("OTEL_ROLLOUT_RUN_ID",),
+        _read_text,
+        None,
+        "names the run on every span, and is part of what `rollout_sample_ratio` hashes; unset: one id per process",
+    ),
+    Setting(
+        "max_queue_bytes",
+        ("OTEL_ROLLOUT_MAX_QUEUE_BYTES",),
+        _read_bytes,
+        256 * 2**20,
+        "bytes that each exporter's queue holds at most",
+    ),
+    Setting(
+        "max_queue_spans",
+        ("OTEL_BSP_MAX_QUEUE_SIZE",),
+        _read_count,
+        None,
+        "spans that each exporter's queue holds at most; unset: the bound in bytes alone",
+    ),
+    Setting(
+        "max_batch_bytes",
+        ("OTEL_ROLLOUT_MAX_BATCH_BYTES",),
+        _read_bytes,
+        4 * 2**20,
+        "bytes of a batch at most; a larger span goes alone",
+    ),
+    Setting("max_batch_spans", ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE",), _read_count, 512, "spans of a batch at most"),
+    Setting(
+        "schedule_delay_ms",
+        ("OTEL_BSP_SCHEDULE_DELAY",),
+        _read_milliseconds,
+        1000.0,
+        "milliseconds that a span waits at most for others to fill a batch",
+    ),
+    Setting(
+        "shutdown_timeout_ms",
+        ("OTEL_BSP_EXPORT_TIMEOUT",),
+        _read_milliseconds,
+        30_000.0,
+        "milliseconds that the process waits at its exit for what is queued",
+    ),
+    Setting(
+        "max_payload_bytes",
+        (
+            "OTEL_ROLLOUT_MAX_PAYLOAD_BYTES",
+            "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+            "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+        ),
+        _read_bytes,
+        2**20,
+        "bytes of an input or output at most; longer ones are cut inside the JSON, so that it stays valid",
+    ),
+    Setting(
+        "redact_keys",
+        ("OTEL_ROLLOUT_REDACT_KEYS",),
+        _read_keys,
+        DEFAULT_REDACTED_KEYS,
+        "keys whose text values are replaced, separated by commas; `none` to replace nothing",
+    ),
+    Setting(
+        "otlp_profile",
+        ("OTEL_ROLLOUT_OTLP_PROFILE",),
+        _read_profile,
+        "none",
+        "attributes that one backend wants beside the standard ones on its plain OTLP route: `none` or `weave`",
+    ),
+    Setting(
+        "set_global",
+        ("OTEL_ROLLOUT_SET_GLOBAL",),
+        _read_bool,
+        False,
+        "make our provider the process's global one, so that other instrumentations' spans arrive with ours",
+    ),
+    Setting(
+        "handle_sigterm",
+        ("OTEL_ROLLOUT_HANDLE_SIGTERM",),
+        _read_bool,
+        False,
+        "on SIGTERM deliver what is queued, then do what the process did before on SIGTERM",
+    ),
 )
 
 STANDARD_VARIABLES: Final[Mapping[str, str]] = {

@@ -42,7 +42,10 @@ def compile_binder(function: Callable[..., Any]) -> Binder:
         kind = parameter.kind
         if previous is Parameter.POSITIONAL_ONLY and kind is not Parameter.POSITIONAL_ONLY:
             declared.append("/")
-        if kind is Parameter.KEYWORD_ONLY and previous not in (Parameter.KEYWORD_ONLY, Parameter.VAR_POSITIONAL):
+        if kind is Parameter.KEYWORD_ONLY and previous not in (
+            Parameter.KEYWORD_ONLY,
+            Parameter.VAR_POSITIONAL,
+        ):
             declared.append("*")
         previous = kind
         text = parameter.name

@@ -148,10 +148,12 @@ class RolloutSpan(Span):
         if self.end_time is not None or self.status_code is StatusCode.OK:
             return
         if isinstance(status, Status):
-            status, description = status.status_code, status.description
-        if status is not StatusCode.UNSET:
-            self.status_code = status
-            self.status_description = description if status is StatusCode.ERROR else None
+            code, description = status.status_code, status.description
+        else:
+            code = status
+        if code is not StatusCode.UNSET:
+            self.status_code = code
+            self.status_description = description if code is StatusCode.ERROR else None
 
     def record_exception(
         self,
@@ -178,9 +180,7 @@ class RolloutSpan(Span):
             self.end_time = end_time or time_ns()
             self.on_end(self)
 
-    def _add_event(
-        self, name: str, content: Attributes | TracebackException, timestamp: int | None, size: int
-    ) -> None:
+    def _add_event(self, name: str, content: Attributes | TracebackException, timestamp: int | None, size: int) -> None:
         if self.end_time is not None:
             return
         if self.events is None:

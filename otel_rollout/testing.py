@@ -98,8 +98,8 @@ def deterministic_ids_and_times() -> Iterator[None]:
     """Number trace ids, span ids and times (in nanoseconds) from 1, so that whole span lists can be compared."""
     traces, spans, times = count(1), count(1), count(1)
     with (
-        mock.patch.object(SystemIdGenerator, "generate_trace_id", lambda self: next(traces)),
-        mock.patch.object(SystemIdGenerator, "generate_span_id", lambda self: next(spans)),
-        mock.patch("otel_rollout.span.time_ns", lambda: next(times)),
+        mock.patch.object(SystemIdGenerator, "generate_trace_id", side_effect=traces),
+        mock.patch.object(SystemIdGenerator, "generate_span_id", side_effect=spans),
+        mock.patch("otel_rollout.span.time_ns", side_effect=times),
     ):
         yield

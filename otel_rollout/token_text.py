@@ -47,9 +47,13 @@ def add_token_text(tokenizer: Any, input_text: bytes | None, output_text: bytes)
         try:
             with _lock:
                 text = decode(ids)
-        except Exception as error:  # noqa: BLE001 - the tokenizer is the user's
-            warn_once("token2text", "token2text: the tokenizer failed (%s: %s); payloads keep their ids only",
-                      type(error).__name__, error)
+        except Exception as error:
+            warn_once(
+                "token2text",
+                "token2text: the tokenizer failed (%s: %s); payloads keep their ids only",
+                type(error).__name__,
+                error,
+            )
             continue
         if isinstance(text, str):
             output[name] = text.encode("utf-8", "replace").decode()

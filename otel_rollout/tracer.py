@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace.id_generator import IdGenerator
-from opentelemetry.sdk.trace.sampling import Sampler
+from opentelemetry.sdk.trace.sampling import Decision, Sampler
 from opentelemetry.trace import (
     Link,
     Span,
@@ -37,9 +37,7 @@ class RolloutTracer(abc.ABC):
         """Start the root of a new trace; None where the sampler leaves the trajectory out."""
 
     @abc.abstractmethod
-    def start_op(
-        self, name: str, context: Context, frame: Frame | None, attributes: Mapping[str, Any]
-    ) -> Span | None:
+    def start_op(self, name: str, context: Context, frame: Frame | None, attributes: Mapping[str, Any]) -> Span | None:
         """Start a span under what is current in `context`; None where that isn't sampled.
 
         Args:
@@ -82,16 +80,12 @@ class LightTracer(RolloutTracer):
         trace_id = self._ids.generate_trace_id()
         tags = trajectory.tags if trajectory else {semconv.OUTSIDE_TRAJECTORY: True}
         sampled = self._sampler.should_sample(None, trace_id, name, SpanKind.INTERNAL, tags, links)
-        if not sampled.decision.is_sampled():
+        if sampled.decision is not Decision.RECORD_AND_SAMPLE:
             return None
-        context = SpanContext(
-            trace_id, self._ids.generate_span_id(), False, _SAMPLED, sampled.trace_state
-        )
+        context = SpanContext(trace_id, self._ids.generate_span_id(), False, _SAMPLED, sampled.trace_state)
         return RolloutSpan(name, context, None, {}, trajectory, tuple(links), self._on_end)
 
-    def start_op(
-        self, name: str, context: Context, frame: Frame | None, attributes: Mapping[str, Any]
-    ) -> Span | None:
+    def start_op(self, name: str, context: Context, frame: Frame | None, attributes: Mapping[str, Any]) -> Span | None:
         """Start a span under the innermost span that reaches our exporters."""
         trajectory = None
         if frame is not None:
@@ -108,9 +102,7 @@ class LightTracer(RolloutTracer):
                 return root
             if not parent.trace_flags.sampled:
                 return None
-        own = SpanContext(
-            parent.trace_id, self._ids.generate_span_id(), False, _SAMPLED, parent.trace_state
-        )
+        own = SpanContext(parent.trace_id, self._ids.generate_span_id(), False, _SAMPLED, parent.trace_state)
         light = RolloutSpan(name, own, parent, {**attributes}, trajectory, (), self._on_end)
         if trajectory is None:
             light.attributes[semconv.OUTSIDE_TRAJECTORY] = True
@@ -142,9 +134,7 @@ class ProviderTracer(RolloutTracer):
         span = self._tracer.start_span(name, context=Context(), attributes=trajectory.tags, links=links)
         return span if span.is_recording() else None
 
-    def start_op(
-        self, name: str, context: Context, frame: Frame | None, attributes: Mapping[str, Any]
-    ) -> Span | None:
+    def start_op(self, name: str, context: Context, frame: Frame | None, attributes: Mapping[str, Any]) -> Span | None:
         """Start a span under the current one."""
         if frame is not None and frame.trajectory is not None:
             attributes = {**attributes, **frame.trajectory.tags}
@@ -159,4 +149,6 @@ class ProviderTracer(RolloutTracer):
 
     def set_output(self, span: Span, text: bytes) -> None:
         """Set the output at once: the provider's span can't be changed after its end."""
-        span.set_attributes({semconv.OUTPUT_VALUE: self._finish(text), semconv.OUTPUT_MIME_TYPE: semconv.JSON_MIME_TYPE})
+        span.set_attributes(
+            {semconv.OUTPUT_VALUE: self._finish(text), semconv.OUTPUT_MIME_TYPE: semconv.JSON_MIME_TYPE}
+        )

@@ -85,13 +85,21 @@ def annotate(
 
 
 def _annotate(
-    pipeline: Pipeline, reward: Any, status: Any, input_value: Any, output_value: Any, attributes: dict[str, Any]
+    pipeline: Pipeline,
+    reward: Any,
+    status: Any,
+    input_value: Any,
+    output_value: Any,
+    attributes: dict[str, Any],
 ) -> None:
     frame = current_frame(context_api.get_current())
     if frame is SILENCE:
         return
     if frame is None or frame.trajectory is None:
-        warn_once("annotate outside", "annotate() was called outside rollout_trace_attr: there is nothing to annotate")
+        warn_once(
+            "annotate outside",
+            "annotate() was called outside rollout_trace_attr: there is nothing to annotate",
+        )
         return
     trajectory, root = frame.trajectory, frame.trajectory.root
     if reward is not None:
@@ -104,7 +112,9 @@ def _annotate(
             trajectory.annotations[semconv.STATUS] = status
         else:
             warn_once(
-                "annotate status", "annotate(status=%r): a status is one of %s; it is left out", status,
+                "annotate status",
+                "annotate(status=%r): a status is one of %s; it is left out",
+                status,
                 ", ".join(semconv.STATUSES),
             )
     if input_value is not None:
@@ -121,7 +131,8 @@ def _annotate(
                 f"annotate {key}",
                 "annotate(%s=…): an attribute is a text, a number, a boolean or a list of one of these, not %s; "
                 "it is left out",
-                key, type(value).__qualname__,
+                key,
+                type(value).__qualname__,
             )
         else:
             trajectory.annotations[key] = attribute
@@ -190,7 +201,9 @@ class _Trajectory(AbstractContextManager[None]):
         sample_index, step, rollout_n, name, validate = self._arguments
         tags: dict[str, Any] = {}
         for key, value in (
-            (semconv.STEP, step), (semconv.SAMPLE_INDEX, sample_index), (semconv.ROLLOUT_N, rollout_n)
+            (semconv.STEP, step),
+            (semconv.SAMPLE_INDEX, sample_index),
+            (semconv.ROLLOUT_N, rollout_n),
         ):
             if value is not None:
                 tags[key] = _tag(value)

@@ -19,7 +19,15 @@ class TrajectoryState:
     """
 
     __slots__ = (
-        "_lock", "annotations", "dropped_spans", "input_tokens", "output_tokens", "root", "tags", "truncated_bytes", "turns"
+        "_lock",
+        "annotations",
+        "dropped_spans",
+        "input_tokens",
+        "output_tokens",
+        "root",
+        "tags",
+        "truncated_bytes",
+        "turns",
     )
 
     def __init__(self, tags: dict[str, Any]) -> None:
@@ -51,6 +59,9 @@ class TrajectoryState:
         sample = self.tags.get(semconv.SAMPLE_INDEX)
         if sample is None:
             return None
-        parts = [self.tags.get(semconv.EXPERIMENT_NAME), "validate" if self.tags.get(semconv.VALIDATE) else None]
+        parts = [
+            self.tags.get(semconv.EXPERIMENT_NAME),
+            "validate" if self.tags.get(semconv.VALIDATE) else None,
+        ]
         parts += [self.tags.get(semconv.STEP, "-"), sample]
         return "/".join(str(part) for part in parts if part not in (None, ""))

@@ -50,9 +50,7 @@ def describe_span(span: ReadableSpan) -> str:
     if span.parent is None and semconv.STATUS in attributes:
         parts.append(" ".join(_summary(attributes)))
     else:
-        payload = [
-            _clip(attributes[key]) for key in (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE) if key in attributes
-        ]
+        payload = [_clip(attributes[key]) for key in (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE) if key in attributes]
         parts.append(" → ".join(payload))
     if span.status.status_code is StatusCode.ERROR:
         parts.append(f"ERROR {_clip(span.status.description or '')}".rstrip())
@@ -68,8 +66,11 @@ def _summary(attributes: Any) -> list[str]:
         (semconv.TURNS, "turns"),
         (semconv.DROPPED_SPANS, "dropped spans"),
     )
-    words = [f"{label}={attributes[key]:g}" if key == semconv.REWARD else f"{label}={attributes[key]}"
-             for key, label in names if key in attributes]
+    words = [
+        f"{label}={attributes[key]:g}" if key == semconv.REWARD else f"{label}={attributes[key]}"
+        for key, label in names
+        if key in attributes
+    ]
     if attributes.get(semconv.VALIDATE):
         words.append("validation")
     words.append(str(attributes[semconv.STATUS]))

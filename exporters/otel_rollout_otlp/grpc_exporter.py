@@ -9,7 +9,10 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import grpc
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.delivery.outcome import Outcome, Verdict
@@ -23,8 +26,18 @@ __all__ = ["OtlpGrpcSpanExporter"]
 # Receivers refuse messages over 4 MiB by default, and count the message after decompression.
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024 - 64 * 1024
 
+METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+
 _PASSING: Final = frozenset(
-    {"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS", "RESOURCE_EXHAUSTED"}
+    {
+        "CANCELLED",
+        "DEADLINE_EXCEEDED",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+        "RESOURCE_EXHAUSTED",
+    }
 )
 _DENIED: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "NOT_FOUND"})
 
@@ -46,7 +59,11 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
     max_batch_bytes = MAX_MESSAGE_BYTES
 
     def __init__(
-        self, *, endpoint: str | None = None, headers: Mapping[str, str] | None = None, timeout: float | None = None
+        self,
+        *,
+        endpoint: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
     ) -> None:
         self._environment = read_environment(is_grpc=True)
         self.endpoint = endpoint or self._environment.endpoint
@@ -84,7 +101,11 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         if self._export is None or self._pid != os.getpid():
             self._pid = os.getpid()
             self._channel = self._open()
-            self._export = TraceServiceStub(self._channel).Export
+            self._export = self._channel.unary_unary(
+                METHOD,
+                request_serializer=ExportTraceServiceRequest.SerializeToString,
+                response_deserializer=ExportTraceServiceResponse.FromString,
+            )
         return self._export
 
     def _open(self) -> grpc.Channel:

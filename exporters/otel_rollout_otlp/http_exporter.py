@@ -40,7 +40,11 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
     """
 
     def __init__(
-        self, *, endpoint: str | None = None, headers: Mapping[str, str] | None = None, timeout: float | None = None
+        self,
+        *,
+        endpoint: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
     ) -> None:
         environment = read_environment(is_grpc=False)
         self.endpoint = endpoint or environment.endpoint

@@ -42,19 +42,22 @@ class RetryPolicy:
             return outcome.retry_after
         if outcome.verdict is Verdict.DENIED:
             return self.denied_delay
-        # S311: jitter needs no cryptographic randomness, but must not touch the trainer's seeded generator.
         return min(self.max_delay, self.initial_delay * 2.0 ** min(attempt - 1, 16)) * _jitter.uniform(0.75, 1.25)
 
 
-_jitter = random.Random()  # noqa: S311 - see RetryPolicy.delay
+# A generator of its own: the trainer's seeded one must not notice.
+_jitter = random.Random()  # noqa: S311 - jitter needs no cryptographic randomness
 
 
 @dataclass
 class BatchReport:
     """What became of the spans of one batch.
 
-    `lost` maps the reason to (number of spans, those that belonged to each span as given); `shrunk` counts spans
-    that arrived with their payload cut because the backend refused them whole.
+    Args:
+        delivered: How many the backend has.
+        lost: How many are gone, by reason.
+        lost_spans: Which ones, where that is known.
+        shrunk: How many arrived with their payload cut, because the backend refused them whole.
     """
 
     delivered: int = 0
@@ -79,7 +82,7 @@ def send_batch(
     """Bring one batch to its end and report what became of each span.
 
     Args:
-        send: One attempt to hand spans to the backend. It must not raise.
+        send: One attempt to hand spans to the backend; an exception counts as a failure without a reason.
         spans: The batch, in order.
         wait: Waits that many seconds; returns False when there is no time left to try again.
         on_trouble: Told of each attempt that did not deliver.
@@ -96,7 +99,7 @@ def send_batch(
     halving_unexplained = False
     while pending:
         part, is_shrunk = pending.pop()
-        outcome = send(part)
+        outcome = _attempt(send, part)
         attempt += 1
         if outcome.verdict is Verdict.DELIVERED:
             attempt = failures_in_a_row = 0
@@ -119,8 +122,9 @@ def send_batch(
         elif outcome.verdict in (Verdict.RETRY, Verdict.DENIED, Verdict.UNEXPLAINED):
             pending.append((part, is_shrunk))
             if not wait(policy.delay(attempt, outcome)):
+                reason = "denied" if outcome.verdict is Verdict.DENIED else "shutdown"
                 for rest, _ in pending:
-                    report.lose(rest, outcome.verdict.value)
+                    report.lose(rest, reason)
                 return report
             continue
 
@@ -134,6 +138,13 @@ def send_batch(
         else:
             report.lose(part, outcome.verdict.value)
     return report
+
+
+def _attempt(send: Callable[[Sequence[ReadableSpan]], Outcome], spans: Sequence[ReadableSpan]) -> Outcome:
+    try:
+        return send(spans)
+    except Exception as error:
+        return Outcome(Verdict.UNEXPLAINED, f"{type(error).__name__}: {error}")
 
 
 def wait_until(deadline: float) -> Callable[[float], bool]:

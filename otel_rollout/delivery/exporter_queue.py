@@ -275,7 +275,12 @@ class ExporterQueue:
             report = send_batch(
                 self._attempt, spans, wait=self._wait, on_trouble=self._note_trouble, policy=self._policy
             )
-            delivered, lost, lost_spans, shrunk = report.delivered, report.lost, report.lost_spans, report.shrunk
+            delivered, lost, lost_spans, shrunk = (
+                report.delivered,
+                report.lost,
+                report.lost_spans,
+                report.shrunk,
+            )
         except Exception:
             _logger.exception("%s: internal error while delivering a batch", self.name)
             delivered, lost, lost_spans, shrunk = 0, Counter(internal_error=len(spans)), list(spans), 0
@@ -320,12 +325,9 @@ class ExporterQueue:
         return self._reader.read(item.span, self.name, without_payload=item.without_payload)
 
     def _attempt(self, spans: Sequence[ReadableSpan]) -> Outcome:
-        try:
-            if self._send_once is not None:
-                return self._send_once(spans)
-            result: Any = self.exporter.export(spans)
-        except Exception as error:  # noqa: BLE001 - the exporter is anybody's
-            return Outcome(Verdict.UNEXPLAINED, f"{type(error).__name__}: {error}")
+        if self._send_once is not None:
+            return self._send_once(spans)
+        result: Any = self.exporter.export(spans)
         if result is SpanExportResult.SUCCESS:
             return DELIVERED
         return Outcome(Verdict.UNEXPLAINED, f"export() returned {result}")

@@ -166,8 +166,9 @@ def _event(name: str, timestamp: int, content: Attributes | TracebackException) 
 
 def _plain(value: Any) -> Any:
     """Return what OTLP and every backend accept: a scalar, a list of scalars of one kind, else a JSON text."""
-    if isinstance(value, tuple) and value and all(type(item) is type(value[0]) for item in value):
-        if isinstance(value[0], (str, bool, int, float)):
+    if isinstance(value, tuple) and value and isinstance(value[0], (str, bool, int, float)):
+        kind = type(value[0])
+        if all(type(item) is kind for item in value):
             return value
     if value is None or isinstance(value, (Mapping, list, tuple, bytes)):
         return snapshot(value).decode()
@@ -180,4 +181,4 @@ def _without_payload(span: ReadableSpan) -> ReadableSpan:
         value = attributes.get(key)
         if isinstance(value, str):
             attributes[key] = orjson.dumps(f"…[{len(value):,} characters dropped: the export queue was full]").decode()
-    return replace_attributes(span, attributes)  # type: ignore[arg-type]  # the SDK's alias leaves out nested values
+    return replace_attributes(span, attributes)

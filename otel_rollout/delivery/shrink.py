@@ -44,7 +44,7 @@ def replace_attributes(
         context=span.get_span_context(),
         parent=span.parent,
         resource=span.resource,
-        attributes=attributes,  # type: ignore[arg-type]  # the SDK's alias leaves out nested values
+        attributes=attributes,
         events=span.events if keep_events else (),
         links=span.links if keep_events else (),
         kind=span.kind,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opentelemetry.sdk.trace import ReadableSpan
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -16,8 +16,6 @@ from otel_rollout.demo.rollout import Trajectory
 from otel_rollout.demo.waterfall import waterfall
 
 __all__ = ["delivery_table", "print_delivery", "print_group", "print_trajectory", "print_where_next"]
-
-INDENT = (0, 0, 0, 2)
 
 
 def print_trajectory(console: Console, trajectory: Trajectory, spans: Sequence[ReadableSpan]) -> None:
@@ -34,7 +32,7 @@ def print_trajectory(console: Console, trajectory: Trajectory, spans: Sequence[R
         f"step {trajectory.step}, sample {trajectory.sample_index}, rollout {trajectory.rollout_n}",
     )
     if any(span.parent is None for span in spans):
-        console.print(Padding(waterfall(spans), INDENT))
+        console.print(_indented(Group(*waterfall(spans))))
     else:
         console.print("  It was not traced: tracing is off, or the sampler left it out.")
 
@@ -48,8 +46,8 @@ def print_group(console: Console, group: Sequence[Trajectory], question: str) ->
         question: The prompt.
     """
     _heading(console, "Its group", f"the {len(group)} rollouts of this prompt, one session in the backend")
-    console.print(Padding(Text(question, style="italic"), INDENT))
-    console.print(Padding(group_table(group), INDENT))
+    console.print(_indented(Text(question, style="italic")))
+    console.print(_indented(group_table(group)))
 
 
 def print_delivery(console: Console, stats: Stats, names: dict[str, str], *, in_time: bool) -> bool:
@@ -65,7 +63,7 @@ def print_delivery(console: Console, stats: Stats, names: dict[str, str], *, in_
         Whether everything was delivered.
     """
     _heading(console, "Delivery")
-    console.print(Padding(delivery_table(stats, names), INDENT))
+    console.print(_indented(delivery_table(stats, names)))
     complete = in_time and not stats.lost and not any(counts.queued for counts in stats.exporters.values())
     for name, counts in stats.exporters.items():
         shown = names.get(name, name)
@@ -107,6 +105,10 @@ def delivery_table(stats: Stats, names: dict[str, str]) -> Table:
 def _heading(console: Console, title: str, rest: str = "") -> None:
     console.print()
     console.print(Text.assemble((title, "bold"), (f"  {rest}" if rest else "", "dim")))
+
+
+def _indented(content: RenderableType) -> Padding:
+    return Padding(content, (0, 0, 0, 2), expand=False)
 
 
 def _complain(console: Console, what: str, why: str) -> None:

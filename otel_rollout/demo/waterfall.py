@@ -8,42 +8,43 @@ from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
-from rich.table import Table
 from rich.text import Text
 
 from otel_rollout import semconv
 
 __all__ = ["waterfall"]
 
-BAR_WIDTH = 18
+BAR_WIDTH = 20
 KIND_STYLES = {"AGENT": "magenta", "CHAIN": "blue", "LLM": "cyan", "TOOL": "yellow", "EVALUATOR": "green"}
+KIND_WIDTH = max(map(len, KIND_STYLES))
 
 
-def waterfall(spans: Sequence[ReadableSpan]) -> Table:
-    """Return a table with one row a span.
+def waterfall(spans: Sequence[ReadableSpan]) -> list[Text]:
+    """Return one line a span; a line that is too long for the screen gives way at its end.
 
     Args:
         spans: The spans of one trajectory in the order in which they began; the root is among them.
     """
-    table = Table.grid(padding=(0, 1))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, justify="right")
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     root = next(span for span in spans if span.parent is None)
-    for span, guide in _walk(root, spans, ""):
-        kind = str((span.attributes or {}).get(semconv.SPAN_KIND, ""))
-        style = KIND_STYLES.get(kind, "")
-        failed = span.status.status_code is StatusCode.ERROR
-        table.add_row(
-            Text.assemble((guide, "dim"), (span.name, "bold red" if failed else "bold")),
-            Text(kind, style=style),
-            _milliseconds(span),
-            Text(_bar(span, root), style="red" if failed else style),
-            _about(span, kind, failed=failed),
-        )
-    return table
+    rows = list(_walk(root, spans, ""))
+    name_width = max(len(guide) + len(span.name) for span, guide in rows)
+    return [_line(span, guide, root, name_width) for span, guide in rows]
+
+
+def _line(span: ReadableSpan, guide: str, root: ReadableSpan, name_width: int) -> Text:
+    kind = str((span.attributes or {}).get(semconv.SPAN_KIND, ""))
+    failed = span.status.status_code is StatusCode.ERROR
+    style = "red" if failed else KIND_STYLES.get(kind, "")
+    return Text.assemble(
+        (guide, "dim"),
+        (span.name.ljust(name_width - len(guide)), "bold red" if failed else "bold"),
+        ("  " + kind.ljust(KIND_WIDTH), style),
+        _milliseconds(span).rjust(10) + "  ",
+        (_bar(span, root) + "  ", style),
+        _about(span, kind, failed=failed),
+        no_wrap=True,
+        overflow="ellipsis",
+    )
 
 
 def _walk(
