@@ -27,22 +27,12 @@ def add_to(commands: Any) -> None:
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--backend", metavar="NAME[,NAME]", help="mlflow, weave, otlp, console, or another exporter"
-    )
+    parser.add_argument("--backend", metavar="NAME[,NAME]", help="mlflow, weave, otlp, console, or another exporter")
     parser.add_argument("--steps", type=_positive, default=2, metavar="N", help="training steps (default: 2)")
-    parser.add_argument(
-        "--samples", type=_positive, default=16, metavar="N", help="problems a step (default: 16)"
-    )
-    parser.add_argument(
-        "--rollouts", type=_positive, default=4, metavar="N", help="rollouts of each (default: 4)"
-    )
-    parser.add_argument(
-        "--concurrency", type=_positive, default=64, metavar="N", help="at a time (default: 64)"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="decides what the policy does (default: 0)"
-    )
+    parser.add_argument("--samples", type=_positive, default=16, metavar="N", help="problems a step (default: 16)")
+    parser.add_argument("--rollouts", type=_positive, default=4, metavar="N", help="rollouts of each (default: 4)")
+    parser.add_argument("--concurrency", type=_positive, default=64, metavar="N", help="at a time (default: 64)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="decides what the policy does (default: 0)")
     parser.add_argument(
         "--timeout",
         type=_seconds,

@@ -46,10 +46,8 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--version", action="version", version=f"otel-rollout {metadata.version('otel-rollout')}"
-    )
-    commands = parser.add_subparsers(title="commands", dest="command", metavar="")
+    parser.add_argument("--version", action="version", version=f"otel-rollout {metadata.version('otel-rollout')}")
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     demo.add_to(commands)
     return parser
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 
 __all__ = ["choose_backends", "describe", "where_next"]
@@ -44,6 +44,7 @@ def where_next(
     *,
     project: str,
     experiment: str,
+    unreached: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> list[str]:
     """Return the lines that say where the trajectories are and how to find them.
@@ -52,17 +53,24 @@ def where_next(
         backends: The names of the backends.
         project: The project that was given to `init`.
         experiment: The experiment that was given to `init`.
+        unreached: Those backends that have got nothing.
         environ: The environment.
     """
-    sections: dict[str, Callable[[], list[str]]] = {
-        "mlflow": lambda: _in_mlflow(project, experiment, _tracking_uri(environ)),
-        "otlp": lambda: _in_otlp(project, _otlp_endpoint(environ)),
-        "weave": lambda: _in_weave(project, environ),
-        "console": _on_console,
-    }
     lines: list[str] = []
     for name in backends:
-        lines += sections.get(name, lambda name=name: _elsewhere(name))()  # type: ignore[misc]
+        lines += [""] if lines else []
+        if name in unreached:
+            lines += _unreached(describe(name, environ))
+        elif name == "mlflow":
+            lines += _in_mlflow(project, experiment, _tracking_uri(environ))
+        elif name == "otlp":
+            lines += _in_otlp(project, _otlp_endpoint(environ))
+        elif name == "weave":
+            lines += _in_weave(project, environ)
+        elif name == "console":
+            lines += _on_console()
+        elif name != "none":
+            lines += [f"The trajectories went to the exporter {name}."]
     return lines
 
 
@@ -117,8 +125,11 @@ def _on_console() -> list[str]:
     ]
 
 
-def _elsewhere(name: str) -> list[str]:
-    return [] if name == "none" else [f"The trajectories went to the exporter {name}."]
+def _unreached(backend: str) -> list[str]:
+    return [
+        f"Nothing has arrived at {backend}.",
+        "Start it or correct its address, and run the demo again; `--backend console` needs no backend.",
+    ]
 
 
 def _tracking_uri(environ: Mapping[str, str]) -> str:

@@ -27,9 +27,7 @@ def most_telling_group(trajectories: Sequence[Trajectory], step: int = 1) -> lis
 
 def most_telling_trajectory(group: Sequence[Trajectory]) -> Trajectory:
     """Return the trajectory that came furthest against most trouble."""
-    return max(
-        group, key=lambda trajectory: (_overcame(trajectory), trajectory.reward or 0.0, trajectory.turns)
-    )
+    return max(group, key=lambda trajectory: (_overcame(trajectory), trajectory.reward or 0.0, trajectory.turns))
 
 
 def group_table(group: Sequence[Trajectory]) -> Table:

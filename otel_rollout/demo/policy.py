@@ -103,9 +103,7 @@ class Policy:
         token_ids = self.tokenizer.encode(text)
         await asyncio.sleep(SECONDS_PER_CALL + SECONDS_PER_TOKEN * len(token_ids))
         if in_second_turn and behaviour is Behaviour.CRASH:
-            raise EngineError(
-                f"out of KV cache blocks after {len(prompt_ids)} prompt tokens, request {request_id}"
-            )
+            raise EngineError(f"out of KV cache blocks after {len(prompt_ids)} prompt tokens, request {request_id}")
         return TokenOutput(token_ids, "stop")
 
 

@@ -73,9 +73,7 @@ def problem_at(index: int) -> Problem:
 
 
 def _look_up(*entries: str) -> Turn:
-    return Turn(
-        f"I need the {' and the '.join(entries)}.", tuple(ToolCall("lookup", entry) for entry in entries)
-    )
+    return Turn(f"I need the {' and the '.join(entries)}.", tuple(ToolCall("lookup", entry) for entry in entries))
 
 
 def _calculate(thought: str, expression: str) -> Turn:

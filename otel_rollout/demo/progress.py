@@ -86,15 +86,11 @@ class LineProgress:
         """Print the line."""
         seconds = time.monotonic() - self._begun
         outcomes = describe_outcomes(self._done)
-        self._console.print(
-            f"{self._pass.name:<10}  {len(self._done)} trajectories in {seconds:.1f} s, {outcomes}"
-        )
+        self._console.print(f"{self._pass.name:<10}  {len(self._done)} trajectories in {seconds:.1f} s, {outcomes}")
 
 
 def describe_outcomes(trajectories: Sequence[Trajectory]) -> str:
     """Return the mean reward, and how many ended otherwise than they should."""
     counts = Counter(trajectory.status for trajectory in trajectories)
-    others = [
-        f"{counts[status]} {status}" for status in ("truncated", "cancelled", "error") if counts[status]
-    ]
+    others = [f"{counts[status]} {status}" for status in ("truncated", "cancelled", "error") if counts[status]]
     return ", ".join([f"mean reward {mean_reward(trajectories):.2f}", *others])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from opentelemetry.sdk.trace import ReadableSpan
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from otel_rollout import Stats
+from otel_rollout import ExporterStats
 from otel_rollout.demo.groups import group_table
 from otel_rollout.demo.rollout import Trajectory
 from otel_rollout.demo.waterfall import waterfall
@@ -32,7 +32,8 @@ def print_trajectory(console: Console, trajectory: Trajectory, spans: Sequence[R
         f"step {trajectory.step}, sample {trajectory.sample_index}, rollout {trajectory.rollout_n}",
     )
     if any(span.parent is None for span in spans):
-        console.print(_indented(Group(*waterfall(spans))))
+        for line in waterfall(spans):
+            console.print(Text("  ") + line)
     else:
         console.print("  It was not traced: tracing is off, or the sampler left it out.")
 
@@ -50,29 +51,29 @@ def print_group(console: Console, group: Sequence[Trajectory], question: str) ->
     console.print(_indented(group_table(group)))
 
 
-def print_delivery(console: Console, stats: Stats, names: dict[str, str], *, in_time: bool) -> bool:
+def print_delivery(console: Console, counts: Mapping[str, ExporterStats], *, in_time: bool) -> bool:
     """Print what each exporter delivered, and say it plainly when something is missing.
 
     Args:
         console: Where to.
-        stats: The counts.
-        names: What an exporter is called on the screen, where that is not its name.
+        counts: The counts of each exporter by its name.
         in_time: Whether the flush at the end came through.
 
     Returns:
         Whether everything was delivered.
     """
     _heading(console, "Delivery")
-    console.print(_indented(delivery_table(stats, names)))
-    complete = in_time and not stats.lost and not any(counts.queued for counts in stats.exporters.values())
-    for name, counts in stats.exporters.items():
-        shown = names.get(name, name)
-        if counts.queued:
-            _complain(console, f"{shown} did not take {counts.queued:,} spans in time.", counts.last_trouble)
-        if counts.lost:
-            reasons = ", ".join(f"{number:,} {reason}" for reason, number in counts.lost.items())
-            _complain(console, f"{shown}: spans were lost ({reasons}).", counts.last_trouble)
-    return complete
+    if not counts:
+        console.print("  Nothing was sent: tracing is off, or the application's own provider has the spans.")
+    else:
+        console.print(_indented(delivery_table(counts)))
+    for name, exporter in counts.items():
+        if exporter.queued:
+            _complain(console, f"{name} did not take {exporter.queued:,} spans in time.", exporter.last_trouble)
+        if exporter.lost:
+            reasons = ", ".join(f"{number:,} {reason}" for reason, number in exporter.lost.items())
+            _complain(console, f"{name} lost spans: {reasons}.", exporter.last_trouble)
+    return in_time and not any(exporter.queued or exporter.lost for exporter in counts.values())
 
 
 def print_where_next(console: Console, lines: Sequence[str]) -> None:
@@ -84,19 +85,19 @@ def print_where_next(console: Console, lines: Sequence[str]) -> None:
         console.print(Text(f"  {line}" if line else "", style=style), soft_wrap=True)
 
 
-def delivery_table(stats: Stats, names: dict[str, str]) -> Table:
+def delivery_table(counts: Mapping[str, ExporterStats]) -> Table:
     """Return a table with one row an exporter."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("exporter")
+    table.add_column("backend")
     for column in ("spans", "delivered", "waiting", "lost"):
         table.add_column(column, justify="right")
-    for name, counts in stats.exporters.items():
-        lost = sum(counts.lost.values())
+    for name, exporter in counts.items():
+        lost = sum(exporter.lost.values())
         table.add_row(
-            names.get(name, name),
-            f"{counts.recorded:,}",
-            f"{counts.delivered:,}",
-            Text(f"{counts.queued:,}", style="red" if counts.queued else ""),
+            name,
+            f"{exporter.recorded:,}",
+            f"{exporter.delivered:,}",
+            Text(f"{exporter.queued:,}", style="red" if exporter.queued else ""),
             Text(f"{lost:,}", style="red" if lost else ""),
         )
     return table
@@ -114,4 +115,4 @@ def _indented(content: RenderableType) -> Padding:
 def _complain(console: Console, what: str, why: str) -> None:
     console.print(Text(f"  NOT DELIVERED  {what}", style="bold red"), soft_wrap=True)
     if why:
-        console.print(Text(f"  The backend said: {why}"), soft_wrap=True)
+        console.print(Text(f"  Last trouble: {why}"), soft_wrap=True)

@@ -99,14 +99,10 @@ async def run_pass(
         on_done(trajectory)
         return trajectory
 
-    return await asyncio.gather(
-        *(run_in_slot(sample, n) for sample in range(of.samples) for n in range(of.rollouts))
-    )
+    return await asyncio.gather(*(run_in_slot(sample, n) for sample in range(of.samples) for n in range(of.rollouts)))
 
 
-async def _run_to_deadline(
-    agent_loop: AgentLoop, of: Pass, sample_index: int, rollout_n: int, seed: int
-) -> Trajectory:
+async def _run_to_deadline(agent_loop: AgentLoop, of: Pass, sample_index: int, rollout_n: int, seed: int) -> Trajectory:
     started = time.monotonic()
 
     def ended(status: str) -> Trajectory:
@@ -122,9 +118,7 @@ async def _run_to_deadline(
         return ended("error")
 
 
-async def _run_trajectory(
-    agent_loop: AgentLoop, of: Pass, sample_index: int, rollout_n: int, seed: int
-) -> Trajectory:
+async def _run_trajectory(agent_loop: AgentLoop, of: Pass, sample_index: int, rollout_n: int, seed: int) -> Trajectory:
     started = time.monotonic()
     problem = problem_at(sample_index)
     with rollout_trace_attr(

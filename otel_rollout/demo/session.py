@@ -77,8 +77,8 @@ def _run(
     settings: Settings, console: Console, backends: Sequence[str], experiment: str, collector: StepCollector
 ) -> int:
     console.print(
-        f"[bold]otel-rollout demo[/]  {settings.steps} steps of {settings.samples} problems x "
-        f"{settings.rollouts} rollouts, then a validation pass; to {', '.join(map(describe, backends))}",
+        f"[bold]otel-rollout demo[/]  {_count(settings.steps, 'step')} of {_count(settings.samples, 'problem')} x "
+        f"{_count(settings.rollouts, 'rollout')}, then a validation pass; to {', '.join(map(describe, backends))}",
         soft_wrap=True,
     )
     trajectories = asyncio.run(_roll_out(settings, console))
@@ -87,10 +87,15 @@ def _run(
     shown = most_telling_trajectory(group)
     print_trajectory(console, shown, collector.trajectory(shown.sample_index, shown.rollout_n))
     print_group(console, group, problem_at(shown.sample_index).question)
-    names = {type(collector).__name__: "this screen"}
-    delivered = print_delivery(console, otel_rollout.stats(), names, in_time=in_time)
-    print_where_next(console, where_next(backends, project=PROJECT, experiment=experiment))
-    return 0 if delivered else 1
+    counts = dict(otel_rollout.stats().exporters)
+    own = counts.pop(type(collector).__name__, None)
+    if own is not None and not counts:
+        counts = {describe("console"): own}
+    complete = print_delivery(console, counts, in_time=in_time)
+    unreached = [name for name in backends if name in counts and not counts[name].delivered]
+    lines = where_next(backends, unreached=unreached, project=PROJECT, experiment=experiment)
+    print_where_next(console, lines)
+    return 0 if complete else 1
 
 
 async def _roll_out(settings: Settings, console: Console) -> list[Trajectory]:
@@ -132,6 +137,10 @@ def _console(stdout: TextIO) -> Console:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console = Console(file=stdout, highlight=False, width=PLAIN_WIDTH)
     return console
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _complain(message: str) -> None:

@@ -47,9 +47,7 @@ def _line(span: ReadableSpan, guide: str, root: ReadableSpan, name_width: int) -
     )
 
 
-def _walk(
-    span: ReadableSpan, spans: Sequence[ReadableSpan], guide: str
-) -> Iterator[tuple[ReadableSpan, str]]:
+def _walk(span: ReadableSpan, spans: Sequence[ReadableSpan], guide: str) -> Iterator[tuple[ReadableSpan, str]]:
     """Go through the tree from `span`, with the lines that are drawn before each name."""
     yield span, guide
     stem = guide.replace("├─ ", "│  ").replace("└─ ", "   ")
@@ -77,9 +75,7 @@ def _about(span: ReadableSpan, kind: str, *, failed: bool) -> Text:
     attributes = span.attributes or {}
     inputs, output = _read(attributes, semconv.INPUT_VALUE), _read(attributes, semconv.OUTPUT_VALUE)
     if kind == "AGENT":
-        return Text(
-            f"{attributes.get(semconv.STATUS)}, reward {attributes.get(semconv.REWARD)}", style="bold"
-        )
+        return Text(f"{attributes.get(semconv.STATUS)}, reward {attributes.get(semconv.REWARD)}", style="bold")
     if kind == "LLM":
         said = str(output.get("response_text", "")).partition("\n")[0] if isinstance(output, dict) else ""
         counts = (attributes.get(key, 0) for key in (semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS))
