@@ -1,0 +1,24 @@
+"""What every test starts from: no OTEL_* or backend variables, tracing off, and our own faults raised."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from otel_rollout import RolloutTraceConfig
+
+# Set on import too: fixtures of a wider scope than a test see the same environment.
+CLEARED_PREFIXES = ("OTEL_", "MLFLOW_", "WANDB_", "WEAVE_", "WF_TRACE_")
+for _variable in list(os.environ):
+    if _variable.startswith(CLEARED_PREFIXES) and _variable != "OTEL_ROLLOUT_CACHE":
+        del os.environ[_variable]
+
+
+@pytest.fixture(autouse=True)
+def _tracing_off(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS", "1")
+    RolloutTraceConfig.reset()
+    yield
+    RolloutTraceConfig.reset()
