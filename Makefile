@@ -1,0 +1,59 @@
+# Each target works from nothing, on a machine that has Python (3.10 or newer) and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test test-fast check format bench bench-smoke docs screenshots clean
+
+help:  ## Show this help
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: $(VENV)/.demo  ## Trace a small agentic rollout and show where to look at it
+	@$(BIN)/otel-rollout demo $(ARGS)
+
+test: $(VENV)/.dev  ## Run all tests; servers are installed and started where they are needed
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-fast: $(VENV)/.dev  ## Run the tests that need no server
+	@$(BIN)/python -m pytest -m "not integration" $(ARGS)
+
+check: $(VENV)/.dev  ## Lint, formatting, types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/mypy tests/typing/api.py
+
+format: $(VENV)/.dev  ## Format the code
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(VENV)/.dev  ## Measure, against plain OpenTelemetry and other tracers
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-smoke: $(VENV)/.dev  ## The same, briefly: does it run at all
+	@$(BIN)/python -m benchmarks --smoke
+
+docs: $(VENV)/.dev  ## Write the generated tables of docs/
+	@$(BIN)/python scripts/write_tables.py
+
+screenshots: $(VENV)/.dev  ## Take the pictures of docs/images (needs chromium)
+	@$(BIN)/python scripts/phoenix_screenshots.py
+	@$(BIN)/python scripts/mlflow_screenshots.py
+
+clean:  ## Remove what the other targets made
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(BIN)/uv:
+	@echo "making $(VENV) …"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/uv
+	@echo "installing otel-rollout and what the demo needs …"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[demo,mlflow]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/uv
+	@echo "installing otel-rollout and its development tools …"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[dev]'
+	@touch $@ $(VENV)/.demo

@@ -1,0 +1,136 @@
+"""From backend names to exporters."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from opentelemetry.sdk.trace.export import SpanExporter
+
+from otel_rollout import backends
+from otel_rollout.backends import backend_names, make_exporters, requested_backend
+from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
+from otel_rollout.testing import InMemorySpanExporter
+
+
+class TestRequested:
+    """What counts as asked for."""
+
+    def test_nothing_is_off(self):
+        """Without argument and variable there is no exporter."""
+        assert requested_backend(None) == []
+
+    def test_the_variable_counts_where_there_is_no_argument(self, monkeypatch: pytest.MonkeyPatch):
+        """OTEL_TRACES_EXPORTER is a comma list; an argument replaces it."""
+        monkeypatch.setenv("OTEL_TRACES_EXPORTER", "mlflow, otlp,mlflow")
+
+        assert requested_backend(None) == ["mlflow", "otlp"]
+        assert requested_backend("weave") == ["weave"]
+
+    def test_names_and_exporters_mix_in_a_list(self):
+        """A list holds names, comma lists and exporters."""
+        exporter = InMemorySpanExporter()
+
+        assert requested_backend(["otlp,console", exporter]) == ["otlp", "console", exporter]
+        assert backend_names(["otlp", exporter]) == "otlp,InMemorySpanExporter"
+
+    def test_none_turns_tracing_off(self, monkeypatch: pytest.MonkeyPatch):
+        """`none` alone is off, as argument and as variable."""
+        monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
+
+        assert requested_backend(None) == []
+        assert requested_backend("none") == []
+
+    def test_none_beside_others_is_an_error(self):
+        """`none` beside another name says two things at once."""
+        with pytest.raises(ConfigurationError, match=r"'none' turns tracing off and stands alone; without it .*: otlp"):
+            requested_backend("otlp,none")
+
+    @pytest.mark.parametrize("backend", [5, [5], [None]])
+    def test_other_types_are_an_error(self, backend: object):
+        """Neither a name nor an exporter."""
+        with pytest.raises(ConfigurationError, match=r"should be a name"):
+            requested_backend(backend)  # type: ignore[arg-type]
+
+
+class TestMaking:
+    """From names to exporters."""
+
+    def test_otlp_is_http_by_default_and_grpc_by_variable(self, monkeypatch: pytest.MonkeyPatch):
+        """OTEL_EXPORTER_OTLP_PROTOCOL decides, the variable for traces first."""
+        assert type(make_exporters(["otlp"])[0][1]).__name__ == "OtlpHttpSpanExporter"
+
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+        assert type(make_exporters(["otlp"])[0][1]).__name__ == "OtlpGrpcSpanExporter"
+
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf")
+        assert type(make_exporters(["otlp"])[0][1]).__name__ == "OtlpHttpSpanExporter"
+
+    def test_an_unknown_protocol_is_an_error(self, monkeypatch: pytest.MonkeyPatch):
+        """The error names the variable and the protocols."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
+
+        with pytest.raises(
+            ConfigurationError, match=r"OTEL_EXPORTER_OTLP_PROTOCOL='http/json': this should be http/protobuf or grpc"
+        ):
+            make_exporters(["otlp"])
+
+    def test_any_installed_exporter_is_found_by_its_entry_point(self):
+        """A name of OpenTelemetry's own entry point group works as it is."""
+        exporter = make_exporters(["otlp_proto_http"])[0][1]
+
+        assert type(exporter).__module__.startswith("opentelemetry.exporter.otlp")
+        exporter.shutdown()
+
+    @pytest.mark.parametrize("name", ["mlflow", "weave"])
+    def test_our_exporters_are_registered(self, name: str):
+        """The exporters of this distribution are found by name."""
+        assert make_exporters([name])[0][0] == name
+
+    def test_an_unknown_name_lists_the_installed_ones(self):
+        """The error lists what is installed, and says what the name may have meant."""
+        with pytest.raises(UnknownExporterError) as caught:
+            make_exporters(["mlfow"])
+
+        message = str(caught.value)
+        assert message.startswith("no exporter is called 'mlfow'; installed: console, mlflow, none, otlp, ")
+        assert message.endswith("did you mean 'mlflow'?")
+
+    def test_a_known_name_that_is_not_installed_names_its_extra(self, monkeypatch: pytest.MonkeyPatch):
+        """Where the entry point is missing, the error says which extra brings it."""
+        monkeypatch.setattr(backends, "entry_points", lambda **selection: [])
+
+        with pytest.raises(UnknownExporterError, match=r"pip install 'otel-rollout\[weave\]'"):
+            make_exporters(["weave"])
+
+    def test_a_missing_package_is_reported_with_its_extra(self, monkeypatch: pytest.MonkeyPatch):
+        """gRPC without grpcio is an error with the line that installs it."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+        monkeypatch.setitem(sys.modules, "grpc", None)
+        monkeypatch.delitem(sys.modules, "otel_rollout_otlp.grpc_exporter", raising=False)
+
+        with pytest.raises(MissingExtraError, match=r"pip install 'otel-rollout\[grpc\]'"):
+            make_exporters(["otlp"])
+
+    def test_a_bad_endpoint_is_found_at_once(self, monkeypatch: pytest.MonkeyPatch):
+        """An endpoint that is no URL fails init, not the first batch."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318")
+
+        with pytest.raises(ConfigurationError, match=r"OTEL_EXPORTER_OTLP_ENDPOINT='localhost:4318.*should be a URL"):
+            make_exporters(["otlp"])
+
+    def test_exporters_of_one_class_get_names_of_their_own(self):
+        """Statistics tell two exporters of one class apart."""
+        names = [name for name, _ in make_exporters([InMemorySpanExporter(), InMemorySpanExporter()])]
+
+        assert names == ["InMemorySpanExporter", "InMemorySpanExporter-2"]
+
+    def test_a_failing_check_fails_init(self):
+        """An exporter that knows it can't work as configured says so before anything is traced."""
+
+        class Unsure(SpanExporter):
+            def check(self) -> None:
+                raise ConfigurationError("UNSURE_URL is not set")
+
+        with pytest.raises(ConfigurationError, match="UNSURE_URL is not set"):
+            make_exporters([Unsure()])

@@ -1,0 +1,113 @@
+"""The table of settings."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+
+import pytest
+
+from otel_rollout.errors import ConfigurationError
+from otel_rollout.settings import SETTINGS, Settings, resolve_settings
+
+
+class TestPrecedence:
+    """Where a value comes from."""
+
+    def test_an_argument_wins_over_the_environment(self):
+        """The argument of init counts before the variable."""
+        assert resolve_settings({"max_batch_spans": 7}, {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "9"}).max_batch_spans == 7
+
+    def test_the_environment_wins_over_the_default(self):
+        """A variable counts before the default."""
+        assert resolve_settings({}, {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "9"}).max_batch_spans == 9
+
+    def test_an_empty_variable_counts_as_unset(self):
+        """As OpenTelemetry's specification says of empty variables."""
+        assert resolve_settings({}, {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": " "}).max_batch_spans == 512
+
+    def test_our_payload_limit_wins_over_the_standard_ones(self):
+        """Of a setting's variables the first that is set counts."""
+        environ = {
+            "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "3000",
+            "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "2000",
+        }
+
+        assert resolve_settings({}, environ).max_payload_bytes == 2000
+        assert resolve_settings({}, {**environ, "OTEL_ROLLOUT_MAX_PAYLOAD_BYTES": "1000"}).max_payload_bytes == 1000
+
+    def test_the_table_and_the_dataclass_have_the_same_settings(self):
+        """Each row has a field, and each field a row."""
+        assert {setting.name for setting in SETTINGS} == {field.name for field in fields(Settings)}
+
+    def test_no_variable_sets_two_settings(self):
+        """A variable means one thing."""
+        variables = [variable for setting in SETTINGS for variable in setting.variables]
+
+        assert len(variables) == len(set(variables))
+
+    def test_defaults_pass_their_own_check(self):
+        """A default could be given as an argument."""
+        for setting in SETTINGS:
+            if setting.default is not None:
+                assert setting.read(setting.default) == setting.default
+
+
+class TestValues:
+    """What a value may look like."""
+
+    @pytest.mark.parametrize(
+        ("text", "size"), [("1048576", 2**20), ("256MiB", 2**28), ("1 GB", 10**9), ("1.5kib", 1536), ("9b", 9)]
+    )
+    def test_sizes_take_units(self, text: str, size: int):
+        """A size is a number of bytes, or a number with a unit."""
+        assert resolve_settings({"max_queue_bytes": text}, {}).max_queue_bytes == size
+
+    @pytest.mark.parametrize(("text", "value"), [("true", True), ("1", True), ("No", False), ("off", False)])
+    def test_switches_take_the_usual_words(self, text: str, value: bool):
+        """A switch is on or off in the words that people use."""
+        assert resolve_settings({}, {"OTEL_ROLLOUT_TOKEN2TEXT": text}).token2text is value
+
+    def test_redact_keys_can_be_none(self):
+        """`none` replaces nothing; names replace the default list."""
+        assert resolve_settings({}, {"OTEL_ROLLOUT_REDACT_KEYS": "none"}).redact_keys == ()
+        assert resolve_settings({"redact_keys": ["b", "a "]}, {}).redact_keys == ("a", "b")
+
+    @pytest.mark.parametrize(
+        ("variable", "text", "right"),
+        [
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "many", "a positive whole number"),
+            ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "0", "a positive whole number"),
+            ("OTEL_BSP_SCHEDULE_DELAY", "-1", "a number of milliseconds, 0 or more"),
+            ("OTEL_BSP_EXPORT_TIMEOUT", "inf", "a number of milliseconds, 0 or more"),
+            ("OTEL_ROLLOUT_MAX_QUEUE_BYTES", "256 potatoes", "a positive size in bytes, such as 1048576 or 256MiB"),
+            ("OTEL_ROLLOUT_TOKEN2TEXT", "maybe", "true or false"),
+            ("OTEL_ROLLOUT_MAX_SAMPLES_PER_STEP_PER_WORKER", "-3", "a whole number, 0 or more"),
+            ("OTEL_ROLLOUT_OTLP_PROFILE", "jaeger", "one of none, weave"),
+        ],
+    )
+    def test_a_bad_variable_names_itself_and_what_is_right(self, variable: str, text: str, right: str):
+        """The error says which variable, what it holds, and what it should hold."""
+        with pytest.raises(ConfigurationError) as caught:
+            resolve_settings({}, {variable: text})
+
+        assert str(caught.value) == f"{variable}={text!r}: this should be {right}"
+
+    def test_a_bad_argument_names_itself(self):
+        """The error names the argument where the value came from one."""
+        with pytest.raises(ConfigurationError, match=r"^max_queue_bytes=-1: this should be a positive size"):
+            resolve_settings({"max_queue_bytes": -1}, {})
+
+    def test_an_unknown_setting_lists_the_known_ones(self):
+        """A misspelt argument is an error that lists the names."""
+        with pytest.raises(
+            ConfigurationError, match=r"max_queue_byte: there is no such setting; there are token2text,"
+        ):
+            resolve_settings({"max_queue_byte": 1}, {})
+
+
+def test_meanings_are_one_line():
+    """Each row says what it does in one line without a full stop: it goes into a table."""
+    for setting in SETTINGS:
+        assert inspect.cleandoc(setting.meaning) == setting.meaning
+        assert not setting.meaning.endswith(".")
