@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 
@@ -133,7 +134,7 @@ def _unreached(backend: str) -> list[str]:
 
 
 def _tracking_uri(environ: Mapping[str, str]) -> str:
-    return environ.get("MLFLOW_TRACKING_URI") or DEFAULT_TRACKING_URI
+    return _without_password(environ.get("MLFLOW_TRACKING_URI") or DEFAULT_TRACKING_URI)
 
 
 def _is_server(environ: Mapping[str, str]) -> bool:
@@ -143,9 +144,13 @@ def _is_server(environ: Mapping[str, str]) -> bool:
 def _otlp_endpoint(environ: Mapping[str, str]) -> str:
     for variable in ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
         if environ.get(variable):
-            return environ[variable]
+            return _without_password(environ[variable])
     protocol = environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
     return "http://localhost:4317" if protocol == "grpc" else "http://localhost:4318"
+
+
+def _without_password(uri: str) -> str:
+    return re.sub(r"(://[^/:@]*):[^/@]*@", r"\1:***@", uri)
 
 
 def _is_installed(distribution: str) -> bool:

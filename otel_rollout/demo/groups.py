@@ -35,7 +35,7 @@ def group_table(group: Sequence[Trajectory]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("rollout", justify="right")
     table.add_column("status", min_width=9)
-    for column in ("turns", "tokens", "tool errors", "seconds", "answer", "reward", "advantage"):
+    for column in ("turns", "tokens", "errors", "seconds", "answer", "reward", "advantage"):
         table.add_column(column, justify="right")
     rewards = [trajectory.reward or 0.0 for trajectory in group]
     for trajectory, advantage in zip(group, advantages(rewards), strict=True):

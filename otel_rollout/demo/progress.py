@@ -9,9 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
 
 from otel_rollout.demo.rollout import Pass, Trajectory, mean_reward
+from otel_rollout.demo.wording import trajectories
 
 __all__ = ["BarProgress", "LineProgress", "RolloutProgress", "describe_outcomes", "progress_on"]
 
@@ -37,13 +39,22 @@ def progress_on(console: Console) -> Iterator[RolloutProgress]:
         return
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(bar_width=28),
+        BarColumn(bar_width=28 if console.width >= 100 else 8),
         MofNCompleteColumn(),
-        TimeElapsedColumn(),
+        _SecondsColumn(),
         TextColumn("{task.fields[outcomes]}", style="dim"),
     )
     with Progress(*columns, console=console) as bars:
         yield BarProgress(bars)
+
+
+class _SecondsColumn(ProgressColumn):
+    """The time that a pass takes, in seconds: a minute is a long time here."""
+
+    def render(self, task: Task) -> Text:
+        """Return the time so far, or the whole time of a pass that has ended."""
+        seconds = task.finished_time if task.finished else task.elapsed
+        return Text(f"{seconds or 0.0:4.1f} s")
 
 
 class BarProgress:
@@ -86,11 +97,11 @@ class LineProgress:
         """Print the line."""
         seconds = time.monotonic() - self._begun
         outcomes = describe_outcomes(self._done)
-        self._console.print(f"{self._pass.name:<10}  {len(self._done)} trajectories in {seconds:.1f} s, {outcomes}")
+        self._console.print(f"{self._pass.name:<10}  {trajectories(len(self._done))} in {seconds:.1f} s, {outcomes}")
 
 
-def describe_outcomes(trajectories: Sequence[Trajectory]) -> str:
+def describe_outcomes(done: Sequence[Trajectory]) -> str:
     """Return the mean reward, and how many ended otherwise than they should."""
-    counts = Counter(trajectory.status for trajectory in trajectories)
+    counts = Counter(trajectory.status for trajectory in done)
     others = [f"{counts[status]} {status}" for status in ("truncated", "cancelled", "error") if counts[status]]
-    return ", ".join([f"mean reward {mean_reward(trajectories):.2f}", *others])
+    return ", ".join([f"reward {mean_reward(done):.2f}", *others])

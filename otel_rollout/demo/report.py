@@ -14,8 +14,12 @@ from otel_rollout import ExporterStats
 from otel_rollout.demo.groups import group_table
 from otel_rollout.demo.rollout import Trajectory
 from otel_rollout.demo.waterfall import waterfall
+from otel_rollout.demo.wording import counted
 
 __all__ = ["delivery_table", "print_delivery", "print_group", "print_trajectory", "print_where_next"]
+
+WIDE = 100
+"""Columns from which on a screen has room for everything."""
 
 
 def print_trajectory(console: Console, trajectory: Trajectory, spans: Sequence[ReadableSpan]) -> None:
@@ -32,8 +36,8 @@ def print_trajectory(console: Console, trajectory: Trajectory, spans: Sequence[R
         f"step {trajectory.step}, sample {trajectory.sample_index}, rollout {trajectory.rollout_n}",
     )
     if any(span.parent is None for span in spans):
-        for line in waterfall(spans):
-            console.print(Text("  ") + line)
+        for line in waterfall(spans, bar_width=20 if console.width >= WIDE else 8):
+            console.print(Text.assemble("  ", line), no_wrap=True, overflow="ellipsis")
     else:
         console.print("  It was not traced: tracing is off, or the sampler left it out.")
 
@@ -46,7 +50,7 @@ def print_group(console: Console, group: Sequence[Trajectory], question: str) ->
         group: The rollouts.
         question: The prompt.
     """
-    _heading(console, "Its group", f"the {len(group)} rollouts of this prompt, one session in the backend")
+    _heading(console, "Its group", f"{counted(len(group), 'rollout')} of one prompt, one session in the backend")
     console.print(_indented(Text(question, style="italic")))
     console.print(_indented(group_table(group)))
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from rich.console import Console
+from rich.text import Text
 
 import otel_rollout
+from otel_rollout import ExporterStats, Stats
 from otel_rollout.demo.collector import StepCollector
 from otel_rollout.demo.destination import choose_backends, describe, where_next
 from otel_rollout.demo.groups import most_telling_group, most_telling_trajectory
@@ -22,6 +24,7 @@ from otel_rollout.demo.progress import progress_on
 from otel_rollout.demo.report import print_delivery, print_group, print_trajectory, print_where_next
 from otel_rollout.demo.rollout import Trajectory, passes, run_pass
 from otel_rollout.demo.tokenizer import train_tokenizer
+from otel_rollout.demo.wording import counted
 from otel_rollout.errors import ConfigurationError
 
 __all__ = ["Settings", "run_session"]
@@ -68,7 +71,7 @@ def run_session(settings: Settings) -> int:
     try:
         return _run(settings, console, backends, experiment, collector)
     except KeyboardInterrupt:
-        return _interrupted()
+        return _interrupted(settings.timeout)
     finally:
         otel_rollout.shutdown(timeout=1.0)
 
@@ -76,25 +79,22 @@ def run_session(settings: Settings) -> int:
 def _run(
     settings: Settings, console: Console, backends: Sequence[str], experiment: str, collector: StepCollector
 ) -> int:
-    console.print(
-        f"[bold]otel-rollout demo[/]  {_count(settings.steps, 'step')} of {_count(settings.samples, 'problem')} x "
-        f"{_count(settings.rollouts, 'rollout')}, then a validation pass; to {', '.join(map(describe, backends))}",
-        soft_wrap=True,
+    plan = (
+        f"{counted(settings.steps, 'step')} of {counted(settings.samples, 'problem')} x "
+        f"{counted(settings.rollouts, 'rollout')}, then a validation pass; to {', '.join(map(describe, backends))}"
     )
+    console.print(Text.assemble(("otel-rollout demo", "bold"), "  ", plan), soft_wrap=True)
     trajectories = asyncio.run(_roll_out(settings, console))
     in_time = _deliver(console, settings.timeout)
     group = most_telling_group(trajectories)
     shown = most_telling_trajectory(group)
     print_trajectory(console, shown, collector.trajectory(shown.sample_index, shown.rollout_n))
     print_group(console, group, problem_at(shown.sample_index).question)
-    counts = dict(otel_rollout.stats().exporters)
-    own = counts.pop(type(collector).__name__, None)
-    if own is not None and not counts:
-        counts = {describe("console"): own}
+    counts = _counts()
     complete = print_delivery(console, counts, in_time=in_time)
     unreached = [name for name in backends if name in counts and not counts[name].delivered]
-    lines = where_next(backends, unreached=unreached, project=PROJECT, experiment=experiment)
-    print_where_next(console, lines)
+    if counts:
+        print_where_next(console, where_next(backends, unreached=unreached, project=PROJECT, experiment=experiment))
     return 0 if complete else 1
 
 
@@ -121,11 +121,19 @@ def _deliver(console: Console, timeout: float) -> bool:
         return otel_rollout.flush(timeout=timeout)
 
 
-def _interrupted() -> int:
+def _counts() -> dict[str, ExporterStats]:
+    """Return the counts of the backends; those of the demo's own exporter only where it is the only one."""
+    counts = dict(otel_rollout.stats().exporters)
+    own = counts.pop(StepCollector.__name__, None)
+    return counts if counts or own is None else {describe("console"): own}
+
+
+def _interrupted(timeout: float) -> int:
     """Deliver what was traced until then; a second Ctrl-C gives that up too."""
     with contextlib.suppress(KeyboardInterrupt):
-        in_time = otel_rollout.flush(timeout=5.0)
-        _complain(f"interrupted; {otel_rollout.stats()}{'' if in_time else '; NOT everything was delivered'}")
+        in_time = otel_rollout.flush(timeout=min(timeout, 5.0))
+        outcome = Stats(exporters=_counts())
+        _complain(f"interrupted; {outcome}{'' if in_time else '; NOT everything was delivered'}")
     return 130
 
 
@@ -137,10 +145,6 @@ def _console(stdout: TextIO) -> Console:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console = Console(file=stdout, highlight=False, width=PLAIN_WIDTH)
     return console
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _complain(message: str) -> None:

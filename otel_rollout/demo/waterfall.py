@@ -14,24 +14,24 @@ from otel_rollout import semconv
 
 __all__ = ["waterfall"]
 
-BAR_WIDTH = 20
 KIND_STYLES = {"AGENT": "magenta", "CHAIN": "blue", "LLM": "cyan", "TOOL": "yellow", "EVALUATOR": "green"}
 KIND_WIDTH = max(map(len, KIND_STYLES))
 
 
-def waterfall(spans: Sequence[ReadableSpan]) -> list[Text]:
-    """Return one line a span; a line that is too long for the screen gives way at its end.
+def waterfall(spans: Sequence[ReadableSpan], *, bar_width: int = 20) -> list[Text]:
+    """Return one line a span, with what it was about at the end.
 
     Args:
         spans: The spans of one trajectory in the order in which they began; the root is among them.
+        bar_width: Columns for the bars that show when each span ran.
     """
     root = next(span for span in spans if span.parent is None)
     rows = list(_walk(root, spans, ""))
     name_width = max(len(guide) + len(span.name) for span, guide in rows)
-    return [_line(span, guide, root, name_width) for span, guide in rows]
+    return [_line(span, guide, name_width, _bar(span, root, bar_width)) for span, guide in rows]
 
 
-def _line(span: ReadableSpan, guide: str, root: ReadableSpan, name_width: int) -> Text:
+def _line(span: ReadableSpan, guide: str, name_width: int, bar: str) -> Text:
     kind = str((span.attributes or {}).get(semconv.SPAN_KIND, ""))
     failed = span.status.status_code is StatusCode.ERROR
     style = "red" if failed else KIND_STYLES.get(kind, "")
@@ -40,10 +40,8 @@ def _line(span: ReadableSpan, guide: str, root: ReadableSpan, name_width: int) -
         (span.name.ljust(name_width - len(guide)), "bold red" if failed else "bold"),
         ("  " + kind.ljust(KIND_WIDTH), style),
         _milliseconds(span).rjust(10) + "  ",
-        (_bar(span, root) + "  ", style),
+        (bar + "  ", style),
         _about(span, kind, failed=failed),
-        no_wrap=True,
-        overflow="ellipsis",
     )
 
 
@@ -60,13 +58,13 @@ def _milliseconds(span: ReadableSpan) -> str:
     return f"{((span.end_time or 0) - (span.start_time or 0)) / 1e6:.1f} ms"
 
 
-def _bar(span: ReadableSpan, root: ReadableSpan) -> str:
+def _bar(span: ReadableSpan, root: ReadableSpan, width: int) -> str:
     """Draw when the span ran, from the root's start to its end."""
     start, end = root.start_time or 0, root.end_time or 0
-    scale = BAR_WIDTH / max(1, end - start)
-    left = min(BAR_WIDTH - 1, int(((span.start_time or 0) - start) * scale))
-    right = min(BAR_WIDTH, max(left + 1, round(((span.end_time or 0) - start) * scale)))
-    return " " * left + "━" * (right - left) + " " * (BAR_WIDTH - right)
+    scale = width / max(1, end - start)
+    left = min(width - 1, int(((span.start_time or 0) - start) * scale))
+    right = min(width, max(left + 1, round(((span.end_time or 0) - start) * scale)))
+    return " " * left + "━" * (right - left) + " " * (width - right)
 
 
 def _about(span: ReadableSpan, kind: str, *, failed: bool) -> Text:
@@ -79,7 +77,7 @@ def _about(span: ReadableSpan, kind: str, *, failed: bool) -> Text:
     if kind == "LLM":
         said = str(output.get("response_text", "")).partition("\n")[0] if isinstance(output, dict) else ""
         counts = (attributes.get(key, 0) for key in (semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS))
-        return Text.assemble(("{}+{} tokens".format(*counts), "dim"), "  ", said)
+        return Text.assemble(("{}→{} tok".format(*counts), "dim"), "  ", said)
     if kind == "TOOL":
         argument = inputs.get("argument") if isinstance(inputs, dict) else inputs
         return Text(f"{argument} = {output}")

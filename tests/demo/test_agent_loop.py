@@ -28,6 +28,8 @@ def is_right(output: AgentLoopOutput, problem: Problem) -> bool:
 
 
 class TestOutcomes:
+    """What a trajectory comes to, by the policy's behaviour."""
+
     @EACH_PROBLEM
     def test_a_solution_is_right(self, run, problem):
         """One turn for each of the solution's and one to answer, without a tool error."""
@@ -76,6 +78,8 @@ class TestOutcomes:
 
 
 class TestTokens:
+    """The token ids that a trainer would learn from."""
+
     def test_are_the_whole_conversation(self, run, tokenizer):
         """Prompt and response together decode to everything that was said, the tools' results included."""
         problem = PROBLEMS[0]
@@ -88,6 +92,8 @@ class TestTokens:
 
 
 class TestTools:
+    """How tool calls are made."""
+
     def test_an_unknown_tool_is_told(self, tokenizer, sampling_that):
         """A call of a tool that is not there goes back to the policy as an error."""
         loop = AgentLoop(Policy(tokenizer), [Calculator()], max_turns=2)

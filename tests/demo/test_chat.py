@@ -14,6 +14,8 @@ from otel_rollout.demo.problems import ToolCall
 
 
 class TestMessages:
+    """A conversation as text."""
+
     def test_are_read_back(self):
         """A conversation is the messages that were written into it; the one that is still open does not count."""
         messages = [Message("system", "Solve it."), Message("user", "1 < 2?\nSay so."), Message("tool", "")]
@@ -22,6 +24,8 @@ class TestMessages:
 
 
 class TestToolCalls:
+    """Tool calls as text."""
+
     def test_are_read_back_in_order(self):
         """All calls of a message are found, quotes and all."""
         calls = [ToolCall("lookup", 'the "best" price'), ToolCall("calculator", "1 + 1")]
@@ -34,6 +38,8 @@ class TestToolCalls:
 
 
 class TestAnswer:
+    """The final answer as text."""
+
     def test_is_read_back(self):
         """The last answer counts, without the commas between thousands."""
         assert find_answer(write_answer("1") + " or rather " + write_answer("-1,062.5")) == "-1062.5"

@@ -23,6 +23,8 @@ def behaviours(steps_trained: int, temperature: float = 1.0) -> Counter[Behaviou
 
 
 class TestChooseBehaviour:
+    """What the policy does with a problem."""
+
     def test_is_decided_by_the_seed(self):
         """The same seeds give the same behaviours, in every process."""
         first = [choose_behaviour(SamplingParams(1.0, seed), 0) for seed in range(10)]

@@ -7,6 +7,8 @@ from otel_rollout.demo.tools import calculate
 
 
 class TestProblems:
+    """The problems and their solutions."""
+
     def test_there_are_sixteen_different_ones(self):
         """Each sample of a step is a problem of its own."""
         assert len({problem.question for problem in PROBLEMS}) == 16
@@ -29,6 +31,8 @@ class TestProblems:
 
 
 class TestProblemAt:
+    """The problem of a sample."""
+
     def test_past_the_last_one_they_begin_again(self):
         """A step may have more samples than there are problems."""
         assert problem_at(0) is problem_at(16) is PROBLEMS[0]

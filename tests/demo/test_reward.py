@@ -8,6 +8,8 @@ from otel_rollout.demo.reward import Verifier, advantages
 
 
 class TestVerifier:
+    """The reward of an answer."""
+
     @pytest.mark.parametrize(
         ("answer", "reward"),
         [("47", 1.0), ("47.0", 1.0), ("46", 0.0), (None, 0.0), ("4.7.1", 0.0), ("", 0.0)],
@@ -18,6 +20,8 @@ class TestVerifier:
 
 
 class TestAdvantages:
+    """Rewards measured against their group."""
+
     def test_are_measured_against_the_group(self):
         """The one that did better than its group stands above zero, the others below, and their sum is zero."""
         better, *others = advantages([1.0, 0.0, 0.0, 0.0])

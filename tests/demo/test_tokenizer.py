@@ -13,6 +13,8 @@ TOKENIZER = train_tokenizer()
 
 
 class TestBpeTokenizer:
+    """Text to ids and back."""
+
     def test_compresses_the_demos_text(self):
         """Words of the problems are few tokens, so it has learnt from them."""
         assert len(TOKENIZER.encode(SYSTEM_PROMPT)) < len(SYSTEM_PROMPT) / 3

@@ -1,0 +1,48 @@
+"""What is seen while the rollout runs."""
+
+import io
+
+from rich.console import Console
+
+from otel_rollout.demo.progress import describe_outcomes, progress_on
+from otel_rollout.demo.rollout import Pass, Trajectory
+
+DONE = [
+    Trajectory(1, 0, 0, False, "completed", 0.5, reward=1.0),
+    Trajectory(1, 0, 1, False, "error", 0.5),
+    Trajectory(1, 1, 0, False, "truncated", 0.5, reward=0.0),
+    Trajectory(1, 1, 1, False, "completed", 0.5, reward=1.0),
+]
+
+
+def show(*, force_terminal: bool) -> str:
+    console = Console(file=io.StringIO(), width=120, force_terminal=force_terminal, color_system=None)
+    with progress_on(console) as progress:
+        progress.pass_begins(Pass(1, samples=2, rollouts=2))
+        for trajectory in DONE:
+            progress.trajectory_ends(trajectory)
+        progress.pass_ends()
+    return console.file.getvalue()
+
+
+class TestProgressOn:
+    """The progress that suits the console."""
+
+    def test_a_terminal_gets_a_bar(self):
+        """The bar counts trajectories and says how they do."""
+        shown = show(force_terminal=True)
+        assert "━" in shown
+        assert "4/4" in shown
+        assert "reward 0.50, 1 truncated, 1 error" in shown
+
+    def test_elsewhere_a_pass_is_one_line(self):
+        """A log gets one plain line for each pass, without control characters."""
+        assert show(force_terminal=False) == "step 1      4 trajectories in 0.0 s, reward 0.50, 1 truncated, 1 error\n"
+
+
+class TestDescribeOutcomes:
+    """A pass in a few words."""
+
+    def test_a_smooth_pass_has_a_reward_only(self):
+        """Ways to end that did not come up are not named."""
+        assert describe_outcomes(DONE[:1]) == "reward 1.00"

@@ -1,0 +1,89 @@
+"""The report at the end, and whether it says plainly that something is missing."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from otel_rollout import ExporterStats
+from otel_rollout.demo.report import print_delivery, print_trajectory, print_where_next
+from otel_rollout.demo.rollout import Trajectory
+
+from .spans import make_trajectory
+
+TRAJECTORY = Trajectory(1, 7, 2, False, "completed", 0.1, reward=1.0)
+WHOLE = ExporterStats(recorded=1300, delivered=1300)
+WAITING = ExporterStats(recorded=1300, delivered=300, queued=1000, last_trouble="connection refused")
+LOST = ExporterStats(recorded=10, delivered=7, lost={"refused": 2, "queue full": 1})
+
+
+@pytest.fixture
+def console():
+    return Console(file=io.StringIO(), width=120, highlight=False)
+
+
+def lines(console: Console) -> list[str]:
+    return [line.strip() for line in console.file.getvalue().splitlines() if line.strip()]
+
+
+class TestPrintDelivery:
+    """The delivery statistics."""
+
+    def test_is_satisfied_when_everything_was_delivered(self, console):
+        """Then there is a table and nothing else."""
+        assert print_delivery(console, {"otlp": WHOLE}, in_time=True)
+        assert [line.split() for line in lines(console)] == [
+            ["Delivery"],
+            ["backend", "spans", "delivered", "waiting", "lost"],
+            ["otlp", "1,300", "1,300", "0", "0"],
+        ]
+
+    def test_says_what_was_not_taken_in_time_and_why(self, console):
+        """The backend's own words stand beside it."""
+        assert not print_delivery(console, {"otlp": WAITING}, in_time=False)
+        assert lines(console)[-2:] == [
+            "NOT DELIVERED  otlp did not take 1,000 spans in time.",
+            "Last trouble: connection refused",
+        ]
+
+    def test_says_what_was_lost(self, console):
+        """Each reason with its number."""
+        assert not print_delivery(console, {"otlp": LOST}, in_time=True)
+        assert lines(console)[-1] == "NOT DELIVERED  otlp lost spans: 2 refused, 1 queue full."
+
+    def test_an_exporter_in_trouble_is_not_hidden_by_one_that_is_not(self, console):
+        """Each exporter counts on its own."""
+        assert not print_delivery(console, {"otlp": WHOLE, "weave": LOST}, in_time=True)
+
+    def test_says_that_tracing_is_off(self, console):
+        """Without exporters there is nothing to deliver."""
+        assert print_delivery(console, {}, in_time=True)
+        assert "tracing is off" in lines(console)[-1]
+
+
+class TestPrintTrajectory:
+    """The tree of one trajectory."""
+
+    def test_long_lines_give_way_at_the_end(self, console):
+        """On a narrow screen a line of the tree stays one line."""
+        console.width = 60
+        print_trajectory(console, TRAJECTORY, make_trajectory())
+        printed = console.file.getvalue().splitlines()
+        assert len([line for line in printed if line]) == 7
+        assert max(map(len, printed)) == 60
+        assert any(line.endswith("…") for line in printed)
+
+    def test_says_that_it_was_not_traced(self, console):
+        """A sampler may have left it out."""
+        print_trajectory(console, TRAJECTORY, [])
+        assert lines(console)[-1].startswith("It was not traced")
+
+
+class TestPrintWhereNext:
+    """Where to look next."""
+
+    def test_commands_stay_on_one_line(self, console):
+        """What is there to be copied is not broken, however long it is."""
+        command = "    " + "x" * 200
+        print_where_next(console, ["Run", "", command])
+        assert command.strip() in lines(console)
