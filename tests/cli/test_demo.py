@@ -1,0 +1,166 @@
+"""`otel-rollout demo` as a user meets it: what it prints, and its exit code."""
+
+import importlib.util
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import closing
+
+import pytest
+
+from otel_rollout.cli.main import main
+
+COMMAND = [sys.executable, "-W", "error", "-m", "otel_rollout.cli.main", "demo"]
+SMALL = ["--steps", "1", "--samples", "4"]
+LIMIT = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _needs_the_extra():
+    pytest.importorskip("rich")
+    pytest.importorskip("tokenizers")
+
+
+def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        env={**os.environ, **environ},
+    )
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Terminal:
+    """The demo on a terminal of its own; what it has printed is in `screen`."""
+
+    def __init__(self, *arguments: str, **environ: str) -> None:
+        self._ours, theirs = pty.openpty()
+        self.screen = ""
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", **environ},
+        )
+        os.close(theirs)
+
+    def read_until(self, text: str | None) -> None:
+        """Read until `text` was printed, or to the end."""
+        deadline = time.monotonic() + LIMIT
+        while text is None or text not in self.screen:
+            assert select.select([self._ours], [], [], max(0.0, deadline - time.monotonic()))[0], self.screen
+            try:
+                self.screen += os.read(self._ours, 65536).decode()
+            except OSError:  # the other side is closed
+                break
+        assert text is None or text in self.screen
+
+    def wait(self) -> int:
+        """Wait for the end and return the exit code."""
+        self.read_until(None)
+        os.close(self._ours)
+        return self.process.wait(LIMIT)
+
+
+class TestPlainText:
+    """Without a terminal."""
+
+    def test_shows_everything_in_plain_lines(self):
+        """Progress, a tree, the group's table, the delivery and where to look next; no control characters."""
+        done = run("--backend", "console", *SMALL)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        headings = re.findall(r"^(\S.*?)(?:  |$)", done.stdout, re.MULTILINE)
+        assert headings[:3] == ["otel-rollout demo", "step 1", "validation"]
+        assert headings[3:] == ["One trajectory", "Its group", "Delivery", "Where to look next"]
+        assert "├─ AgentLoop.run" in done.stdout
+        assert "Policy.generate" in done.stdout
+        assert "\x1b" not in done.stdout
+
+    def test_the_default_run_takes_under_ten_seconds(self):
+        """Two steps of 64 trajectories and 16 validations, with every way to end among them."""
+        started = time.monotonic()
+        done = run("--backend", "console")
+        assert done.returncode == 0
+        assert time.monotonic() - started < 10
+        for outcome in ("truncated", "cancelled", "error"):
+            assert re.search(rf"^step 1 .*\b[1-9]\d* {outcome}", done.stdout, re.MULTILINE)
+        assert "ToolError" in done.stdout
+
+    def test_survives_an_output_without_unicode(self):
+        """Where the output takes ASCII only, other characters are replaced."""
+        done = run("--backend", "console", *SMALL, PYTHONIOENCODING="ascii")
+        assert done.returncode == 0, done.stderr
+
+
+class TestTerminal:
+    """With a terminal."""
+
+    def test_has_a_progress_bar_and_colours(self):
+        """The bar runs to the end of each pass."""
+        terminal = Terminal("--backend", "console", *SMALL)
+        assert terminal.wait() == 0
+        assert "━" in terminal.screen
+        assert "16/16" in terminal.screen
+        assert "\x1b[1;31m" in terminal.screen or "\x1b[36m" in terminal.screen
+
+    def test_respects_no_color(self):
+        """With NO_COLOR there are no colours."""
+        terminal = Terminal("--backend", "console", *SMALL, NO_COLOR="1")
+        assert terminal.wait() == 0
+        assert re.search("\x1b\\[[0-9;]*3[0-9]", terminal.screen) is None
+
+    def test_ctrl_c_delivers_what_was_traced(self):
+        """An interrupt ends the rollout, flushes, says so, and exits with 130."""
+        terminal = Terminal("--backend", "console", "--steps", "1000")
+        terminal.read_until("step 1")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.wait() == 130
+        delivered, recorded = re.search(
+            r"interrupted; .*: ([\d,]+) of ([\d,]+) spans delivered", terminal.screen
+        ).groups()
+        assert delivered == recorded
+        assert "Traceback" not in terminal.screen
+
+
+class TestExitCode:
+    """What a script learns."""
+
+    def test_an_unreachable_backend_is_1_and_is_said(self):
+        """Nothing hangs: after the timeout the demo says what was not delivered, and where to."""
+        endpoint = f"http://127.0.0.1:{free_port()}"
+        done = run(*SMALL, "--timeout", "1", OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
+        assert done.returncode == 1
+        assert re.search(r"NOT DELIVERED +otlp did not take \d+ spans in time", done.stdout)
+        assert f"Nothing has arrived at otlp, {endpoint}" in done.stdout
+
+    def test_an_unknown_backend_is_2(self):
+        """The message lists what is installed."""
+        done = run("--backend", "no-such-backend")
+        assert done.returncode == 2
+        assert "no-such-backend" in done.stderr
+        assert "otlp" in done.stderr
+
+    @pytest.mark.parametrize("missing", ["rich", "tokenizers"])
+    def test_a_missing_extra_is_2_with_the_line_that_mends_it(self, monkeypatch, capsys, missing):
+        """One line, which can be copied."""
+        find_spec = importlib.util.find_spec
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find_spec(name))
+        assert main(["demo"]) == 2
+        assert capsys.readouterr().err == f"otel-rollout demo needs {missing}: pip install 'otel-rollout[demo]'\n"

@@ -1,0 +1,66 @@
+"""The command line: help, version, and usage errors."""
+
+import subprocess
+import sys
+
+import pytest
+
+from otel_rollout import __version__
+from otel_rollout.cli.main import main
+
+
+class TestMain:
+    """What stands before a command."""
+
+    def test_prints_help_without_arguments(self, capsys):
+        """Whoever types the bare name learns what there is, and nothing has gone wrong."""
+        assert main([]) == 0
+        shown = capsys.readouterr().out
+        assert "usage: otel-rollout" in shown
+        assert "demo" in shown
+        assert "130" in shown
+
+    @pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"]])
+    def test_help_is_a_success(self, capsys, arguments):
+        """`--help` prints and exits with 0."""
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 0
+        assert "usage: otel-rollout" in capsys.readouterr().out
+
+    def test_prints_the_version(self, capsys):
+        """`--version` is the distribution's."""
+        with pytest.raises(SystemExit) as ended:
+            main(["--version"])
+        assert ended.value.code == 0
+        assert capsys.readouterr().out == f"otel-rollout {__version__}\n"
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["no-such-command"],
+            ["demo", "--no-such-option"],
+            ["demo", "--steps", "0"],
+            ["demo", "--samples", "many"],
+            ["demo", "--rollouts", "-1"],
+            ["demo", "--concurrency", "0"],
+            ["demo", "--timeout", "nan"],
+            ["demo", "--timeout", "0"],
+        ],
+    )
+    def test_a_wrong_command_line_is_a_usage_error(self, capsys, arguments):
+        """The exit code is 2 and the message names what is wrong."""
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+        assert arguments[-1] in capsys.readouterr().err or "--timeout" in arguments
+
+    def test_help_needs_no_extra(self):
+        """Help and version come without the packages of the extra `demo`, and without a backend's."""
+        probe = (
+            "import sys; from otel_rollout.cli.main import main; code = main([]);"
+            "heavy = {'rich', 'tokenizers', 'mlflow', 'grpc'} & set(sys.modules);"
+            "sys.exit(code or (f'imported {heavy}' if heavy else 0))"
+        )
+        done = subprocess.run([sys.executable, "-c", probe], check=False, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
