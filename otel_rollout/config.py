@@ -18,7 +18,7 @@ from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
 from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
 from otel_rollout.ids import SystemIdGenerator
 from otel_rollout.pipeline import Pipeline, QueueProcessor
-from otel_rollout.provider import SCOPE, application_provider, make_provider, make_resource
+from otel_rollout.provider import SCOPE, application_provider, is_auto_instrumented, make_provider, make_resource
 from otel_rollout.redaction import Redactor
 from otel_rollout.settings import Settings, resolve_settings
 from otel_rollout.stats import Stats
@@ -142,8 +142,11 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
         settings.max_payload_bytes, Redactor(settings.redact_keys) if settings.redact_keys else None
     )
     provider = request.tracer_provider or application_provider()
-    # An application that set its own provider has read OTEL_TRACES_EXPORTER into it: only an argument adds exporters.
-    adds_exporters = provider is None or is_backend_given
+    if request.tracer_provider is not None or is_auto_instrumented():
+        # The provider has its exporters, from OTEL_TRACES_EXPORTER say: only an argument adds to them.
+        adds_exporters = is_backend_given
+    else:
+        adds_exporters = True
     reader = SpanReader(resource, SCOPE, finisher)
     queues = [
         ExporterQueue(name, _with_profile(exporter, name, settings), reader, _limits(settings))
@@ -164,7 +167,12 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
         provider = own
     else:
         if queues:
-            provider.add_span_processor(QueueProcessor(queues))  # type: ignore[attr-defined]  # every SDK provider has it
+            if not hasattr(provider, "add_span_processor"):
+                raise ConfigurationError(
+                    f"tracer_provider={provider!r}: this takes no span processors, so no backend can be added to it; "
+                    "leave the backend out, or give a provider of the OpenTelemetry SDK"
+                )
+            provider.add_span_processor(QueueProcessor(queues))
         tracer = ProviderTracer(provider.get_tracer(SCOPE.name, SCOPE.version), finisher)
     for queue in queues:
         queue.start()

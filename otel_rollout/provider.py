@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import uuid
 from importlib.metadata import entry_points, version
 from typing import Any, Final
@@ -19,7 +20,7 @@ from otel_rollout import semconv
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.ids import SystemIdGenerator
 
-__all__ = ["SCOPE", "application_provider", "make_provider", "make_resource"]
+__all__ = ["SCOPE", "application_provider", "is_auto_instrumented", "make_provider", "make_resource"]
 
 SCOPE: Final = InstrumentationScope("otel_rollout", version("otel-rollout"))
 
@@ -31,6 +32,7 @@ _SDK_SAMPLERS: Final = (
     "parentbased_always_off",
     "parentbased_traceidratio",
 )
+_AUTO_INSTRUMENTATION: Final = "opentelemetry.instrumentation.auto_instrumentation"
 _SAMPLER_GROUP: Final = "opentelemetry_traces_sampler"
 
 
@@ -38,6 +40,11 @@ def application_provider() -> TracerProvider | None:
     """Return the global provider if the application has set one that takes span processors, else None."""
     provider = trace.get_tracer_provider()
     return provider if hasattr(provider, "add_span_processor") else None
+
+
+def is_auto_instrumented() -> bool:
+    """Return whether `opentelemetry-instrument` has set up this process: it has read `OTEL_TRACES_EXPORTER` then."""
+    return _AUTO_INSTRUMENTATION in sys.modules
 
 
 def make_resource(project_name: str, run_id: str | None) -> Resource:

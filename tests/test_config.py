@@ -12,6 +12,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter as SdkInMemorySpanExporter
+from opentelemetry.trace import NoOpTracerProvider
 
 import otel_rollout
 from otel_rollout import (
@@ -179,6 +180,7 @@ class TestResource:
     """What spans say of the process that made them."""
 
     def attributes(self, monkeypatch: pytest.MonkeyPatch, **environment: str) -> dict[str, object]:
+        """Return the resource attributes of a span that is made in this environment."""
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         exporter = InMemorySpanExporter()
@@ -242,6 +244,27 @@ class TestProvider:
 
         assert flush()
         assert [span.name for span in ours.spans] == [span.name for span in theirs.get_finished_spans()] == ["double"]
+
+    def test_a_provider_that_takes_no_processors_is_an_error(self):
+        """A provider of the API alone can't be given a backend."""
+        with pytest.raises(ConfigurationError, match=r"^tracer_provider=.*takes no span processors"):
+            init("p", "e", backend="console", tracer_provider=NoOpTracerProvider())
+
+    def test_the_environment_adds_exporters_to_an_applications_global_provider(self):
+        """OTEL_TRACES_EXPORTER counts beside a provider that the application has set by itself."""
+        program = """
+            import otel_rollout
+            from opentelemetry import trace
+            from opentelemetry.sdk.trace import TracerProvider
+            trace.set_tracer_provider(TracerProvider())
+            otel_rollout.init("p", "e")
+            @otel_rollout.rollout_trace_op
+            def op():
+                pass
+            op()
+        """
+
+        assert run_program(program, OTEL_TRACES_EXPORTER="console").stdout.startswith("CHAIN op")
 
     def test_our_provider_stays_private(self):
         """init does not set the global provider."""
