@@ -142,11 +142,9 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
         settings.max_payload_bytes, Redactor(settings.redact_keys) if settings.redact_keys else None
     )
     provider = request.tracer_provider or application_provider()
-    if request.tracer_provider is not None or is_auto_instrumented():
-        # The provider has its exporters, from OTEL_TRACES_EXPORTER say: only an argument adds to them.
-        adds_exporters = is_backend_given
-    else:
-        adds_exporters = True
+    # Such a provider has its exporters, from OTEL_TRACES_EXPORTER say: only an argument adds to them.
+    is_complete = request.tracer_provider is not None or is_auto_instrumented()
+    adds_exporters = is_backend_given or not is_complete
     reader = SpanReader(resource, SCOPE, finisher)
     queues = [
         ExporterQueue(name, _with_profile(exporter, name, settings), reader, _limits(settings))
