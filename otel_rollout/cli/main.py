@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from importlib import metadata
 
@@ -50,7 +49,3 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     demo.add_to(commands)
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,6 +11,7 @@ from importlib import metadata
 __all__ = ["choose_backends", "describe", "where_next"]
 
 DEFAULT_TRACKING_URI = "sqlite:///mlruns.db"
+OTLP_NAMES = ("otlp", "otlp_proto_http", "otlp_proto_grpc")
 SQL_STORE_PACKAGES = ("mlflow", "sqlalchemy", "alembic")
 
 
@@ -21,9 +22,10 @@ def choose_backends(argument: str | None, environ: Mapping[str, str] = os.enviro
         argument: The value of `--backend`, if given: names with commas between them.
         environ: The environment.
     """
-    names = argument or environ.get("OTEL_TRACES_EXPORTER")
-    if names:
-        return [name.strip() for name in names.split(",") if name.strip()]
+    for asked in (argument, environ.get("OTEL_TRACES_EXPORTER")):
+        names = [name.strip() for name in (asked or "").split(",") if name.strip()]
+        if names:
+            return names
     if environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         return ["otlp"]
     if _is_server(environ) or all(importlib.util.find_spec(package) for package in SQL_STORE_PACKAGES):
@@ -35,8 +37,8 @@ def describe(name: str, environ: Mapping[str, str] = os.environ) -> str:
     """Return a backend's name with its address."""
     if name == "mlflow":
         return f"mlflow, {_tracking_uri(environ)}"
-    if name == "otlp":
-        return f"otlp, {_otlp_endpoint(environ)}"
+    if name in OTLP_NAMES:
+        return f"{name}, {_otlp_endpoint(environ)}"
     return "this screen" if name == "console" else name
 
 
@@ -64,7 +66,7 @@ def where_next(
             lines += _unreached(describe(name, environ))
         elif name == "mlflow":
             lines += _in_mlflow(project, experiment, _tracking_uri(environ))
-        elif name == "otlp":
+        elif name in OTLP_NAMES:
             lines += _in_otlp(project, _otlp_endpoint(environ))
         elif name == "weave":
             lines += _in_weave(project, environ)

@@ -16,7 +16,7 @@ import pytest
 
 from otel_rollout.cli.main import main
 
-COMMAND = [sys.executable, "-W", "error", "-m", "otel_rollout.cli.main", "demo"]
+COMMAND = [sys.executable, "-W", "error", "-m", "otel_rollout.cli", "demo"]
 SMALL = ["--steps", "1", "--samples", "4"]
 LIMIT = 60.0
 
