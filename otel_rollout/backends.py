@@ -113,6 +113,8 @@ def _make(name: str) -> SpanExporter:
         cls = found[0].load()
     except ImportError as error:
         raise MissingExtraError(_missing(name, error, _EXTRAS.get(name))) from error
+    except Exception as error:
+        raise ConfigurationError(f"exporter {name!r} can't be loaded: {type(error).__name__}: {error}") from error
     return _construct(name, cls)
 
 

@@ -43,7 +43,9 @@ def ensure(name: str) -> Path:
         subprocess.CalledProcessError: The installer failed; its output says why.
     """
     requirements = REQUIREMENTS / f"{name}.txt"
-    digest = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    parts = [requirements.with_suffix(suffix) for suffix in (".txt", ".constraints", ".nodeps")]
+    pins = b"".join(part.read_bytes() for part in parts if part.exists())
+    digest = hashlib.sha256(pins + sys.version.encode()).hexdigest()[:12]
     folder = cache_folder() / f"{name}-{digest}"
     done = folder / ".complete"
     if done.exists():
@@ -59,9 +61,24 @@ def ensure(name: str) -> Path:
             install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
             subprocess.run([*install, "uv"], check=True)
             uv = [str(folder / "bin" / "uv"), "pip", "install", "--quiet", "--python", python]
-            subprocess.run([*uv, "-r", str(requirements)], check=True)
+            constraints = requirements.with_suffix(".constraints")
+            limits = ["-c", str(constraints)] if constraints.exists() else []
+            subprocess.run([*uv, *find_links(), "-r", str(requirements), *limits], check=True)
+            # A package whose own requirements can't be met here, or aren't needed.
+            alone = requirements.with_suffix(".nodeps")
+            if alone.exists():
+                subprocess.run([*uv, "--no-deps", "-r", str(alone)], check=True)
             done.touch()
     return folder
+
+
+def find_links() -> list[str]:
+    """Return uv's options for the folders that pip is configured to look in: uv does not read pip's configuration."""
+    found = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "get", "global.find-links"], capture_output=True, text=True, check=False
+    )
+    links = [*os.environ.get("PIP_FIND_LINKS", "").split(), *found.stdout.split()]
+    return [option for link in dict.fromkeys(links) for option in ("--find-links", link)]
 
 
 def main() -> None:
