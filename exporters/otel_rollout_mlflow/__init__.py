@@ -1,1 +1,7 @@
-"""x"""
+"""MLflow as a destination of spans."""
+
+from __future__ import annotations
+
+from otel_rollout_mlflow.exporter import MlflowSpanExporter
+
+__all__ = ["MlflowSpanExporter"]

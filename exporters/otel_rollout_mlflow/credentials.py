@@ -1,0 +1,85 @@
+"""How to authenticate to a tracking server, read where mlflow itself reads it.
+
+Source: https://mlflow.org/docs/latest/self-hosting/security/basic-http-auth/ and mlflow's environment variables.
+"""
+
+from __future__ import annotations
+
+import base64
+import configparser
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["Credentials", "read_credentials"]
+
+USERNAME = "MLFLOW_TRACKING_USERNAME"
+PASSWORD = "MLFLOW_TRACKING_PASSWORD"  # noqa: S105 - the name of a variable
+TOKEN = "MLFLOW_TRACKING_TOKEN"  # noqa: S105 - the name of a variable
+INSECURE_TLS = "MLFLOW_TRACKING_INSECURE_TLS"
+SERVER_CERTIFICATE = "MLFLOW_TRACKING_SERVER_CERT_PATH"
+CLIENT_CERTIFICATE = "MLFLOW_TRACKING_CLIENT_CERT_PATH"
+WORKSPACE = "MLFLOW_WORKSPACE"
+_UNSUPPORTED = ("MLFLOW_TRACKING_AUTH", "MLFLOW_TRACKING_AWS_SIGV4")
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What goes with each request.
+
+    Args:
+        headers: Headers of each request.
+        verify: Whether the server's certificate is checked, or the file that it is checked against.
+        certificate: Our own certificate, if we show one.
+        fault: What is wrong with the settings, if something is.
+    """
+
+    headers: Mapping[str, str] = field(default_factory=dict)
+    verify: bool | str = True
+    certificate: str | None = None
+    fault: str = ""
+
+
+def read_credentials(environment: Mapping[str, str] | None = None, home: Path | None = None) -> Credentials:
+    """Return the credentials that the environment, or ~/.mlflow/credentials, gives.
+
+    Args:
+        environment: The environment variables; those of the process if not given.
+        home: The user's folder; the real one if not given.
+    """
+    given = os.environ if environment is None else environment
+    stored = _stored(home)
+    username = given.get(USERNAME) or stored.get(USERNAME.lower())
+    password = given.get(PASSWORD) or stored.get(PASSWORD.lower())
+    headers = {}
+    if username and password:
+        pair = base64.b64encode(f"{username}:{password}".encode()).decode()
+        headers["Authorization"] = f"Basic {pair}"
+    elif given.get(TOKEN):
+        headers["Authorization"] = f"Bearer {given[TOKEN]}"
+    if given.get(WORKSPACE):
+        headers["X-MLFLOW-WORKSPACE"] = given[WORKSPACE]
+    is_insecure = given.get(INSECURE_TLS, "").strip().lower() in ("true", "1")
+    bundle = given.get(SERVER_CERTIFICATE) or None
+    fault = ""
+    if is_insecure and bundle:
+        fault = f"{INSECURE_TLS} and {SERVER_CERTIFICATE} contradict each other: set one of them"
+    for name in _UNSUPPORTED:
+        if given.get(name, "").strip().lower() not in ("", "false", "0"):
+            fault = f"{name} is not supported: use {USERNAME} and {PASSWORD}, or {TOKEN}"
+    return Credentials(
+        headers=headers,
+        verify=bundle or not is_insecure,
+        certificate=given.get(CLIENT_CERTIFICATE) or None,
+        fault=fault,
+    )
+
+
+def _stored(home: Path | None) -> Mapping[str, str]:
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read((home or Path.home()) / ".mlflow" / "credentials")
+    except (OSError, RuntimeError, UnicodeDecodeError, configparser.Error):
+        return {}
+    return dict(parser["mlflow"]) if parser.has_section("mlflow") else {}

@@ -1,0 +1,201 @@
+"""Trajectories as MLflow traces, on a tracking server or in a tracking database."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout import semconv
+from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.errors import ConfigurationError, MissingExtraError
+from otel_rollout.exporter import OutcomeSpanExporter
+from otel_rollout.log_once import warn_once
+from otel_rollout_mlflow.attempt import AttemptError, denied
+from otel_rollout_mlflow.credentials import read_credentials
+from otel_rollout_mlflow.http_store import HttpStore
+from otel_rollout_mlflow.recent_ids import RecentIds
+from otel_rollout_mlflow.run_association import RunAssociation
+from otel_rollout_mlflow.sql_store import SqlStore
+from otel_rollout_mlflow.store import MAX_LINKED_TRACES, Feedback, Store
+from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
+from otel_rollout_mlflow.translate import mlflow_trace_id, reward_of, trace_id_of
+
+__all__ = ["MlflowSpanExporter"]
+
+EXPERIMENT_ID: Final = "MLFLOW_EXPERIMENT_ID"
+EXPERIMENT_NAME: Final = "MLFLOW_EXPERIMENT_NAME"
+CREATE_RUN: Final = "OTEL_ROLLOUT_MLFLOW_CREATE_RUN"
+DEFAULT_EXPERIMENT: Final = "Default"
+
+
+class MlflowSpanExporter(OutcomeSpanExporter):
+    """Writes spans to MLflow: one trace per trajectory, in the experiment named after the project.
+
+    Args:
+        tracking_uri: The server (`http://…`) or the database (`sqlite:///…`); `MLFLOW_TRACKING_URI` if not given, and
+            `sqlite:///mlruns.db` in the working folder if that isn't set either.
+        experiment_name: The MLflow experiment; if not given, the project name of `init`, else
+            `MLFLOW_EXPERIMENT_ID`, `MLFLOW_EXPERIMENT_NAME`, or the service name.
+        run_id: The run that traces are associated with; if not given, the process's active mlflow run, else
+            `MLFLOW_RUN_ID`.
+        create_run: Whether to make a run for (project, experiment name), one for all workers, where there is none;
+            `OTEL_ROLLOUT_MLFLOW_CREATE_RUN` if not given.
+        timeout: Seconds for a request to a server.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracking_uri: str | None = None,
+        experiment_name: str | None = None,
+        run_id: str | None = None,
+        create_run: bool | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        self._experiment_name = experiment_name
+        self._timeout = timeout
+        self._store: Store | None = None
+        self._fault: ConfigurationError | None = None
+        try:
+            self._uri = parse_tracking_uri(tracking_uri)
+        except ConfigurationError as error:
+            self._fault = error
+        if create_run is None:
+            create_run = os.environ.get(CREATE_RUN, "").strip().lower() in ("true", "1")
+        self._runs = RunAssociation(run_id, is_created=create_run)
+        self._experiments: dict[str, str] = {}
+        self._linked = RecentIds()
+        self._recorded = RecentIds()
+        self._is_shut_down = False
+
+    def check(self) -> None:
+        """Look for what can be seen to be wrong without a connection.
+
+        Raises:
+            ConfigurationError: The tracking URI names nothing that traces can be written to.
+            MissingExtraError: It names a database, and mlflow isn't installed.
+        """
+        if self._fault is not None:
+            raise self._fault
+        if self._uri.kind == "sql":
+            missing = [name for name in ("mlflow", "sqlalchemy", "alembic") if importlib.util.find_spec(name) is None]
+            if missing:
+                raise MissingExtraError(
+                    f"MLFLOW_TRACKING_URI={self._uri.uri!r} needs {', '.join(missing)}: "
+                    "pip install 'otel-rollout[mlflow]'"
+                )
+
+    def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
+        """Make one attempt to write `spans`, then their runs and rewards."""
+        try:
+            store = self._opened()
+            for (project, experiment_name), group in _groups(spans).items():
+                self._send_group(store, self._experiment_name or project, experiment_name, group)
+        except AttemptError as error:
+            return error.outcome
+        except Exception as error:
+            return Outcome(Verdict.UNEXPLAINED, f"{type(error).__name__}: {error}")
+        return DELIVERED
+
+    def shutdown(self) -> None:
+        """Mark a run that was made here as finished, and let go of connections."""
+        if self._is_shut_down:
+            warn_once("mlflow shutdown", "MlflowSpanExporter is shut down already")
+            return
+        self._is_shut_down = True
+        if self._store is None:
+            return
+        try:
+            self._runs.finish(self._store)
+        except AttemptError as error:
+            warn_once("mlflow finish", "the MLflow run could not be marked as finished: %s", error)
+        finally:
+            self._store.close()
+
+    def _opened(self) -> Store:
+        if self._fault is not None:
+            raise denied(str(self._fault))
+        if self._store is None:
+            if self._uri.kind == "http":
+                self._store = HttpStore(self._uri.uri, read_credentials(), timeout=self._timeout)
+            else:
+                self._store = SqlStore(self._uri)
+        return self._store
+
+    def _send_group(
+        self, store: Store, project: str | None, experiment_name: str, spans: Sequence[ReadableSpan]
+    ) -> None:
+        experiment_id = self._experiment_id(store, project)
+        try:
+            store.write(experiment_id, spans)
+        except AttemptError as error:
+            if not error.is_missing:
+                raise
+            # The experiment was deleted for good, or the server has another database than before.
+            self._experiments.clear()
+            self._linked.clear()
+            experiment_id = self._experiment_id(store, project)
+            try:
+                store.write(experiment_id, spans)
+            except AttemptError as again:
+                raise denied(str(again)) if again.is_missing else again from error
+        self._link(store, experiment_id, experiment_name, spans)
+        self._record(store, spans)
+
+    def _experiment_id(self, store: Store, project: str | None) -> str:
+        if project is None and os.environ.get(EXPERIMENT_ID):
+            return os.environ[EXPERIMENT_ID]
+        name = project or os.environ.get(EXPERIMENT_NAME) or DEFAULT_EXPERIMENT
+        if name not in self._experiments:
+            self._experiments[name] = store.ensure_experiment(name)
+        return self._experiments[name]
+
+    def _link(self, store: Store, experiment_id: str, experiment_name: str, spans: Sequence[ReadableSpan]) -> None:
+        run_id = self._runs.run_id(store, experiment_id, experiment_name)
+        if run_id is None:
+            return
+        trace_ids = [
+            trace_id
+            for trace_id in dict.fromkeys(mlflow_trace_id(span) for span in spans)
+            if f"{run_id}/{trace_id}" not in self._linked
+        ]
+        for first in range(0, len(trace_ids), MAX_LINKED_TRACES):
+            part = trace_ids[first : first + MAX_LINKED_TRACES]
+            store.link(part, run_id)
+            self._runs.note(run_id, part)
+            for trace_id in part:
+                self._linked.add(f"{run_id}/{trace_id}")
+
+    def _record(self, store: Store, spans: Sequence[ReadableSpan]) -> None:
+        for span in spans:
+            reward = reward_of(span)
+            trace_id = mlflow_trace_id(span)
+            if reward is not None and trace_id not in self._recorded:
+                store.record(Feedback(trace_id, reward, span.end_time or 0))
+                self._recorded.add(trace_id)
+
+
+def _groups(spans: Sequence[ReadableSpan]) -> dict[tuple[str | None, str], list[ReadableSpan]]:
+    """Return the spans by project and experiment name; spans without a project of ours go by their service."""
+    groups: dict[tuple[str | None, str], list[ReadableSpan]] = {}
+    names: dict[int, str] = {}
+    for span in spans:
+        name = (span.attributes or {}).get(semconv.EXPERIMENT_NAME)
+        if name is not None:
+            names[trace_id_of(span)] = str(name)
+    for span in spans:
+        name = names.get(trace_id_of(span), "")
+        groups.setdefault((_project(span), name), []).append(span)
+    return groups
+
+
+def _project(span: ReadableSpan) -> str | None:
+    attributes = span.resource.attributes
+    project = attributes.get(semconv.PROJECT_NAME)
+    if project is None and not (os.environ.get(EXPERIMENT_ID) or os.environ.get(EXPERIMENT_NAME)):
+        project = attributes.get(semconv.SERVICE_NAME)
+    return None if project is None else str(project)

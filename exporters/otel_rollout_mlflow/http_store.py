@@ -1,0 +1,249 @@
+"""A tracking server: OTLP for the spans, MLflow's REST API for what stands around them. mlflow is not imported.
+
+Sources: https://mlflow.org/docs/latest/genai/tracing/opentelemetry/ingest/ and
+https://mlflow.org/docs/latest/api_reference/rest-api.html
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+import orjson
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout.delivery.outcome import Outcome, Verdict
+from otel_rollout.http import HttpAnswer, HttpClient, outcome_of_answer
+from otel_rollout.otlp_encoding import encode_spans
+from otel_rollout_mlflow.attempt import AttemptError, denied
+from otel_rollout_mlflow.credentials import Credentials
+from otel_rollout_mlflow.recent_ids import RecentIds
+from otel_rollout_mlflow.store import REWARD_SOURCE, RUN_KEY_TAG, Feedback
+from otel_rollout_mlflow.trace_info import trace_infos
+from otel_rollout_mlflow.translate import otlp_spans
+
+__all__ = ["FIRST_VERSION", "HttpStore"]
+
+FIRST_VERSION: Final = (3, 6)
+"""The first version with an OTLP endpoint."""
+TAGS_VERSION: Final = (3, 14)
+"""The first version that makes trace tags of resource attributes; older ones are told of each trace on its own."""
+
+_DENIED_HINT: Final = (
+    "check MLFLOW_TRACKING_URI, and MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
+)
+_MISSING: Final = "RESOURCE_DOES_NOT_EXIST"
+_TAKEN: Final = "RESOURCE_ALREADY_EXISTS"
+
+
+class HttpStore:
+    """One tracking server.
+
+    Args:
+        uri: Its address.
+        credentials: How to authenticate.
+        timeout: Seconds for a request.
+    """
+
+    def __init__(self, uri: str, credentials: Credentials, *, timeout: float = 30.0) -> None:
+        self._address, headers = _without_userinfo(uri, credentials.headers)
+        self._client = HttpClient(
+            headers=headers, timeout=timeout, verify=credentials.verify, cert=credentials.certificate
+        )
+        self._fault = credentials.fault
+        self._version: tuple[int, ...] | None = None
+        self._announced = RecentIds()
+
+    def ensure_experiment(self, name: str) -> str:
+        """Return the id of the experiment called `name`, created if there is none."""
+        self._check_version()
+        for _ in range(2):
+            try:
+                found = self._get("/api/2.0/mlflow/experiments/get-by-name", {"experiment_name": name})["experiment"]
+            except AttemptError as error:
+                if not error.is_missing:
+                    raise
+            else:
+                if found.get("lifecycle_stage") == "deleted":
+                    raise denied(
+                        f"the MLflow experiment {name!r} (id {found['experiment_id']}) is deleted: restore it, "
+                        "delete it for good, or choose another name"
+                    )
+                return str(found["experiment_id"])
+            try:
+                return str(self._post("/api/2.0/mlflow/experiments/create", {"name": name})["experiment_id"])
+            except AttemptError as error:
+                # Another worker made it between our two requests: look again.
+                if not error.is_taken:
+                    raise
+        raise AttemptError(Outcome(Verdict.RETRY, f"the MLflow experiment {name!r} is there and not there"))
+
+    def write(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
+        """Store spans, and their traces' names, tags and sessions."""
+        version = self._check_version()
+        body = encode_spans(otlp_spans(spans)).SerializeToString()
+        self._request(
+            "POST",
+            "/v1/traces",
+            body,
+            {"Content-Type": "application/x-protobuf", "x-mlflow-experiment-id": experiment_id},
+        )
+        if version < TAGS_VERSION:
+            self._announce(experiment_id, spans)
+
+    def _announce(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
+        for info, is_whole in trace_infos(experiment_id, spans):
+            trace_id = info["trace_id"]
+            if is_whole or trace_id not in self._announced:
+                self._post("/api/3.0/mlflow/traces", {"trace": {"trace_info": info}})
+                self._announced.add(trace_id)
+
+    def link(self, trace_ids: Sequence[str], run_id: str) -> None:
+        """Associate at most `MAX_LINKED_TRACES` stored traces with a run."""
+        # The header of the OTLP endpoint does this too, but a failure there only shows in the server's log.
+        self._post("/api/2.0/mlflow/traces/link-to-run", {"trace_ids": list(trace_ids), "run_id": run_id})
+
+    def record(self, feedback: Feedback) -> None:
+        """Store a reward, unless it is there already."""
+        path = f"/api/3.0/mlflow/traces/{feedback.trace_id}/assessments"
+        moment = datetime.fromtimestamp(feedback.time_ns / 1e9, timezone.utc).isoformat().replace("+00:00", "Z")
+        assessment = {
+            "assessment_id": feedback.assessment_id,
+            "assessment_name": "reward",
+            "trace_id": feedback.trace_id,
+            "source": {"source_type": "CODE", "source_id": REWARD_SOURCE},
+            "create_time": moment,
+            "last_update_time": moment,
+            "feedback": {"value": feedback.value},
+            "valid": True,
+        }
+        try:
+            self._post(path, {"assessment": assessment})
+        except AttemptError as error:
+            # A second one of this id breaks a constraint of the database, which versions report in different ways.
+            if error.is_missing or error.outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
+                raise
+            try:
+                self._get(f"{path}/{feedback.assessment_id}", {})
+            except AttemptError as second:
+                raise error from second
+
+    def has_run(self, run_id: str) -> bool:
+        """Return whether there is such a run."""
+        try:
+            self._get("/api/2.0/mlflow/runs/get", {"run_id": run_id})
+        except AttemptError as error:
+            if error.is_missing or error.outcome.verdict is Verdict.REFUSED:
+                return False
+            raise
+        return True
+
+    def find_runs(self, experiment_id: str, key: str) -> list[str]:
+        """Return the ids of the runs that were made under `key`, the first made first."""
+        body = {
+            "experiment_ids": [experiment_id],
+            "filter": f"tags.`{RUN_KEY_TAG}` = '{key}'",
+            "order_by": ["attributes.start_time ASC", "attributes.run_id ASC"],
+            "run_view_type": "ACTIVE_ONLY",
+        }
+        runs = self._post("/api/2.0/mlflow/runs/search", body).get("runs", [])
+        return [str(run["info"]["run_id"]) for run in runs]
+
+    def create_run(self, experiment_id: str, name: str, key: str) -> str:
+        """Make a run and return its id."""
+        body = {
+            "experiment_id": experiment_id,
+            "run_name": name,
+            "start_time": int(time.time() * 1000),
+            "tags": [{"key": RUN_KEY_TAG, "value": key}, {"key": "mlflow.runName", "value": name}],
+        }
+        return str(self._post("/api/2.0/mlflow/runs/create", body)["run"]["info"]["run_id"])
+
+    def delete_run(self, run_id: str) -> None:
+        """Delete a run."""
+        self._post("/api/2.0/mlflow/runs/delete", {"run_id": run_id})
+
+    def finish_run(self, run_id: str) -> None:
+        """Mark a run as finished."""
+        body = {"run_id": run_id, "status": "FINISHED", "end_time": int(time.time() * 1000)}
+        self._post("/api/2.0/mlflow/runs/update", body)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _check_version(self) -> tuple[int, ...]:
+        if self._fault:
+            raise denied(self._fault)
+        if self._version is None:
+            answer = self._client.request("GET", f"{self._address}/version")
+            if answer.status not in (200, 404):
+                self._raise(answer, f"{self._address}/version")
+            match = re.match(rb"(\d+)\.(\d+)", answer.body) if answer.status == 200 else None
+            # Something in front of the server that hides its version is no reason to give up.
+            version = tuple(int(part) for part in match.groups()) if match else TAGS_VERSION
+            if version < FIRST_VERSION:
+                needed = ".".join(str(part) for part in FIRST_VERSION)
+                raise denied(
+                    f"the MLflow server at {self._address} is version {answer.body.decode().strip()[:20]}: it takes "
+                    f"no OpenTelemetry spans; {needed} or later is needed"
+                )
+            self._version = version
+        return self._version
+
+    def _get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
+        pairs = "&".join(f"{key}={quote(value, safe='')}" for key, value in query.items())
+        return self._json(self._request("GET", f"{path}?{pairs}" if pairs else path), path)
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        headers = {"Content-Type": "application/json"}
+        return self._json(self._request("POST", path, orjson.dumps(body), headers), path)
+
+    def _request(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> HttpAnswer:
+        answer = self._client.request(method, self._address + path, body, headers)
+        if not 200 <= answer.status < 300:
+            self._raise(answer, self._address + path)
+        return answer
+
+    def _raise(self, answer: HttpAnswer, url: str) -> None:
+        if answer.status == 0:
+            # What answers next may be another version.
+            self._version = None
+        code = ""
+        try:
+            body = orjson.loads(answer.body)
+            code = str(body.get("error_code", "")) if isinstance(body, dict) else ""
+        except orjson.JSONDecodeError:
+            pass
+        raise AttemptError(
+            outcome_of_answer(answer, url, denied_hint=_DENIED_HINT),
+            is_missing=code == _MISSING,
+            is_taken=code == _TAKEN,
+        )
+
+    def _json(self, answer: HttpAnswer, path: str) -> dict[str, Any]:
+        try:
+            body = orjson.loads(answer.body)
+        except orjson.JSONDecodeError:
+            body = None
+        if not isinstance(body, dict):
+            raise denied(f"{self._address}{path} answered with something else than JSON: is it an MLflow server?")
+        return body
+
+
+def _without_userinfo(uri: str, headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the address without a name and password in it, which would end up in logs, and the headers with them."""
+    parts = urlsplit(uri)
+    own = dict(headers)
+    if "@" not in parts.netloc:
+        return uri, own
+    userinfo, _, host = parts.netloc.rpartition("@")
+    own.setdefault("Authorization", f"Basic {base64.b64encode(unquote(userinfo).encode()).decode()}")
+    return urlunsplit(parts._replace(netloc=host)), own

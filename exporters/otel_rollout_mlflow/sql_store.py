@@ -1,0 +1,253 @@
+"""A tracking database, written to in this process by mlflow's own store."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout.delivery.outcome import Outcome, Verdict
+from otel_rollout_mlflow.attempt import AttemptError, denied
+from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file
+from otel_rollout_mlflow.store import REWARD_SOURCE, RUN_KEY_TAG, Feedback
+from otel_rollout_mlflow.tracking_uri import TrackingUri
+from otel_rollout_mlflow.translate import stored_spans
+
+__all__ = ["FIRST_VERSION", "SqlStore"]
+
+FIRST_VERSION: Final = (3, 14)
+"""The first version whose store takes several traces at once and makes trace tags of resource attributes."""
+SECONDS_FOR_OTHERS: Final = 60.0
+"""How long another program may take to make the database before it counts as broken."""
+
+_INSTALL: Final = "pip install 'otel-rollout[mlflow]'"
+_PASSING: Final = frozenset({"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED"})
+_INVALID: Final = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "MALFORMED_REQUEST"})
+
+_Result = TypeVar("_Result")
+
+
+class SqlStore:
+    """One tracking database.
+
+    Args:
+        uri: Which one.
+    """
+
+    def __init__(self, uri: TrackingUri) -> None:
+        self._uri = uri
+        self._tracing: Any = None
+        self._client: Any = None
+        self._pid = 0
+        self._inode: int | None = None
+        self._waiting_since: float | None = None
+
+    def ensure_experiment(self, name: str) -> str:
+        """Return the id of the experiment called `name`, created if there is none."""
+        client = self._open()
+        for _ in range(2):
+            found = _attempt(lambda: client.get_experiment_by_name(name))
+            if found is not None:
+                if found.lifecycle_stage == "deleted":
+                    raise denied(
+                        f"the MLflow experiment {name!r} (id {found.experiment_id}) is deleted: restore it, "
+                        "delete it for good, or choose another name"
+                    )
+                return str(found.experiment_id)
+            try:
+                return str(_attempt(lambda: client.create_experiment(name)))
+            except AttemptError as error:
+                # Another process made it between our two requests: look again.
+                if not error.is_taken:
+                    raise
+        raise AttemptError(Outcome(Verdict.RETRY, f"the MLflow experiment {name!r} is there and not there"))
+
+    def write(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
+        """Store spans, and their traces' names, tags and sessions."""
+        self._open()
+        from mlflow.entities import Span
+
+        records = [Span(span) for span in stored_spans(spans)]
+        _attempt(lambda: self._tracing.log_spans(experiment_id, records))
+
+    def link(self, trace_ids: Sequence[str], run_id: str) -> None:
+        """Associate at most `MAX_LINKED_TRACES` stored traces with a run."""
+        client = self._open()
+        _attempt(lambda: client.link_traces_to_run(list(trace_ids), run_id))
+
+    def record(self, feedback: Feedback) -> None:
+        """Store a reward, unless it is there already."""
+        self._open()
+        from mlflow.entities import AssessmentSource
+        from mlflow.entities import Feedback as MlflowFeedback
+
+        moment = feedback.time_ns // 1_000_000
+        assessment = MlflowFeedback(
+            name="reward",
+            value=feedback.value,
+            source=AssessmentSource(source_type="CODE", source_id=REWARD_SOURCE),
+            trace_id=feedback.trace_id,
+            create_time_ms=moment,
+            last_update_time_ms=moment,
+        )
+        assessment.assessment_id = feedback.assessment_id
+        store = self._tracing.store
+        try:
+            _attempt(lambda: store.create_assessment(assessment))
+        except AttemptError as error:
+            if error.is_missing or error.outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
+                raise
+            try:
+                _attempt(lambda: store.get_assessment(feedback.trace_id, feedback.assessment_id))
+            except AttemptError as second:
+                raise error from second
+
+    def has_run(self, run_id: str) -> bool:
+        """Return whether there is such a run."""
+        client = self._open()
+        try:
+            _attempt(lambda: client.get_run(run_id))
+        except AttemptError as error:
+            if error.is_missing or error.outcome.verdict is Verdict.REFUSED:
+                return False
+            raise
+        return True
+
+    def find_runs(self, experiment_id: str, key: str) -> list[str]:
+        """Return the ids of the runs that were made under `key`, the first made first."""
+        client = self._open()
+        runs = _attempt(
+            lambda: client.search_runs(
+                [experiment_id],
+                filter_string=f"tags.`{RUN_KEY_TAG}` = '{key}'",
+                order_by=["attributes.start_time ASC", "attributes.run_id ASC"],
+            )
+        )
+        return [str(run.info.run_id) for run in runs]
+
+    def create_run(self, experiment_id: str, name: str, key: str) -> str:
+        """Make a run and return its id."""
+        client = self._open()
+        run = _attempt(lambda: client.create_run(experiment_id, run_name=name, tags={RUN_KEY_TAG: key}))
+        return str(run.info.run_id)
+
+    def delete_run(self, run_id: str) -> None:
+        """Delete a run."""
+        client = self._open()
+        _attempt(lambda: client.delete_run(run_id))
+
+    def finish_run(self, run_id: str) -> None:
+        """Mark a run as finished."""
+        client = self._open()
+        _attempt(lambda: client.set_terminated(run_id))
+
+    def close(self) -> None:
+        """Close the connections, where the store has any."""
+        tracing, self._tracing, self._client = self._tracing, None, None
+        if tracing is not None and self._pid == os.getpid():
+            _dispose(tracing, close=True)
+
+    def _open(self) -> Any:
+        """Return mlflow's client of the database, which is made first if it is a sqlite file that isn't there."""
+        path = self._uri.sqlite_path
+        if self._client is not None:
+            if self._pid == os.getpid() and (path is None or self._inode == _inode(path)):
+                return self._client
+            # Forked, or the file was replaced: connections must not be shared, nor lead to a file without a name.
+            _dispose(self._tracing, close=self._pid == os.getpid())
+            self._client = self._tracing = None
+        mlflow = _import_mlflow()
+        if path is not None:
+            self._ensure_file(path, mlflow)
+        self._tracing = _attempt(lambda: mlflow.tracing.client.TracingClient(self._uri.uri))
+        self._pid, self._inode = os.getpid(), _inode(path) if path is not None else None
+        self._client = _attempt(lambda: mlflow.tracking.MlflowClient(tracking_uri=self._uri.uri))
+        return self._client
+
+    def _ensure_file(self, path: Path, mlflow: Any) -> None:
+        def initialise(file: Path) -> None:
+            store = mlflow.store.tracking.sqlalchemy_store.SqlAlchemyStore(
+                f"sqlite:///{file}", str(path.parent / "mlruns")
+            )
+            store.engine.dispose()
+
+        try:
+            is_whole = _attempt(lambda: ensure_sqlite_file(path, initialise))
+        except OSError as error:
+            raise denied(f"{path}: {error}") from error
+        now = time.monotonic()
+        if is_whole:
+            self._waiting_since = None
+        elif self._waiting_since is None or now - self._waiting_since < SECONDS_FOR_OTHERS:
+            self._waiting_since = self._waiting_since or now
+            raise AttemptError(Outcome(Verdict.RETRY, f"{path} is being made by another program", retry_after=0.5))
+        else:
+            raise denied(
+                f"{path} is no whole MLflow database, perhaps left by an interrupted start: remove it, or try "
+                f"`mlflow db upgrade {self._uri.uri}`"
+            )
+
+
+def _import_mlflow() -> Any:
+    try:
+        import mlflow
+        import mlflow.tracing.client
+        import mlflow.tracking
+    except ImportError as error:
+        raise denied(f"an SQL tracking URI needs mlflow in this process ({error}): {_INSTALL}") from error
+    version = tuple(int(part) for part in mlflow.__version__.split(".")[:2])
+    if version < FIRST_VERSION:
+        needed = ".".join(str(part) for part in FIRST_VERSION)
+        raise denied(
+            f"mlflow {mlflow.__version__} is installed; writing traces to a database needs {needed} or later "
+            f"({_INSTALL}), or give MLFLOW_TRACKING_URI a server, which may be older"
+        )
+    try:
+        import mlflow.store.tracking.sqlalchemy_store
+    except ImportError as error:
+        raise denied(f"an SQL tracking URI needs sqlalchemy and alembic ({error}): {_INSTALL}") from error
+    return mlflow
+
+
+def _attempt(call: Callable[[], _Result]) -> _Result:
+    """Call mlflow, and turn what it raises into `AttemptError`."""
+    try:
+        return call()
+    except (AttemptError, OSError):
+        raise
+    except Exception as error:
+        raise _explained(error) from error
+
+
+def _explained(error: Exception) -> AttemptError:
+    lines = str(error).strip().splitlines()
+    reason = f"{type(error).__name__}: {lines[0][:300] if lines else ''}"
+    code = str(getattr(error, "error_code", ""))
+    if code in _PASSING or type(error).__name__ in ("OperationalError", "InterfaceError"):
+        return AttemptError(Outcome(Verdict.RETRY, reason))
+    if code in _INVALID:
+        return AttemptError(Outcome(Verdict.REFUSED, reason))
+    if "out-of-date" in str(error) or "db upgrade" in str(error):
+        return denied(reason)
+    return AttemptError(
+        Outcome(Verdict.UNEXPLAINED, reason),
+        is_missing=code == "RESOURCE_DOES_NOT_EXIST",
+        is_taken=code == "RESOURCE_ALREADY_EXISTS",
+    )
+
+
+def _dispose(tracing: Any, *, close: bool) -> None:
+    with suppress(Exception):
+        tracing.store.engine.dispose(close=close)
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None

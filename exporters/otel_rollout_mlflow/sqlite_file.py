@@ -1,0 +1,96 @@
+"""A fresh sqlite file for MLflow, made safely by many processes that start at once.
+
+mlflow checks for tables and then makes them without a lock: of eight processes on one fresh file, seven fail, and now
+and then the file stays broken. Here the file is made aside, under a lock, and appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+__all__ = ["ensure_sqlite_file", "is_initialised"]
+
+LOCK_SUFFIX = ".init.lock"
+ASIDE_SUFFIX = ".init.tmp"
+
+
+def ensure_sqlite_file(path: Path, initialise: Callable[[Path], None]) -> bool:
+    """Make the database file unless it is there, and return whether it is whole.
+
+    It is not whole while a program that doesn't know of our lock, the mlflow command say, is in the middle of making
+    it.
+
+    Args:
+        path: Where it belongs.
+        initialise: Makes a database in a file that doesn't exist yet.
+
+    Raises:
+        OSError: The folder can't be written to.
+    """
+    if path.exists() and path.stat().st_size > 0:
+        return is_initialised(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path.with_name(path.name + LOCK_SUFFIX)):
+        if not path.exists():
+            _make_aside(path, initialise)
+        elif path.stat().st_size == 0:
+            # Made by `touch` or by a look into it; it may be open elsewhere, so it isn't replaced.
+            initialise(path)
+    return is_initialised(path)
+
+
+def is_initialised(path: Path) -> bool:
+    """Return whether a database file has the tables that traces need, written by a finished transaction.
+
+    Args:
+        path: The file.
+    """
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=20.0)
+        with contextlib.closing(connection):
+            (count,) = connection.execute(
+                "select count(*) from sqlite_master where type = 'table' and name in ('alembic_version', 'spans')"
+            ).fetchone()
+            return bool(count == 2) and connection.execute("select 1 from alembic_version").fetchone() is not None
+    except sqlite3.Error:
+        return False
+
+
+def _make_aside(path: Path, initialise: Callable[[Path], None]) -> None:
+    aside = path.with_name(path.name + ASIDE_SUFFIX)
+    # A process that was killed here left its own; we hold the lock, so nobody is writing to it.
+    _remove(aside)
+    try:
+        initialise(aside)
+        try:
+            os.link(aside, path)
+        except FileExistsError:
+            # Another program made it meanwhile: its file stands.
+            pass
+        except OSError:
+            # A file system without hard links.
+            aside.rename(path)
+    finally:
+        _remove(aside)
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock that the kernel lets go of when its holder dies."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,77 @@
+"""What servers before 3.14 have to be told of a trace, because they don't read it from its spans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any, Final
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import StatusCode
+
+from otel_rollout_mlflow.preview import preview
+from otel_rollout_mlflow.translate import (
+    INPUTS,
+    MAX_TRACE_NAME_CHARACTERS,
+    OUTPUTS,
+    mlflow_trace_id,
+    payload_of,
+    session_of,
+    trace_id_of,
+    trace_tags,
+)
+
+__all__ = ["trace_infos"]
+
+TRACE_NAME_TAG: Final = "mlflow.traceName"
+SESSION: Final = "mlflow.trace.session"
+
+
+def trace_infos(experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple[dict[str, Any], bool]]:
+    """Return the bodies of the requests that announce the traces of a batch, each with whether the root was there.
+
+    Source: StartTraceV3 in https://github.com/mlflow/mlflow/blob/master/mlflow/protos/service.proto
+
+    Args:
+        experiment_id: The experiment that the traces stand in.
+        spans: The batch.
+    """
+    traces: dict[int, list[ReadableSpan]] = {}
+    for span in spans:
+        traces.setdefault(trace_id_of(span), []).append(span)
+    return [_trace_info(experiment_id, group) for group in traces.values()]
+
+
+def _trace_info(experiment_id: str, spans: Sequence[ReadableSpan]) -> tuple[dict[str, Any], bool]:
+    root = next((span for span in spans if span.parent is None), None)
+    start = (root or min(spans, key=lambda span: span.start_time or 0)).start_time or 0
+    tags: dict[str, str] = {}
+    for span in spans:
+        tags.update(trace_tags(span))
+    info: dict[str, Any] = {
+        "trace_id": mlflow_trace_id(spans[0]),
+        "trace_location": {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": experiment_id}},
+        "request_time": _moment(start),
+        "state": "IN_PROGRESS",
+        "tags": tags,
+        "trace_metadata": {},
+    }
+    if root is None:
+        return info, False
+    info["state"] = "ERROR" if root.status.status_code is StatusCode.ERROR else "OK"
+    info["execution_duration"] = f"{max(0, (root.end_time or start) - start) / 1e9:.3f}s"
+    tags[TRACE_NAME_TAG] = root.name[:MAX_TRACE_NAME_CHARACTERS] or "trace"
+    session = session_of(root)
+    if session is not None:
+        info["trace_metadata"][SESSION] = session
+    for field, key, role in (("request_preview", INPUTS, "user"), ("response_preview", OUTPUTS, "assistant")):
+        text = preview(payload_of(root, key), role=role)
+        if text is not None:
+            info[field] = text
+    return info, True
+
+
+def _moment(nanoseconds: int) -> str:
+    milliseconds = nanoseconds // 1_000_000
+    moment = datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"

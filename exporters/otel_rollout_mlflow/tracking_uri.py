@@ -1,0 +1,67 @@
+"""Which store a tracking URI names."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from otel_rollout.errors import ConfigurationError
+
+__all__ = ["DEFAULT_URI", "TrackingUri", "parse_tracking_uri"]
+
+DEFAULT_URI: Final = "sqlite:///mlruns.db"
+VARIABLE: Final = "MLFLOW_TRACKING_URI"
+
+_DIALECTS: Final = ("mssql", "mysql", "postgresql", "sqlite")
+_HELP: Final = (
+    f"set {VARIABLE} (or tracking_uri=) to {DEFAULT_URI}, to another SQL URI, or to a server: http://host:5000"
+)
+
+
+@dataclass(frozen=True)
+class TrackingUri:
+    """A tracking URI that is understood.
+
+    Args:
+        kind: How to reach it.
+        uri: The URI, with the path of a sqlite file made absolute.
+        sqlite_path: The sqlite file, if it is one on disk.
+    """
+
+    kind: Literal["http", "sql"]
+    uri: str
+    sqlite_path: Path | None = None
+
+
+def parse_tracking_uri(uri: str | None) -> TrackingUri:
+    """Return what a tracking URI names.
+
+    Args:
+        uri: The URI; where None, `MLFLOW_TRACKING_URI` counts, else a sqlite file in the working folder.
+
+    Raises:
+        ConfigurationError: It is a folder, a Databricks workspace, or nothing that MLflow knows.
+    """
+    text = (uri or os.environ.get(VARIABLE, "")).strip() or DEFAULT_URI
+    scheme, separator, rest = text.partition("://")
+    dialect = scheme.partition("+")[0].lower()
+    if separator and dialect in ("http", "https"):
+        return TrackingUri("http", text.rstrip("/"))
+    if separator and dialect in _DIALECTS:
+        return _sqlite(scheme, rest, text) if dialect == "sqlite" else TrackingUri("sql", text)
+    if dialect.startswith("databricks"):
+        raise ConfigurationError(f"{VARIABLE}={text!r}: Databricks is not supported; {_HELP}")
+    if separator and dialect != "file":
+        raise ConfigurationError(f"{VARIABLE}={text!r}: MLflow has no store for {scheme!r}; {_HELP}")
+    raise ConfigurationError(f"{VARIABLE}={text!r} is a folder, and MLflow keeps no traces in folders; {_HELP}")
+
+
+def _sqlite(scheme: str, rest: str, text: str) -> TrackingUri:
+    database, mark, query = rest.removeprefix("/").partition("?")
+    if database in ("", ":memory:") or database.startswith("file:"):
+        return TrackingUri("sql", text)
+    # The working folder may be another one when the exporter's thread opens the file.
+    path = Path(database).absolute()
+    return TrackingUri("sql", f"{scheme}:///{path}{mark}{query}", path)

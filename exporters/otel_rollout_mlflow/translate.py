@@ -1,0 +1,289 @@
+"""From a span to the span that MLflow stores: inputs, outputs, type, session and trace tags under MLflow's names.
+
+MLflow takes both routes' spans as OpenTelemetry spans whose attributes carry its own names
+(https://mlflow.org/docs/latest/genai/tracing/opentelemetry/). Over OTLP a value is a plain attribute; in the store
+every value is a JSON text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.trace import Link, Status
+
+from otel_rollout import semconv
+from otel_rollout_mlflow.json_text import JsonText, sound_json_text, sound_text, sound_value
+
+__all__ = [
+    "mlflow_trace_id",
+    "otlp_spans",
+    "payload_of",
+    "reward_of",
+    "session_of",
+    "stored_spans",
+    "trace_id_of",
+    "trace_tags",
+]
+
+INPUTS: Final = "mlflow.spanInputs"
+OUTPUTS: Final = "mlflow.spanOutputs"
+SPAN_TYPE: Final = "mlflow.spanType"
+TRACE_ID: Final = "mlflow.traceRequestId"
+TRACE_NAME: Final = "mlflow.traceTag.mlflow.traceName"
+USER_ID: Final = "user.id"
+UNKNOWN_TYPE: Final = "UNKNOWN"
+
+MAX_SESSION_CHARACTERS: Final = 250
+"""A longer session id makes the server refuse the whole request."""
+MAX_TAG_CHARACTERS: Final = 4096
+MAX_TRACE_NAME_CHARACTERS: Final = 250
+
+_TYPES_OF_OPERATIONS: Final = {
+    "chat": "CHAT_MODEL",
+    "create_agent": "AGENT",
+    "embeddings": "EMBEDDING",
+    "execute_tool": "TOOL",
+    "generate_content": "CHAT_MODEL",
+    "invoke_agent": "AGENT",
+    "text_completion": "LLM",
+}
+_TAG_NAMES: Final = {key: key.removeprefix("rollout.") for key in (*semconv.TAGS, semconv.STATUS)}
+_MOVED: Final = frozenset(
+    {
+        semconv.INPUT_VALUE,
+        semconv.INPUT_MIME_TYPE,
+        semconv.OUTPUT_VALUE,
+        semconv.OUTPUT_MIME_TYPE,
+        # The server makes the session of the first span with one of these that it finds, the root or not.
+        semconv.SESSION_ID,
+        semconv.CONVERSATION_ID,
+        TRACE_ID,
+    }
+)
+_PAYLOADS: Final = {
+    INPUTS: (semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE),
+    OUTPUTS: (semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE),
+}
+_OWN_SCOPE: Final = "otel_rollout"
+
+
+def trace_id_of(span: ReadableSpan) -> int:
+    """Return the span's trace id, zero where it has none."""
+    context = span.get_span_context()
+    return 0 if context is None else context.trace_id
+
+
+def mlflow_trace_id(span: ReadableSpan) -> str:
+    """Return the trace id that MLflow gives to the span's trace."""
+    return f"tr-{trace_id_of(span):032x}"
+
+
+def trace_tags(span: ReadableSpan) -> dict[str, str]:
+    """Return the trace tags that a span knows of: verl's names, and texts as verl writes them.
+
+    Args:
+        span: Any span of the trajectory; the root alone knows how it ended.
+    """
+    attributes = span.attributes or {}
+    tags = {}
+    for key, name in _TAG_NAMES.items():
+        value = attributes.get(key)
+        if value is not None and (key != semconv.STATUS or span.parent is None):
+            tags[name] = _plain(str(value))[:MAX_TAG_CHARACTERS]
+    return tags
+
+
+def session_of(span: ReadableSpan) -> str | None:
+    """Return the session that a root puts its trace into, cut where MLflow would refuse it.
+
+    Args:
+        span: A span; only a root has a session.
+    """
+    attributes = span.attributes or {}
+    if span.parent is not None:
+        return None
+    session = attributes.get(semconv.SESSION_ID)
+    if session is None and not _is_own(span):
+        session = attributes.get(semconv.CONVERSATION_ID)
+    if session is None or session == "":
+        return None
+    text = _plain(str(session))
+    if len(text) <= MAX_SESSION_CHARACTERS:
+        return text
+    # Two long ids that differ at their ends stay two sessions.
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{text[: MAX_SESSION_CHARACTERS - 17]}-{digest}"
+
+
+def reward_of(span: ReadableSpan) -> float | None:
+    """Return the reward that a root carries, if it is a finite number."""
+    reward = (span.attributes or {}).get(semconv.REWARD)
+    if span.parent is not None or isinstance(reward, bool) or not isinstance(reward, (int, float)):
+        return None
+    return float(reward) if math.isfinite(reward) else None
+
+
+def otlp_spans(spans: Sequence[ReadableSpan]) -> list[ReadableSpan]:
+    """Return the spans as MLflow's OTLP endpoint wants them.
+
+    Args:
+        spans: Spans of one experiment.
+    """
+    return [_with(span, _otlp_attributes(span), resource) for span, resource in _with_tags(spans)]
+
+
+def stored_spans(spans: Sequence[ReadableSpan]) -> list[ReadableSpan]:
+    """Return the spans as MLflow's SQL store wants them: each attribute as a JSON text.
+
+    Args:
+        spans: Spans of one experiment.
+    """
+    return [_with(span, _stored_attributes(span), resource) for span, resource in _with_tags(spans)]
+
+
+def _with_tags(spans: Sequence[ReadableSpan]) -> Iterable[tuple[ReadableSpan, Resource]]:
+    """Give each span the resource that carries its trace's tags.
+
+    MLflow turns resource attributes into trace tags, whichever span of the trace they come with: so a trajectory can
+    be found before its root has arrived, and the tags don't stand among the root's attributes.
+    """
+    tags: dict[int, dict[str, str]] = {}
+    for span in spans:
+        tags.setdefault(trace_id_of(span), {}).update(trace_tags(span))
+    resources = {trace_id: Resource(found) for trace_id, found in tags.items()}
+    return [(span, resources[trace_id_of(span)]) for span in spans]
+
+
+def _with(span: ReadableSpan, attributes: Mapping[str, Any], resource: Resource) -> ReadableSpan:
+    return ReadableSpan(
+        name=_plain(span.name),
+        context=span.get_span_context(),
+        parent=span.parent,
+        resource=resource,
+        attributes=attributes,
+        events=[Event(sound_text(event.name), _scalars(event.attributes), event.timestamp) for event in span.events],
+        links=[Link(link.context, _scalars(link.attributes)) for link in span.links],
+        kind=span.kind,
+        status=Status(span.status.status_code, _sound_description(span)),
+        start_time=span.start_time,
+        end_time=span.end_time,
+        instrumentation_scope=span.instrumentation_scope,
+    )
+
+
+def _otlp_attributes(span: ReadableSpan) -> dict[str, Any]:
+    attributes = {}
+    for key, value in _attributes(span).items():
+        if isinstance(value, JsonText) and value[0] not in '{["':
+            # The endpoint reads a text as JSON only where that gives a text, an object or a list.
+            attributes[key] = orjson.loads(value)
+        else:
+            attributes[key] = value
+    return attributes
+
+
+def _stored_attributes(span: ReadableSpan) -> dict[str, str]:
+    attributes = {
+        key: str(value) if isinstance(value, JsonText) else orjson.dumps(value).decode()
+        for key, value in _attributes(span).items()
+    }
+    attributes[TRACE_ID] = f'"{mlflow_trace_id(span)}"'
+    return attributes
+
+
+def _attributes(span: ReadableSpan) -> dict[str, Any]:
+    """Return the span's attributes under MLflow's names; payloads as `JsonText`, the rest as plain values."""
+    given = span.attributes or {}
+    is_root = span.parent is None
+    translated = {sound_text(key): sound_value(value) for key, value in given.items() if key not in _MOVED}
+    for key in (INPUTS, OUTPUTS):
+        payload = payload_of(span, key)
+        if payload is not None and key not in translated:
+            translated[key] = _as_messages(payload) if is_root else payload
+    if SPAN_TYPE not in translated:
+        translated[SPAN_TYPE] = _span_type(given)
+    if not is_root:
+        for key in (semconv.SESSION_ID, semconv.CONVERSATION_ID):
+            if key in given:
+                translated[f"span.{key}"] = sound_value(given[key])
+        return translated
+    if TRACE_NAME not in translated:
+        translated[TRACE_NAME] = _as_text(_plain(span.name)[:MAX_TRACE_NAME_CHARACTERS] or "trace")
+    session = session_of(span)
+    if session is not None:
+        translated[semconv.SESSION_ID] = _as_text(session)
+    if USER_ID in given:
+        translated[USER_ID] = _as_text(_plain(str(given[USER_ID])))
+    return translated
+
+
+def payload_of(span: ReadableSpan, side: str) -> JsonText | None:
+    """Return the span's input or output as JSON text.
+
+    Args:
+        span: The span.
+        side: `INPUTS` or `OUTPUTS`.
+    """
+    value_key, mime_key = _PAYLOADS[side]
+    attributes = span.attributes or {}
+    value = attributes.get(value_key)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        return JsonText(orjson.dumps(sound_value(value)).decode())
+    if attributes.get(mime_key) in (None, semconv.JSON_MIME_TYPE):
+        return sound_json_text(value, is_trusted=_is_own(span))
+    return JsonText(orjson.dumps(sound_text(value)).decode())
+
+
+def _as_messages(payload: JsonText) -> JsonText:
+    """Return a bare list of chat messages as an object with `messages`, of which MLflow makes a readable preview."""
+    if not payload.startswith("[{") or '"role"' not in payload:
+        return payload
+    items = orjson.loads(payload)
+    if all(isinstance(item, dict) and "role" in item and "content" in item for item in items):
+        return JsonText(f'{{"messages":{payload}}}')
+    return payload
+
+
+def _span_type(attributes: Mapping[str, Any]) -> str:
+    kind = attributes.get(semconv.SPAN_KIND)
+    if isinstance(kind, str) and kind:
+        return sound_text(kind.upper())
+    return _TYPES_OF_OPERATIONS.get(str(attributes.get(semconv.OPERATION_NAME)), UNKNOWN_TYPE)
+
+
+def _as_text(text: str) -> str:
+    """Return a text that MLflow reads back as this text, also where it looks like JSON."""
+    return orjson.dumps(text).decode() if text[:1] in ('"', "{", "[") else text
+
+
+def _scalars(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the attributes of an event or link, lists as JSON text: MLflow keeps only scalars there."""
+    sound = {sound_text(key): sound_value(value) for key, value in (attributes or {}).items()}
+    return {
+        key: orjson.dumps(value).decode() if isinstance(value, (list, dict)) else value
+        for key, value in sound.items()
+        if value is not None
+    }
+
+
+def _sound_description(span: ReadableSpan) -> str | None:
+    description = span.status.description
+    return None if description is None else sound_text(description)
+
+
+def _plain(text: str) -> str:
+    """Return a text for a column of its own: PostgreSQL takes no NUL there."""
+    return sound_text(text).replace("\x00", "\ufffd")
+
+
+def _is_own(span: ReadableSpan) -> bool:
+    scope = span.instrumentation_scope
+    return scope is not None and scope.name == _OWN_SCOPE
