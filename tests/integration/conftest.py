@@ -1,0 +1,149 @@
+"""Servers and scenario programs of the integration tests; each server starts once, when a test first asks for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent.parent
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+REQUIRE_SERVERS = "OTEL_ROLLOUT_REQUIRE_SERVERS"
+
+# Helpers that no installed package holds; appended, so that an installed otel_rollout is what is tested.
+sys.path += [str(TESTS), str(TESTS.parent / "scripts")]
+
+
+def environment(name: str) -> Path:
+    """Return a server's virtual environment; skip, saying why, where it can't be made.
+
+    With OTEL_ROLLOUT_REQUIRE_SERVERS set, as in CI, that is an error.
+    """
+    try:
+        return import_module("environments").ensure(name)
+    except subprocess.CalledProcessError as error:
+        if os.environ.get(REQUIRE_SERVERS):
+            raise
+        pytest.skip(f"the {name} server can't be installed here: {error}")
+
+
+@pytest.fixture(scope="session")
+def uncaptured(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[None]]:
+    """Make a context in which what is printed reaches the terminal."""
+    return request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled
+
+
+@pytest.fixture(scope="session")
+def phoenix(uncaptured: Callable[[], AbstractContextManager[None]]) -> Iterator[Any]:
+    """A Phoenix with an empty store."""
+    module = import_module("servers.phoenix_server")
+    with module.Phoenix(environment("phoenix"), uncaptured=uncaptured) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def collector(phoenix: Any, uncaptured: Callable[[], AbstractContextManager[None]]) -> Iterator[Any]:
+    """A rotel collector in front of Phoenix."""
+    module = import_module("servers.rotel_server")
+    with module.Rotel(environment("rotel"), phoenix.grpc_address, uncaptured=uncaptured) as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(phoenix: Any) -> Iterator[Any]:
+    """A proxy in front of Phoenix that counts how often each span was taken."""
+    with import_module("servers.recording_proxy").RecordingProxy(phoenix.address) as server:
+        yield server
+
+
+class Programs:
+    """Runs the scenario programs, each in a process of its own that only the environment tells where traces go.
+
+    Args:
+        folder: Where reports are written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def environment(self, project: str, **variables: str) -> dict[str, str]:
+        """Return the environment of a program: this process's without its OTEL variables, with those given."""
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("OTEL_")}
+        return {
+            **inherited,
+            "PYTHONWARNINGS": "error",
+            "SCENARIO_PROJECT": project,
+            "SCENARIO_REPORT": str(self.report_file(project)),
+            **variables,
+        }
+
+    def report_file(self, project: str) -> Path:
+        """Return where the program that traces into a project writes its report."""
+        return self._folder / f"{project}.json"
+
+    def report(self, project: str) -> dict[str, Any]:
+        """Return what the program that traced into a project reported."""
+        return json.loads(self.report_file(project).read_text())
+
+    def run(self, program: str, project: str, *, launcher: tuple[str, ...] = (), **variables: str) -> Any:
+        """Run a program to its end.
+
+        Args:
+            program: The stem of a file in programs/.
+            project: What it traces into.
+            launcher: Arguments of the interpreter before the program.
+            variables: The environment.
+
+        Returns:
+            The finished process; its output is text.
+        """
+        command = [sys.executable, *launcher, str(PROGRAMS / f"{program}.py")]
+        finished = subprocess.run(
+            command,
+            env=self.environment(project, **variables),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=150,
+        )
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+        return finished
+
+    def start(self, program: str, project: str, **variables: str) -> subprocess.Popen[str]:
+        """Start a program that reads its cues from stdin."""
+        return subprocess.Popen(
+            [sys.executable, str(PROGRAMS / f"{program}.py")],
+            env=self.environment(project, **variables),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
+    """The scenario programs."""
+    return Programs(tmp_path_factory.mktemp("reports"))
+
+
+def otlp(server: Any, protocol: str) -> dict[str, str]:
+    """Return the variables that send a program's traces to a server."""
+    return {
+        "OTEL_TRACES_EXPORTER": "otlp",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": server.endpoint(protocol),
+        "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
+    }
+
+
+@pytest.fixture(scope="session", name="otlp")
+def otlp_variables() -> Callable[[Any, str], dict[str, str]]:
+    """Make the variables that send a program's traces to a server."""
+    return otlp
