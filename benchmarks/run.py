@@ -1,0 +1,150 @@
+"""One run: every tracer takes its turn at every workload in every round, so that all see the same machine."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from benchmarks.pool import Subject, WorkerFailedError, WorkerProcess
+from benchmarks.workloads import WORKLOADS
+
+OFF_WORKLOADS = ("sync 2 KB", "async 2 KB")
+"""Off is measured on these; what is switched off should not care what it would have captured."""
+
+
+class Effort(NamedTuple):
+    """How long is measured.
+
+    Args:
+        rounds: Turns of each tracer at each workload.
+        stall_rounds: Turns at the event loop's stall.
+        blocked_calls: Calls while the exporter hangs.
+    """
+
+    rounds: int
+    stall_rounds: int
+    blocked_calls: int
+
+
+FULL = Effort(rounds=15, stall_rounds=5, blocked_calls=1000)
+SMOKE = Effort(rounds=2, stall_rounds=1, blocked_calls=350)
+
+
+@dataclass
+class Samples:
+    """What was measured: the samples of one measure and subject, one per round.
+
+    Args:
+        values: By measure and subject.
+        skipped: Why a tracer is missing.
+        versions: What each tracer ran on.
+    """
+
+    values: dict[str, dict[Subject, list[float]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
+    skipped: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+def run(pythons: dict[str, str], effort: Effort) -> Samples:
+    """Measure.
+
+    Args:
+        pythons: The interpreter of each tracer.
+        effort: How long.
+    """
+    samples = Samples()
+    workers: dict[Subject, WorkerProcess] = {}
+    started = time.monotonic()
+    try:
+        for name, python in pythons.items():
+            for switch in ("on", "off"):
+                _progress(started, f"starting {name} ({switch})")
+                try:
+                    subject = Subject(name, switch)
+                    workers[subject] = WorkerProcess(subject, python)
+                    samples.versions[name] = workers[subject].versions
+                except WorkerFailedError as error:
+                    samples.skipped[name] = str(error)
+        for number in range(-1, effort.rounds):
+            # The round before the first one warms up: imports, caches, compiled signatures.
+            kept = samples if number >= 0 else Samples()
+            _progress(started, f"round {number + 1} of {effort.rounds}")
+            _measure_round(workers, kept, max(number, 0))
+            samples.skipped.update(kept.skipped)
+        for number in range(effort.stall_rounds):
+            _progress(started, f"event loop, round {number + 1} of {effort.stall_rounds}")
+            _measure_stall_round(workers, samples, number)
+    finally:
+        for worker in workers.values():
+            worker.close()
+    for name, python in pythons.items():
+        if name not in samples.skipped:
+            _progress(started, f"memory under a blocked exporter: {name}")
+            _measure_memory(name, python, samples, effort.blocked_calls)
+    _progress(started, "done")
+    sys.stderr.write("\n")
+    return samples
+
+
+def _measure_round(workers: dict[Subject, WorkerProcess], samples: Samples, number: int) -> None:
+    for workload in WORKLOADS:
+        for subject in _rotated(workers, number):
+            if subject.switch == "off" and workload not in OFF_WORKLOADS:
+                continue
+            try:
+                measured = workers[subject].measure(measure="burst", workload=workload)
+            except WorkerFailedError as error:
+                _drop(workers, subject, samples, error)
+                continue
+            samples.values[f"caller {workload}"][subject].append(measured["caller"])
+            if subject.switch == "on":
+                samples.values[f"process {workload}"][subject].append(measured["process"])
+
+
+def _measure_stall_round(workers: dict[Subject, WorkerProcess], samples: Samples, number: int) -> None:
+    for subject in _rotated(workers, number):
+        if subject.switch == "on":
+            try:
+                measured = workers[subject].measure(measure="stall")
+            except WorkerFailedError as error:
+                _drop(workers, subject, samples, error)
+                continue
+            samples.values["stall cpu"][subject].append(measured["cpu"])
+            samples.values["stall wall"][subject].append(measured["wall"])
+
+
+def _measure_memory(name: str, python: str, samples: Samples, calls: int) -> None:
+    with suppress(WorkerFailedError):
+        worker = WorkerProcess(Subject(name, "on"), python)
+        try:
+            grown = worker.measure(measure="memory", calls=calls)["bytes"]
+            samples.values["memory"][Subject(name, "on")].append(grown)
+        finally:
+            worker.close()
+
+
+def _rotated(workers: dict[Subject, WorkerProcess], number: int) -> list[Subject]:
+    """Return who is measured, in order; nobody always follows the same one."""
+    subjects = list(workers)
+    start = number % max(1, len(subjects))
+    return subjects[start:] + subjects[:start]
+
+
+def _drop(workers: dict[Subject, WorkerProcess], subject: Subject, samples: Samples, error: WorkerFailedError) -> None:
+    samples.skipped[f"{subject.tracer} ({subject.switch})"] = str(error)
+    workers.pop(subject).close()
+
+
+def _progress(started: float, what: str) -> None:
+    text = f"{time.monotonic() - started:5.0f} s  {what}"
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}")
+    else:
+        sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
