@@ -28,7 +28,10 @@ def record_failure(span: Span, error: BaseException) -> str:
         span.set_attribute(semconv.ERROR_TYPE, name)
         message = _message(error)
         span.set_status(StatusCode.ERROR, f"{name}: {message}" if message else name)
-        span.record_exception(error)
+        try:
+            span.record_exception(error)
+        except Exception:  # noqa: BLE001, RUF100 - the SDK's span asks the exception for its text
+            span.add_event(semconv.EXCEPTION_EVENT, {semconv.EXCEPTION_TYPE: name})
         return "error"
     if not isinstance(error, GeneratorExit):
         span.set_attribute(semconv.ERROR_TYPE, name)

@@ -16,6 +16,7 @@ from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode
 from opentelemetry.util.types import AnyValue, Attributes
 
 from otel_rollout import semconv
+from otel_rollout.payload import snapshot
 
 if TYPE_CHECKING:
     from otel_rollout.trajectory_state import TrajectoryState
@@ -110,7 +111,7 @@ class RolloutSpan(Span):
         return self.end_time is None
 
     def set_attribute(self, key: str, value: AnyValue) -> None:
-        """Set one attribute; a list is copied, so that later changes to it don't show."""
+        """Set one attribute; a list or a dict is copied, so that later changes to it don't show."""
         if self.end_time is not None:
             return
         attributes = self.attributes
@@ -122,6 +123,9 @@ class RolloutSpan(Span):
         elif isinstance(value, list):
             value = tuple(value)
             self.extra_bytes += 16 * len(value)
+        elif isinstance(value, Mapping):
+            value = snapshot(value).decode()
+            self.extra_bytes += len(value)
         attributes[key] = value
 
     def set_attributes(self, attributes: Mapping[str, AnyValue]) -> None:
@@ -168,7 +172,7 @@ class RolloutSpan(Span):
         """
         # Without the source lines, which would be read from disk here.
         noted = TracebackException(
-            type(exception), exception, exception.__traceback__, limit=-MAX_FRAMES, lookup_lines=False
+            type(exception), exception, exception.__traceback__, limit=-MAX_FRAMES, lookup_lines=False, compact=True
         )
         self._add_event(semconv.EXCEPTION_EVENT, noted, timestamp, 4000)
         if attributes:

@@ -26,7 +26,10 @@ from otel_rollout.trajectory_state import TrajectoryState
 
 __all__ = ["LightTracer", "ProviderTracer", "RolloutTracer"]
 
-_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED | TraceFlags.RANDOM_TRACE_ID)
+# All bits of our trace ids are random; SDKs before 1.45 have no name for the flag.
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED | getattr(TraceFlags, "RANDOM_TRACE_ID", 0x02))
+# For a sampler None means the current context, with the ambient span in it as a parent; a root has none.
+_NO_PARENT: Final = Context()
 
 
 class RolloutTracer(abc.ABC):
@@ -79,29 +82,31 @@ class LightTracer(RolloutTracer):
         """Start the root of a new trace; None where the sampler leaves the trajectory out."""
         trace_id = self._ids.generate_trace_id()
         tags = trajectory.tags if trajectory else {semconv.OUTSIDE_TRAJECTORY: True}
-        sampled = self._sampler.should_sample(None, trace_id, name, SpanKind.INTERNAL, tags, links)
+        sampled = self._sampler.should_sample(_NO_PARENT, trace_id, name, SpanKind.INTERNAL, tags, links)
         if sampled.decision is not Decision.RECORD_AND_SAMPLE:
             return None
         context = SpanContext(trace_id, self._ids.generate_span_id(), False, _SAMPLED, sampled.trace_state)
-        return RolloutSpan(name, context, None, {}, trajectory, tuple(links), self._on_end)
+        attributes = {**tags, **(sampled.attributes or {})}
+        return RolloutSpan(name, context, None, attributes, trajectory, tuple(links), self._on_end)
 
     def start_op(self, name: str, context: Context, frame: Frame | None, attributes: Mapping[str, Any]) -> Span | None:
         """Start a span under the innermost span that reaches our exporters."""
         trajectory = None
         if frame is not None:
             trajectory = frame.trajectory
-            span = get_current_span(context) if self._is_shared else frame.span
-            parent = span.get_span_context()  # type: ignore[union-attr]  # a frame without a span is silent
+            parent = frame.span.get_span_context()  # type: ignore[union-attr]  # a frame without a span is silent
+            if self._is_shared:
+                current = get_current_span(context).get_span_context()
+                parent = current if current.is_valid else parent
         else:
             parent = get_current_span(context).get_span_context()
             if not self._is_shared or not parent.is_valid:
                 root = self.start_root(name, None, [Link(parent)] if parent.is_valid else ())
                 if root is not None:
                     root.set_attributes(attributes)
-                    root.set_attribute(semconv.OUTSIDE_TRAJECTORY, True)
                 return root
-            if not parent.trace_flags.sampled:
-                return None
+        if not parent.trace_flags & TraceFlags.SAMPLED:
+            return None
         own = SpanContext(parent.trace_id, self._ids.generate_span_id(), False, _SAMPLED, parent.trace_state)
         light = RolloutSpan(name, own, parent, {**attributes}, trajectory, (), self._on_end)
         if trajectory is None:

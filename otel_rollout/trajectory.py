@@ -6,10 +6,10 @@ import contextlib
 import operator
 from contextlib import AbstractContextManager
 from contextvars import Token
+from itertools import accumulate
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
 from opentelemetry import context as context_api
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, StatusCode, get_current_span
@@ -27,6 +27,25 @@ if TYPE_CHECKING:
 __all__ = ["annotate", "rollout_trace_attr"]
 
 _NOTHING: Final = contextlib.nullcontext()
+
+_PREFIX: Final = "rollout."
+_TAKEN: Final = {
+    *semconv.TAGS,
+    *(tag.removeprefix(_PREFIX) for tag in semconv.TAGS),
+    # Backends turn dots into nested objects: a value at `rollout` would leave no place for `rollout.step`.
+    *(
+        prefix
+        for attribute in semconv.ATTRIBUTES
+        for prefix in accumulate(attribute.key.split(".")[:-1], "{}.{}".format)
+    ),
+    semconv.METADATA,
+    semconv.SPAN_KIND,
+    semconv.CONVERSATION_ID,
+}
+"""Names that `annotate` does not set: they say which trajectory this is, or hold other attributes."""
+
+MAX_METADATA_CHARACTERS: Final = 1000
+"""Longer values are left out of `metadata`, which is there to filter by."""
 
 
 def rollout_trace_attr(
@@ -102,19 +121,25 @@ def _annotate(
         )
         return
     trajectory, root = frame.trajectory, frame.trajectory.root
+    if not root.is_recording():
+        warn_once("annotate late", "annotate() was called after its trajectory had ended: it comes too late")
+        return
     if reward is not None:
-        try:
-            trajectory.annotations[semconv.REWARD] = float(reward)
-        except (TypeError, ValueError):
-            warn_once("annotate reward", "annotate(reward=%r): a reward is a number; it is left out", reward)
+        number = _number(reward)
+        if number is not None:
+            trajectory.annotations[semconv.REWARD] = number
+        else:
+            warn_once(
+                "annotate reward", "annotate(reward=…): a reward is a number, not %s; it is left out", _type(reward)
+            )
     if status is not None:
-        if status in semconv.STATUSES:
-            trajectory.annotations[semconv.STATUS] = status
+        if isinstance(status, str) and status in semconv.STATUSES:
+            trajectory.annotations[semconv.STATUS] = str.__str__(status)
         else:
             warn_once(
                 "annotate status",
-                "annotate(status=%r): a status is one of %s; it is left out",
-                status,
+                "annotate(status=%s): a status is one of %s; it is left out",
+                repr(status[:100]) if isinstance(status, str) else f"… of type {_type(status)}",
                 ", ".join(semconv.STATUSES),
             )
     if input_value is not None:
@@ -122,8 +147,8 @@ def _annotate(
     if output_value is not None:
         pipeline.tracer.set_output(root, snapshot(output_value))
     for key, value in attributes.items():
-        if key in semconv.TAGS:
-            warn_once(f"annotate {key}", "annotate(%s=…): this is set by rollout_trace_attr; it is left out", key)
+        if key in _TAKEN:
+            warn_once(f"annotate {key}", "annotate(%s=…): this name is taken; it is left out", key)
             continue
         attribute = _attribute(value)
         if attribute is None:
@@ -132,48 +157,85 @@ def _annotate(
                 "annotate(%s=…): an attribute is a text, a number, a boolean or a list of one of these, not %s; "
                 "it is left out",
                 key,
-                type(value).__qualname__,
+                _type(value),
             )
         else:
-            trajectory.annotations[key] = attribute
+            trajectory.annotations[_text(key)] = attribute
+
+
+def _number(value: Any) -> float | None:
+    value = _scalar(value)
+    if isinstance(value, (str, bytes, bytearray)):
+        return None
+    try:
+        return float(value)
+    except Exception:  # noqa: BLE001, RUF100 - a value may do anything when it is looked at
+        return None
 
 
 def _attribute(value: Any) -> Any:
-    if not isinstance(value, (str, bool, int, float, list, tuple)) and hasattr(value, "item"):
-        with contextlib.suppress(TypeError, ValueError, RuntimeError):
-            value = value.item()
-    if isinstance(value, (str, bool, float)):
+    value = _scalar(value)
+    if isinstance(value, (list, tuple)):
+        items = tuple(_attribute(item) if not isinstance(item, (list, tuple)) else None for item in value)
+        return items if len({type(item) for item in items} - {type(None)}) == 1 and None not in items else None
+    if isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, float):
+        return float.__float__(value)
     if isinstance(value, int):
-        return value if -(2**63) <= value < 2**63 else None
-    if isinstance(value, (list, tuple)) and value:
-        kind = type(value[0])
-        if kind in (str, bool, int, float) and all(type(item) is kind for item in value):
-            return tuple(value)
+        return int.__int__(value) if -(2**63) <= value < 2**63 else None
     return None
 
 
-def _tag(value: Any) -> Any:
-    """Return an index as an int, anything else as its text: an attribute is a plain scalar."""
-    if isinstance(value, str):
+def _scalar(value: Any) -> Any:
+    """Return the Python scalar that a scalar of numpy or torch holds; anything else as it is."""
+    if isinstance(value, (str, bool, int, float, list, tuple)) or not hasattr(type(value), "item"):
         return value
     try:
+        return value.item()
+    except Exception:  # noqa: BLE001, RUF100 - an array of several elements has no item
+        return value
+
+
+def _text(value: str) -> str:
+    """Return a plain string that can be written as UTF-8, whatever subclass or lone surrogates `value` is made of."""
+    return str.__str__(value).encode("utf-8", "replace").decode()
+
+
+def _type(value: Any) -> str:
+    return type(value).__qualname__
+
+
+def _tag(value: Any) -> int | str:
+    """Return an index as an int, anything else as its text: an attribute is a plain scalar."""
+    value = _scalar(value)
+    try:
         number = operator.index(value)
-    except TypeError:
-        return str(value)
+    except Exception:  # noqa: BLE001, RUF100 - a value may do anything when it is looked at
+        try:
+            return _text(value if isinstance(value, str) else str(value))
+        except Exception:  # noqa: BLE001, RUF100
+            return _type(value)
     return number if -(2**63) <= number < 2**63 else str(number)
 
 
 class _Silence(AbstractContextManager[None]):
     """A stretch in which nothing is traced."""
 
-    _token: Token[Context]
+    _token: Token[Context] | None = None
 
     def __enter__(self) -> None:
-        self._token = enter_silence(context_api.get_current())
+        try:
+            self._token = enter_silence(context_api.get_current())
+        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            internal_error("silencing a trajectory")
 
     def __exit__(self, *exception: object) -> None:
-        leave(self._token)
+        token, self._token = self._token, None
+        if token is not None:
+            leave(token)
 
 
 class _Trajectory(AbstractContextManager[None]):
@@ -211,7 +273,7 @@ class _Trajectory(AbstractContextManager[None]):
         tags[semconv.EXPERIMENT_NAME] = self._pipeline.experiment_name
         state = TrajectoryState(tags)
         ambient = get_current_span(context).get_span_context()
-        root = self._pipeline.tracer.start_root(str(name), state, [Link(ambient)] if ambient.is_valid else [])
+        root = self._pipeline.tracer.start_root(str(_tag(name)), state, [Link(ambient)] if ambient.is_valid else [])
         if root is None:
             self._token = enter_silence(context)
             return
@@ -233,34 +295,41 @@ class _Trajectory(AbstractContextManager[None]):
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._token is None:
-            return
-        leave(self._token)
-        if self._root is None or self._state is None:
-            return
+        token, root, state = self._token, self._root, self._state
+        self._token = self._root = self._state = None
         try:
-            self._finish(self._root, self._state, exception)
+            if token is not None:
+                leave(token)
+            if root is not None and state is not None:
+                self._finish(root, state, exception)
         except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
             internal_error("ending a trajectory")
 
     def _finish(self, root: Span, state: TrajectoryState, exception: BaseException | None) -> None:
-        status = "completed"
-        if exception is not None:
-            status = record_failure(root, exception)
-        annotations = {semconv.STATUS: status, **state.annotations}
-        if exception is None and annotations[semconv.STATUS] == "error":
-            root.set_status(StatusCode.ERROR, "annotated as error")
-        if state.turns:
-            annotations.setdefault(semconv.TURNS, state.turns)
-        if state.input_tokens:
-            annotations.setdefault(semconv.INPUT_TOKENS, state.input_tokens)
-        if state.output_tokens:
-            annotations.setdefault(semconv.OUTPUT_TOKENS, state.output_tokens)
-        root.set_attributes(annotations)
-        root.set_attribute(semconv.METADATA, _metadata({**state.tags, **annotations}))
-        root.end()
+        try:
+            status = "completed" if exception is None else record_failure(root, exception)
+            annotations = {semconv.STATUS: status, **state.annotations}
+            if exception is None and annotations[semconv.STATUS] == "error":
+                root.set_status(StatusCode.ERROR, "annotated as error")
+            for key, total in (
+                (semconv.TURNS, state.turns),
+                (semconv.INPUT_TOKENS, state.input_tokens),
+                (semconv.OUTPUT_TOKENS, state.output_tokens),
+            ):
+                if total:
+                    annotations.setdefault(key, total)
+            root.set_attributes(annotations)
+            root.set_attribute(semconv.METADATA, _metadata({**state.tags, **annotations}))
+        finally:
+            root.end()
 
 
 def _metadata(attributes: dict[str, Any]) -> str:
     """Return the attributes as JSON text under their short names: Phoenix filters on these."""
-    return orjson.dumps({key.removeprefix("rollout."): value for key, value in attributes.items()}).decode()
+    return snapshot(
+        {
+            key.removeprefix(_PREFIX): value
+            for key, value in attributes.items()
+            if not isinstance(value, (str, tuple)) or len(value) <= MAX_METADATA_CHARACTERS
+        }
+    ).decode()

@@ -39,7 +39,8 @@ class TrajectoryState:
         self.output_tokens = 0
         self.truncated_bytes = 0
         self.dropped_spans: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        # Reentrant: the garbage collector may end an abandoned span while this thread holds the lock.
+        self._lock = threading.RLock()
 
     def add_turn(self, input_tokens: int, output_tokens: int) -> None:
         """Count one turn of the model and its tokens."""

@@ -1,0 +1,261 @@
+"""One call of an op, from its start to its end, and what is known of the op before it is called."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextvars import Token
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+from opentelemetry import context as context_api
+from opentelemetry.context import Context
+from opentelemetry.trace import Span
+
+from otel_rollout import semconv
+from otel_rollout.context import SILENCE, Frame, current_frame, enter, enter_silence, leave
+from otel_rollout.failure import record_failure
+from otel_rollout.llm import describe_llm_call
+from otel_rollout.log_once import internal_error
+from otel_rollout.payload import snapshot, snapshot_arguments
+from otel_rollout.signature import compile_binder
+
+if TYPE_CHECKING:
+    from otel_rollout.pipeline import Pipeline
+
+__all__ = ["Call", "Operation"]
+
+MAX_YIELDED_ITEMS: Final = 10_000
+MAX_YIELDED_BYTES: Final = 4 * 1024 * 1024
+"""How much of what a generator yields is kept as its output."""
+
+
+class Operation:
+    """What is known of a decorated function before it is called.
+
+    Args:
+        function: The function.
+        name: The span's name, or None for the function's qualified name.
+        kind: Its OpenInference span kind.
+        capture_inputs: Whether arguments are recorded.
+        capture_output: Whether the result is recorded.
+    """
+
+    __slots__ = ("attributes", "binder", "capture_inputs", "capture_output", "has_receiver", "is_llm", "name")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        kind: str,
+        *,
+        capture_inputs: bool,
+        capture_output: bool,
+    ) -> None:
+        self.name = name or _name(function)
+        self.is_llm = kind == "LLM"
+        self.capture_inputs = capture_inputs
+        self.capture_output = capture_output
+        self.binder = compile_binder(function)
+        self.has_receiver = _first_parameter(function) in ("self", "cls")
+        self.attributes: dict[str, Any] = {semconv.SPAN_KIND: kind}
+        if kind in semconv.OPERATION_NAMES:
+            self.attributes[semconv.OPERATION_NAME] = semconv.OPERATION_NAMES[kind]
+        if kind == "TOOL":
+            self.attributes[semconv.TOOL_NAME] = self.name
+
+    def start(self, pipeline: Pipeline, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        """Start the span of one call; None where nothing is traced here."""
+        try:
+            context = context_api.get_current()
+            frame = current_frame(context)
+            if frame is SILENCE:
+                return None
+            tracer = pipeline.tracer
+            arguments: dict[str, Any] | None = None
+            text = None
+            if self.capture_inputs or self.is_llm:
+                arguments = self._bind(args, kwargs)
+                if self.capture_inputs:
+                    text = snapshot_arguments(dict(arguments) if self.is_llm else arguments)
+            span = tracer.start_op(self.name, context, frame, self.attributes)
+            if span is None:
+                call = Call(self, pipeline, None, SILENCE)
+                call.token = enter_silence(context)
+                return call
+            if text is not None:
+                tracer.set_input(span, text)
+            if frame is None:
+                call = Call(self, pipeline, span, Frame(None, span, self.is_llm))
+            else:
+                call = Call(self, pipeline, span, Frame(frame.trajectory, span, self.is_llm or frame.is_llm))
+            if self.is_llm:
+                call.arguments = arguments
+                call.is_turn = frame is not None and frame.trajectory is not None and not frame.is_llm
+            if pipeline.token2text and self.has_receiver and args:
+                pipeline.note_tokenizer(span, args[0])
+            call.token = enter(context, call.frame)
+        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            internal_error("starting a span")
+            return None
+        return call
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self.binder(*args, **kwargs)
+        except TypeError:
+            # The function will raise the same and its span shows with what, unless a decorator changed what it takes.
+            return {"args": args[1:] if self.has_receiver else args, "kwargs": kwargs}
+
+
+class Call:
+    """One traced call, from its start to its end.
+
+    Args:
+        operation: What is called.
+        pipeline: What it is traced with.
+        span: Its span; None where the sampler left it out, and with it all that runs inside.
+        frame: What is current while it runs.
+    """
+
+    __slots__ = (
+        "arguments",
+        "context",
+        "frame",
+        "is_turn",
+        "operation",
+        "pipeline",
+        "span",
+        "token",
+        "yielded",
+        "yielded_bytes",
+        "yields",
+    )
+
+    def __init__(self, operation: Operation, pipeline: Pipeline, span: Span | None, frame: Frame) -> None:
+        self.operation = operation
+        self.pipeline = pipeline
+        self.span = span
+        self.frame = frame
+        self.token: Token[Context] | None = None
+        self.context: Context | None = None
+        self.arguments: dict[str, Any] | None = None
+        self.is_turn = False
+        self.yielded: list[bytes] | None = None
+        self.yielded_bytes = 0
+        self.yields = 0
+
+    def succeed(self, result: Any) -> None:
+        """End the span with the result of the call."""
+        try:
+            self._leave()
+            span = self.span
+            if span is not None:
+                try:
+                    operation = self.operation
+                    if operation.is_llm:
+                        self._describe(span, result)
+                    if operation.capture_output:
+                        self.pipeline.tracer.set_output(span, snapshot(result))
+                finally:
+                    span.end()
+        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            internal_error("ending a span")
+
+    def fail(self, error: BaseException) -> None:
+        """End the span with the exception that left the call."""
+        try:
+            self._leave()
+            span = self.span
+            if span is not None:
+                try:
+                    record_failure(span, error)
+                    if self.operation.is_llm:
+                        self._describe(span, None)
+                    if self.yields:
+                        self._set_yielded(span)
+                finally:
+                    span.end()
+        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            internal_error("ending a span")
+
+    def exhaust(self) -> None:
+        """End the span of a generator that has come to its end."""
+        try:
+            self._leave()
+            span = self.span
+            if span is not None:
+                try:
+                    if self.operation.is_llm:
+                        self._describe(span, None)
+                    self._set_yielded(span)
+                finally:
+                    span.end()
+        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            internal_error("ending a span")
+
+    def pause(self) -> None:
+        """Make what was current before the call current again, and remember what its body had made current."""
+        try:
+            self.context = context_api.get_current()
+            self._leave()
+        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            internal_error("pausing a span")
+
+    def resume(self) -> None:
+        """Make what the body of the call had made current, current again."""
+        try:
+            if self.token is None and self.context is not None:
+                self.token = context_api.attach(self.context)
+        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            internal_error("resuming a span")
+
+    def add_yielded(self, item: Any) -> None:
+        """Note an item that a generator yields, as it is now."""
+        self.yields += 1
+        if self.span is None or not self.operation.capture_output:
+            return
+        if self.yielded is None:
+            self.yielded = []
+        if len(self.yielded) >= MAX_YIELDED_ITEMS or self.yielded_bytes >= MAX_YIELDED_BYTES:
+            return
+        try:
+            text = snapshot(item)
+            self.yielded.append(text)
+            self.yielded_bytes += len(text)
+        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            internal_error("recording what was yielded")
+
+    def _leave(self) -> None:
+        token, self.token = self.token, None
+        if token is not None:
+            leave(token)
+
+    def _set_yielded(self, span: Span) -> None:
+        if self.operation.capture_output:
+            kept = self.yielded or []
+            if self.yields > len(kept):
+                kept.append(orjson.dumps(f"…[{self.yields - len(kept):,} items cut]"))
+            self.pipeline.tracer.set_output(span, b"[" + b",".join(kept) + b"]")
+
+    def _describe(self, span: Span, result: Any) -> None:
+        attributes = describe_llm_call(self.arguments, result)
+        span.set_attributes(attributes)
+        if self.is_turn and self.frame.trajectory is not None:
+            self.frame.trajectory.add_turn(
+                attributes.get(semconv.USAGE_INPUT_TOKENS, 0), attributes.get(semconv.USAGE_OUTPUT_TOKENS, 0)
+            )
+
+
+def _name(function: Any) -> str:
+    while isinstance(function, partial):
+        function = function.func
+    return getattr(function, "__qualname__", None) or type(function).__qualname__
+
+
+def _first_parameter(function: Callable[..., Any]) -> str | None:
+    try:
+        return next(iter(inspect.signature(function).parameters), None)
+    except (TypeError, ValueError):
+        return None
