@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ __all__ = ["HttpAnswer", "HttpClient", "outcome_of_answer"]
 
 _PASSING = frozenset({408, 425, 429, 502, 503, 504})
 _INVALID = frozenset({400, 422})
+_NEVER_SERVED = frozenset({501, 505})
 
 
 @dataclass(frozen=True)
@@ -84,15 +86,12 @@ class HttpClient:
             import requests
         except ImportError as error:
             return HttpAnswer(0, fault=f"{error}: pip install requests", is_permanent=True)
-        if self._pid != os.getpid():
-            # A forked child must not write into its parent's connections.
-            self._pid, self._session = os.getpid(), None
-        session = self._session
-        if session is None or self._pid != os.getpid():
-            # A forked child must not write into its parent's connections.
-            self._pid = os.getpid()
-            session = self._session = self._open()
         try:
+            session = self._session
+            if session is None or self._pid != os.getpid():
+                # A forked child must not write into its parent's connections.
+                self._pid = os.getpid()
+                session = self._session = self._open()
             answer = session.request(
                 method,
                 url,
@@ -101,17 +100,11 @@ class HttpClient:
                 timeout=self.timeout,
                 allow_redirects=False,
             )
-        except (
-            requests.exceptions.SSLError,
-            requests.exceptions.InvalidURL,
-            requests.exceptions.InvalidSchema,
-        ) as error:
-            return HttpAnswer(0, fault=f"{type(error).__name__}: {error}", is_permanent=True)
-        except (requests.exceptions.MissingSchema, requests.exceptions.InvalidHeader, OSError) as error:
-            is_permanent = not isinstance(error, OSError) or isinstance(error, FileNotFoundError)
+        except Exception as error:
             # A connection that broke in the middle is not used again.
             self.close()
-            return HttpAnswer(0, fault=f"{type(error).__name__}: {error}", is_permanent=is_permanent)
+            is_passing = isinstance(error, requests.RequestException) and not _is_our_fault(error)
+            return HttpAnswer(0, fault=f"{type(error).__name__}: {error}", is_permanent=not is_passing)
         return HttpAnswer(answer.status_code, answer.content, _retry_after(answer.headers.get("Retry-After")))
 
     def close(self) -> None:
@@ -119,6 +112,16 @@ class HttpClient:
         session, self._session = self._session, None
         if session is not None:
             session.close()
+
+
+def _is_our_fault(error: requests.RequestException) -> bool:
+    import requests
+
+    if isinstance(error, requests.exceptions.SSLError):
+        # A server that goes away in the middle of a handshake is no matter of certificates.
+        return "EOF occurred" not in str(error)
+    # requests counts bad URLs and headers as ValueErrors, and broken JSON, which nobody asks it for.
+    return isinstance(error, ValueError)
 
 
 def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -145,25 +148,25 @@ def outcome_of_answer(answer: HttpAnswer, url: str, *, denied_hint: str = "") ->
         return Outcome(Verdict.TOO_LARGE, reason)
     if status in _INVALID:
         return Outcome(Verdict.REFUSED, reason)
-    if status >= 500:
+    if status >= 500 and status not in _NEVER_SERVED:
         # A server that fails on one bad span answers 500 as one that is down does.
         return Outcome(Verdict.UNEXPLAINED, reason, answer.retry_after)
     return Outcome(Verdict.DENIED, f"{reason}; {denied_hint}" if denied_hint else reason, answer.retry_after)
 
 
 def _first_line(body: bytes) -> str:
-    text = body[:400].decode("utf-8", "replace").strip()
-    return text.splitlines()[0][:200] if text.isprintable() or "\n" in text else ""
+    lines = body[:400].decode("utf-8", "replace").strip().splitlines()
+    return lines[0][:200] if lines and lines[0].isprintable() else ""
 
 
 def _retry_after(value: str | None) -> float | None:
     if not value:
         return None
     try:
-        return max(0.0, float(value))
+        seconds = float(value)
     except ValueError:
-        pass
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None
+        try:
+            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections import Counter
 
 __all__ = ["internal_error", "internal_errors", "warn_once"]
 
 _logger = logging.getLogger("otel_rollout")
-_lock = threading.Lock()
-_seen: Counter[str] = Counter()
+_seen: set[str] = set()
 _MAX_KINDS = 1000
 
 
@@ -23,12 +21,9 @@ def warn_once(key: str, message: str, *arguments: object) -> None:
         message: The message, with `%s` for each argument.
         *arguments: Filled in by logging.
     """
-    with _lock:
-        if len(_seen) >= _MAX_KINDS and key not in _seen:
-            return
-        _seen[key] += 1
-        is_first = _seen[key] == 1
-    if is_first:
+    # Without a lock, which a fork or a signal handler could find held; at worst a message comes twice.
+    if key not in _seen and len(_seen) < _MAX_KINDS:
+        _seen.add(key)
         _logger.warning(message, *arguments)
 
 
@@ -45,7 +40,11 @@ def internal_error(where: str) -> None:
     """
     internal_errors[where] += 1
     if internal_errors[where] == 1:
-        _logger.error("internal error while %s; the traced program goes on", where, exc_info=True)
+        _logger.error(
+            "internal error while %s; the traced program goes on",
+            where,
+            exc_info=True,  # noqa: LOG014 - called from except blocks only
+        )
     if os.environ.get("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS"):
         raise  # noqa: PLE0704 - called from except blocks only
 
@@ -56,6 +55,5 @@ internal_errors: Counter[str] = Counter()
 
 def forget() -> None:
     """Forget what was logged and counted; for tests."""
-    with _lock:
-        _seen.clear()
-        internal_errors.clear()
+    _seen.clear()
+    internal_errors.clear()

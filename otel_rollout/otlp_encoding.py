@@ -149,6 +149,7 @@ def _fill_value(message: AnyValue, value: Any) -> None:
         message.string_value = _text(str(value))
 
 
-def _text(value: str) -> str:
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else str(value)
     # Protobuf refuses lone surrogates, which reach us through file names and model output.
-    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
@@ -61,13 +63,11 @@ class Pipeline:
         Args:
             timeout: Seconds to wait at most, for all together.
         """
-        deadline = time.monotonic() + timeout
-        results = [queue.flush(max(0.0, deadline - time.monotonic())) for queue in self.queues]
-        own = all(results)
-        if not self.queues and hasattr(self.provider, "force_flush"):
+        force_flush = getattr(self.provider, "force_flush", None)
+        if not self.queues and force_flush is not None:
             # Somebody else's exporters: their provider's word for it.
-            return bool(self.provider.force_flush(int(timeout * 1000)))
-        return own
+            return _within(timeout, lambda: bool(force_flush(int(timeout * 1000))))
+        return flush_queues(self.queues, timeout)
 
     def shutdown(self, timeout: float) -> bool:
         """Deliver what is queued and end the threads; whether every backend has all of it.
@@ -75,11 +75,7 @@ class Pipeline:
         Args:
             timeout: Seconds to wait at most, for all together.
         """
-        deadline = time.monotonic() + timeout
-        for queue in self.queues:
-            queue.shutdown(deadline)
-        results = [queue.join() for queue in self.queues]
-        return all(results)
+        return shutdown_queues(self.queues, timeout)
 
     def after_fork(self) -> None:
         """Start empty in a forked child."""
@@ -113,14 +109,48 @@ class QueueProcessor(SpanProcessor):
 
     def shutdown(self) -> None:
         """Deliver what is queued; called where the provider is shut down before we are."""
-        deadline = time.monotonic() + 30.0
-        for queue in self._queues:
-            queue.shutdown(deadline)
-        for queue in self._queues:
-            queue.join()
+        shutdown_queues(self._queues, 30.0)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Wait until the queues have settled what they hold."""
-        deadline = time.monotonic() + timeout_millis / 1000
-        results = [queue.flush(max(0.0, deadline - time.monotonic())) for queue in self._queues]
-        return all(results)
+        return flush_queues(self._queues, timeout_millis / 1000)
+
+
+def flush_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:
+    """Wait until every queue has settled what it holds; whether every backend has all of it.
+
+    Args:
+        queues: The queues; all send at once, so that a slow one doesn't hold up the others.
+        timeout: Seconds to wait at most, for all together.
+    """
+    deadline = time.monotonic() + timeout
+    for queue in queues:
+        queue.hurry()
+    results = [queue.flush(max(0.0, deadline - time.monotonic())) for queue in queues]
+    return all(results)
+
+
+def shutdown_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:
+    """Deliver what is queued and end the threads; whether every backend has all of it.
+
+    Args:
+        queues: The queues.
+        timeout: Seconds to wait at most, for all together.
+    """
+    deadline = time.monotonic() + timeout
+    for queue in queues:
+        queue.shutdown(deadline)
+    results = [queue.join() for queue in queues]
+    return all(results)
+
+
+def _within(timeout: float, call: Callable[[], bool]) -> bool:
+    """Return what `call` returns, or False after `timeout` seconds: the SDK's own flush does not heed its timeout."""
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(call()), name="otel-rollout-flush", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        return call()
+    thread.join(min(timeout, threading.TIMEOUT_MAX))
+    return bool(results) and results[0]

@@ -20,6 +20,8 @@ class _Exit:
 
     is_installed = False
     previous_sigterm: Any = None
+    is_delivering = False
+    is_delivered = False
 
 
 _exit: Final = _Exit()
@@ -69,12 +71,43 @@ def _at_exit() -> None:
 
 
 def _after_fork() -> None:
+    _exit.is_delivering = _exit.is_delivered = False
     if runtime.pipeline is not None:
         runtime.pipeline.after_fork()
 
 
 def _on_sigterm(number: int, frame: FrameType | None) -> None:
-    _at_exit()
+    if runtime.pipeline is None or _exit.is_delivered:
+        _exit.is_delivering = _exit.is_delivered = False
+        _pass_on(number, frame)
+    elif not _exit.is_delivering:
+        _exit.is_delivering = True
+        # In a thread: the main thread is stopped anywhere, holding a lock perhaps that delivery needs, a logger's say.
+        # Not a daemon, so that the interpreter doesn't exit meanwhile.
+        try:
+            threading.Thread(target=_deliver, name="otel-rollout-sigterm", daemon=False).start()
+        except RuntimeError:
+            # The interpreter is exiting, or there can't be more threads.
+            _deliver()
+
+
+def _deliver() -> None:
+    """Deliver what is queued, then have the signal come again for the handler that was there before ours."""
+    from otel_rollout.config import flush
+
+    pipeline = runtime.pipeline
+    try:
+        if _exit.previous_sigterm in (signal.SIG_DFL, None):
+            _at_exit()
+        elif pipeline is not None:
+            # The program may live on, or write its checkpoint first: it is traced until it ends.
+            flush(pipeline.settings.shutdown_timeout_ms / 1000)
+    finally:
+        _exit.is_delivered = True
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _pass_on(number: int, frame: FrameType | None) -> None:
     previous = _exit.previous_sigterm
     if callable(previous):
         previous(number, frame)

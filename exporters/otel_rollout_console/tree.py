@@ -3,44 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 
-__all__ = ["draw_trace"]
+__all__ = ["Branch", "describe_span", "draw_trace", "make_branch"]
 
 MAX_PAYLOAD_CHARACTERS: Final = 60
 
 
-def draw_trace(spans: Sequence[ReadableSpan]) -> list[str]:
+class Branch(NamedTuple):
+    """What is kept of a span until its trace is drawn.
+
+    Args:
+        span_id: The span's id.
+        parent_id: Its parent's; None for a root.
+        start_time: When it started.
+        line: What is drawn.
+    """
+
+    span_id: int
+    parent_id: int | None
+    start_time: int
+    line: str
+
+
+def make_branch(span: ReadableSpan) -> Branch:
+    """Return what is kept of `span`: its line, not its payload."""
+    context = span.get_span_context()
+    return Branch(
+        span_id=context.span_id if context else 0,
+        parent_id=span.parent.span_id if span.parent else None,
+        start_time=span.start_time or 0,
+        line=describe_span(span),
+    )
+
+
+def draw_trace(branches: Sequence[Branch]) -> list[str]:
     """Return a trace as lines: the trajectory first, what it did below it, in the order of start.
 
     Args:
-        spans: All spans of one trace; one whose parent is missing is drawn as a root.
+        branches: All spans of one trace; one whose parent is missing is drawn as a root.
     """
-    known = {span.context.span_id for span in spans if span.context}
-    children: dict[int | None, list[ReadableSpan]] = {}
-    for span in sorted(spans, key=lambda each: each.start_time or 0):
-        parent = span.parent.span_id if span.parent and span.parent.span_id in known else None
-        children.setdefault(parent, []).append(span)
+    known = {branch.span_id for branch in branches}
+    children: dict[int | None, list[Branch]] = {}
+    for branch in sorted(branches, key=lambda each: each.start_time, reverse=True):
+        parent = branch.parent_id if branch.parent_id in known and branch.parent_id != branch.span_id else None
+        children.setdefault(parent, []).append(branch)
     lines: list[str] = []
-    for root in children.get(None, []):
-        lines.append(describe_span(root))
-        _draw_children(root, children, "", lines)
+    # A stack instead of recursion, which would end at a depth of 1,000.
+    waiting = [(root, "", "") for root in children.get(None, [])]
+    while waiting:
+        branch, indent, indent_below = waiting.pop()
+        lines.append(f"{indent}{branch.line}")
+        for position, child in enumerate(children.pop(branch.span_id, [])):
+            is_last = position == 0
+            waiting.append(
+                (child, f"{indent_below}{'└─' if is_last else '├─'} ", f"{indent_below}{'   ' if is_last else '│  '}")
+            )
     return lines
-
-
-def _draw_children(
-    span: ReadableSpan, children: dict[int | None, list[ReadableSpan]], indent: str, lines: list[str]
-) -> None:
-    below = children.get(span.context.span_id if span.context else None, [])
-    for position, child in enumerate(below):
-        is_last = position == len(below) - 1
-        lines.append(f"{indent}{'└─' if is_last else '├─'} {describe_span(child)}")
-        _draw_children(child, children, f"{indent}{'   ' if is_last else '│  '}", lines)
 
 
 def describe_span(span: ReadableSpan) -> str:
@@ -78,7 +102,7 @@ def _summary(attributes: Any) -> list[str]:
 
 
 def _clip(value: Any) -> str:
-    text = " ".join(str(value).split())
+    text = " ".join(str(value)[: 10 * MAX_PAYLOAD_CHARACTERS].split())
     return text if len(text) <= MAX_PAYLOAD_CHARACTERS else f"{text[: MAX_PAYLOAD_CHARACTERS - 1]}…"
 
 

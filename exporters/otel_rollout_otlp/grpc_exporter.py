@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-import grpc
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -16,10 +16,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.delivery.outcome import Outcome, Verdict
+from otel_rollout.errors import MissingExtraError
 from otel_rollout.exporter import OutcomeSpanExporter
 from otel_rollout.otlp_encoding import encode_spans
 from otel_rollout_otlp.environment import read_environment
 from otel_rollout_otlp.http_exporter import partial_outcome
+
+if TYPE_CHECKING:
+    import grpc
 
 __all__ = ["OtlpGrpcSpanExporter"]
 
@@ -39,6 +43,7 @@ _PASSING: Final = frozenset(
         "RESOURCE_EXHAUSTED",
     }
 )
+_HINT: Final = "check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS"
 _DENIED: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "NOT_FOUND"})
 
 
@@ -68,11 +73,18 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         self._environment = read_environment(is_grpc=True)
         self.endpoint = endpoint or self._environment.endpoint
         self._is_insecure = self.endpoint.startswith("http://") if endpoint else self._environment.is_insecure
-        self._headers = tuple({**self._environment.headers, **(headers or {})}.items())
+        given = {name.lower(): value for name, value in (headers or {}).items()}
+        self._headers = tuple({**self._environment.headers, **given}.items())
         self._timeout = timeout or self._environment.timeout
         self._channel: grpc.Channel | None = None
         self._export: Any = None
         self._pid = 0
+        self._parents_channels: list[grpc.Channel] = []
+
+    def check(self) -> None:
+        """Raise MissingExtraError where gRPC isn't installed."""
+        if importlib.util.find_spec("grpc") is None:
+            raise MissingExtraError("OTLP over gRPC needs grpcio: pip install 'otel-rollout[grpc]'")
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""
@@ -81,9 +93,16 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         if size > MAX_MESSAGE_BYTES:
             return Outcome(Verdict.TOO_LARGE, f"{size:,} bytes, over gRPC's limit of 4 MiB for a message")
         try:
+            import grpc
+        except ImportError as error:
+            return Outcome(Verdict.DENIED, f"{error}: pip install 'otel-rollout[grpc]'")
+        try:
             answer = self._method()(request, timeout=self._timeout, metadata=self._headers)
         except grpc.RpcError as error:
             return self._outcome(error)
+        except (OSError, TypeError, ValueError) as error:
+            # A certificate that can't be read, a header that can't be sent.
+            return Outcome(Verdict.DENIED, f"{self.endpoint}: {type(error).__name__}: {error}; {_HINT}")
         partial = answer.partial_success
         return partial_outcome(partial.rejected_spans, partial.error_message, len(spans))
 
@@ -94,12 +113,16 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
             channel.close()
 
     def after_fork(self) -> None:
-        """Forget the parent's channel: gRPC's threads did not come along."""
+        """Leave the parent's channel alone: gRPC's threads did not come along, and closing it would close theirs."""
+        if self._channel is not None:
+            self._parents_channels.append(self._channel)
         self._channel = self._export = None
 
     def _method(self) -> Any:
-        if self._export is None or self._pid != os.getpid():
+        if self._pid != os.getpid():
+            self.after_fork()
             self._pid = os.getpid()
+        if self._export is None:
             self._channel = self._open()
             self._export = self._channel.unary_unary(
                 METHOD,
@@ -109,6 +132,8 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         return self._export
 
     def _open(self) -> grpc.Channel:
+        import grpc
+
         parts = urlsplit(self.endpoint)
         target = parts.netloc if parts.scheme in ("http", "https") else self.endpoint
         compression = {"gzip": grpc.Compression.Gzip, "deflate": grpc.Compression.Deflate}.get(
@@ -126,6 +151,8 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         return grpc.secure_channel(target, credentials, compression=compression)
 
     def _outcome(self, error: grpc.RpcError) -> Outcome:
+        import grpc
+
         code = error.code().name if isinstance(error, grpc.Call) else "UNKNOWN"
         details = error.details() if isinstance(error, grpc.Call) else str(error)
         reason = f"gRPC {code} from {self.endpoint}: {details}"
@@ -136,6 +163,5 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         if code == "INVALID_ARGUMENT":
             return Outcome(Verdict.REFUSED, reason)
         if code in _DENIED:
-            hint = "check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS"
-            return Outcome(Verdict.DENIED, f"{reason}; {hint}")
+            return Outcome(Verdict.DENIED, f"{reason}; {_HINT}")
         return Outcome(Verdict.UNEXPLAINED, reason)

@@ -7,13 +7,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.delivery.shrink import shrink_span
 
-__all__ = ["BatchReport", "RetryPolicy", "send_batch"]
+__all__ = ["BatchReport", "RetryPolicy", "Wait", "send_batch", "wait_until"]
+
+Wait = Callable[[float, Outcome], bool]
+"""Waits that many seconds after that outcome; False when there is no time left to try again."""
 
 
 @dataclass(frozen=True)
@@ -23,26 +27,29 @@ class RetryPolicy:
     Args:
         initial_delay: Seconds before the first repetition; doubles each time, with jitter.
         max_delay: Seconds that the delay never exceeds.
+        max_retry_after: Seconds that a backend's own wish to wait is heeded for at most.
         denied_delay: Seconds between attempts while the backend turns us away.
         unexplained_attempts: How often a batch that fails without a reason is sent before it is halved.
-        give_up_after: How many parts in a row may then fail before the rest of the batch is given up: with one
-            bad span in a batch, halving fails at most once per halving in a row, so more means that the backend
-            takes nothing at all.
+        failures_in_a_row: How many parts in a row may fail before the backend counts as taking nothing at all, and
+            the search for a bad span pauses. One bad span among 512 makes 11 at most: its halvings and itself, shrunk.
+        max_pauses: How many such pauses there are before what is left of the batch is given up.
     """
 
     initial_delay: float = 0.5
     max_delay: float = 30.0
+    max_retry_after: float = 300.0
     denied_delay: float = 60.0
     unexplained_attempts: int = 5
-    give_up_after: int = 14
+    failures_in_a_row: int = 24
+    max_pauses: int = 10
 
     def delay(self, attempt: int, outcome: Outcome) -> float:
         """Return the seconds to wait after the attempt numbered `attempt`, counted from 1."""
         if outcome.retry_after is not None:
-            return outcome.retry_after
-        if outcome.verdict is Verdict.DENIED:
+            return min(outcome.retry_after, self.max_retry_after)
+        if outcome.verdict in (Verdict.DENIED, Verdict.REFUSED):
             return self.denied_delay
-        return min(self.max_delay, self.initial_delay * 2.0 ** min(attempt - 1, 16)) * _jitter.uniform(0.75, 1.25)
+        return min(self.max_delay, self.initial_delay * 2.0 ** min(attempt - 1, 16) * _jitter.uniform(0.75, 1.25))
 
 
 # A generator of its own: the trainer's seeded one must not notice.
@@ -56,101 +63,159 @@ class BatchReport:
     Args:
         delivered: How many the backend has.
         lost: How many are gone, by reason.
-        lost_spans: Which ones, where that is known.
         shrunk: How many arrived with their payload cut, because the backend refused them whole.
     """
 
     delivered: int = 0
     lost: Counter[str] = field(default_factory=Counter)
-    lost_spans: list[ReadableSpan] = field(default_factory=list)
     shrunk: int = 0
 
-    def lose(self, spans: Sequence[ReadableSpan], reason: str) -> None:
-        """Count `spans` as lost for `reason`."""
-        self.lost[reason] += len(spans)
-        self.lost_spans.extend(spans)
+
+class _Part(NamedTuple):
+    """A part of the batch; of a shrunk span, `original` is the span as it was."""
+
+    spans: Sequence[ReadableSpan]
+    original: Sequence[ReadableSpan] | None = None
 
 
 def send_batch(
     send: Callable[[Sequence[ReadableSpan]], Outcome],
     spans: Sequence[ReadableSpan],
     *,
-    wait: Callable[[float], bool],
+    wait: Wait,
     on_trouble: Callable[[Outcome], None] = lambda outcome: None,
+    on_lost: Callable[[Sequence[ReadableSpan]], None] = lambda spans: None,
     policy: RetryPolicy | None = None,
 ) -> BatchReport:
     """Bring one batch to its end and report what became of each span.
 
+    A span that fails without a reason is only given up where the backend has taken others of its batch: as long as
+    it takes nothing at all, this is an outage, and the span is not at fault.
+
     Args:
         send: One attempt to hand spans to the backend; an exception counts as a failure without a reason.
         spans: The batch, in order.
-        wait: Waits that many seconds; returns False when there is no time left to try again.
-        on_trouble: Told of each attempt that did not deliver.
+        wait: Waits between attempts.
+        on_trouble: Told of each attempt that did not deliver everything.
+        on_lost: Told of spans that are gone, before the next attempt.
         policy: How failed attempts are repeated.
 
     Returns:
         The counts; delivered and lost add up to the batch.
     """
-    policy = policy or RetryPolicy()
-    report = BatchReport()
-    pending: list[tuple[Sequence[ReadableSpan], bool]] = [(spans, False)]
-    attempt = 0
-    failures_in_a_row = 0
-    halving_unexplained = False
-    while pending:
-        part, is_shrunk = pending.pop()
-        outcome = _attempt(send, part)
-        attempt += 1
+    sending = _Sending(spans, on_lost, policy or RetryPolicy())
+    while sending.pending:
+        part = sending.pending.pop()
+        outcome = _attempt(send, part.spans)
+        if outcome.verdict is not Verdict.DELIVERED or outcome.rejected:
+            on_trouble(outcome)
         if outcome.verdict is Verdict.DELIVERED:
-            attempt = failures_in_a_row = 0
-            report.delivered += len(part) - outcome.rejected
-            report.shrunk += is_shrunk
-            if outcome.rejected:
-                on_trouble(outcome)
-                report.lost["rejected"] += outcome.rejected
+            sending.note_delivered(part, outcome)
             continue
+        delay = sending.note_failed(part, outcome)
+        if sending.pending and not wait(delay, outcome):
+            sending.lose_rest("denied" if outcome.verdict is Verdict.DENIED else "shutdown")
+    return sending.report
 
-        on_trouble(outcome)
-        if outcome.verdict is Verdict.UNEXPLAINED and (halving_unexplained or attempt >= policy.unexplained_attempts):
-            halving_unexplained = True
-            failures_in_a_row += 1
-            if failures_in_a_row >= policy.give_up_after:
-                report.lose(part, "export_failed")
-                for rest, _ in pending:
-                    report.lose(rest, "export_failed")
-                return report
-        elif outcome.verdict in (Verdict.RETRY, Verdict.DENIED, Verdict.UNEXPLAINED):
-            pending.append((part, is_shrunk))
-            if not wait(policy.delay(attempt, outcome)):
-                reason = "denied" if outcome.verdict is Verdict.DENIED else "shutdown"
-                for rest, _ in pending:
-                    report.lose(rest, reason)
-                return report
-            continue
 
-        attempt = 0
-        if len(part) > 1:
-            middle = len(part) // 2
-            pending.append((part[middle:], is_shrunk))
-            pending.append((part[:middle], is_shrunk))
-        elif not is_shrunk:
-            pending.append(([shrink_span(part[0])], True))
+class _Sending:
+    """Which parts of a batch are still to be sent, and what became of the others.
+
+    Args:
+        spans: The batch.
+        on_lost: Told of spans that are gone.
+        policy: How failed attempts are repeated.
+    """
+
+    def __init__(
+        self, spans: Sequence[ReadableSpan], on_lost: Callable[[Sequence[ReadableSpan]], None], policy: RetryPolicy
+    ) -> None:
+        self.report = BatchReport()
+        # A stack: the part that is next in order is on top.
+        self.pending = [_Part(spans)] if spans else []
+        self._on_lost = on_lost
+        self._policy = policy
+        # Single spans that failed without a reason, in order.
+        self._suspects: list[_Part] = []
+        self._attempt = 0
+        self._failures_in_a_row = 0
+        self._pauses = 0
+        self._is_halving = False
+
+    def note_delivered(self, part: _Part, outcome: Outcome) -> None:
+        """Count a part that the backend has: what failed without a reason before it was at fault itself."""
+        self._attempt = self._failures_in_a_row = 0
+        rejected = min(outcome.rejected, len(part.spans))
+        self.report.delivered += len(part.spans) - rejected
+        if part.original is not None:
+            self.report.shrunk += len(part.spans) - rejected
+        if rejected:
+            self.report.lost["rejected"] += rejected
+        self._lose(self._suspects, "export_failed")
+        self._suspects = []
+
+    def note_failed(self, part: _Part, outcome: Outcome) -> float:
+        """Decide what is sent next after a failure, and return the seconds to wait before that."""
+        self._attempt += 1
+        is_unexplained = outcome.verdict is Verdict.UNEXPLAINED
+        if outcome.verdict in (Verdict.RETRY, Verdict.DENIED) or (
+            is_unexplained and not self._is_halving and self._attempt < self._policy.unexplained_attempts
+        ):
+            self.pending.append(part)
+            return self._policy.delay(self._attempt, outcome)
+        self._is_halving = self._is_halving or is_unexplained
+        self._failures_in_a_row += 1
+        self._attempt = 0
+        if len(part.spans) > 1:
+            middle = len(part.spans) // 2
+            self.pending += [_Part(part.spans[middle:]), _Part(part.spans[:middle])]
+        elif part.original is None:
+            self.pending.append(_Part([shrink_span(part.spans[0])], original=part.spans))
+        elif is_unexplained:
+            self._suspects.append(_Part(part.original))
         else:
-            report.lose(part, outcome.verdict.value)
-    return report
+            self._lose([part], outcome.verdict.value)
+        if self._failures_in_a_row >= self._policy.failures_in_a_row:
+            return self._pause(outcome)
+        if not self.pending and self._suspects:
+            if not self.report.delivered:
+                return self._pause(outcome)
+            self._lose(self._suspects, "export_failed")
+        return 0.0
+
+    def lose_rest(self, reason: str) -> None:
+        """Give up all that is not settled."""
+        self._lose([*self._suspects, *reversed(self.pending)], reason)
+        self._suspects, self.pending = [], []
+
+    def _pause(self, outcome: Outcome) -> float:
+        self._pauses += 1
+        self._failures_in_a_row = 0
+        self.pending += reversed(self._suspects)
+        self._suspects = []
+        if self._pauses > self._policy.max_pauses:
+            self.lose_rest("export_failed")
+        return self._policy.delay(self._policy.unexplained_attempts + self._pauses, outcome)
+
+    def _lose(self, parts: Sequence[_Part], reason: str) -> None:
+        for part in parts:
+            self.report.lost[reason] += len(part.spans)
+            self._on_lost(part.spans)
 
 
 def _attempt(send: Callable[[Sequence[ReadableSpan]], Outcome], spans: Sequence[ReadableSpan]) -> Outcome:
     try:
         return send(spans)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001, RUF100 - SystemExit or CancelledError must not end delivery
         return Outcome(Verdict.UNEXPLAINED, f"{type(error).__name__}: {error}")
 
 
-def wait_until(deadline: float) -> Callable[[float], bool]:
+def wait_until(deadline: float) -> Wait:
     """Return a `wait` for `send_batch` that gives up at `deadline` (seconds of `time.monotonic`)."""
 
-    def wait(seconds: float) -> bool:
+    def wait(seconds: float, outcome: Outcome) -> bool:
         if time.monotonic() + seconds >= deadline:
             return False
         time.sleep(seconds)

@@ -8,17 +8,19 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 from opentelemetry import context as context_api
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from otel_rollout.delivery.batch_sender import RetryPolicy, send_batch
+from otel_rollout.delivery.batch import Batch
+from otel_rollout.delivery.batch_sender import BatchReport, RetryPolicy, send_batch
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.delivery.readable import SpanReader
+from otel_rollout.delivery.readable import SpanReader, without_payload
 from otel_rollout.delivery.size import readable_size
-from otel_rollout.span import BASE_BYTES, RolloutSpan
+from otel_rollout.delivery.trouble_log import TroubleLog
+from otel_rollout.span import RolloutSpan
 from otel_rollout.stats import ExporterStats
 
 __all__ = ["ExporterQueue", "QueueLimits"]
@@ -29,6 +31,10 @@ PAYLOAD_SHARE: Final = 0.90
 """Up to this part of the bound spans are taken whole; then their payload is given up."""
 CHILD_SHARE: Final = 0.97
 """Up to this part children are taken, without payload; the rest is for roots."""
+MIN_SECONDS_LEFT: Final = 0.05
+"""With less than this left to the deadline of a shutdown, no further attempt begins."""
+
+_Item: TypeAlias = "tuple[RolloutSpan | ReadableSpan, int]"  # a span and its bytes
 
 
 @dataclass(frozen=True)
@@ -48,12 +54,6 @@ class QueueLimits:
     batch_bytes: int = 4 * 1024 * 1024
     batch_spans: int = 512
     delay: float = 1.0
-
-
-class _Item(NamedTuple):
-    span: RolloutSpan | ReadableSpan
-    size: int
-    without_payload: bool
 
 
 class ExporterQueue:
@@ -85,15 +85,19 @@ class ExporterQueue:
         self._reset()
 
     def _reset(self) -> None:
+        # Reentrant: inside `put`, the garbage collector may end an abandoned span, or a signal handler ask for stats.
+        self._lock = threading.RLock()
+        self._work = threading.Condition(self._lock)
+        self._progress = threading.Condition(self._lock)
         self._items: deque[_Item] = deque()
-        self._carried: tuple[ReadableSpan, _Item] | None = None
-        self._lock = threading.Lock()
-        self._settled_change = threading.Condition(self._lock)
-        self._wake = threading.Event()
-        self._hurry = threading.Event()
         self._thread: threading.Thread | None = None
+        self._is_idle = False
         self._is_closed = False
+        self._is_abandoned = False
         self._deadline: float | None = None
+        self._hurries = 0
+        self._hurries_seen = 0
+        self._denials = 0
         self._bytes = 0
         self._taken = 0
         self._settled = 0
@@ -104,7 +108,7 @@ class ExporterQueue:
         self._lost: Counter[str] = Counter()
         self._lost_at_flush = 0
         self._last_trouble = ""
-        self._logged: dict[str, float] = {}
+        self._log = TroubleLog(self.name)
 
     # --- from any thread
 
@@ -113,10 +117,9 @@ class ExporterQueue:
 
         When the queue is near its bound, payloads are given up before spans and children before roots.
         """
-        is_ours = isinstance(span, RolloutSpan)
-        size = span.size if isinstance(span, RolloutSpan) else readable_size(span)
+        size = _size(span)
         limits = self._limits
-        without_payload = False
+        has_payload = True
         with self._lock:
             self._recorded += 1
             reason = None
@@ -124,8 +127,9 @@ class ExporterQueue:
                 reason = "after_shutdown"
             else:
                 if self._bytes + size > limits.max_bytes * PAYLOAD_SHARE:
-                    without_payload = True
-                    size = BASE_BYTES
+                    has_payload = False
+                    span = without_payload(span)
+                    size = _size(span)
                 share = 1.0 if span.parent is None else CHILD_SHARE
                 waiting = self._taken - self._settled
                 if self._bytes + size > limits.max_bytes * share or (
@@ -133,30 +137,29 @@ class ExporterQueue:
                 ):
                     reason = "queue_full"
             if reason is None:
-                if without_payload:
-                    self._payloads_dropped += 1
-                self._items.append(_Item(span, size, without_payload))
+                self._payloads_dropped += not has_payload
+                self._items.append((span, size))
                 self._bytes += size
                 self._taken += 1
-                must_wake = self._bytes >= self._batch_bytes or len(self._items) >= limits.batch_spans
+                if self._is_idle and self._is_batch_full():
+                    self._is_idle = False
+                    self._work.notify()
             else:
                 self._lost[reason] += 1
         if reason is not None:
-            if is_ours and span.trajectory is not None:  # type: ignore[union-attr]  # is_ours
-                span.trajectory.add_dropped_span(self.name)  # type: ignore[union-attr]
-            self._log(f"lost: {reason}", "%s: spans are being lost (%s); otel_rollout.stats() counts them", reason)
+            if isinstance(span, RolloutSpan) and span.trajectory is not None:
+                span.trajectory.add_dropped_span(self.name)
+            self._log.warn(reason, f"spans are being lost ({reason}); otel_rollout.stats() counts them")
             return
-        if without_payload:
-            self._log("payload", "%s: the queue is full (%s bytes): payloads are left out", f"{limits.max_bytes:,}")
+        if not has_payload:
+            self._log.warn("payload", f"the queue is full ({limits.max_bytes:,} bytes): payloads are left out")
         if self._thread is None:
             self.start()
-        if must_wake:
-            self._wake.set()
 
     def start(self) -> None:
         """Start the thread; without effect where it runs, or can't be started any more at interpreter exit."""
         with self._lock:
-            if self._thread is not None:
+            if self._thread is not None or self._is_closed:
                 return
             thread = threading.Thread(target=self._run, name=f"otel-rollout-{self.name}", daemon=True)
             try:
@@ -165,8 +168,14 @@ class ExporterQueue:
                 return
             self._thread = thread
 
+    def hurry(self) -> None:
+        """Have what is queued sent now: neither wait for a full batch, nor for the next repetition."""
+        with self._lock:
+            self._hurries += 1
+            self._work.notify()
+
     def flush(self, timeout: float) -> bool:
-        """Wait until all that was put before is settled.
+        """Wait until all that was put before is settled, or the backend turns us away.
 
         Args:
             timeout: Seconds to wait at most.
@@ -174,18 +183,15 @@ class ExporterQueue:
         Returns:
             Whether the backend has every span put since the last flush.
         """
-        deadline = time.monotonic() + timeout
-        with self._settled_change:
-            target = self._taken
-            self._hurry.set()
-            self._wake.set()
-            while self._settled < target:
-                left = deadline - time.monotonic()
-                if left <= 0 or not self._settled_change.wait(left):
-                    if self._settled < target:
-                        return False
-                    break
-            lost = sum(self._lost.values())
+        with self._lock:
+            target, denials = self._taken, self._denials
+            self.hurry()
+            self._progress.wait_for(
+                lambda: self._settled >= target or self._denials != denials, min(timeout, threading.TIMEOUT_MAX)
+            )
+            if self._settled < target:
+                return False
+            lost = self._lost.total()
             is_whole, self._lost_at_flush = lost == self._lost_at_flush, lost
             return is_whole
 
@@ -200,30 +206,25 @@ class ExporterQueue:
                 return
             self._is_closed = True
             self._deadline = deadline
+            self.hurry()
             must_drain_here = self._thread is None and bool(self._items)
-        self._hurry.set()
-        self._wake.set()
         if must_drain_here:
-            # No thread could be started: the interpreter is exiting.
+            # No thread could be started: the interpreter is exiting. No attempt begins after the deadline, but one
+            # that hangs can't be left behind here.
             self._run()
 
     def join(self) -> bool:
         """Wait for the thread until the deadline given to `shutdown`; whether the backend has every span."""
-        thread, deadline = self._thread, self._deadline or time.monotonic()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(max(0.0, deadline - time.monotonic()))
-        with self._lock:
-            left = self._taken - self._settled
-            if left:
-                # The thread hangs in the exporter; whatever comes of that is not counted twice.
-                self._lost["shutdown"] += left
-                self._settled = self._taken
-                self._items.clear()
-            return not self._lost
+        thread, deadline = self._thread, self._deadline
+        if thread is not None and thread is not threading.current_thread() and deadline is not None:
+            thread.join(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
+        self._abandon()
+        return not self._lost
 
     def after_fork(self) -> None:
         """Start empty in a forked child: what the parent holds is the parent's to deliver."""
         self._reset()
+        self._reader.after_fork()
         reopen = getattr(self.exporter, "after_fork", None)
         if reopen is not None:
             reopen()
@@ -249,16 +250,12 @@ class ExporterQueue:
         context = context_api.set_value(context_api._SUPPRESS_INSTRUMENTATION_KEY, True, context_api.Context())  # noqa: SLF001 - opentelemetry-instrumentation imports it too
         token = context_api.attach(context)
         try:
-            while True:
-                is_closed = self._is_closed
-                if not is_closed and not self._is_batch_full() and not self._hurry.is_set():
-                    self._wake.wait(self._limits.delay)
-                self._wake.clear()
-                self._hurry.clear()
-                while self._items or self._carried:
+            is_last = False
+            while not is_last:
+                is_last = self._await_work()
+                while self._items and not self._is_late():
                     self._deliver_batch()
-                if is_closed:
-                    break
+            self._abandon()
         finally:
             context_api.detach(token)
             try:
@@ -266,65 +263,84 @@ class ExporterQueue:
             except Exception:
                 _logger.exception("%s: the exporter failed to shut down", self.name)
 
+    def _await_work(self) -> bool:
+        """Wait for a full batch, the delay, or a hurry; whether nothing will come after what is queued now."""
+        with self._lock:
+            if self._hurries == self._hurries_seen and not self._is_batch_full():
+                self._is_idle = True
+                self._work.wait(self._limits.delay)
+                self._is_idle = False
+            self._hurries_seen = self._hurries
+            return self._is_closed
+
     def _is_batch_full(self) -> bool:
         return self._bytes >= self._batch_bytes or len(self._items) >= self._limits.batch_spans
 
+    def _is_late(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    def _abandon(self) -> None:
+        """Count what is left at the end as lost; what a hanging attempt still comes to is not counted again."""
+        with self._lock:
+            self._is_abandoned = True
+            left = self._taken - self._settled
+            if left:
+                self._lost["shutdown"] += left
+                self._settled = self._taken
+                self._items.clear()
+                self._bytes = 0
+            self._progress.notify_all()
+
     def _deliver_batch(self) -> None:
-        items, spans = self._take_batch()
+        batch = self._take_batch()
         try:
             report = send_batch(
-                self._attempt, spans, wait=self._wait, on_trouble=self._note_trouble, policy=self._policy
-            )
-            delivered, lost, lost_spans, shrunk = (
-                report.delivered,
-                report.lost,
-                report.lost_spans,
-                report.shrunk,
+                lambda spans: self._attempt(batch.with_losses(spans)),
+                batch.spans,
+                wait=self._wait,
+                on_trouble=self._note_trouble,
+                on_lost=batch.note_lost,
+                policy=self._policy,
             )
         except Exception:
             _logger.exception("%s: internal error while delivering a batch", self.name)
-            delivered, lost, lost_spans, shrunk = 0, Counter(internal_error=len(spans)), list(spans), 0
-        if lost_spans:
-            gone = {span.context.span_id for span in lost_spans if span.context is not None}
-            for item in items:
-                span = item.span
-                if isinstance(span, RolloutSpan) and span.trajectory and span.context.span_id in gone:
-                    span.trajectory.add_dropped_span(self.name)
-        with self._settled_change:
-            self._bytes -= sum(item.size for item in items)
-            if self._settled < self._taken:
-                self._settled += len(items)
-                self._delivered += delivered
-                self._payloads_shrunk += shrunk
-                self._lost.update(lost)
-            self._settled_change.notify_all()
+            report = BatchReport(lost=Counter(internal_error=len(batch.spans)))
+        if batch.unreadable:
+            report.lost["internal_error"] += batch.unreadable
+        with self._lock:
+            if self._is_abandoned:
+                return
+            self._bytes -= batch.queued_bytes
+            self._settled += batch.taken
+            self._delivered += report.delivered
+            self._payloads_shrunk += report.shrunk
+            self._lost.update(report.lost)
+            self._progress.notify_all()
 
-    def _take_batch(self) -> tuple[list[_Item], list[ReadableSpan]]:
-        items: list[_Item] = []
-        spans: list[ReadableSpan] = []
+    def _take_batch(self) -> Batch:
+        batch = Batch(self.name)
         total = 0
-        while len(items) < self._limits.batch_spans:
-            if self._carried is not None:
-                readable, item = self._carried
-                self._carried = None
-            elif self._items:
-                item = self._items.popleft()
-                readable = self._read(item)
-            else:
+        while batch.taken < self._limits.batch_spans:
+            try:
+                span, queued_bytes = self._items.popleft()
+            except IndexError:
                 break
-            size = readable_size(readable)
-            if items and total + size > self._batch_bytes:
-                self._carried = (readable, item)
+            try:
+                readable = self._reader.read(span, self.name)
+                size = readable_size(readable)
+            except Exception:
+                _logger.exception("%s: internal error while reading the span %r", self.name, span.name)
+                batch.add(span, queued_bytes, None)
+                continue
+            if batch.spans and total + size > self._batch_bytes:
+                self._items.appendleft((span, queued_bytes))
                 break
-            items.append(item)
-            spans.append(readable)
+            batch.add(span, queued_bytes, readable)
             total += size
-        return items, spans
-
-    def _read(self, item: _Item) -> ReadableSpan:
-        return self._reader.read(item.span, self.name, without_payload=item.without_payload)
+        return batch
 
     def _attempt(self, spans: Sequence[ReadableSpan]) -> Outcome:
+        self._hurries_seen = self._hurries
         if self._send_once is not None:
             return self._send_once(spans)
         result: Any = self.exporter.export(spans)
@@ -332,32 +348,37 @@ class ExporterQueue:
             return DELIVERED
         return Outcome(Verdict.UNEXPLAINED, f"export() returned {result}")
 
-    def _wait(self, seconds: float) -> bool:
-        """Wait to try again; a flush cuts the wait short, a shutdown ends it when its deadline would pass."""
-        if self._deadline is not None:
-            if time.monotonic() + seconds >= self._deadline:
+    def _wait(self, seconds: float, outcome: Outcome) -> bool:
+        """Wait to try again: a flush cuts that short, unless the backend asked for it; a shutdown does in any case."""
+        with self._lock:
+            if self._is_abandoned:
                 return False
-            time.sleep(seconds)
-            return True
-        if self._hurry.wait(seconds):
-            self._hurry.clear()
+            if self._deadline is not None and self._hurries == self._hurries_seen:
+                left = self._deadline - time.monotonic()
+                if outcome.verdict is Verdict.DENIED or left < MIN_SECONDS_LEFT:
+                    return False
+                # Several attempts still fit in, however long the delay has grown.
+                seconds = min(seconds, left / 4)
+            self._work.wait_for(
+                lambda: (
+                    self._hurries != self._hurries_seen and (outcome.retry_after is None or self._deadline is not None)
+                ),
+                seconds,
+            )
         return True
 
     def _note_trouble(self, outcome: Outcome) -> None:
         self._last_trouble = f"{outcome.verdict.value}: {outcome.reason}"
-        what = {
-            Verdict.RETRY: "not reached, trying again",
-            Verdict.TOO_LARGE: "a batch is too large, sending it in parts",
-            Verdict.REFUSED: "a batch was refused, looking for the span at fault",
-            Verdict.DENIED: "turned away: nothing is delivered until this is mended; spans are kept within the bound",
-            Verdict.UNEXPLAINED: "failed, trying again",
-            Verdict.DELIVERED: "the backend did not keep all spans",
-        }[outcome.verdict]
-        self._log(outcome.verdict.value, f"%s: {what} (%s)", outcome.reason)
+        self._log.note(outcome)
+        if outcome.verdict is Verdict.DENIED:
+            with self._lock:
+                self._denials += 1
+                self._progress.notify_all()
 
-    def _log(self, kind: str, message: str, detail: str) -> None:
-        now = time.monotonic()
-        last = self._logged.get(kind)
-        if last is None or now - last > 60.0:
-            self._logged[kind] = now
-            _logger.warning(message, self.name, detail)
+
+def _size(span: RolloutSpan | ReadableSpan) -> int:
+    if not isinstance(span, RolloutSpan):
+        return readable_size(span)
+    size = span.size
+    # Another exporter's thread may have read the span already: its payload is there then, and no longer in the span.
+    return size if span.readable is None else max(size, readable_size(span.readable))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Mapping
 from traceback import TracebackException
@@ -22,13 +23,12 @@ from otel_rollout.redaction import Redactor
 from otel_rollout.span import RolloutSpan
 from otel_rollout.token_text import add_token_text
 
-__all__ = ["PayloadFinisher", "SpanReader"]
+__all__ = ["PayloadFinisher", "SpanReader", "without_payload"]
 
 MAX_TEXT_CHARACTERS: Final = 64 * 1024
 """A text attribute other than the payload is cut beyond this."""
 
 _UNSET: Final = Status(StatusCode.UNSET)
-_MERGED: Final = (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)
 
 
 class PayloadFinisher:
@@ -77,16 +77,19 @@ class SpanReader:
         self._finisher = finisher
         self._lock = threading.Lock()
 
-    def read(self, span: RolloutSpan | ReadableSpan, exporter: str, *, without_payload: bool = False) -> ReadableSpan:
+    def after_fork(self) -> None:
+        """Forget a lock that a thread of the parent may have held."""
+        self._lock = threading.Lock()
+
+    def read(self, span: RolloutSpan | ReadableSpan, exporter: str) -> ReadableSpan:
         """Return the span in its standard form.
 
         Args:
             span: A finished span, ours or the SDK's.
             exporter: Whose queue asks; a root says what that queue lost of its trajectory.
-            without_payload: Whether the payload was given up to keep the queue within its bound.
         """
         if not isinstance(span, RolloutSpan):
-            return _without_payload(span) if without_payload else span
+            return span
         readable = span.readable
         if readable is None:
             with self._lock:
@@ -99,7 +102,7 @@ class SpanReader:
             dropped = span.trajectory.dropped_spans[exporter]
             if dropped:
                 readable = replace_attributes(readable, {**(readable.attributes or {}), semconv.DROPPED_SPANS: dropped})
-        return _without_payload(readable) if without_payload else readable
+        return readable
 
     def _read(self, span: RolloutSpan) -> ReadableSpan:
         trajectory = span.trajectory
@@ -175,10 +178,30 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (str, bool, int, float)) else str(value)
 
 
+def without_payload(span: RolloutSpan | ReadableSpan) -> RolloutSpan | ReadableSpan:
+    """Return a copy of a finished span that says how large its payload was, in place of the payload."""
+    if isinstance(span, RolloutSpan):
+        light = copy.copy(span)
+        light.tokenizer = None
+        if light.readable is not None:
+            light.readable = _without_payload(light.readable)
+            light.input = light.output = None
+        if light.input is not None:
+            light.input = _note(len(light.input))
+        if light.output is not None:
+            light.output = _note(len(light.output))
+        return light
+    return _without_payload(span)
+
+
 def _without_payload(span: ReadableSpan) -> ReadableSpan:
     attributes = dict(span.attributes or {})
-    for key in _MERGED:
+    for key in (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE):
         value = attributes.get(key)
         if isinstance(value, str):
-            attributes[key] = orjson.dumps(f"…[{len(value):,} characters dropped: the export queue was full]").decode()
+            attributes[key] = _note(len(value)).decode()
     return replace_attributes(span, attributes)
+
+
+def _note(size: int) -> bytes:
+    return orjson.dumps(f"…[{size:,} characters dropped: the export queue was full]")
