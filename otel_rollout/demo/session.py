@@ -54,6 +54,8 @@ def run_session(settings: Settings) -> int:
     Args:
         settings: What the command line says.
     """
+    # Or mlflow would log the making of its tables into the middle of the progress bar.
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
     console = _console(sys.stdout)
     collector = StepCollector()
     backends = choose_backends(settings.backend)

@@ -11,12 +11,13 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from otel_rollout.cli.main import main
 
-COMMAND = [sys.executable, "-W", "error", "-m", "otel_rollout.cli", "demo"]
+COMMAND = [sys.executable, "-m", "otel_rollout.cli", "demo"]
 SMALL = ["--steps", "1", "--samples", "4"]
 LIMIT = 60.0
 
@@ -27,7 +28,7 @@ def _needs_the_extra():
     pytest.importorskip("tokenizers")
 
 
-def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, folder: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *arguments],
         check=False,
@@ -35,6 +36,7 @@ def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=LIMIT,
         env={**os.environ, **environ},
+        cwd=folder,
     )
 
 
@@ -83,9 +85,8 @@ class TestPlainText:
 
     def test_shows_everything_in_plain_lines(self):
         """Progress, a tree, the group's table, the delivery and where to look next; no control characters."""
-        done = run("--backend", "console", *SMALL)
-        assert done.returncode == 0, done.stderr
-        assert done.stderr == ""
+        done = run("--backend", "console", *SMALL, PYTHONWARNINGS="error")
+        assert (done.returncode, done.stderr) == (0, "")
         headings = re.findall(r"^(\S.*?)(?:  |$)", done.stdout, re.MULTILINE)
         assert headings[:3] == ["otel-rollout demo", "step 1", "validation"]
         assert headings[3:] == ["One trajectory", "Its group", "Delivery", "Where to look next"]
@@ -137,6 +138,33 @@ class TestTerminal:
         ).groups()
         assert delivered == recorded
         assert "Traceback" not in terminal.screen
+
+
+@pytest.mark.integration
+class TestMlflow:
+    """The default, where MLflow's packages are installed."""
+
+    @pytest.fixture
+    def folder(self, tmp_path):
+        """A working folder without traces."""
+        missing = [name for name in ("mlflow", "sqlalchemy", "alembic") if importlib.util.find_spec(name) is None]
+        if missing:
+            pytest.skip(f"not installed: {', '.join(missing)}")
+        return tmp_path
+
+    def test_the_printed_query_finds_the_trajectories(self, folder):
+        """Nothing is set: the traces are in mlruns.db, and the lines at the end, pasted into Python, find them."""
+        done = run("--samples", "4", folder=folder)
+        assert done.returncode == 0, done.stderr
+        assert (folder / "mlruns.db").exists()
+        query = [line.strip() for line in done.stdout.splitlines() if line.startswith("      ")][-5:-1]
+        assert query[0] == "import mlflow"
+        query[-1] = f"print('found', len({query[-1]}))"
+        program = "\n".join(query)
+        found = subprocess.run(
+            [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=LIMIT, cwd=folder
+        )
+        assert found.stdout.splitlines()[-1:] == ["found 16"], found.stderr
 
 
 class TestExitCode:
