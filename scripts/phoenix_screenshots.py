@@ -1,4 +1,4 @@
-"""Take the documentation's pictures of the demo in Phoenix: a session (all rollouts of one prompt) and a trajectory.
+"""Take the documentation's pictures of the demo in Phoenix: trajectories, one of them, and a session.
 
     python scripts/phoenix_screenshots.py            # writes docs/images/phoenix-*.png
 
@@ -75,7 +75,7 @@ def picture(url: str, file: Path, *, width: int, height: int) -> None:
 
 
 def telling_session(api: Any, project: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the session whose rewards differ most, and the root of its longest trajectory."""
+    """Return the session whose rewards differ most, and the root of its longest trajectory that was right."""
     roots = {span["context"]["trace_id"]: span for span in api.spans(project, parent_id="null")}
 
     def variety(session: dict[str, Any]) -> tuple[int, int]:
@@ -84,7 +84,9 @@ def telling_session(api: Any, project: str) -> tuple[dict[str, Any], dict[str, A
 
     session = max(api.sessions(project), key=lambda session: (len(session["traces"]) > 1, *variety(session)))
     chosen = [roots[trace["trace_id"]] for trace in session["traces"]]
-    return session, max(chosen, key=lambda span: span["attributes"].get("rollout.turns", 0))
+    return session, max(
+        chosen, key=lambda span: [span["attributes"].get(f"rollout.{key}", 0) for key in ("reward", "turns")]
+    )
 
 
 def main() -> None:
@@ -101,10 +103,11 @@ def main() -> None:
         phoenix.api.wait_until_quiet(project)
         session, root = telling_session(phoenix.api, project)
         pages = f"{phoenix.address}/projects/{session['project_id']}"
+        trajectory = f"traces/{root['context']['trace_id']}"
         picture(f"{pages}/sessions/{session['id']}", IMAGES / "phoenix-session.png", width=1280, height=860)
-        picture(
-            f"{pages}/traces/{root['context']['trace_id']}", IMAGES / "phoenix-trajectory.png", width=1280, height=860
-        )
+        # Narrower, Phoenix shows the tree without indentation.
+        picture(f"{pages}/{trajectory}", IMAGES / "phoenix-trajectory.png", width=1700, height=920)
+        picture(f"{pages}/spans", IMAGES / "phoenix-trajectories.png", width=1500, height=800)
 
 
 if __name__ == "__main__":
