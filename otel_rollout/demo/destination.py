@@ -81,12 +81,10 @@ def _in_mlflow(project: str, experiment: str, uri: str) -> list[str]:
     if uri.startswith(("http://", "https://")):
         opening = [f"Open {uri} and choose the experiment {project}, tab Traces."]
     else:
-        whole = _is_installed("mlflow")
-        command = f"mlflow server --backend-store-uri {uri} --port 5000"
         opening = [
             "Open the MLflow UI (http://127.0.0.1:5000) with",
             "",
-            f"    {command if whole else 'uvx --from mlflow ' + command}",
+            f"    {_mlflow_command()} server --backend-store-uri {uri} --port 5000",
         ]
     query = f"tags.experiment_name = '{experiment}' AND tags.step = '1'"
     return [
@@ -155,9 +153,16 @@ def _without_password(uri: str) -> str:
     return re.sub(r"(://[^/:@]*):[^/@]*@", r"\1:***@", uri)
 
 
-def _is_installed(distribution: str) -> bool:
+def _mlflow_command() -> str:
+    """Return what runs the whole of mlflow, in the version that made the store: others may refuse its tables."""
+    if _version("mlflow"):
+        return "mlflow"
+    version = _version("mlflow-skinny")
+    return f"uvx --from mlflow{'==' + version if version else ''} mlflow"
+
+
+def _version(distribution: str) -> str | None:
     try:
-        metadata.version(distribution)
+        return metadata.version(distribution)
     except metadata.PackageNotFoundError:
-        return False
-    return True
+        return None

@@ -71,15 +71,15 @@ class TestWhereNext:
     """The last lines of the demo."""
 
     def test_mlflow_has_the_query_and_the_command(self, monkeypatch):
-        """A local store is opened by a command, which needs the whole of mlflow."""
-        monkeypatch.setattr(destination, "_is_installed", lambda distribution: False)
+        """A local store is opened by a command, which needs the whole of mlflow in the version that made the store."""
+        monkeypatch.setattr(destination, "_version", {"mlflow-skinny": "3.17.2"}.get)
         said = next_steps("mlflow")
         assert "mlflow.search_traces(filter_string=\"tags.experiment_name = 'e' AND tags.step = '1'\")" in said
-        assert "uvx --from mlflow mlflow server --backend-store-uri sqlite:///mlruns.db --port 5000" in said
+        assert "uvx --from mlflow==3.17.2 mlflow server --backend-store-uri sqlite:///mlruns.db --port 5000" in said
 
     def test_the_query_is_python(self, monkeypatch):
         """The lines of the query can be pasted."""
-        monkeypatch.setattr(destination, "_is_installed", lambda distribution: True)
+        monkeypatch.setattr(destination, "_version", {"mlflow": "3.17.2"}.get)
         code = [line.strip() for line in next_steps("mlflow").splitlines() if line.startswith("    ")]
         compile("\n".join(code[:4]), "query", "exec")
         assert code[4:] == ["mlflow server --backend-store-uri sqlite:///mlruns.db --port 5000"]
