@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-__all__ = ["JsonText", "sound_json_text", "sound_text", "sound_value"]
+__all__ = ["ExactText", "JsonText", "sound_json_text", "sound_text", "sound_value"]
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
@@ -26,6 +26,17 @@ class JsonText(str):
     __slots__ = ()
 
 
+class ExactText(str):
+    """A text that has to come back as itself, also where it looks like JSON."""
+
+    __slots__ = ()
+
+    @property
+    def looks_like_json(self) -> bool:
+        """Whether MLflow would read it as a text, an object or a list."""
+        return self[:1] in ('"', "{", "[")
+
+
 def sound_text(text: str) -> str:
     """Return `text` with lone surrogates replaced: neither protobuf nor a database takes them."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
@@ -34,8 +45,8 @@ def sound_text(text: str) -> str:
 def sound_value(value: Any) -> Any:
     """Return `value` rebuilt from what JSON and MLflow's REST API can hold.
 
-    Integers beyond 64 bits and floats that are not finite become texts: with one of them in a span, MLflow stores the
-    trace, and then can't give it back over REST.
+    An integer beyond 64 bits becomes a text: with one in a span, MLflow stores the trace, and then can't give it back
+    over REST. A float that is not finite has no place in JSON, and becomes a text too.
 
     Args:
         value: An attribute's value, or a value parsed from JSON.
@@ -80,7 +91,7 @@ def sound_json_text(text: str, *, is_trusted: bool) -> JsonText:
         else:
             return JsonText(text)
     try:
-        value = sound_value(json.loads(text))
+        value = sound_value(json.loads(text, parse_constant=lambda name: None))
         return JsonText(orjson.dumps(value).decode())
     except (ValueError, TypeError, RecursionError):
         return JsonText(orjson.dumps(text).decode())

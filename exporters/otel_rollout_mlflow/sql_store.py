@@ -22,6 +22,8 @@ __all__ = ["FIRST_VERSION", "SqlStore"]
 
 FIRST_VERSION: Final = (3, 14)
 """The first version whose store takes several traces at once and makes trace tags of resource attributes."""
+TEXTS_VERSION: Final = (3, 18)
+"""The first version whose store leaves a text that looks like JSON a text."""
 SECONDS_FOR_OTHERS: Final = 60.0
 """How long another program may take to make the database before it counts as broken."""
 
@@ -43,6 +45,7 @@ class SqlStore:
         self._uri = uri
         self._tracing: Any = None
         self._client: Any = None
+        self._version: tuple[int, ...] = FIRST_VERSION
         self._pid = 0
         self._inode: int | None = None
         self._waiting_since: float | None = None
@@ -72,7 +75,7 @@ class SqlStore:
         self._open()
         from mlflow.entities import Span
 
-        records = [Span(span) for span in stored_spans(spans)]
+        records = [Span(span) for span in stored_spans(spans, unwraps_texts=self._version < TEXTS_VERSION)]
         _attempt(lambda: self._tracing.log_spans(experiment_id, records))
 
     def link(self, trace_ids: Sequence[str], run_id: str) -> None:
@@ -161,7 +164,7 @@ class SqlStore:
             # Forked, or the file was replaced: connections must not be shared, nor lead to a file without a name.
             _dispose(self._tracing, close=self._pid == os.getpid())
             self._client = self._tracing = None
-        mlflow = _import_mlflow()
+        mlflow, self._version = _import_mlflow()
         if path is not None:
             self._ensure_file(path, mlflow)
         self._tracing = _attempt(lambda: mlflow.tracing.client.TracingClient(self._uri.uri))
@@ -193,7 +196,7 @@ class SqlStore:
             )
 
 
-def _import_mlflow() -> Any:
+def _import_mlflow() -> tuple[Any, tuple[int, ...]]:
     try:
         import mlflow
         import mlflow.tracing.client
@@ -211,7 +214,7 @@ def _import_mlflow() -> Any:
         import mlflow.store.tracking.sqlalchemy_store
     except ImportError as error:
         raise denied(f"an SQL tracking URI needs sqlalchemy and alembic ({error}): {_INSTALL}") from error
-    return mlflow
+    return mlflow, version
 
 
 def _attempt(call: Callable[[], _Result]) -> _Result:

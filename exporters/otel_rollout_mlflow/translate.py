@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link, Status
 
 from otel_rollout import semconv
-from otel_rollout_mlflow.json_text import JsonText, sound_json_text, sound_text, sound_value
+from otel_rollout_mlflow.json_text import ExactText, JsonText, sound_json_text, sound_text, sound_value
 
 __all__ = [
     "mlflow_trace_id",
@@ -70,6 +71,7 @@ _PAYLOADS: Final = {
     INPUTS: (semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE),
     OUTPUTS: (semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE),
 }
+_WRAPPED_JSON: Final = re.compile(r'"\s*(\{|\[|\\")')
 _OWN_SCOPE: Final = "otel_rollout"
 
 
@@ -138,13 +140,14 @@ def otlp_spans(spans: Sequence[ReadableSpan]) -> list[ReadableSpan]:
     return [_with(span, _otlp_attributes(span), resource) for span, resource in _with_tags(spans)]
 
 
-def stored_spans(spans: Sequence[ReadableSpan]) -> list[ReadableSpan]:
+def stored_spans(spans: Sequence[ReadableSpan], *, unwraps_texts: bool) -> list[ReadableSpan]:
     """Return the spans as MLflow's SQL store wants them: each attribute as a JSON text.
 
     Args:
         spans: Spans of one experiment.
+        unwraps_texts: Whether the store takes a text that looks like JSON for JSON, as versions before 3.18 do.
     """
-    return [_with(span, _stored_attributes(span), resource) for span, resource in _with_tags(spans)]
+    return [_with(span, _stored_attributes(span, unwraps_texts), resource) for span, resource in _with_tags(spans)]
 
 
 def _with_tags(spans: Sequence[ReadableSpan]) -> Iterable[tuple[ReadableSpan, Resource]]:
@@ -180,21 +183,29 @@ def _with(span: ReadableSpan, attributes: Mapping[str, Any], resource: Resource)
 def _otlp_attributes(span: ReadableSpan) -> dict[str, Any]:
     attributes = {}
     for key, value in _attributes(span).items():
-        if isinstance(value, JsonText) and value[0] not in '{["':
+        if isinstance(value, ExactText) and value.looks_like_json:
+            attributes[key] = orjson.dumps(str(value)).decode()
+        elif isinstance(value, JsonText) and value[0] not in '{["':
             # The endpoint reads a text as JSON only where that gives a text, an object or a list.
-            attributes[key] = orjson.loads(value)
+            attributes[key] = orjson.loads(str(value))
         else:
             attributes[key] = value
     return attributes
 
 
-def _stored_attributes(span: ReadableSpan) -> dict[str, str]:
-    attributes = {
-        key: str(value) if isinstance(value, JsonText) else orjson.dumps(value).decode()
-        for key, value in _attributes(span).items()
-    }
+def _stored_attributes(span: ReadableSpan, unwraps_texts: bool) -> dict[str, str]:
+    attributes = {}
+    for key, value in _attributes(span).items():
+        text = str(value) if isinstance(value, JsonText) else orjson.dumps(_plain_string(value)).decode()
+        if unwraps_texts and isinstance(value, (ExactText, JsonText)) and _WRAPPED_JSON.match(text):
+            text = orjson.dumps(text).decode()
+        attributes[key] = text
     attributes[TRACE_ID] = f'"{mlflow_trace_id(span)}"'
     return attributes
+
+
+def _plain_string(value: Any) -> Any:
+    return str(value) if isinstance(value, str) else value
 
 
 def _attributes(span: ReadableSpan) -> dict[str, Any]:
@@ -214,12 +225,12 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
                 translated[f"span.{key}"] = sound_value(given[key])
         return translated
     if TRACE_NAME not in translated:
-        translated[TRACE_NAME] = _as_text(_plain(span.name)[:MAX_TRACE_NAME_CHARACTERS] or "trace")
+        translated[TRACE_NAME] = ExactText(_plain(span.name)[:MAX_TRACE_NAME_CHARACTERS] or "trace")
     session = session_of(span)
     if session is not None:
-        translated[semconv.SESSION_ID] = _as_text(session)
+        translated[semconv.SESSION_ID] = ExactText(session)
     if USER_ID in given:
-        translated[USER_ID] = _as_text(_plain(str(given[USER_ID])))
+        translated[USER_ID] = ExactText(_plain(str(given[USER_ID])))
     return translated
 
 
@@ -246,7 +257,7 @@ def _as_messages(payload: JsonText) -> JsonText:
     """Return a bare list of chat messages as an object with `messages`, of which MLflow makes a readable preview."""
     if not payload.startswith("[{") or '"role"' not in payload:
         return payload
-    items = orjson.loads(payload)
+    items = orjson.loads(str(payload))
     if all(isinstance(item, dict) and "role" in item and "content" in item for item in items):
         return JsonText(f'{{"messages":{payload}}}')
     return payload
@@ -257,11 +268,6 @@ def _span_type(attributes: Mapping[str, Any]) -> str:
     if isinstance(kind, str) and kind:
         return sound_text(kind.upper())
     return _TYPES_OF_OPERATIONS.get(str(attributes.get(semconv.OPERATION_NAME)), UNKNOWN_TYPE)
-
-
-def _as_text(text: str) -> str:
-    """Return a text that MLflow reads back as this text, also where it looks like JSON."""
-    return orjson.dumps(text).decode() if text[:1] in ('"', "{", "[") else text
 
 
 def _scalars(attributes: Mapping[str, Any] | None) -> dict[str, Any]:

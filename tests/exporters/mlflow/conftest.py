@@ -1,0 +1,292 @@
+"""Trajectories made by hand, and the MLflow servers that they are written to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from otel_rollout_mlflow import MlflowSpanExporter
+
+from otel_rollout.delivery.outcome import Verdict
+
+# mlflow reports its use to its makers unless it is told not to, and reads this when it is imported.
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+
+ROOT = Path(__file__).resolve().parents[3]
+REQUIRE_SERVERS = "OTEL_ROLLOUT_REQUIRE_SERVERS"
+START_NS = 1_760_000_000_123_456_789
+SECOND_NS = 1_000_000_000
+
+
+def load(folder: str, module: str) -> Any:
+    """Import a module of the repository that no installed package holds."""
+    path = str(ROOT / folder)
+    if path not in sys.path:
+        sys.path.append(path)
+    return import_module(module)
+
+
+def environment(name: str) -> Path:
+    """Return a server's virtual environment; skip, saying why, where it can't be made."""
+    try:
+        return load("scripts", "environments").ensure(name)
+    except subprocess.CalledProcessError as error:
+        if os.environ.get(REQUIRE_SERVERS):
+            raise
+        pytest.skip(f"the {name} server can't be installed here: {error}")
+
+
+class Trajectory:
+    """The spans of one trajectory: a root, a turn of the model and a tool's call inside it.
+
+    Args:
+        project: The project; the MLflow experiment is called so.
+        step: The training step.
+        sample_index: The prompt.
+        rollout_n: Which rollout of it.
+        reward: The reward, if there is one.
+    """
+
+    def __init__(
+        self,
+        project: str = "math",
+        *,
+        step: int = 1,
+        sample_index: int = 7,
+        rollout_n: int = 0,
+        reward: float | None = None,
+        experiment_name: str = "exp-1",
+        root_attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.trace_id = int.from_bytes(os.urandom(16), "big")
+        self.mlflow_id = f"tr-{self.trace_id:032x}"
+        self.resource = Resource({"service.name": project, "rollout.project_name": project, "rollout.run_id": "r1"})
+        self.tags = {
+            "rollout.step": step,
+            "rollout.sample_index": sample_index,
+            "rollout.rollout_n": rollout_n,
+            "rollout.validate": False,
+            "rollout.experiment_name": experiment_name,
+        }
+        self.root_context = self.context()
+        root_only: dict[str, Any] = {
+            "session.id": f"{experiment_name}/{step}/{sample_index}",
+            "gen_ai.conversation.id": f"{self.trace_id:032x}",
+            "gen_ai.operation.name": "invoke_agent",
+            "openinference.span.kind": "AGENT",
+            "metadata": '{"step":1}',
+            "rollout.status": "completed",
+            "input.value": '"What is 2+2?"',
+            "input.mime_type": "application/json",
+            "output.value": '"4"',
+            "output.mime_type": "application/json",
+        }
+        if reward is not None:
+            root_only["rollout.reward"] = reward
+        self.root = self.span("trajectory", 0, 10, {**root_only, **(root_attributes or {})}, is_root=True)
+        self.model = self.span(
+            "generate",
+            1,
+            4,
+            {
+                "openinference.span.kind": "LLM",
+                "gen_ai.operation.name": "chat",
+                "gen_ai.usage.input_tokens": 12,
+                "gen_ai.usage.output_tokens": 3,
+                "input.value": '{"messages":[{"role":"user","content":"What is 2+2?"}]}',
+                "input.mime_type": "application/json",
+                "output.value": '{"text":"4","ids":[19,20]}',
+                "output.mime_type": "application/json",
+            },
+        )
+        self.tool = self.span(
+            "calculator",
+            5,
+            6,
+            {
+                "openinference.span.kind": "TOOL",
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": "calculator",
+                "error.type": "ZeroDivisionError",
+                "input.value": '{"expression":"1/0"}',
+                "input.mime_type": "application/json",
+            },
+            status=Status(StatusCode.ERROR, "ZeroDivisionError: division by zero"),
+            events=[
+                Event(
+                    "exception",
+                    {
+                        "exception.type": "ZeroDivisionError",
+                        "exception.message": "division by zero",
+                        "exception.stacktrace": "Traceback …",
+                    },
+                    START_NS + 6 * SECOND_NS,
+                )
+            ],
+            links=[Link(SpanContext(0xABC, 0xDEF, is_remote=True), {"reason": "retry"})],
+        )
+
+    def context(self) -> SpanContext:
+        """Return a new span's context."""
+        span_id = int.from_bytes(os.urandom(8), "big") or 1
+        return SpanContext(self.trace_id, span_id, is_remote=False, trace_flags=TraceFlags(1))
+
+    def span(
+        self,
+        name: str,
+        start: float,
+        end: float,
+        attributes: Mapping[str, Any],
+        *,
+        is_root: bool = False,
+        **more: Any,
+    ) -> ReadableSpan:
+        """Return one more span of the trajectory; `start` and `end` are seconds into it."""
+        return ReadableSpan(
+            name=name,
+            context=self.root_context if is_root else self.context(),
+            parent=None if is_root else self.root_context,
+            resource=self.resource,
+            attributes={**self.tags, **attributes},
+            kind=SpanKind.INTERNAL,
+            start_time=START_NS + int(start * SECOND_NS),
+            end_time=START_NS + int(end * SECOND_NS),
+            instrumentation_scope=InstrumentationScope("otel_rollout", "1"),
+            **more,
+        )
+
+    @property
+    def spans(self) -> list[ReadableSpan]:
+        """The spans as delivery sends them: children first, the root last."""
+        return [self.model, self.tool, self.root]
+
+
+@pytest.fixture
+def trajectory() -> type[Trajectory]:
+    """The class that makes trajectories by hand."""
+    return Trajectory
+
+
+@pytest.fixture(scope="session")
+def uncaptured(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[None]]:
+    """Make a context in which what is printed reaches the terminal."""
+    return request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled
+
+
+@pytest.fixture(scope="session")
+def start_mlflow(uncaptured: Callable[[], AbstractContextManager[None]]) -> Callable[..., Any]:
+    """Make a server that isn't started yet, of the environment that is named."""
+
+    def make(name: str, **options: Any) -> Any:
+        return load("tests", "servers.mlflow_server").Mlflow(environment(name), uncaptured=uncaptured, **options)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def server(start_mlflow: Callable[..., Any]) -> Iterator[Any]:
+    """The MLflow server of the newest tested version."""
+    with start_mlflow("mlflow") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sqlite file that the exporter has made, with nothing in it: copied, because making one takes seconds."""
+    pytest.importorskip("mlflow")
+    path = tmp_path_factory.mktemp("mlflow") / "empty.db"
+    exporter = MlflowSpanExporter(tracking_uri=f"sqlite:///{path}", experiment_name="Default")
+    assert exporter.send([]).verdict is Verdict.DELIVERED
+    store = exporter._opened()
+    store.ensure_experiment("Default")
+    store.close()
+    return path
+
+
+@pytest.fixture
+def database(empty_database: Path, tmp_path: Path) -> Path:
+    """A sqlite file of this test's own."""
+    return Path(shutil.copy(empty_database, tmp_path / "traces.db"))
+
+
+@pytest.fixture(params=["server", "sqlite"])
+def uri(request: pytest.FixtureRequest) -> str:
+    """A tracking URI of each kind: the test runs on both."""
+    if request.param == "server":
+        return str(request.getfixturevalue("server").address)
+    return f"sqlite:///{request.getfixturevalue('database')}"
+
+
+@pytest.fixture
+def project() -> str:
+    """A project's name that no other test uses."""
+    return f"project-{uuid.uuid4().hex[:12]}"
+
+
+class ReadBack:
+    """What mlflow's own client finds in one experiment.
+
+    Args:
+        uri: The tracking URI.
+        project: The experiment's name.
+    """
+
+    def __init__(self, uri: str, project: str) -> None:
+        from mlflow.tracking import MlflowClient
+
+        self.client = MlflowClient(tracking_uri=uri)
+        self._project = project
+
+    @property
+    def experiment_id(self) -> str:
+        """The experiment's id."""
+        experiment = self.client.get_experiment_by_name(self._project)
+        assert experiment is not None, f"no experiment {self._project}"
+        return str(experiment.experiment_id)
+
+    def traces(self, filter_string: str | None = None, **more: Any) -> list[Any]:
+        """Return all traces that a filter finds."""
+        found: list[Any] = []
+        token = None
+        while True:
+            page = self.client.search_traces(
+                locations=[self.experiment_id],
+                filter_string=filter_string,
+                page_token=token,
+                max_results=200,
+                **more,
+            )
+            found += page
+            token = page.token
+            if not token:
+                return found
+
+    def trace(self, trace_id: str) -> Any:
+        """Return one trace with its spans."""
+        return self.client.get_trace(trace_id)
+
+
+@pytest.fixture
+def read_back() -> type[ReadBack]:
+    """The class that reads an experiment with mlflow's client."""
+    return ReadBack
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let pass what mlflow's own imports warn of with a newer SQLAlchemy."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated"))

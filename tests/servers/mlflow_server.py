@@ -1,0 +1,61 @@
+"""An MLflow tracking server for tests, with a sqlite file behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from .process import ServerProcess, answers_http, free_port
+
+__all__ = ["Mlflow"]
+
+
+class Mlflow:
+    """One `mlflow server`.
+
+    Args:
+        environment: The virtual environment that mlflow is installed in.
+        arguments: More arguments of the command.
+        variables: More environment variables.
+        scheme: `http` or `https`.
+        healthy: Whether the server is up, asked in another way than by a plain GET of /health.
+        uncaptured: See `ServerProcess`.
+    """
+
+    def __init__(
+        self,
+        environment: Path,
+        *,
+        arguments: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
+        scheme: str = "http",
+        healthy: Callable[[int], bool] | None = None,
+        uncaptured: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        port = free_port()
+        self.address = f"{scheme}://127.0.0.1:{port}"
+        command = [str(environment / "bin" / "mlflow"), "server", "--host", "127.0.0.1", "--port", str(port)]
+        command += ["--workers", "1", "--backend-store-uri", "sqlite:///mlflow.db"]
+        self.process = ServerProcess(
+            "MLflow",
+            [*command, *arguments],
+            lambda: healthy(port) if healthy else answers_http(f"{self.address}/health"),
+            environment={
+                "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+                "MLFLOW_DISABLE_TELEMETRY": "true",
+                # The server starts its workers by name.
+                "PATH": f"{environment / 'bin'}:/usr/bin:/bin",
+                **(variables or {}),
+            },
+            seconds_to_start=180.0,
+            uncaptured=uncaptured,
+        )
+        self.database = self.process.folder / "mlflow.db"
+
+    def __enter__(self) -> Mlflow:
+        self.process.start()
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self.process.stop()
