@@ -38,7 +38,7 @@ def select_samples(indices: Iterable[Hashable], max_samples: int | None = None, 
     if max_samples is None:
         return set(range(len(samples)))
     unique = sorted(set(samples), key=lambda sample: _digest(step, sample))
-    picked = set(unique[:max_samples])
+    picked = set(unique[: max(0, max_samples)])
     return {position for position, sample in enumerate(samples) if sample in picked}
 
 
@@ -46,8 +46,8 @@ class RolloutSampleRatio(Sampler):
     """Keeps a share of the samples of each step, with all their rollouts.
 
     The decision is a hash of run, experiment, step and sample, so every worker comes to the same one with no talk.
-    The run is `OTEL_ROLLOUT_RUN_ID`; where that is unset, every run keeps the same samples. A span without these
-    tags is kept by its trace id, as `traceidratio` does.
+    The run is the setting `run_id` (`OTEL_ROLLOUT_RUN_ID`); where that is unset, every run keeps the same samples.
+    A span without these tags is kept by its trace id, as `traceidratio` does.
 
     Args:
         ratio: The share, from 0 to 1.
@@ -73,8 +73,7 @@ class RolloutSampleRatio(Sampler):
         sample = attributes.get(semconv.SAMPLE_INDEX)
         if sample is None:
             return self._by_trace_id.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
-        run = os.environ.get(_RUN_ID_VARIABLE, "")
-        digest = _digest(run, attributes.get(semconv.EXPERIMENT_NAME), attributes.get(semconv.STEP), sample)
+        digest = _digest(_run_id(), attributes.get(semconv.EXPERIMENT_NAME), attributes.get(semconv.STEP), sample)
         if digest < self._bound:
             return SamplingResult(Decision.RECORD_AND_SAMPLE, attributes, trace_state)
         return SamplingResult(Decision.DROP)
@@ -100,6 +99,13 @@ def sample_ratio_sampler(argument: str | None) -> Sampler:
     if not 0.0 <= ratio <= 1.0:
         raise ValueError("rollout_sample_ratio takes a ratio from 0 to 1")
     return ParentBased(RolloutSampleRatio(ratio))
+
+
+def _run_id() -> str:
+    pipeline = runtime.pipeline
+    # A program under opentelemetry-instrument has this sampler without our `init`.
+    run_id = pipeline.settings.run_id if pipeline is not None else os.environ.get(_RUN_ID_VARIABLE)
+    return run_id or ""
 
 
 def _digest(*parts: Any) -> int:
