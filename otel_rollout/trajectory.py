@@ -234,8 +234,11 @@ class _Silence(AbstractContextManager[None]):
 
     def __exit__(self, *exception: object) -> None:
         token, self._token = self._token, None
-        if token is not None:
-            leave(token)
+        try:
+            if token is not None:
+                leave(token)
+        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            internal_error("silencing a trajectory")
 
 
 class _Trajectory(AbstractContextManager[None]):

@@ -26,10 +26,10 @@ from otel_rollout.testing import InMemorySpanExporter, span_tree
 MISSING: Any = object()
 
 
-def record(name: str, input: Any = MISSING, output: Any = MISSING, **changes: Any) -> dict[str, Any]:
+def record(name: str, inputs: Any = MISSING, output: Any = MISSING, **changes: Any) -> dict[str, Any]:
     """Return the whole record of a span of an op that ran outside any trajectory, as the only span so far."""
     attributes: dict[str, Any] = {"openinference.span.kind": "CHAIN", "rollout.outside_trajectory": True}
-    for side, value in (("input", input), ("output", output)):
+    for side, value in (("input", inputs), ("output", output)):
         if value is not MISSING:
             attributes |= {f"{side}.value": value, f"{side}.mime_type": "application/json"}
     attributes |= changes.pop("attributes", {})
@@ -59,8 +59,7 @@ async def multiply(a: int, b: int) -> int:
 @rollout_trace_op
 def count_to(n: int) -> Any:
     """Count, and say how far."""
-    for i in range(n):
-        yield i
+    yield from range(n)
     return n
 
 
@@ -123,11 +122,14 @@ class Caller:
         return "caller"
 
     async def __call__(self, value: int) -> int:
+        """Add one."""
         await asyncio.sleep(0)
         return value + 1
 
 
 class TestKindsOfCallables:
+    """What can be decorated."""
+
     def test_function(self, rollout_spans: InMemorySpanExporter) -> None:
         """A call of a function is one span with its arguments, defaults included, and its result."""
         assert add(1) == 3
@@ -280,6 +282,8 @@ class TestKindsOfCallables:
 
 
 class TestArguments:
+    """What is recorded of a call's arguments."""
+
     def test_every_kind_of_parameter(self, rollout_spans: InMemorySpanExporter) -> None:
         """Positional-only, defaulted, variable and keyword-only parameters are recorded by name."""
 
@@ -360,6 +364,8 @@ class TestArguments:
 
 
 class TestIdentity:
+    """What is kept of the function."""
+
     @pytest.mark.parametrize(
         ("function", "test"),
         [
@@ -448,6 +454,8 @@ print(len(exporter.spans))
 
 
 class TestPickling:
+    """Decorated functions go to other processes."""
+
     def test_by_reference(self) -> None:
         """Decorated functions and instances with decorated methods pickle by reference."""
         assert pickle.loads(pickle.dumps(Agent("a"))).scale(2) == 20
@@ -462,6 +470,8 @@ class TestPickling:
 
 
 class TestErrors:
+    """What leaves a call by an exception."""
+
     def test_exception(self, rollout_spans: InMemorySpanExporter) -> None:
         """An exception passes unchanged, and stands on the span with type, message and stack trace."""
         error = ValueError("bad value")
@@ -666,6 +676,8 @@ class TestErrors:
 
 
 class TestGenerators:
+    """Generators, from the first item to the last."""
+
     def test_span_covers_the_iteration(self, rollout_spans: InMemorySpanExporter) -> None:
         """A generator's span begins with the first item, ends after the last, and its output is the list of both."""
         generator = count_to(2)
@@ -697,7 +709,7 @@ class TestGenerators:
                 while True:
                     try:
                         log.append((yield len(log)))
-                    except KeyError as error:
+                    except KeyError as error:  # noqa: PERF203
                         log.append(error)
             finally:
                 log.append("closed")
@@ -739,7 +751,7 @@ class TestGenerators:
             while True:
                 try:
                     yield 1
-                except GeneratorExit:
+                except GeneratorExit:  # noqa: PERF203
                     yield 2
 
         generator = stubborn()
@@ -830,6 +842,8 @@ class TestGenerators:
 
 
 class TestAsyncGenerators:
+    """Async generators, from the first item to the last."""
+
     def test_span_covers_the_iteration(self, rollout_spans: InMemorySpanExporter) -> None:
         """An async generator's span covers the iteration, and its output is the list of what was yielded."""
 
@@ -848,7 +862,7 @@ class TestAsyncGenerators:
                 while True:
                     try:
                         log.append((yield len(log)))
-                    except KeyError as error:
+                    except KeyError as error:  # noqa: PERF203
                         log.append(error)
             finally:
                 await asyncio.sleep(0)
@@ -982,6 +996,8 @@ class TestAsyncGenerators:
 
 
 class TestLlmOps:
+    """Calls of a language model."""
+
     def test_tokens_and_turns(self, rollout_spans: InMemorySpanExporter) -> None:
         """An LLM op shows model and tokens, and its trajectory counts turns and tokens."""
 
@@ -1039,7 +1055,6 @@ class TestLlmOps:
 
         with rollout_trace_attr(1), pytest.raises(TimeoutError):
             generate([1, 2], "policy")
-            raise AssertionError
         span, root = recorded(rollout_spans)
         assert (span["attributes"]["gen_ai.request.model"], span["attributes"]["gen_ai.usage.input_tokens"]) == (
             "policy",
@@ -1049,6 +1064,8 @@ class TestLlmOps:
 
 
 class TestOff:
+    """While tracing is off."""
+
     def test_nothing_but_one_check(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """While tracing is off, a call does not come near any of our code but the check."""
 
@@ -1094,6 +1111,8 @@ STEPS = [
 
 @pytest.mark.parametrize("step", STEPS)
 class TestInternalErrors:
+    """Faults of tracing itself."""
+
     def test_every_kind_of_call(self, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
         """Whichever step of tracing fails, calls return, raise, yield and cancel as ever, and the fault is counted."""
         monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")

@@ -1,0 +1,415 @@
+"""`rollout_trace_attr`: one trajectory is one trace, with its tags, its group and its outcome on the root."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+
+import otel_rollout
+from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
+from otel_rollout.testing import InMemorySpanExporter, span_tree
+
+
+def recorded(exporter: InMemorySpanExporter) -> list[dict[str, Any]]:
+    """Return all spans so far, whole."""
+    assert otel_rollout.flush(10.0)
+    return exporter.as_dicts()
+
+
+def root_record(tags: dict[str, Any], session: str | None, **changes: Any) -> dict[str, Any]:
+    """Return the whole record of the only root so far, with nothing inside.
+
+    Args:
+        tags: The tags that were given, by their short names.
+        session: The session id.
+        **changes: Other fields of the record; `attributes` are added, `metadata` too.
+    """
+    tags = {"validate": False, "experiment_name": "test-experiment", **tags}
+    outcome = {"status": "completed", **changes.pop("metadata", {})}
+    attributes = {
+        "openinference.span.kind": "AGENT",
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.conversation.id": f"{1:032x}",
+        **{f"rollout.{key}": value for key, value in tags.items()},
+        "rollout.status": outcome["status"],
+        "metadata": {**tags, **outcome},
+        **changes.pop("attributes", {}),
+    }
+    if session is not None:
+        attributes["session.id"] = session
+    ids = {"trace_id": 1, "span_id": 1, "parent_id": None, "start_time": 1, "end_time": 2, "status": "UNSET"}
+    return {"name": "rollout_trace", **ids, "attributes": attributes, **changes}
+
+
+@rollout_trace_op(name="op")
+def op(value: int = 0) -> int:
+    """Return the value."""
+    return value
+
+
+class TestRoot:
+    """What a trajectory's root says."""
+
+    def test_trajectory_with_an_op(self, rollout_spans: InMemorySpanExporter) -> None:
+        """The op stands under the root with the same tags; the root comes last, with status, group and metadata."""
+        with rollout_trace_attr(7, 3, 1, name="agent"):
+            op(5)
+        tags = {
+            "rollout.step": 3,
+            "rollout.sample_index": 7,
+            "rollout.rollout_n": 1,
+            "rollout.validate": False,
+            "rollout.experiment_name": "test-experiment",
+        }
+        assert recorded(rollout_spans) == [
+            {
+                "name": "op",
+                "trace_id": 1,
+                "span_id": 2,
+                "parent_id": 1,
+                "start_time": 2,
+                "end_time": 3,
+                "status": "UNSET",
+                "attributes": {
+                    "openinference.span.kind": "CHAIN",
+                    "input.value": {"value": 5},
+                    "input.mime_type": "application/json",
+                    "output.value": 5,
+                    "output.mime_type": "application/json",
+                    **tags,
+                },
+            },
+            root_record(
+                {"step": 3, "sample_index": 7, "rollout_n": 1}, "test-experiment/3/7", name="agent", end_time=4
+            ),
+        ]
+
+    def test_nothing_given(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A trajectory with no tags has none of them, and no group."""
+        with rollout_trace_attr():
+            pass
+        assert recorded(rollout_spans) == [root_record({}, None)]
+
+    def test_validation_is_a_group_of_its_own(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A validation pass over the same sample stands apart from training."""
+        with rollout_trace_attr(sample_index=0, step=0, rollout_n=0, validate=True):
+            pass
+        assert recorded(rollout_spans) == [
+            root_record(
+                {"step": 0, "sample_index": 0, "rollout_n": 0, "validate": True}, "test-experiment/validate/0/0"
+            )
+        ]
+
+    def test_group_without_a_step(self, rollout_spans: InMemorySpanExporter) -> None:
+        """Without a step the group is named by the sample."""
+        with rollout_trace_attr(sample_index="uid-1"):
+            pass
+        assert recorded(rollout_spans) == [root_record({"sample_index": "uid-1"}, "test-experiment/-/uid-1")]
+
+    @pytest.mark.parametrize(
+        ("given", "tag"),
+        [
+            (np.int64(3), 3),
+            (np.array(4), 4),
+            (True, 1),
+            ("uid", "uid"),
+            (np.str_("uid"), "uid"),
+            (2**70, str(2**70)),
+            (1.5, "1.5"),
+            ((1, 2), "(1, 2)"),
+            ("\ud800", "?"),
+        ],
+    )
+    def test_tags_of_any_type(self, rollout_spans: InMemorySpanExporter, given: Any, tag: Any) -> None:
+        """An index becomes an int that fits in 64 bits, anything else a text that every backend takes."""
+        with rollout_trace_attr(sample_index=given):
+            pass
+        (root,) = recorded(rollout_spans)
+        assert root["attributes"]["rollout.sample_index"] == tag
+        assert type(root["attributes"]["rollout.sample_index"]) is type(tag)
+
+    def test_tag_that_can_not_be_read(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A tag whose every look raises is recorded by its type."""
+
+        class Hostile:
+            def __index__(self) -> int:
+                raise RuntimeError
+
+            def __str__(self) -> str:
+                raise RuntimeError
+
+        with rollout_trace_attr(sample_index=Hostile()):
+            pass
+        (root,) = recorded(rollout_spans)
+        assert root["attributes"]["rollout.sample_index"].endswith("Hostile")
+
+    def test_yields_none(self, rollout_spans: InMemorySpanExporter) -> None:
+        """The context manager gives None, as verl's does; also when nothing is traced."""
+        with rollout_trace_attr(1) as traced, rollout_trace_attr(1, trace=False) as silent:
+            assert (traced, silent) == (None, None)
+        otel_rollout.shutdown()
+        with rollout_trace_attr(1) as off:
+            assert off is None
+
+
+class TestOutcome:
+    """How a trajectory ends."""
+
+    def test_exception(self, rollout_spans: InMemorySpanExporter) -> None:
+        """An exception that leaves a trajectory passes unchanged, and makes its status `error`."""
+        error = ValueError("lost")
+        with pytest.raises(ValueError) as caught, rollout_trace_attr(1):
+            raise error
+        assert caught.value is error
+        (root,) = recorded(rollout_spans)
+        (event,) = root.pop("events")
+        assert (event["exception.type"], event["exception.message"]) == ("ValueError", "lost")
+        assert root == root_record(
+            {"sample_index": 1},
+            "test-experiment/-/1",
+            status="ERROR",
+            description="ValueError: lost",
+            metadata={"status": "error"},
+            attributes={"error.type": "ValueError"},
+            end_time=3,
+        )
+
+    @pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt])
+    def test_cancelled(self, rollout_spans: InMemorySpanExporter, error: type[BaseException]) -> None:
+        """A trajectory that is cancelled has the status `cancelled`."""
+        with pytest.raises(error), rollout_trace_attr(1):
+            raise error
+        (root,) = recorded(rollout_spans)
+        assert (root["status"], root["description"]) == ("ERROR", "cancelled")
+        assert (root["attributes"]["rollout.status"], root["attributes"]["metadata"]["status"]) == ("cancelled",) * 2
+
+    def test_closed_generator(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A trajectory inside a generator that is closed is cancelled, which is no failure."""
+
+        def rollouts() -> Any:
+            with rollout_trace_attr(1):
+                yield
+
+        generator = rollouts()
+        next(generator)
+        generator.close()
+        assert recorded(rollout_spans) == [
+            root_record({"sample_index": 1}, "test-experiment/-/1", metadata={"status": "cancelled"})
+        ]
+
+    def test_annotated_status_counts(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A status that was annotated is kept when the trajectory ends well."""
+        with rollout_trace_attr(1):
+            annotate(status="truncated")
+        (root,) = recorded(rollout_spans)
+        assert root["attributes"]["rollout.status"] == "truncated"
+
+    def test_annotated_error_fails_the_span(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A trajectory that was annotated as an error is one for every backend."""
+        with rollout_trace_attr(1):
+            annotate(status="error")
+        (root,) = recorded(rollout_spans)
+        assert (root["status"], root["attributes"]["rollout.status"]) == ("ERROR", "error")
+
+
+class TestNewRoot:
+    """A trajectory is a trace of its own."""
+
+    def test_inside_an_ambient_span(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A trajectory is a trace of its own even inside another span, which it links to; the span is current after."""
+        with TracerProvider().get_tracer("trainer").start_as_current_span("training step") as ambient:
+            with rollout_trace_attr(1):
+                op()
+            assert trace.get_current_span() is ambient
+        child, root = recorded(rollout_spans)
+        assert (child["trace_id"], root["trace_id"], root["parent_id"]) == (1, 1, None)
+        assert root["links"] == [ambient.get_span_context().span_id]
+
+    def test_trajectory_inside_a_trajectory(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A trajectory inside another is a trace of its own that links to the span it was started in."""
+        with rollout_trace_attr(1, name="outer"):
+            op(1)
+            with rollout_trace_attr(2, name="inner"):
+                op(2)
+                annotate(reward=2)
+            op(3)
+            annotate(reward=1)
+        spans = recorded(rollout_spans)
+        assert span_tree(rollout_spans.spans) == [["outer", ["op"], ["op"]], ["inner", ["op"]]]
+        by_name = {span["name"]: span for span in spans}
+        assert by_name["inner"]["links"] == [by_name["outer"]["span_id"]]
+        assert by_name["inner"]["trace_id"] != by_name["outer"]["trace_id"]
+        assert {name: by_name[name]["attributes"]["rollout.reward"] for name in ("inner", "outer")} == {
+            "inner": 2.0,
+            "outer": 1.0,
+        }
+
+    def test_op_outside_is_a_marked_root(self, rollout_spans: InMemorySpanExporter) -> None:
+        """An op outside any trajectory is a root of its own, marked as such, which links to the ambient span."""
+        with TracerProvider().get_tracer("trainer").start_as_current_span("training step") as ambient:
+            op(1)
+        assert recorded(rollout_spans) == [
+            {
+                "name": "op",
+                "trace_id": 1,
+                "span_id": 1,
+                "parent_id": None,
+                "start_time": 1,
+                "end_time": 2,
+                "status": "UNSET",
+                "links": [ambient.get_span_context().span_id],
+                "attributes": {
+                    "openinference.span.kind": "CHAIN",
+                    "rollout.outside_trajectory": True,
+                    "input.value": {"value": 1},
+                    "input.mime_type": "application/json",
+                    "output.value": 1,
+                    "output.mime_type": "application/json",
+                },
+            }
+        ]
+
+
+class TestSilence:
+    """`trace=False`."""
+
+    def test_everything_inside(self, rollout_spans: InMemorySpanExporter) -> None:
+        """`trace=False` silences ops, generators, trajectories inside and annotations, and nothing after it."""
+
+        @rollout_trace_op
+        def generate() -> Any:
+            yield op()
+
+        with rollout_trace_attr(1, trace=False):
+            op()
+            assert list(generate()) == [0]
+            with rollout_trace_attr(2, name="inner"):
+                op()
+                annotate(reward=1.0)
+            annotate(reward=1.0)
+        op(7)
+        (span,) = recorded(rollout_spans)
+        assert span["attributes"]["input.value"] == {"value": 7}
+
+    def test_inside_a_trajectory(self, rollout_spans: InMemorySpanExporter) -> None:
+        """`trace=False` inside a trajectory silences that stretch of it only."""
+        with rollout_trace_attr(1):
+            with rollout_trace_attr(1, trace=False):
+                op(1)
+            op(2)
+        inside, _ = recorded(rollout_spans)
+        assert inside["attributes"]["input.value"] == {"value": 2}
+
+    def test_spans_of_others(self, rollout_spans: InMemorySpanExporter) -> None:
+        """An SDK tracer records nothing inside `trace=False`, and goes on after it."""
+        exporter = InMemorySpanExporter()
+        provider = TracerProvider()
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        tracer = provider.get_tracer("openai")
+        with tracer.start_as_current_span("before"):
+            with rollout_trace_attr(1, trace=False), tracer.start_as_current_span("inside"):
+                assert not trace.get_current_span().is_recording()
+            with tracer.start_as_current_span("after"):
+                pass
+        assert [span.name for span in exporter.spans] == ["after", "before"]
+
+    def test_instrumentations_are_told(self, rollout_spans: InMemorySpanExporter) -> None:
+        """`trace=False` sets the key that OpenTelemetry's instrumentations look at."""
+        instrumentor_utils = pytest.importorskip("opentelemetry.instrumentation.utils")
+        assert instrumentor_utils.is_instrumentation_enabled()
+        with rollout_trace_attr(1, trace=False):
+            assert not instrumentor_utils.is_instrumentation_enabled()
+        assert instrumentor_utils.is_instrumentation_enabled()
+
+    def test_off_is_not_silence(self) -> None:
+        """While tracing is off, a trajectory leaves other instrumentations alone."""
+        tracer = TracerProvider().get_tracer("openai")
+        with rollout_trace_attr(1, trace=False), tracer.start_as_current_span("inside") as span:
+            assert span.is_recording()
+
+
+class TestReuse:
+    """The context manager itself."""
+
+    def test_one_object_twice(self, rollout_spans: InMemorySpanExporter) -> None:
+        """The same context manager can be entered again after it was left: two trajectories with the same tags."""
+        trajectory = rollout_trace_attr(1)
+        for _ in range(2):
+            with trajectory:
+                op()
+        assert [span["trace_id"] for span in recorded(rollout_spans)] == [1, 1, 2, 2]
+        assert span_tree(rollout_spans.spans) == [["rollout_trace", ["op"]]] * 2
+
+    def test_left_in_another_thread(
+        self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A trajectory that is left in another thread than it was entered in ends all the same, with no log line."""
+        trajectory = rollout_trace_attr(1)
+        entering = threading.Thread(target=trajectory.__enter__)
+        entering.start()
+        entering.join()
+        trajectory.__exit__(None, None, None)
+        assert recorded(rollout_spans) == [root_record({"sample_index": 1}, "test-experiment/-/1")]
+        assert caplog.records == []
+
+
+STEPS = [
+    "otel_rollout.trajectory.current_frame",
+    "otel_rollout.trajectory.enter",
+    "otel_rollout.trajectory.leave",
+    "otel_rollout.trajectory.enter_silence",
+    "otel_rollout.trajectory.record_failure",
+    "otel_rollout.trajectory.snapshot",
+    "otel_rollout.trajectory.TrajectoryState.__init__",
+    "otel_rollout.trajectory._metadata",
+    "otel_rollout.trajectory._annotate",
+    "otel_rollout.tracer.LightTracer.start_root",
+    "otel_rollout.span.RolloutSpan.__init__",
+    "otel_rollout.span.RolloutSpan.set_attributes",
+    "otel_rollout.span.RolloutSpan.end",
+    "otel_rollout.ids.SystemIdGenerator.generate_trace_id",
+]
+
+
+@pytest.mark.parametrize("step", STEPS)
+class TestInternalErrors:
+    """Faults of tracing itself."""
+
+    def test_never_reach_the_program(self, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+        """Whichever step fails, what runs in a trajectory runs as ever, and the fault is counted."""
+        monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
+        otel_rollout.init("project", "experiment", backend=InMemorySpanExporter())
+
+        def explode(*args: Any, **kwargs: Any) -> Any:
+            raise RuntimeError("a fault of ours")
+
+        error = ValueError("theirs")
+
+        def run() -> None:
+            with rollout_trace_attr(1, trace=False):
+                pass
+            with rollout_trace_attr(1):
+                annotate(reward=1.0, output="answer")
+                assert op(4) == 4
+            with pytest.raises(ValueError) as caught, rollout_trace_attr(1):
+                raise error
+            assert caught.value is error
+            assert error.__context__ is None
+
+        monkeypatch.setattr(step, explode)
+        thread = threading.Thread(target=run)  # where `leave` fails, the context stays as it is: not in this thread
+        raised: list[Any] = []
+        monkeypatch.setattr(threading, "excepthook", raised.append)
+        thread.start()
+        thread.join()
+        assert raised == []
+        assert sum(otel_rollout.stats().internal_errors.values()) > 0
+        monkeypatch.undo()
