@@ -113,14 +113,25 @@ class TestTags:
         (found,) = phoenix.api.spans(group.project, attribute="rollout.validate:true", name="trajectory")
         assert found["context"] == group.trajectory(12, 0, validate=True).span["context"]
 
-    def test_the_filter_bar_knows_tags_and_annotations(self, group, phoenix):
-        """Conditions on the metadata, as users type them on Phoenix's page, find the roots they describe."""
-        assert phoenix.api.search(group.project, "metadata['step'] == 7") == {
-            root.span["context"]["span_id"] for root in group.roots.values()
-        }
-        assert phoenix.api.search(
-            group.project, "metadata['sample_index'] == 'uid-a' and metadata['reward'] > 0.1"
-        ) == {group.trajectory("uid-a", 1).span["context"]["span_id"]}
+    @pytest.mark.parametrize(
+        ("condition", "expected"),
+        [
+            ("metadata['step'] == 7", 7),
+            ("metadata['step'] == 8", 0),
+            ("metadata['sample_index'] == 12", 4),
+            ("metadata['sample_index'] == 'uid-a'", 3),
+            ("metadata['validate'] == True", 1),
+            ("metadata['reward'] > 0.1", 2),
+            ("metadata['status'] == 'truncated'", 1),
+            ("metadata['sample_index'] == 12 and metadata['status'] == 'error'", 1),
+        ],
+    )
+    def test_the_filter_bar_knows_tags_and_annotations(self, group, phoenix, condition, expected):
+        """Conditions on the metadata, as users type them on Phoenix's page, find the roots that they describe."""
+        roots = {root.span["context"]["span_id"] for root in group.roots.values()}
+        found = phoenix.api.search(group.project, condition)
+        assert len(found) == expected
+        assert found <= roots
 
     def test_metadata_shows_tags_and_annotations_by_their_short_names(self, group):
         """Phoenix takes the root's metadata text apart, so that its filter bar knows each tag."""
