@@ -15,9 +15,7 @@ from otel_rollout_weave.text import clean_text
 
 __all__ = ["exception_of_span"]
 
-_FRAME = re.compile(
-    r'^  File "(?P<filename>.*)", line (?P<line>\d+), in (?P<function>.*)\n?(?P<text>    \S.*)?', re.M
-)
+_FRAME = re.compile(r'^  File "(?P<filename>.*)", line (?P<line>\d+), in (?P<function>.*)\n?(?P<text>    \S.*)?', re.M)
 
 
 def exception_of_span(span: ReadableSpan) -> str | None:

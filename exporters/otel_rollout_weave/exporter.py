@@ -101,9 +101,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
             return self._failed(failure.outcome)
         except Exception as error:
             # Halving the batch finds the span that this came from.
-            self._tell(
-                f"internal {type(error).__name__}", "a span can't be sent to Weave", with_traceback=True
-            )
+            self._tell(f"internal {type(error).__name__}", "a span can't be sent to Weave", with_traceback=True)
             return Outcome(Verdict.REFUSED, f"{type(error).__name__}: {error}")
         self._sent.forget(call_id(span) for span in spans)
         self._count_statuses(spans)
@@ -137,9 +135,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
                 project_id=project_id,
                 op_name=connection.catalogue.op_name(project_id, span.name),
                 run_id=run_id,
-                below=below.get(_trace_id(span), StatusCounts(0, 0))
-                if span.parent is None
-                else StatusCounts(0, 0),
+                below=below.get(_trace_id(span), StatusCounts(0, 0)) if span.parent is None else StatusCounts(0, 0),
                 ids_as_text=self._ids_as_text,
             )
             calls.append((record["id"], orjson.dumps(record)))
@@ -209,7 +205,6 @@ class WeaveSpanExporter(OutcomeSpanExporter):
 
     def _failed(self, outcome: Outcome) -> Outcome:
         if outcome.verdict is Verdict.DENIED:
-            self._tell("denied", f"Weave takes nothing until this is mended: {outcome.reason}")
             # The next attempt reads the settings anew, and asks for the project again.
             self._disconnect()
         return outcome
@@ -220,9 +215,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
             _logger.warning("%s", message, exc_info=with_traceback)
 
     def _statuses_below(self, spans: Sequence[ReadableSpan]) -> dict[int, StatusCounts]:
-        below = {
-            _trace_id(span): self._statuses.get(_trace_id(span)) for span in spans if span.parent is None
-        }
+        below = {_trace_id(span): self._statuses.get(_trace_id(span)) for span in spans if span.parent is None}
         for span in spans:
             counts = below.get(_trace_id(span))
             if counts is not None and span.parent is not None:

@@ -46,9 +46,7 @@ def as_output(
         with_ids_as_text: Whether lists of token ids are sent as one text each.
         reward: Added as `reward`; an output that is no object is put under `output` beside it.
     """
-    value = (
-        b"null" if text is None else _as_json(text, is_trusted=is_trusted, with_ids_as_text=with_ids_as_text)
-    )
+    value = b"null" if text is None else _as_json(text, is_trusted=is_trusted, with_ids_as_text=with_ids_as_text)
     if reward is None:
         return value
     number = orjson.dumps(reward)
@@ -79,10 +77,7 @@ def is_json_of_ours(mime_type: object, scope_name: str) -> bool:
         mime_type: The payload's mime type attribute.
         scope_name: The name of the instrumentation scope that made the span.
     """
-    return (
-        mime_type == semconv.JSON_MIME_TYPE
-        and scope_name.replace("-", "_").partition(".")[0] == "otel_rollout"
-    )
+    return mime_type == semconv.JSON_MIME_TYPE and scope_name.replace("-", "_").partition(".")[0] == "otel_rollout"
 
 
 def _quoted(found: re.Match[bytes]) -> bytes:

@@ -92,9 +92,7 @@ def call_of_span(
     scope_name = scope.name if scope is not None else ""
     is_ours = is_json_of_ours(semconv.JSON_MIME_TYPE, scope_name)
     reward = reward_of_span(span)
-    conversation = (
-        clean_text(attributes[semconv.CONVERSATION_ID]) if semconv.CONVERSATION_ID in attributes else None
-    )
+    conversation = clean_text(attributes[semconv.CONVERSATION_ID]) if semconv.CONVERSATION_ID in attributes else None
     step = attributes.get(semconv.STEP)
     start = span.start_time or 0
     return {

@@ -80,6 +80,10 @@ class WeaveServer:
         """Return the calls of a project, over HTTP: weave 0.54's client takes a minute for a call of 4 MB."""
         return [json.loads(line) for line in self._body("/calls/stream_query", {"project_id": project_id}).splitlines()]
 
+    def feedback(self, project_id: str) -> list[dict[str, Any]]:
+        """Return the feedback of a project."""
+        return list(self._post("/feedback/query", {"project_id": project_id})["result"])
+
     def inserts(self) -> dict[str, int]:
         """Return how often each call was stored, by its id; the memory store shows a call only once in any case."""
         return dict(self._post("/_inserts", None))

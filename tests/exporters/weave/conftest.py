@@ -5,13 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import socket
+import socketserver
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from opentelemetry.sdk.resources import Resource
@@ -24,7 +28,7 @@ from otel_rollout_weave import WeaveSpanExporter
 
 ROOT = Path(__file__).resolve().parents[3]
 REQUIRE_SERVERS = "OTEL_ROLLOUT_REQUIRE_SERVERS"
-WITH_CLICKHOUSE = "OTEL_ROLLOUT_WEAVE_CLICKHOUSE"
+WITH_CLICKHOUSE = "TEST_WEAVE_CLICKHOUSE"
 STORES = ["memory", "clickhouse"] if os.environ.get(WITH_CLICKHOUSE) == "1" else ["memory"]
 
 IDS = SystemIdGenerator()
@@ -176,6 +180,60 @@ class WeaveReader:
         self._process.communicate()
 
 
+class Line:
+    """A TCP connection to the server that can be cut and mended.
+
+    Args:
+        target: The server's address.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target = (urlsplit(target).hostname, urlsplit(target).port)
+        self._server: socketserver.ThreadingTCPServer | None = None
+        self._open: list[socket.socket] = []
+        self._port = 0
+        self.mend()
+        self.url = f"http://127.0.0.1:{self._port}"
+
+    def mend(self) -> None:
+        """Let connections through."""
+        line = self
+
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                with socket.create_connection(line._target) as there:
+                    line._open += [self.request, there]
+                    back = threading.Thread(target=pump, args=(there, self.request))
+                    back.start()
+                    pump(self.request, there)
+                    back.join()
+
+        socketserver.ThreadingTCPServer.allow_reuse_address = True
+        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", self._port), Handler)
+        self._port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.02,)).start()
+
+    def cut(self) -> None:
+        """Break the connections that there are and refuse new ones."""
+        server, self._server = self._server, None
+        if server is not None:
+            for one in self._open:
+                with suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+            self._open.clear()
+            server.shutdown()
+            server.server_close()
+
+
+def pump(source: socket.socket, target: socket.socket) -> None:
+    """Copy bytes until one side is closed."""
+    with suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+
+
 @pytest.fixture(scope="session")
 def uncaptured(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[None]]:
     """Make a context in which what is printed reaches the terminal."""
@@ -236,3 +294,11 @@ def exporter() -> Iterator[WeaveSpanExporter]:
     exporter = WeaveSpanExporter()
     yield exporter
     exporter.shutdown()
+
+
+@pytest.fixture
+def line(server: Any) -> Iterator[Line]:
+    """A line to the server."""
+    line = Line(server.url)
+    yield line
+    line.cut()
