@@ -129,38 +129,33 @@ def _annotate(
         if number is not None:
             trajectory.annotations[semconv.REWARD] = number
         else:
-            warn_once(
-                "annotate reward", "annotate(reward=…): a reward is a number, not %s; it is left out", _type(reward)
-            )
+            _leave_out("reward", f"a reward is a number, not {_type(reward)}")
     if status is not None:
         if isinstance(status, str) and status in semconv.STATUSES:
-            trajectory.annotations[semconv.STATUS] = str.__str__(status)
+            trajectory.annotations[semconv.STATUS] = _text(status)
         else:
-            warn_once(
-                "annotate status",
-                "annotate(status=%s): a status is one of %s; it is left out",
-                repr(status[:100]) if isinstance(status, str) else f"… of type {_type(status)}",
-                ", ".join(semconv.STATUSES),
-            )
+            given = repr(status[:100]) if isinstance(status, str) else _type(status)
+            _leave_out("status", f"a status is one of {', '.join(semconv.STATUSES)}, not {given}")
     if input_value is not None:
         pipeline.tracer.set_input(root, snapshot(input_value))
     if output_value is not None:
         pipeline.tracer.set_output(root, snapshot(output_value))
     for key, value in attributes.items():
         if key in _TAKEN:
-            warn_once(f"annotate {key}", "annotate(%s=…): this name is taken; it is left out", key)
+            _leave_out(key, "this name is taken")
             continue
         attribute = _attribute(value)
         if attribute is None:
-            warn_once(
-                f"annotate {key}",
-                "annotate(%s=…): an attribute is a text, a number, a boolean or a list of one of these, not %s; "
-                "it is left out",
+            _leave_out(
                 key,
-                _type(value),
+                f"an attribute is a text, a number, a boolean or a list of one of these, not {_type(value)}",
             )
         else:
             trajectory.annotations[_text(key)] = attribute
+
+
+def _leave_out(name: str, reason: str) -> None:
+    warn_once(f"annotate {name}", "annotate(%s=…): %s; it is left out", name, reason)
 
 
 def _number(value: Any) -> float | None:

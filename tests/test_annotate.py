@@ -1,0 +1,290 @@
+"""`annotate`: what is learnt on the way stands on the trajectory's root."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import otel_rollout
+from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
+from otel_rollout.testing import InMemorySpanExporter
+
+
+def root_attributes(exporter: InMemorySpanExporter) -> dict[str, Any]:
+    """Return the attributes of the last root."""
+    assert otel_rollout.flush(10.0)
+    attributes: dict[str, Any] = [span for span in exporter.as_dicts() if span["parent_id"] is None][-1]["attributes"]
+    return attributes
+
+
+class Word(str, enum.Enum):
+    """A text that is an enum."""
+
+    YES = "yes"
+
+
+class TestAnnotate:
+    """What can be annotated."""
+
+    def test_everything(self, rollout_spans: InMemorySpanExporter) -> None:
+        """Reward, status, input, output and attributes of one's own stand on the root, and in its metadata."""
+        with rollout_trace_attr(7, 1, 0):
+            annotate(reward=1, input=[{"role": "user", "content": "why"}])
+            annotate(status="truncated", output={"answer": 42}, scorer="exact", tries=3, late=False, share=0.5)
+        tags = {
+            "step": 1,
+            "sample_index": 7,
+            "rollout_n": 0,
+            "validate": False,
+            "experiment_name": "test-experiment",
+        }
+        own = {"scorer": "exact", "tries": 3, "late": False, "share": 0.5}
+        assert otel_rollout.flush(10.0)
+        assert rollout_spans.as_dicts() == [
+            {
+                "name": "rollout_trace",
+                "trace_id": 1,
+                "span_id": 1,
+                "parent_id": None,
+                "start_time": 1,
+                "end_time": 2,
+                "status": "UNSET",
+                "attributes": {
+                    "openinference.span.kind": "AGENT",
+                    "gen_ai.operation.name": "invoke_agent",
+                    "gen_ai.conversation.id": f"{1:032x}",
+                    "session.id": "test-experiment/1/7",
+                    **{f"rollout.{key}": value for key, value in tags.items()},
+                    "rollout.status": "truncated",
+                    "rollout.reward": 1.0,
+                    "input.value": [{"role": "user", "content": "why"}],
+                    "input.mime_type": "application/json",
+                    "output.value": {"answer": 42},
+                    "output.mime_type": "application/json",
+                    **own,
+                    "metadata": {**tags, "status": "truncated", "reward": 1.0, **own},
+                },
+            }
+        ]
+
+    def test_from_inside_an_op(self, rollout_spans: InMemorySpanExporter) -> None:
+        """However deep it is called, in an op or a task, `annotate` writes on the root."""
+
+        @rollout_trace_op
+        async def judge() -> None:
+            annotate(reward=0.5)
+
+        async def main() -> None:
+            with rollout_trace_attr(1):
+                await asyncio.create_task(judge())
+
+        asyncio.run(main())
+        assert root_attributes(rollout_spans)["rollout.reward"] == 0.5
+        assert "rollout.reward" not in rollout_spans.as_dicts()[0]["attributes"]
+
+    def test_last_value_counts(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A later annotation replaces an earlier one."""
+        with rollout_trace_attr(1):
+            annotate(reward=1.0, output="first", scorer="a")
+            annotate(reward=0.0, output="second", scorer="b")
+        attributes = root_attributes(rollout_spans)
+        assert (attributes["rollout.reward"], attributes["output.value"], attributes["scorer"]) == (0.0, "second", "b")
+
+    def test_input_is_a_snapshot(self, rollout_spans: InMemorySpanExporter) -> None:
+        """What is annotated is taken at once."""
+        messages = ["question"]
+        with rollout_trace_attr(1):
+            annotate(input=messages)
+            messages.append("answer")
+        assert root_attributes(rollout_spans)["input.value"] == ["question"]
+
+    def test_counts_of_ones_own(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A trainer that knows the turns and tokens better than the ops do can say so."""
+        with rollout_trace_attr(1):
+            annotate(**{"rollout.turns": 9, "rollout.input_tokens": 100})
+        attributes = root_attributes(rollout_spans)
+        assert (attributes["rollout.turns"], attributes["metadata"]["turns"]) == (9, 9)
+
+    @pytest.mark.parametrize(
+        ("value", "attribute"),
+        [
+            (np.float32(0.5), 0.5),
+            (np.float64(0.5), 0.5),
+            (np.int64(3), 3),
+            (np.bool_(True), True),
+            (np.array(2), 2),
+            (Word.YES, "yes"),
+            ("\ud800", "?"),
+            (["a", "b"], ("a", "b")),
+            ((1, 2), (1, 2)),
+            ([np.float32(0.5), 1.5], (0.5, 1.5)),
+        ],
+    )
+    def test_types(self, rollout_spans: InMemorySpanExporter, value: Any, attribute: Any) -> None:
+        """Scalars of numpy, enums and lists become what every backend takes."""
+        with rollout_trace_attr(1):
+            annotate(value=value)
+        recorded = root_attributes(rollout_spans)["value"]
+        assert recorded == attribute
+        assert type(recorded) is type(attribute)
+
+    @pytest.mark.parametrize(
+        ("reward", "number"), [(1, 1.0), (True, 1.0), (np.float32(0.5), 0.5), (np.array([0.25]), 0.25), (-2.5, -2.5)]
+    )
+    def test_rewards(self, rollout_spans: InMemorySpanExporter, reward: Any, number: float) -> None:
+        """Any number is a reward, also that of a numpy array with one element."""
+        with rollout_trace_attr(1):
+            annotate(reward=reward)
+        recorded = root_attributes(rollout_spans)["rollout.reward"]
+        assert (recorded, type(recorded)) == (number, float)
+
+    def test_reward_that_is_not_finite(self, rollout_spans: InMemorySpanExporter) -> None:
+        """NaN is a reward; in the metadata, which is JSON, it is null."""
+        with rollout_trace_attr(1):
+            annotate(reward=math.nan)
+        attributes = root_attributes(rollout_spans)
+        assert math.isnan(attributes["rollout.reward"])
+        assert attributes["metadata"]["reward"] is None
+
+    def test_long_text(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A long text is an attribute, and is left out of the metadata."""
+        with rollout_trace_attr(1):
+            annotate(notes="x" * 5000)
+        attributes = root_attributes(rollout_spans)
+        assert attributes["notes"] == "x" * 5000
+        assert "notes" not in attributes["metadata"]
+
+
+STATUSES = "a status is one of completed, error, cancelled, truncated"
+ATTRIBUTE = "an attribute is a text, a number, a boolean or a list of one of these"
+
+
+class Hostile:
+    """A value that raises whenever it is looked at."""
+
+    def item(self) -> Any:
+        """Raise."""
+        raise RuntimeError
+
+    def __float__(self) -> float:
+        raise RuntimeError
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class TestWrongTypes:
+    """What can't be recorded: one line in the log, never an exception."""
+
+    @pytest.mark.parametrize(
+        ("annotation", "message"),
+        [
+            ({"reward": "high"}, "a reward is a number, not str"),
+            ({"reward": "1.0"}, "a reward is a number, not str"),
+            ({"reward": [1.0]}, "a reward is a number, not list"),
+            ({"reward": 10**400}, "a reward is a number, not int"),
+            ({"reward": np.ones(3)}, "a reward is a number, not ndarray"),
+            ({"reward": Hostile()}, "a reward is a number, not Hostile"),
+            ({"status": "done"}, f"{STATUSES}, not 'done'"),
+            ({"status": Hostile()}, f"{STATUSES}, not Hostile"),
+            ({"extra": {"a": 1}}, f"{ATTRIBUTE}, not dict"),
+            ({"extra": [1, "a"]}, f"{ATTRIBUTE}, not list"),
+            ({"extra": 2**70}, f"{ATTRIBUTE}, not int"),
+            ({"extra": Hostile()}, f"{ATTRIBUTE}, not Hostile"),
+            ({"rollout.step": 5}, "this name is taken"),
+            ({"sample_index": 5}, "this name is taken"),
+            ({"rollout": 5}, "this name is taken"),
+            ({"error": "bad"}, "this name is taken"),
+            ({"metadata": "{}"}, "this name is taken"),
+        ],
+        ids=lambda value: None if isinstance(value, str) else str(next(iter(value))),
+    )
+    def test_one_line_in_the_log(
+        self,
+        rollout_spans: InMemorySpanExporter,
+        caplog: pytest.LogCaptureFixture,
+        annotation: dict[str, Any],
+        message: str,
+    ) -> None:
+        """What can't be recorded is left out, and one clear line says so, however often it happens."""
+        with rollout_trace_attr(1):
+            annotate(**annotation)
+            annotate(**annotation, kept=True)
+        name = next(iter(annotation))
+        assert [entry.getMessage() for entry in caplog.records] == [f"annotate({name}=…): {message}; it is left out"]
+        assert caplog.records[0].levelname == "WARNING"
+        attributes = root_attributes(rollout_spans)
+        assert attributes["kept"] is True
+        assert set(attributes) == {
+            "openinference.span.kind",
+            "gen_ai.operation.name",
+            "gen_ai.conversation.id",
+            "session.id",
+            "rollout.sample_index",
+            "rollout.validate",
+            "rollout.experiment_name",
+            "rollout.status",
+            "metadata",
+            "kept",
+        }
+        assert attributes["rollout.sample_index"] == 1
+        assert otel_rollout.stats().internal_errors == {}
+
+
+class TestElsewhere:
+    """Where there is no trajectory to annotate."""
+
+    def test_outside_a_trajectory(self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture) -> None:
+        """Outside a trajectory one line in the log says so, also inside an op that has none around it."""
+
+        @rollout_trace_op
+        def op() -> None:
+            annotate(reward=1.0)
+
+        annotate(reward=1.0)
+        op()
+        assert [entry.getMessage() for entry in caplog.records] == [
+            "annotate() was called outside rollout_trace_attr: there is nothing to annotate"
+        ]
+        assert "rollout.reward" not in root_attributes(rollout_spans)
+
+    def test_after_the_end(self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture) -> None:
+        """A task that outlives its trajectory comes too late, and one line in the log says so."""
+
+        async def judge(ended: asyncio.Event) -> None:
+            await ended.wait()
+            annotate(reward=1.0)
+
+        async def main() -> None:
+            ended = asyncio.Event()
+            with rollout_trace_attr(1):
+                task = asyncio.create_task(judge(ended))
+                await asyncio.sleep(0)
+            ended.set()
+            await task
+
+        asyncio.run(main())
+        messages = [entry.getMessage() for entry in caplog.records if entry.name == "otel_rollout"]
+        assert messages == ["annotate() was called after its trajectory had ended: it comes too late"]
+        assert "rollout.reward" not in root_attributes(rollout_spans)
+
+    def test_in_silence(self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture) -> None:
+        """Where a trajectory is silenced, `annotate` does nothing and says nothing."""
+        with rollout_trace_attr(1, trace=False):
+            annotate(reward="wrong")  # type: ignore[arg-type]
+        assert caplog.records == []
+
+    def test_while_tracing_is_off(self, caplog: pytest.LogCaptureFixture) -> None:
+        """While tracing is off, `annotate` does nothing and says nothing."""
+        annotate(reward="wrong")  # type: ignore[arg-type]
+        assert caplog.records == []
