@@ -29,6 +29,11 @@ _HAS_IS_REMOTE = 0x100
 _IS_REMOTE = 0x200
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
+_SHORT_TEXT = 64
+_MAX_ENCODED_PAIRS = 8192
+# Most attributes of a span (tags, kinds, MIME types) are the same on thousands of spans.
+_encoded_pairs: dict[tuple[str, type, str | int], bytes] = {}
+
 
 def encode_spans(spans: Sequence[ReadableSpan]) -> ExportTraceServiceRequest:
     """Return the OTLP request that holds `spans`, grouped by resource and scope.
@@ -87,7 +92,7 @@ def _fill_span(message: SpanMessage, span: ReadableSpan) -> None:
     message.kind = span.kind.value + 1  # type: ignore[assignment]  # an enum number of protobuf
     message.start_time_unix_nano = span.start_time or 0
     message.end_time_unix_nano = span.end_time or 0
-    _fill_attributes(message.attributes, span.attributes or {})
+    _fill_span_attributes(message, span.attributes or {})
     message.dropped_attributes_count = span.dropped_attributes
     for event in span.events:
         event_message = message.events.add(name=_text(event.name), time_unix_nano=event.timestamp)
@@ -108,6 +113,34 @@ def _fill_span(message: SpanMessage, span: ReadableSpan) -> None:
 
 def _flags(context: SpanContext | None) -> int:
     return _HAS_IS_REMOTE | (_IS_REMOTE if context is not None and context.is_remote else 0)
+
+
+def _fill_span_attributes(message: SpanMessage, attributes: Mapping[str, Any]) -> None:
+    """Add the attributes, in order: those that recur as bytes that were encoded once, the others in place."""
+    recurring: list[bytes] = []
+    for key, value in attributes.items():
+        kind = type(value)
+        if kind is bool or kind is int or (kind is str and len(value) <= _SHORT_TEXT):
+            recurring.append(_encoded_pairs.get((key, kind, value)) or _encode_pair(key, value))
+        else:
+            if recurring:
+                # Parsing appends to what a repeated field has.
+                message.MergeFromString(b"".join(recurring))
+                recurring = []
+            _fill_attributes(message.attributes, {key: value})
+    if recurring:
+        message.MergeFromString(b"".join(recurring))
+
+
+def _encode_pair(key: str, value: str | int) -> bytes:
+    """Return the bytes of a span message that has this attribute and nothing else."""
+    message = SpanMessage()
+    _fill_attributes(message.attributes, {key: value})
+    encoded = message.SerializeToString()
+    if len(_encoded_pairs) >= _MAX_ENCODED_PAIRS:
+        _encoded_pairs.clear()
+    _encoded_pairs[key, type(value), value] = encoded
+    return encoded
 
 
 def _fill_attributes(message: Any, attributes: Mapping[str, Any]) -> None:
