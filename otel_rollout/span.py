@@ -28,7 +28,7 @@ MAX_EVENTS: Final = 128
 MAX_FRAMES: Final = 64
 """How many frames of a traceback are kept: the innermost."""
 
-BASE_BYTES: Final = 800
+BASE_BYTES: Final = 1200
 """What a span without payload takes in memory, about."""
 
 

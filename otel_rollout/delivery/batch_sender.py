@@ -72,10 +72,17 @@ class BatchReport:
 
 
 class _Part(NamedTuple):
-    """A part of the batch; of a shrunk span, `original` is the span as it was."""
+    """A part of the batch.
+
+    Args:
+        spans: Its spans.
+        original: Where the part is a shrunk span: the span as it was.
+        is_last_chance: Whether the span failed before, and another was delivered since.
+    """
 
     spans: Sequence[ReadableSpan]
     original: Sequence[ReadableSpan] | None = None
+    is_last_chance: bool = False
 
 
 def send_batch(
@@ -143,7 +150,7 @@ class _Sending:
         self._is_halving = False
 
     def note_delivered(self, part: _Part, outcome: Outcome) -> None:
-        """Count a part that the backend has: what failed without a reason before it was at fault itself."""
+        """Count a part that the backend has; what failed without a reason before it gets a last chance."""
         self._attempt = self._failures_in_a_row = 0
         rejected = min(outcome.rejected, len(part.spans))
         self.report.delivered += len(part.spans) - rejected
@@ -151,7 +158,7 @@ class _Sending:
             self.report.shrunk += len(part.spans) - rejected
         if rejected:
             self.report.lost["rejected"] += rejected
-        self._lose(self._suspects, "export_failed")
+        self.pending += [suspect._replace(is_last_chance=True) for suspect in reversed(self._suspects)]
         self._suspects = []
 
     def note_failed(self, part: _Part, outcome: Outcome) -> float:
@@ -170,7 +177,9 @@ class _Sending:
             middle = len(part.spans) // 2
             self.pending += [_Part(part.spans[middle:]), _Part(part.spans[:middle])]
         elif part.original is None:
-            self.pending.append(_Part([shrink_span(part.spans[0])], original=part.spans))
+            self.pending.append(part._replace(spans=[shrink_span(part.spans[0])], original=part.spans))
+        elif is_unexplained and part.is_last_chance:
+            self._lose([part], "export_failed")
         elif is_unexplained:
             self._suspects.append(_Part(part.original))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -18,7 +19,7 @@ from otel_rollout.delivery.batch import Batch
 from otel_rollout.delivery.batch_sender import BatchReport, RetryPolicy, send_batch
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.delivery.readable import SpanReader, without_payload
-from otel_rollout.delivery.size import readable_size
+from otel_rollout.delivery.size import readable_size, trim_payload
 from otel_rollout.delivery.trouble_log import TroubleLog
 from otel_rollout.span import RolloutSpan
 from otel_rollout.stats import ExporterStats
@@ -80,6 +81,9 @@ class ExporterQueue:
         self._reader = reader
         self._limits = limits or QueueLimits()
         self._batch_bytes = min(self._limits.batch_bytes, getattr(exporter, "max_batch_bytes", 2**62))
+        max_bytes, max_spans = self._limits.max_bytes, self._limits.max_spans or sys.maxsize
+        self._root_bounds = max_bytes, max_spans
+        self._child_bounds = max_bytes * CHILD_SHARE, max(1, min(max_spans - 1, int(max_spans * CHILD_SHARE)))
         self._policy = policy or RetryPolicy()
         self._send_once: Callable[[Sequence[ReadableSpan]], Outcome] | None = getattr(exporter, "send", None)
         self._reset()
@@ -120,6 +124,8 @@ class ExporterQueue:
         size = _size(span)
         limits = self._limits
         has_payload = True
+        if self._bytes > self._batch_bytes and isinstance(span, RolloutSpan):
+            trim_payload(span)
         with self._lock:
             self._recorded += 1
             reason = None
@@ -127,14 +133,11 @@ class ExporterQueue:
                 reason = "after_shutdown"
             else:
                 if self._bytes + size > limits.max_bytes * PAYLOAD_SHARE:
-                    has_payload = False
-                    span = without_payload(span)
+                    whole, span = span, without_payload(span)
+                    has_payload = span is whole
                     size = _size(span)
-                share = 1.0 if span.parent is None else CHILD_SHARE
-                waiting = self._taken - self._settled
-                if self._bytes + size > limits.max_bytes * share or (
-                    limits.max_spans is not None and waiting >= max(1, limits.max_spans * share)
-                ):
+                max_bytes, max_spans = self._root_bounds if span.parent is None else self._child_bounds
+                if self._bytes + size > max_bytes or self._taken - self._settled >= max_spans:
                     reason = "queue_full"
             if reason is None:
                 self._payloads_dropped += not has_payload

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 import threading
 from collections.abc import Mapping
 from traceback import TracebackException
@@ -17,7 +18,8 @@ from opentelemetry.util.types import Attributes
 
 from otel_rollout import semconv
 from otel_rollout.delivery.shrink import replace_attributes
-from otel_rollout.payload import cut_text, snapshot
+from otel_rollout.log_once import internal_error
+from otel_rollout.payload import clean_text, cut_text, snapshot
 from otel_rollout.payload_limits import cut_json, cut_media, narrow_integers
 from otel_rollout.redaction import Redactor
 from otel_rollout.span import RolloutSpan
@@ -27,6 +29,9 @@ __all__ = ["PayloadFinisher", "SpanReader", "without_payload"]
 
 MAX_TEXT_CHARACTERS: Final = 64 * 1024
 """A text attribute other than the payload is cut beyond this."""
+
+SMALL_PAYLOAD: Final = 256
+"""A payload up to this size is not worth a note in its place."""
 
 _UNSET: Final = Status(StatusCode.UNSET)
 
@@ -49,17 +54,18 @@ class PayloadFinisher:
         return self.finish(text)[0]
 
     def finish(self, text: bytes) -> tuple[str, int]:
-        """Return the finished text, and how many bytes were cut from it."""
-        text = narrow_integers(cut_media(text))
-        if self.redactor is not None:
-            text = self.redactor(text)
-        cut = 0
-        if len(text) > self.max_bytes:
-            shorter = cut_json(text, self.max_bytes)
-            cut = len(text) - len(shorter)
-            self.truncated_bytes += cut
-            text = shorter
-        return text.decode(), cut
+        """Return the finished text, and how many bytes were cut from it; what can't be finished does not leave."""
+        try:
+            text = narrow_integers(cut_media(text))
+            if self.redactor is not None:
+                text = self.redactor(text)
+            finished = cut_json(text, self.max_bytes)
+        except Exception:  # noqa: BLE001, RUF100 - the span still counts
+            internal_error("finishing a payload")
+            finished = orjson.dumps("…[the payload could not be read]")
+        cut = max(0, len(text) - len(finished))
+        self.truncated_bytes += cut
+        return finished.decode(), cut
 
 
 class SpanReader:
@@ -119,14 +125,7 @@ class SpanReader:
             attributes[semconv.OUTPUT_VALUE], cut_output = self._finisher.finish(output)
             attributes[semconv.OUTPUT_MIME_TYPE] = semconv.JSON_MIME_TYPE
             cut += cut_output
-        for key, value in span.attributes.items():
-            kind = type(value)
-            if kind is str:
-                attributes[key] = value if len(value) <= MAX_TEXT_CHARACTERS else cut_text(value, MAX_TEXT_CHARACTERS)
-            elif kind is bool or kind is int or kind is float:
-                attributes[key] = value
-            else:
-                attributes[key] = _plain(value)
+        _add_attributes(attributes, span.attributes)
         if trajectory is not None:
             attributes.update(trajectory.tags)
             if cut:
@@ -134,74 +133,103 @@ class SpanReader:
             if span.parent is None and trajectory.truncated_bytes:
                 attributes[semconv.TRUNCATED_BYTES] = trajectory.truncated_bytes
         return ReadableSpan(
-            name=span.name,
+            name=_text(span.name),
             context=span.context,
             parent=span.parent,
             resource=self._resource,
             attributes=attributes,
             events=[_event(*event) for event in span.events] if span.events else (),
             links=span.links,
-            status=Status(span.status_code, span.status_description) if span.status_code.value else _UNSET,
+            status=Status(span.status_code, _text(span.status_description or "") or None)
+            if span.status_code.value
+            else _UNSET,
             start_time=span.start_time,
             end_time=span.end_time,
             instrumentation_scope=self._scope,
         )
 
 
+def _add_attributes(attributes: dict[str, Any], added: Mapping[str, Any]) -> None:
+    """Add attributes in a form that OTLP and every backend accept."""
+    for key, value in added.items():
+        kind = type(value)
+        if kind is str:
+            attributes[_text(key)] = _text(value)
+        elif kind is bool or kind is float:
+            attributes[_text(key)] = value
+        elif value is not None:
+            attributes[_text(key)] = _attribute(value)
+
+
+def _attribute(value: Any) -> Any:
+    """Return a scalar, a tuple of scalars of one kind, else a JSON text."""
+    if isinstance(value, tuple) and value:
+        items = tuple(_attribute(item) if isinstance(item, (str, bool, int, float)) else None for item in value)
+        if items[0] is not None and all(type(item) is type(items[0]) for item in items):
+            return items
+    text = narrow_integers(snapshot(value))
+    # What is no list and no object is a scalar: of numpy, of a subclass, an enum.
+    plain = value if type(value) is float else orjson.loads(text)
+    return _text(plain) if isinstance(plain, str) else plain if isinstance(plain, (bool, int, float)) else text.decode()
+
+
+def _text(text: str) -> str:
+    return clean_text(text if len(text) <= MAX_TEXT_CHARACTERS else cut_text(text, MAX_TEXT_CHARACTERS))
+
+
 def _event(name: str, timestamp: int, content: Attributes | TracebackException) -> Event:
+    attributes: dict[str, Any] = {}
     if not isinstance(content, TracebackException):
-        return Event(name, content, timestamp)
-    cls = content.exc_type
-    type_name = ""
-    if cls is not None:
-        type_name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+        _add_attributes(attributes, content or {})
+        return Event(_text(name), attributes, timestamp)
     stack = "".join(content.format())
     attributes = {
-        semconv.EXCEPTION_TYPE: type_name,
-        semconv.EXCEPTION_MESSAGE: cut_text(str(content), MAX_TEXT_CHARACTERS)
-        if len(str(content)) > MAX_TEXT_CHARACTERS
-        else str(content),
-        semconv.EXCEPTION_STACKTRACE: stack[-MAX_TEXT_CHARACTERS:],
+        semconv.EXCEPTION_TYPE: _text(_type_name(content)),
+        semconv.EXCEPTION_MESSAGE: _text(str(content)),
+        # The innermost frames stand at the end.
+        semconv.EXCEPTION_STACKTRACE: clean_text(stack[-MAX_TEXT_CHARACTERS:]),
         "exception.escaped": "False",
     }
-    return Event(name, {key: value.encode("utf-8", "replace").decode() for key, value in attributes.items()}, timestamp)
+    return Event(name, attributes, timestamp)
 
 
-def _plain(value: Any) -> Any:
-    """Return what OTLP and every backend accept: a scalar, a list of scalars of one kind, else a JSON text."""
-    if isinstance(value, tuple) and value and isinstance(value[0], (str, bool, int, float)):
-        kind = type(value[0])
-        if all(type(item) is kind for item in value):
-            return value
-    if value is None or isinstance(value, (Mapping, list, tuple, bytes)):
-        return snapshot(value).decode()
-    return value if isinstance(value, (str, bool, int, float)) else str(value)
+def _type_name(content: TracebackException) -> str:
+    if sys.version_info >= (3, 13):
+        return content.exc_type_str or ""
+    cls = content.exc_type
+    if cls is None:
+        return ""
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
 def without_payload(span: RolloutSpan | ReadableSpan) -> RolloutSpan | ReadableSpan:
-    """Return a copy of a finished span that says how large its payload was, in place of the payload."""
-    if isinstance(span, RolloutSpan):
+    """Return a copy of a finished span that says how large its payload was; the span itself where that is small."""
+    if isinstance(span, RolloutSpan) and span.readable is None:
+        if len(span.input or b"") + len(span.output or b"") <= SMALL_PAYLOAD:
+            return span
         light = copy.copy(span)
         light.tokenizer = None
-        if light.readable is not None:
-            light.readable = _without_payload(light.readable)
-            light.input = light.output = None
-        if light.input is not None:
-            light.input = _note(len(light.input))
-        if light.output is not None:
-            light.output = _note(len(light.output))
+        light.input = _note(len(light.input)) if light.input is not None else None
+        light.output = _note(len(light.output)) if light.output is not None else None
         return light
-    return _without_payload(span)
-
-
-def _without_payload(span: ReadableSpan) -> ReadableSpan:
-    attributes = dict(span.attributes or {})
-    for key in (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE):
-        value = attributes.get(key)
-        if isinstance(value, str):
-            attributes[key] = _note(len(value)).decode()
-    return replace_attributes(span, attributes)
+    readable = span.readable if isinstance(span, RolloutSpan) else span
+    attributes = dict(readable.attributes or {}) if readable is not None else {}
+    payload = {
+        key: value
+        for key, value in attributes.items()
+        if key in (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE) and isinstance(value, str)
+    }
+    if readable is None or sum(map(len, payload.values())) <= SMALL_PAYLOAD:
+        return span
+    attributes |= {key: _note(len(value)).decode() for key, value in payload.items()}
+    readable = replace_attributes(readable, attributes)
+    if not isinstance(span, RolloutSpan):
+        return readable
+    light = copy.copy(span)
+    light.readable, light.input, light.output = readable, None, None
+    return light
 
 
 def _note(size: int) -> bytes:
-    return orjson.dumps(f"…[{size:,} characters dropped: the export queue was full]")
+    # Not by orjson, whose texts keep a buffer of 4 KiB.
+    return f'"…[{size:,} characters dropped: the export queue was full]"'.encode()

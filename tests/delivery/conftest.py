@@ -1,0 +1,69 @@
+"""Spans to deliver: standard ones and light ones, made without a running configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, TraceFlags
+
+from otel_rollout import semconv
+from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
+from otel_rollout.span import RolloutSpan
+from otel_rollout.trajectory_state import TrajectoryState
+
+RESOURCE = Resource({})
+SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+
+
+@pytest.fixture
+def reader() -> SpanReader:
+    """A reader that neither cuts nor redacts."""
+    return SpanReader(RESOURCE, InstrumentationScope("test"), PayloadFinisher(2**30, None))
+
+
+@pytest.fixture
+def make_span() -> Callable[..., ReadableSpan]:
+    """Makes finished spans of the SDK's kind, with ids counted from 1; a root unless `parent` is given."""
+    ids = count(1)
+
+    def make(name: str = "op", payload: str = "", *, parent: bool = False) -> ReadableSpan:
+        return ReadableSpan(
+            name=name,
+            context=SpanContext(1, next(ids), False, SAMPLED),
+            parent=SpanContext(1, 2**40, False, SAMPLED) if parent else None,
+            attributes={semconv.INPUT_VALUE: payload} if payload else {},
+            # Without one the SDK asks for a fresh resource, in a pool of threads.
+            resource=RESOURCE,
+            start_time=1,
+            end_time=2,
+        )
+
+    return make
+
+
+@pytest.fixture
+def make_light_span() -> Callable[..., RolloutSpan]:
+    """Makes light spans of one trajectory; children unless `is_root`."""
+    ids = count(1)
+
+    def make(
+        name: str = "op",
+        payload: bytes = b"",
+        *,
+        is_root: bool = False,
+        trajectory: TrajectoryState | None = None,
+    ) -> RolloutSpan:
+        parent = None if is_root else SpanContext(1, 2**40, False, SAMPLED)
+        span = RolloutSpan(
+            name, SpanContext(1, next(ids), False, SAMPLED), parent, {}, trajectory, (), on_end=lambda span: None
+        )
+        span.input = payload or None
+        span.end()
+        return span
+
+    return make

@@ -1,0 +1,271 @@
+"""What becomes of a batch when the backend fails in all the ways that backends do."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from otel_rollout import semconv
+from otel_rollout.delivery.batch_sender import RetryPolicy, send_batch, wait_until
+from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
+
+RETRY = Outcome(Verdict.RETRY, "down")
+DENIED = Outcome(Verdict.DENIED, "wrong key")
+REFUSED = Outcome(Verdict.REFUSED, "bad span")
+TOO_LARGE = Outcome(Verdict.TOO_LARGE, "too large")
+UNEXPLAINED = Outcome(Verdict.UNEXPLAINED, "HTTP 500")
+
+
+class _Backend:
+    """A backend that answers by a rule, and knows what it was sent."""
+
+    def __init__(self, rule):
+        self.rule = rule
+        self.attempts = []
+        self.received = []
+
+    def send(self, spans):
+        self.attempts.append([span.name for span in spans])
+        outcome = self.rule(spans)
+        if outcome.verdict is Verdict.DELIVERED:
+            self.received += [span.name for span in spans]
+        return outcome
+
+
+class _Clock:
+    """Notes what is waited for instead of waiting; gives up after so many seconds."""
+
+    def __init__(self, patience=float("inf")):
+        self.patience = patience
+        self.waits = []
+
+    def wait(self, seconds, outcome):
+        if sum(self.waits) + seconds >= self.patience:
+            return False
+        if seconds:
+            self.waits.append(seconds)
+        return True
+
+
+def answers(*outcomes):
+    remaining = list(outcomes)
+    return lambda spans: remaining.pop(0) if remaining else DELIVERED
+
+
+def bad(name, outcome):
+    """A rule: whatever holds the span `name` fails, also when it is shrunk."""
+    return lambda spans: outcome if any(span.name == name for span in spans) else DELIVERED
+
+
+def deliver(rule, spans, *, clock=None, policy=None, **options):
+    backend = _Backend(rule)
+    report = send_batch(backend.send, spans, wait=(clock or _Clock()).wait, policy=policy, **options)
+    assert report.delivered + report.lost.total() == len(spans)
+    return backend, report
+
+
+@pytest.fixture
+def spans(make_span):
+    return [make_span(str(number), "x" * 100_000) for number in range(8)]
+
+
+class TestDelivered:
+    """What the backend takes."""
+
+    def test_a_batch_that_is_taken_goes_once_and_in_order(self, spans):
+        """A batch that the backend takes is sent once, whole and in order."""
+        backend, report = deliver(answers(), spans)
+        assert backend.attempts == [list("01234567")]
+        assert (report.delivered, dict(report.lost), report.shrunk) == (8, {}, 0)
+
+    def test_an_empty_batch_is_not_sent(self):
+        """Nothing is sent where there is nothing to send."""
+        backend, report = deliver(answers(), [])
+        assert backend.attempts == []
+        assert report.delivered == 0
+
+    @pytest.mark.parametrize(("rejected", "delivered"), [(3, 5), (99, 0)])
+    def test_spans_that_the_backend_rejects_are_counted_as_lost(self, spans, rejected, delivered):
+        """Of a partial success the rejected spans are lost, never more than there were."""
+        trouble = []
+        _, report = deliver(
+            answers(Outcome(Verdict.DELIVERED, "3 rejected", rejected=rejected)), spans, on_trouble=trouble.append
+        )
+        assert report.delivered == delivered
+        assert report.lost == {"rejected": 8 - delivered}
+        assert len(trouble) == 1
+
+
+class TestPassingFaults:
+    """Network and overload: the same batch, later."""
+
+    def test_the_same_batch_is_sent_until_it_is_taken(self, spans):
+        """A passing fault is answered with the same batch, however often, and nothing is lost or sent twice."""
+        backend, report = deliver(answers(*[RETRY] * 50), spans)
+        assert backend.attempts == [list("01234567")] * 51
+        assert backend.received == list("01234567")
+        assert report.lost == {}
+
+    def test_the_delay_doubles_up_to_a_limit(self, spans):
+        """Waits grow exponentially, vary by a quarter, and stay below the limit."""
+        clock = _Clock()
+        deliver(answers(*[RETRY] * 12), spans, clock=clock, policy=RetryPolicy(initial_delay=0.5, max_delay=30.0))
+        for attempt, seconds in enumerate(clock.waits):
+            middle = 0.5 * 2**attempt
+            assert min(30.0, middle * 0.75) <= seconds <= min(30.0, middle * 1.25)
+        assert clock.waits[-1] == 30.0
+
+    def test_waits_vary_without_touching_the_trainers_random_state(self, spans):
+        """Jitter differs from time to time, and leaves the seeded generator of the trainer alone."""
+        random.seed(1)
+        before = random.getstate()
+        first, second = _Clock(), _Clock()
+        deliver(answers(RETRY, RETRY), spans, clock=first)
+        deliver(answers(RETRY, RETRY), spans, clock=second)
+        assert first.waits != second.waits
+        assert random.getstate() == before
+
+    @pytest.mark.parametrize(("asked", "waited"), [(7.0, 7.0), (0.0, None), (86_400.0, 300.0)])
+    def test_retry_after_is_honoured_up_to_a_limit(self, spans, asked, waited):
+        """The backend's own wish is waited for, five minutes at most."""
+        clock = _Clock()
+        deliver(answers(Outcome(Verdict.RETRY, "busy", retry_after=asked)), spans, clock=clock)
+        assert clock.waits == ([] if waited is None else [waited])
+
+    def test_what_has_no_time_left_is_lost_to_the_shutdown(self, spans):
+        """Where there is no time to try again, every span is lost for that reason, in order."""
+        gone = []
+        _, report = deliver(lambda spans: RETRY, spans, clock=_Clock(patience=0.1), on_lost=gone.extend)
+        assert report.lost == {"shutdown": 8}
+        assert [span.name for span in gone] == list("01234567")
+
+
+class TestDenied:
+    """Wrong credentials, address or project."""
+
+    def test_a_backend_that_turns_us_away_is_asked_once_a_minute(self, spans):
+        """Wrong credentials are not hammered, and nothing is lost until they are mended."""
+        clock = _Clock()
+        backend, report = deliver(answers(DENIED, DENIED, DENIED), spans, clock=clock)
+        assert clock.waits == [60.0, 60.0, 60.0]
+        assert backend.received == list("01234567")
+        assert report.lost == {}
+
+    def test_at_the_end_the_reason_is_that_we_were_denied(self, spans):
+        """Spans that could not be delivered for want of credentials are counted as denied."""
+        _, report = deliver(lambda spans: DENIED, spans, clock=_Clock(patience=1.0))
+        assert report.lost == {"denied": 8}
+
+
+class TestRefused:
+    """Bad spans and batches that are too large."""
+
+    @pytest.mark.parametrize("outcome", [REFUSED, TOO_LARGE, UNEXPLAINED])
+    @pytest.mark.parametrize("name", ["0", "3", "7"])
+    def test_the_one_bad_span_is_found_shrunk_and_dropped(self, spans, outcome, name):
+        """Halving leaves the bad span alone; it is tried shrunk, then dropped; all others arrive in order."""
+        gone = []
+        backend, report = deliver(bad(name, outcome), spans, on_lost=gone.extend)
+        assert backend.received == [other for other in "01234567" if other != name]
+        assert report.lost == {"export_failed" if outcome is UNEXPLAINED else outcome.verdict.value: 1}
+        assert [span.name for span in gone] == [name]
+        assert 2 <= backend.attempts.count([name]) <= 4
+
+    @pytest.mark.parametrize("outcome", [REFUSED, TOO_LARGE, UNEXPLAINED])
+    def test_a_span_that_is_taken_once_it_is_shrunk_is_delivered(self, spans, outcome):
+        """A span whose payload alone is at fault arrives with the payload cut."""
+
+        def rule(part):
+            large = any(span.name == "3" and len(span.attributes[semconv.INPUT_VALUE]) > 10_000 for span in part)
+            return outcome if large else DELIVERED
+
+        backend, report = deliver(rule, spans)
+        assert backend.received == list("01234567")
+        assert (report.delivered, report.shrunk, dict(report.lost)) == (8, 1, {})
+
+    def test_a_size_limit_splits_the_batch_no_further_than_needed(self, spans):
+        """A batch over a limit of three spans goes in parts of two."""
+        backend, report = deliver(lambda part: TOO_LARGE if len(part) > 3 else DELIVERED, spans)
+        assert [len(attempt) for attempt in backend.attempts] == [8, 4, 2, 2, 4, 2, 2]
+        assert backend.received == list("01234567")
+        assert report.shrunk == 0
+
+    def test_several_bad_spans_are_all_found(self, make_span):
+        """Every bad span of a large batch is dropped, and only those."""
+        spans = [make_span("bad" if number % 50 == 0 else "good") for number in range(512)]
+        backend, report = deliver(bad("bad", REFUSED), spans)
+        assert report.lost == {"refused": 11}
+        assert backend.received == ["good"] * 501
+
+    def test_a_backend_that_refuses_everything_is_not_hammered(self, make_span):
+        """Where part after part is refused and none taken, there is a pause of a minute, and most spans are kept."""
+        spans = [make_span() for _ in range(512)]
+        clock = _Clock(patience=100.0)
+        backend, report = deliver(lambda part: REFUSED, spans, clock=clock)
+        assert clock.waits == [60.0]
+        assert len(backend.attempts) < 50
+        assert report.lost["refused"] < 30
+        assert report.lost["shutdown"] > 480
+
+
+class TestUnexplained:
+    """Failures without a reason."""
+
+    @pytest.mark.parametrize("failures", [1, 6, 17, 40, 120])
+    def test_an_outage_behind_500s_loses_nothing(self, make_span, failures):
+        """As long as nothing at all is taken, no span is at fault: all are delivered once when the backend returns."""
+        spans = [make_span(str(number)) for number in range(512)]
+        backend, report = deliver(answers(*[UNEXPLAINED] * failures), spans)
+        assert sorted(backend.received, key=int) == [str(number) for number in range(512)]
+        assert (report.delivered, dict(report.lost)) == (512, {})
+
+    def test_a_single_span_outlives_an_outage_too(self, make_span):
+        """A batch of one span is kept through an outage, and arrives whole when the backend returns."""
+        backend, report = deliver(answers(*[UNEXPLAINED] * 12), [make_span("only", "x" * 50_000)])
+        assert backend.received == ["only"]
+        assert (report.delivered, report.lost) == (1, {})
+
+    def test_what_never_gets_through_is_given_up_in_the_end(self, make_span):
+        """A batch that fails without a reason for minutes is given up, so that others get their turn."""
+        clock = _Clock()
+        _, report = deliver(lambda part: UNEXPLAINED, [make_span() for _ in range(20)], clock=clock)
+        assert report.lost == {"export_failed": 20}
+        assert 120.0 < sum(clock.waits) < 900.0
+
+    @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), asyncio.CancelledError(), MemoryError()])
+    def test_an_exporter_that_raises_is_one_that_failed(self, spans, error):
+        """Whatever an exporter raises counts as a failure without a reason, and its text is passed on."""
+        trouble = []
+        raised = []
+
+        def rule(part):
+            if not raised:
+                raised.append(error)
+                raise error
+            return DELIVERED
+
+        backend, report = deliver(rule, spans, on_trouble=trouble.append)
+        assert backend.received == list("01234567")
+        assert trouble[0].verdict is Verdict.UNEXPLAINED
+        assert type(error).__name__ in trouble[0].reason
+        assert report.delivered == 8
+
+    def test_ctrl_c_is_not_swallowed(self, spans):
+        """KeyboardInterrupt in the main thread goes on to the program."""
+
+        def rule(part):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            deliver(rule, spans)
+
+
+class TestWaitUntil:
+    """The wait of `OutcomeSpanExporter.export`."""
+
+    def test_it_gives_up_when_the_deadline_would_pass(self):
+        """No wait goes past the deadline."""
+        assert wait_until(float("inf"))(0.0, RETRY) is True
+        assert wait_until(0.0)(0.0, RETRY) is False
