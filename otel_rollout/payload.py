@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterable, Mapping
+from array import array
+from collections import UserList, deque
+from collections.abc import Collection, Mapping, ValuesView
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any, Final
 
 import orjson
 
-__all__ = ["snapshot"]
+__all__ = ["clean_text", "cut_text", "snapshot", "snapshot_arguments"]
 
 MAX_ARRAY_ELEMENTS: Final = 1024
 """Arrays and tensors with more elements are summed up; one-dimensional integer ones (token ids) are kept."""
 MAX_ID_ELEMENTS: Final = 1_000_000
 ARRAY_EDGE_ELEMENTS: Final = 8
+MAX_COLUMNS: Final = 100
+"""Of a table, how many columns are shown."""
 MAX_REPR_CHARACTERS: Final = 200
 MAX_DEPTH: Final = 40
 MAX_NODES: Final = 20_000
@@ -39,6 +43,8 @@ def snapshot(value: Any) -> bytes:
         value: Anything. Known types (pydantic, dataclasses, attrs, OmegaConf, numpy, torch, PIL, pandas, enums,
             dates, sets) are written by their content; others as a short text with their type.
     """
+    if type(value) in _LONG_KINDS:
+        value = _cut_long(value)
     try:
         return orjson.dumps(value, default=_encode)
     except (TypeError, ValueError, RecursionError):
@@ -61,12 +67,8 @@ def snapshot_arguments(arguments: dict[str, Any]) -> bytes:
         arguments: The arguments by name; changed in place where one is cut.
     """
     for name, value in arguments.items():
-        kind = type(value)
-        if kind is str:
-            if len(value) > MAX_TEXT_CHARACTERS:
-                arguments[name] = cut_text(value, MAX_TEXT_CHARACTERS)
-        elif kind is list and len(value) > MAX_ID_ELEMENTS:
-            arguments[name] = _edges(value, len(value), "list")
+        if type(value) in _LONG_KINDS:
+            arguments[name] = _cut_long(value)
     return snapshot(arguments)
 
 
@@ -75,6 +77,21 @@ def cut_text(text: str, characters: int) -> str:
     head = max(1, characters * 3 // 4)
     tail = max(0, characters - head)
     return f"{text[:head]}…[{len(text) - head - tail:,} characters cut]…{text[len(text) - tail :] if tail else ''}"
+
+
+def clean_text(text: str) -> str:
+    """Return `text` with what UTF-8 can't hold (lone surrogates) replaced by `?`."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+_LONG_KINDS: Final = frozenset({str, list, tuple})
+
+
+def _cut_long(value: Any) -> Any:
+    """Return a text or list as it is, or shortened where copying it would take long."""
+    if type(value) is str:
+        return value if len(value) <= MAX_TEXT_CHARACTERS else cut_text(value, MAX_TEXT_CHARACTERS)
+    return value if len(value) <= MAX_ID_ELEMENTS else _edges(value)
 
 
 def _encode(value: Any) -> Any:
@@ -87,111 +104,135 @@ def _encode(value: Any) -> Any:
 
 def _encode_known(value: Any) -> Any:
     cls = type(value)
-    module = cls.__module__
-    package = module.partition(".")[0] if isinstance(module, str) else ""
-    if isinstance(value, (set, frozenset, AbstractSet)):
-        return list(value)
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return _describe_bytes(value)
-    if isinstance(value, type):
-        return f"{value.__module__}.{value.__qualname__}"
-    if isinstance(value, BaseException):
-        return f"{cls.__name__}: {value}"
-    if package == "torch" and hasattr(value, "detach"):
-        return _describe_tensor(value)
-    if package in ("numpy", "ml_dtypes"):
-        return _encode_numpy(value)
-    if package == "PIL" and hasattr(value, "size"):
-        return {"type": f"{module}.{cls.__qualname__}", "mode": value.mode, "size": list(value.size)}
-    if package == "pandas":
-        return _encode_pandas(value)
-    if package == "omegaconf":
-        return sys.modules["omegaconf"].OmegaConf.to_container(value, resolve=False)
     # The class is asked, not the instance: a mock or a proxy answers yes to any attribute.
     if hasattr(cls, "model_fields") or hasattr(cls, "__fields__"):
         extra = getattr(value, "__pydantic_extra__", None)
         return {**value.__dict__, **extra} if extra else dict(value.__dict__)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return _encode_tensor(torch, value)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+        return _encode_scalar(numpy, value) if value.ndim == 0 else _encode_array(value)
+    if isinstance(value, (str, float, int, complex)):
+        return _plain_scalar(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _describe_bytes(value)
+    if isinstance(value, tuple):
+        names = getattr(cls, "_fields", None)
+        return dict(zip(names, value, strict=True)) if names else _listed(value)
+    if isinstance(value, (AbstractSet, deque, UserList, ValuesView, array)):
+        return _listed(value)
+    if isinstance(value, type):
+        return f"{value.__module__}.{value.__qualname__}"
+    if isinstance(value, BaseException):
+        text = str(value)
+        return f"{cls.__name__}: {text if len(text) <= MAX_TEXT_CHARACTERS else cut_text(text, MAX_TEXT_CHARACTERS)}"
+    package = cls.__module__.partition(".")[0]
+    if package == "PIL" and hasattr(value, "size"):
+        return {"type": f"{cls.__module__}.{cls.__qualname__}", "mode": value.mode, "size": list(value.size)}
+    if package == "pandas":
+        return _encode_pandas(value)
+    if package == "omegaconf":
+        return sys.modules["omegaconf"].OmegaConf.to_container(value, resolve=False)
     if hasattr(cls, "__attrs_attrs__"):
         return {field.name: getattr(value, field.name, None) for field in cls.__attrs_attrs__}
-    if dataclasses.is_dataclass(value):
-        return {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
-    if isinstance(value, (str, float, int)):
-        return _plain_scalar(value)
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, tuple) or cls.__name__ in ("deque", "dict_keys", "dict_values", "dict_items"):
-        return list(value)
+    if hasattr(value, "isoformat"):
+        # A date of a subclass, or in a time zone that orjson doesn't know.
+        return value.isoformat()
     return _short_text(value)
 
 
-def _plain_scalar(value: str | float) -> str | float:
+def _plain_scalar(value: str | complex) -> str | float:
     if isinstance(value, str):
         return str.__str__(value)
-    return int.__int__(value) if isinstance(value, int) else float.__float__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    return float.__float__(value) if isinstance(value, float) else complex.__repr__(value)
 
 
-def _encode_numpy(value: Any) -> Any:
+def _encode_scalar(numpy: Any, value: Any) -> Any:
+    if isinstance(value, numpy.ndarray):
+        return value[()]
+    if value.dtype.kind in "mM":
+        # As an item, one in nanoseconds would be a bare number.
+        return str(value)
+    item = value.item()
+    if type(item) is type(value):
+        # Wider than any number of Python's: `longdouble`, `clongdouble`.
+        return float(item) if value.dtype.kind == "f" else str(item)
+    return item
+
+
+def _encode_array(value: Any) -> Any:
+    kind = value.dtype.kind
+    if value.size <= MAX_ARRAY_ELEMENTS or (value.ndim == 1 and kind in "iu" and value.size <= MAX_ID_ELEMENTS):
+        if kind in "iufb" and type(value).__name__ == "ndarray":
+            try:
+                return orjson.Fragment(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY))
+            except TypeError:
+                # Not contiguous, in foreign byte order, or of a type that orjson has not.
+                pass
+        return _elements(value)
+    flat = value.ravel(order="K") if value.flags.forc else value.flat
     cls = type(value)
-    if hasattr(value, "ndim") and value.ndim == 0:
-        item = value.item() if cls.__name__ != "ndarray" else value[()]
-        if type(item) is not cls:
-            return item if not isinstance(item, complex) else str(item)
-        return float(item) if cls.__name__ == "longdouble" else str(item)
-    if hasattr(value, "shape") and hasattr(value, "tolist"):
-        if value.size <= MAX_ARRAY_ELEMENTS or (
-            value.ndim == 1 and value.dtype.kind in "iu" and value.size <= MAX_ID_ELEMENTS
-        ):
-            return value.tolist()
-        flat = value.ravel(order="K") if value.flags.forc else value.flat
-        return _describe_array(value, str(value.dtype), flat)
-    return _short_text(value)
+    return {
+        "type": f"{cls.__module__}.{cls.__qualname__}",
+        "dtype": str(value.dtype),
+        "shape": list(value.shape),
+        "head": _elements(flat[:ARRAY_EDGE_ELEMENTS]),
+        "tail": _elements(flat[-ARRAY_EDGE_ELEMENTS:]),
+    }
 
 
-def _describe_tensor(value: Any) -> Any:
+def _elements(value: Any) -> Any:
+    return (value.astype(str) if value.dtype.kind in "mM" else value).tolist()
+
+
+def _encode_tensor(torch: Any, value: Any) -> Any:
     dtype = str(value.dtype).removeprefix("torch.")
-    if value.device.type != "cpu" or getattr(value, "is_quantized", False) or value.layout is not _strided(value):
-        # Reading a tensor on an accelerator would wait for everything queued before it.
-        return {
-            "type": "torch.Tensor",
-            "dtype": dtype,
-            "shape": list(value.shape),
-            "device": str(value.device),
-        }
+    if (
+        type(value) not in (torch.Tensor, torch.nn.Parameter)
+        or value.device.type != "cpu"
+        or value.layout is not torch.strided
+        or value.is_quantized
+        or value.is_nested
+        or value.dtype.is_complex
+    ):
+        # Reading a tensor on an accelerator would wait for everything queued before it, and one of a subclass may be
+        # spread over machines.
+        shape = None if value.is_nested else [int(length) for length in value.shape]
+        return {"type": _class_name(type(value)), "dtype": dtype, "shape": shape, "device": str(value.device)}
     value = value.detach()
     count = value.numel()
-    if value.dtype.is_complex:
-        return {"type": "torch.Tensor", "dtype": dtype, "shape": list(value.shape)}
     is_ids = value.dim() == 1 and not value.dtype.is_floating_point and count <= MAX_ID_ELEMENTS
     if count <= MAX_ARRAY_ELEMENTS or is_ids:
-        return value.tolist()
-    edges = value.reshape(-1) if value.is_contiguous() else value[(0,) * (value.dim() - 1)]
+        try:
+            return _encode_array(value.numpy()) if value.dim() else value.item()
+        except (TypeError, RuntimeError):
+            # numpy has no bfloat16, and may be absent.
+            return value.tolist()
+    if value.is_contiguous():
+        first = last = value.reshape(-1)
+    else:
+        first, last = value[(0,) * (value.dim() - 1)], value[(-1,) * (value.dim() - 1)]
     return {
         "type": "torch.Tensor",
         "dtype": dtype,
         "shape": list(value.shape),
-        "head": edges[:ARRAY_EDGE_ELEMENTS].tolist(),
-        "tail": edges[-ARRAY_EDGE_ELEMENTS:].tolist(),
-    }
-
-
-def _strided(value: Any) -> Any:
-    return getattr(sys.modules.get("torch"), "strided", value.layout)
-
-
-def _describe_array(value: Any, dtype: str, flat: Any) -> dict[str, Any]:
-    cls = type(value)
-    return {
-        "type": f"{cls.__module__}.{cls.__qualname__}",
-        "dtype": dtype,
-        "shape": list(value.shape),
-        "head": list(flat[:ARRAY_EDGE_ELEMENTS].tolist()),
-        "tail": list(flat[-ARRAY_EDGE_ELEMENTS:].tolist()),
+        "head": first[:ARRAY_EDGE_ELEMENTS].tolist(),
+        "tail": last[-ARRAY_EDGE_ELEMENTS:].tolist(),
     }
 
 
 def _describe_bytes(value: bytes | bytearray | memoryview) -> dict[str, Any]:
-    head = bytes(value[:ARRAY_EDGE_ELEMENTS])
-    return {"type": type(value).__name__, "length": len(value), "head": head.hex()}
+    view = memoryview(value)
+    described: dict[str, Any] = {"type": type(value).__name__, "length": view.nbytes}
+    if view.c_contiguous and view.nbytes:
+        described["head"] = view.cast("B")[:ARRAY_EDGE_ELEMENTS].hex()
+    return described
 
 
 def _encode_pandas(value: Any) -> Any:
@@ -201,39 +242,50 @@ def _encode_pandas(value: Any) -> Any:
         return {
             "type": kind,
             "shape": list(value.shape),
-            "columns": [str(column) for column in islice(value.columns, 100)],
-            "head": value.head(ARRAY_EDGE_ELEMENTS).to_dict(orient="list"),
+            "columns": [str(column) for column in islice(value.columns, MAX_COLUMNS)],
+            "head": value.iloc[:ARRAY_EDGE_ELEMENTS, :MAX_COLUMNS].astype(object).to_numpy().tolist(),
         }
     if hasattr(value, "dtype") and hasattr(value, "tolist"):
-        head = value[:ARRAY_EDGE_ELEMENTS].tolist()
+        head = (value.iloc if hasattr(value, "iloc") else value)[:ARRAY_EDGE_ELEMENTS].tolist()
         return {"type": kind, "shape": list(value.shape), "dtype": str(value.dtype), "head": head}
     if hasattr(value, "isoformat"):
         return value.isoformat()
     return _short_text(value)
 
 
-def _edges(value: list[Any], length: int, kind: str) -> dict[str, Any]:
-    return {
-        "type": kind,
-        "length": length,
-        "head": value[:ARRAY_EDGE_ELEMENTS],
-        "tail": value[-ARRAY_EDGE_ELEMENTS:],
+def _listed(value: Collection[Any]) -> Any:
+    return list(value) if len(value) <= MAX_ID_ELEMENTS else _edges(value)
+
+
+def _edges(value: Collection[Any]) -> dict[str, Any]:
+    edges: dict[str, Any] = {
+        "type": type(value).__name__,
+        "length": len(value),
+        "head": list(islice(value, ARRAY_EDGE_ELEMENTS)),
     }
+    if isinstance(value, (list, tuple)):
+        edges["tail"] = list(value[-ARRAY_EDGE_ELEMENTS:])
+    return edges
 
 
 def _short_text(value: Any) -> str:
-    cls = type(value)
+    """Return the type and a short text of any value; never raises."""
+    name = _class_name(type(value))
     try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001, RUF100 - a value may do anything when it is looked at
-        text = ""
-    if not isinstance(text, str) or not text:
-        return f"<{cls.__module__}.{cls.__qualname__}>"
+        text = str.__str__(repr(value))
+    except Exception:  # noqa: BLE001, RUF100 - `__repr__` is the user's
+        return f"<{name}>"
     if len(text) > MAX_REPR_CHARACTERS:
         text = f"{text[:MAX_REPR_CHARACTERS]}…"
-    if cls.__name__ not in text:
-        text = f"{cls.__qualname__}({text})"
-    return text.encode("utf-8", "replace").decode()
+    short_name = name.rpartition(".")[2]
+    return clean_text(text if short_name in text else f"{short_name}({text})")
+
+
+def _class_name(cls: type) -> str:
+    try:
+        return clean_text(f"{cls.__module__}.{cls.__qualname__}")
+    except Exception:  # noqa: BLE001, RUF100 - a metaclass may do anything when it is looked at
+        return "object"
 
 
 def _simplify(value: Any, depth: int, nodes_left: list[int], above: set[int]) -> Any:
@@ -246,58 +298,81 @@ def _simplify(value: Any, depth: int, nodes_left: list[int], above: set[int]) ->
         above: The ids of the containers that it stands in, to find cycles.
     """
     nodes_left[0] -= 1
-    if value is None or value is True or value is False:
-        return value
     cls = type(value)
+    if value is None or cls is bool or cls is float or cls is orjson.Fragment:
+        return value
     if cls is str:
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+        return clean_text(value)
     if cls is int:
         return value if -(2**63) <= value < 2**63 else _big_integer(value)
-    if cls is float:
-        return value
     if depth >= MAX_DEPTH or nodes_left[0] <= 0:
-        return f"…<{cls.__qualname__}>"
-    if id(value) in above:
-        return f"<cycle to {cls.__qualname__}>"
-    if not isinstance(value, (dict, list, tuple)):
-        encoded = _encode_native(value)
-        # `_encode` may hand back a value of its own kind (an int subclass, say), never a new container of it.
-        return _simplify(encoded, depth + 1, nodes_left, above | {id(value)})
-    above.add(id(value))
+        return f"…<{_class_name(cls)}>"
+    identity = id(value)
+    if identity in above:
+        return f"<cycle to {_class_name(cls)}>"
+    above.add(identity)
     try:
-        if isinstance(value, dict):
-            return {
-                _key(key): _simplify(item, depth + 1, nodes_left, above)
-                for key, item in _bounded(value.items(), nodes_left)
-            }
-        return [_simplify(item, depth + 1, nodes_left, above) for item in _bounded(value, nodes_left)]
+        if issubclass(cls, dict):
+            return _simplify_dict(value, depth, nodes_left, above)
+        if issubclass(cls, list) or cls is tuple:
+            return _simplify_list(value, depth, nodes_left, above)
+        return _simplify(_encode_native(value), depth + 1, nodes_left, above)
+    except Exception:  # noqa: BLE001, RUF100 - a value may do anything when it is looked at
+        return _short_text(value)
     finally:
-        above.discard(id(value))
+        above.discard(identity)
+
+
+def _simplify_dict(value: dict[Any, Any], depth: int, nodes_left: list[int], above: set[int]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for position, (key, item) in enumerate(value.items()):
+        if nodes_left[0] <= 0:
+            kept["…"] = f"[{len(value) - position:,} keys cut]"
+            break
+        kept[_key(key)] = _simplify(item, depth + 1, nodes_left, above)
+    return kept
+
+
+def _simplify_list(
+    value: list[Any] | tuple[Any, ...], depth: int, nodes_left: list[int], above: set[int]
+) -> list[Any] | orjson.Fragment:
+    if len(value) > MAX_ARRAY_ELEMENTS and type(value[0]) is int:
+        # Token ids stay whole, whatever stands beside them.
+        try:
+            return orjson.Fragment(orjson.dumps(value if len(value) <= MAX_ID_ELEMENTS else _edges(value)))
+        except TypeError:
+            pass
+    kept: list[Any] = []
+    for position, item in enumerate(value):
+        if nodes_left[0] <= 0:
+            kept.append(f"…[{len(value) - position:,} items cut]")
+            break
+        kept.append(_simplify(item, depth + 1, nodes_left, above))
+    return kept
 
 
 def _encode_native(value: Any) -> Any:
     """Return what stands for a value that orjson would have written by itself, or that `_encode` knows."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
+        return {
+            field.name: getattr(value, field.name, None)
+            for field in dataclasses.fields(value)
+            if not field.name.startswith("_")
+        }
     try:
         return orjson.loads(orjson.dumps(value))
     except (TypeError, ValueError, RecursionError):
         return _encode(value)
 
 
-def _bounded(items: Iterable[Any], nodes_left: list[int]) -> Iterable[Any]:
-    for item in items:
-        if nodes_left[0] <= 0:
-            return
-        yield item
-
-
 def _key(key: Any) -> str:
     if type(key) is str:
-        return key if key.isascii() else key.encode("utf-8", "replace").decode()
-    if isinstance(key, (int, float, bool)) or key is None:
-        return _big_integer(key) if type(key) is int else str(key)
-    return _short_text(key)
+        return clean_text(key)
+    try:
+        text: str = next(iter(orjson.loads(orjson.dumps({key: None}, option=_OPTIONS))))
+    except (TypeError, ValueError, RecursionError):
+        return _big_integer(key) if type(key) is int else _short_text(key)
+    return text
 
 
 def _big_integer(value: int) -> str:

@@ -7,6 +7,8 @@ where a check hits.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from itertools import accumulate, islice
 from typing import Any, Final
 
 import orjson
@@ -15,9 +17,15 @@ from otel_rollout.payload import cut_text
 
 __all__ = ["cut_json", "cut_media", "narrow_integers"]
 
-_LONG_DATA_URI: Final = re.compile(rb"data:([\w/+.;=-]{0,100});base64,[A-Za-z0-9+/=_\\-]{256,}")
+_DATA_URI: Final = re.compile(rb"data:([\w/+.;=-]{0,100});base64,[A-Za-z0-9+/=_-]{256,}")
+_BARE_BASE64: Final = re.compile(rb'"(data|b64_json|base64)":"[A-Za-z0-9+/=_-]{1024,}"')
+"""Keys under which the APIs of OpenAI, Anthropic and MCP hand over images and sounds without a data URI."""
 _DIGITS: Final = bytes(0x30 if 0x30 <= code <= 0x39 else code for code in range(256))
 _NINETEEN_DIGITS: Final = b"0" * 19
+_NOTE_BYTES: Final = 48
+"""What the note of a cut takes at most."""
+_READABLE_BYTES: Final = 200
+"""What a long item should have at least, if there is room: fewer items that say something, rather than only notes."""
 
 
 def cut_media(text: bytes) -> bytes:
@@ -26,9 +34,11 @@ def cut_media(text: bytes) -> bytes:
     Args:
         text: JSON in UTF-8.
     """
-    if b";base64," not in text:
-        return text
-    return _LONG_DATA_URI.sub(lambda match: b"data:%s;base64,[%d bytes cut]" % (match[1], len(match[0])), text)
+    if b";base64," in text:
+        text = _DATA_URI.sub(lambda match: b"data:%s;base64,[%d bytes cut]" % (match[1], len(match[0])), text)
+    if b'data":"' in text or b'b64_json":"' in text or b'base64":"' in text:
+        text = _BARE_BASE64.sub(lambda match: b'"%s":"[%d bytes of base64 cut]"' % (match[1], len(match[0])), text)
+    return text
 
 
 def narrow_integers(text: bytes) -> bytes:
@@ -40,10 +50,9 @@ def narrow_integers(text: bytes) -> bytes:
     if _NINETEEN_DIGITS not in text.translate(_DIGITS):
         return text
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return text
-    return orjson.dumps(_narrow(value))
+        return orjson.dumps(_narrow(orjson.loads(text)))
+    except (ValueError, TypeError, RecursionError):
+        return _cut_whole(text, len(text))
 
 
 def _narrow(value: Any) -> Any:
@@ -59,61 +68,92 @@ def _narrow(value: Any) -> Any:
 def cut_json(text: bytes, limit: int) -> bytes:
     """Return `text` cut to at most `limit` bytes, still valid JSON, with a note wherever something was cut.
 
-    Long strings lose their middle, long lists and objects their end; the longest first, so that short values stay.
+    Long texts lose their middle, long lists and objects their end; the longest first, so that short values stay.
 
     Args:
         text: JSON in UTF-8.
-        limit: Bytes.
+        limit: Bytes; under 5 there is no room even for a note.
     """
     if len(text) <= limit:
         return text
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        result = orjson.dumps(_fit(orjson.loads(text), limit))
+    except (ValueError, TypeError, RecursionError):
+        # Not JSON, or nested deeper than orjson writes.
         return _cut_whole(text, limit)
-    characters, items = max(limit // 2, 16), max(limit // 4, 8)
-    while True:
-        value = _cut_value(value, characters, items)
-        result = orjson.dumps(value)
-        if len(result) <= limit:
-            return result
-        if characters <= 16 and items <= 2:
-            return _cut_whole(text, limit)
-        characters, items = max(characters // 2, 16), max(items // 2, 2)
+    return result if len(result) <= limit else _cut_whole(text, limit)
 
 
-def _cut_value(value: Any, characters: int, items: int) -> Any:
+def _fit(value: Any, budget: int) -> Any:
+    """Return `value`, which takes more than `budget` bytes as JSON, cut so that it takes about that."""
     if isinstance(value, str):
-        # A cut text is a little longer than asked for; leaving it alone lets the halving come to an end.
-        return cut_text(value, characters) if len(value) > characters + 40 else value
+        return _fit_text(value, budget)
     if isinstance(value, list):
-        kept = [_cut_value(item, characters, items) for item in value[:items]]
-        if len(value) > items:
-            kept.append(_note(value, items))
-        return kept
+        # An item takes at least two bytes: those beyond need no look.
+        sizes = [_size(item) for item in value[: budget // 2]]
+        kept, share = _share(sizes, 1, budget)
+        items = [item if size <= share else _fit(item, share) for item, size in zip(value[:kept], sizes, strict=False)]
+        if kept < len(value):
+            items.append(f"…[{len(value) - kept:,} items cut]")
+        return items
     if isinstance(value, dict):
-        pairs = list(value.items())
-        kept_pairs = {key[:characters]: _cut_value(item, characters, items) for key, item in pairs[:items]}
-        if len(pairs) > items:
-            kept_pairs["…"] = f"[{len(pairs) - items:,} keys cut]"
-        return kept_pairs
+        keys = [key if len(key) <= budget // 4 else cut_text(key, budget // 8) for key in islice(value, budget // 2)]
+        sizes = [_size(item) for item in islice(value.values(), budget // 2)]
+        extra = [_size(key) + 2 for key in keys]
+        kept, share = _share(sizes, extra, budget)
+        pairs = {
+            key: item if size <= share else _fit(item, share)
+            for key, item, size in zip(keys[:kept], value.values(), sizes, strict=False)
+        }
+        if kept < len(value):
+            pairs["…"] = f"[{len(value) - kept:,} keys cut]"
+        return pairs
     return value
 
 
-def _note(value: list[Any], items: int) -> str:
-    cut = len(value) - items
-    last = value[-1]
-    if isinstance(last, str) and last.startswith("…[") and last.endswith(" items cut]"):
-        earlier = int(last[2 : -len(" items cut]")].replace(",", ""))
-        cut += earlier - 1
-    return f"…[{cut:,} items cut]"
+def _share(sizes: list[int], extra: int | list[int], budget: int) -> tuple[int, int]:
+    """Return how many of the items are kept, from the first, and how many bytes each of these may take at most.
+
+    Args:
+        sizes: The bytes of each item.
+        extra: The bytes that come with each, for its key and comma.
+        budget: The bytes that all may take together.
+    """
+    extras = extra if isinstance(extra, list) else [extra] * len(sizes)
+    least = max(_NOTE_BYTES, min(_READABLE_BYTES, budget // 4))
+    needed = [min(size, least) + more for size, more in zip(sizes, extras, strict=True)]
+    left = budget - 2
+    kept = len(needed)
+    if sum(needed) > left:
+        left -= _NOTE_BYTES
+        kept = bisect_right(list(accumulate(needed)), left)
+    left -= sum(extras[:kept])
+    for position, size in enumerate(sorted(sizes[:kept])):
+        share = left // (kept - position)
+        if size > share:
+            return kept, share
+        left -= size
+    return kept, max(sizes, default=0)
+
+
+def _fit_text(text: str, budget: int) -> str:
+    characters = min(len(text), budget)
+    while characters > 0:
+        # One character takes one to six bytes.
+        shorter = cut_text(text, characters)
+        over = _size(shorter) - budget
+        if over <= 0:
+            return shorter
+        characters = min(characters - 1, characters - over // 6, int(characters * budget / (budget + over)))
+    return "…"
+
+
+def _size(value: Any) -> int:
+    return len(orjson.dumps(value))
 
 
 def _cut_whole(text: bytes, limit: int) -> bytes:
-    note = f"…[{len(text):,} bytes cut]"
-    head = text[: max(0, limit // 2 - len(note))].decode("utf-8", "ignore")
-    result = orjson.dumps(head + note)
-    while len(result) > limit and head:
-        head = head[: len(head) // 2]
-        result = orjson.dumps(head + note)
-    return result if len(result) <= limit else b'"\xe2\x80\xa6"'[: max(limit, 0)] if limit >= 5 else b"0"
+    """Return the beginning of `text`, whatever it is, as one JSON text of at most `limit` bytes."""
+    head = _fit_text(text.decode("utf-8", "replace"), limit)
+    result = orjson.dumps(head)
+    return result if len(result) <= limit else b"0"

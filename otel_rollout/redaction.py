@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -35,14 +36,16 @@ DEFAULT_REDACTED_KEYS: Final = (
     "set_cookie",
     "token",
 )
-"""Keys whose text values are replaced; case, `-` and `_` make no difference, and so does anything before a `_`,
-except for names that end in `token`: `eos_token` and `pad_token` are no secrets."""
+"""Keys whose text values are replaced; upper case, camelCase, `-` and `_` make no difference, and so does anything
+before them (`X-API-Key`, `OPENAI_API_KEY`), except before `token`: `eos_token` and `pad_token` are no secrets."""
+
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Redactor:
-    """Replaces text values under keys that name a secret.
+    """Replaces text values under keys that name a secret, also in JSON that stands as a text in the payload.
 
-    Only text is replaced: a number or a list under `token` is a token id, not a secret.
+    Only text is replaced: a number or a list of numbers under `token` is a token id, not a secret.
 
     Args:
         keys: The names of the keys, in any case; empty to replace nothing.
@@ -50,8 +53,11 @@ class Redactor:
 
     def __init__(self, keys: Iterable[str] = DEFAULT_REDACTED_KEYS) -> None:
         self._exact = frozenset(_normal(key) for key in keys)
-        self._endings = tuple(f"_{key}" for key in self._exact if not key.endswith("token"))
-        self._needles = tuple(sorted({_needle(key) for key in self._exact}))
+        self._endings = tuple(f"_{key}" for key in self._exact if key != "token")
+        words = {_last_word(key) for key in self._exact}
+        self._needles = tuple(sorted(word + b'":' for word in words))
+        # In JSON within a text the quotes are escaped.
+        self._inner_needles = tuple(sorted(word + b'\\":' for word in words))
 
     def __call__(self, text: bytes) -> bytes:
         """Return the JSON `text` with the secrets in it replaced.
@@ -60,30 +66,47 @@ class Redactor:
             text: JSON in UTF-8.
         """
         lowered = text.lower()
-        if not any(needle in lowered for needle in self._needles):
+        inner = b'\\":' in lowered and any(needle in lowered for needle in self._inner_needles)
+        if not inner and not any(needle in lowered for needle in self._needles):
             return text
         try:
-            value = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            return text
-        return orjson.dumps(value) if self._redact(value) else text
+            # In a list, so that a payload that is nothing but a text has a place to be replaced in.
+            root = [orjson.loads(text)]
+            return orjson.dumps(root[0]) if self._redact(root, inner=inner) else text
+        except (ValueError, TypeError, RecursionError):
+            # Nested deeper than orjson writes; what can't be searched must not leave.
+            return orjson.dumps(REDACTED)
 
-    def _redact(self, root: Any) -> bool:
+    def _redact(self, root: Any, *, inner: bool) -> bool:
         found = False
         pending = [root]
         while pending:
             value = pending.pop()
-            if isinstance(value, list):
-                pending.extend(item for item in value if isinstance(item, (dict, list)))
-                continue
-            for key, item in value.items() if isinstance(value, dict) else ():
-                if isinstance(item, str):
-                    if item and self._names_secret(key):
-                        value[key] = REDACTED
-                        found = True
-                elif isinstance(item, (dict, list)):
+            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+                name = key if isinstance(key, str) else ""
+                is_secret = bool(name) and isinstance(item, (str, list)) and self._names_secret(name)
+                replaced = item
+                if isinstance(item, (dict, list)):
                     pending.append(item)
+                    # Texts under `token` are a model's tokens; under `Authorization`, a header's values.
+                    if is_secret and _normal(name) != "token" and all(isinstance(text, str) for text in item):
+                        replaced = [REDACTED] * len(item)
+                elif isinstance(item, str) and item:
+                    if is_secret:
+                        replaced = REDACTED
+                    elif inner and item[0] in "{[":
+                        replaced = self._redact_inner(item)
+                if replaced is not item:
+                    value[key] = replaced
+                    found = True
         return found
+
+    def _redact_inner(self, text: str) -> str:
+        try:
+            value = orjson.loads(text)
+            return orjson.dumps(value).decode() if self._redact(value, inner=True) else text
+        except (ValueError, TypeError, RecursionError):
+            return text
 
     def _names_secret(self, key: str) -> bool:
         normal = _normal(key)
@@ -91,9 +114,9 @@ class Redactor:
 
 
 def _normal(key: str) -> str:
-    return key.strip().lower().replace("-", "_")
+    return _CAMEL.sub("_", key).lower().replace("-", "_")
 
 
-def _needle(key: str) -> bytes:
-    # The last word finds every spelling (`API-Key`, `api_key`); with quote and colon it is found in keys only.
-    return f'{key.rpartition("_")[2]}":'.encode()
+def _last_word(key: str) -> bytes:
+    # Finds every spelling (`API-Key`, `api_key`, `apiKey`).
+    return key.rpartition("_")[2].encode()

@@ -7,33 +7,29 @@ decoded is what the call saw, however the lists change afterwards.
 
 from __future__ import annotations
 
-import threading
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
 from otel_rollout.log_once import warn_once
+from otel_rollout.payload import clean_text
 
 __all__ = ["add_token_text"]
-
-_lock: Final = threading.Lock()
-"""Tokenizers in Rust fail when two threads use one at once; exporters' threads take turns."""
 
 
 def add_token_text(tokenizer: Any, input_text: bytes | None, output_text: bytes) -> bytes:
     """Return `output_text` with `prompt_text` and `response_text` beside the ids; as it is where decoding fails.
+
+    Tokenizers in Rust fail when two threads use one at once: the caller sees to it that exporters take turns.
 
     Args:
         tokenizer: Anything with `decode(ids) -> str`.
         input_text: The arguments as JSON text, if they were captured.
         output_text: The result as JSON text.
     """
-    decode = getattr(tokenizer, "decode", None)
-    if not callable(decode) or b"_ids" not in output_text + (input_text or b""):
+    if not output_text.startswith(b"{") or b"_ids" not in output_text + (input_text or b""):
         return output_text
     output = orjson.loads(output_text)
-    if not isinstance(output, dict):
-        return output_text
     prompt_ids = output.get("prompt_ids")
     if prompt_ids is None and input_text is not None and b'"prompt_ids"' in input_text:
         prompt_ids = orjson.loads(input_text).get("prompt_ids")
@@ -42,20 +38,23 @@ def add_token_text(tokenizer: Any, input_text: bytes | None, output_text: bytes)
         response_ids = output.get("token_ids")
     found = False
     for name, ids in (("prompt_text", prompt_ids), ("response_text", response_ids)):
-        if name in output or not isinstance(ids, list) or not all(type(number) is int for number in ids):
-            continue
-        try:
-            with _lock:
-                text = decode(ids)
-        except Exception as error:
-            warn_once(
-                "token2text",
-                "token2text: the tokenizer failed (%s: %s); payloads keep their ids only",
-                type(error).__name__,
-                error,
-            )
-            continue
-        if isinstance(text, str):
-            output[name] = text.encode("utf-8", "replace").decode()
-            found = True
+        if isinstance(ids, list) and name not in output and all(type(number) is int for number in ids):
+            text = _decode(tokenizer, ids)
+            if text is not None:
+                output[name] = text
+                found = True
     return orjson.dumps(output) if found else output_text
+
+
+def _decode(tokenizer: Any, ids: list[int]) -> str | None:
+    try:
+        text = tokenizer.decode(ids)
+    except BaseException as error:  # noqa: BLE001, RUF100 - a panic in a tokenizer of Rust is no Exception
+        warn_once(
+            "token2text",
+            "token2text: the tokenizer failed (%s: %s); payloads keep their ids only",
+            type(error).__name__,
+            error,
+        )
+        return None
+    return clean_text(text) if isinstance(text, str) else None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import Status
 from opentelemetry.util.types import AnyValue
 
 from otel_rollout import semconv
@@ -10,18 +13,19 @@ from otel_rollout.payload_limits import cut_json
 
 __all__ = ["replace_attributes", "shrink_span"]
 
-SHRUNK_PAYLOAD_BYTES = 4096
-SHRUNK_ATTRIBUTE_CHARACTERS = 1024
+SHRUNK_PAYLOAD_BYTES: Final = 4096
+SHRUNK_ATTRIBUTE_CHARACTERS: Final = 1024
+
+_PAYLOAD: Final = (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)
 
 
 def shrink_span(span: ReadableSpan) -> ReadableSpan:
     """Return a copy of `span` with its payload, attributes, events and links cut to a few kilobytes."""
     attributes: dict[str, AnyValue] = {}
     for key, value in (span.attributes or {}).items():
-        if key in (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE) and isinstance(value, str):
-            attributes[key] = cut_json(value.encode("utf-8", "replace"), SHRUNK_PAYLOAD_BYTES).decode()
-        elif isinstance(value, str):
-            attributes[key] = value[:SHRUNK_ATTRIBUTE_CHARACTERS]
+        if isinstance(value, str) and (key in _PAYLOAD or value[:1] in ("{", "[")):
+            limit = SHRUNK_PAYLOAD_BYTES if key in _PAYLOAD else SHRUNK_ATTRIBUTE_CHARACTERS
+            attributes[key] = cut_json(value.encode("utf-8", "replace"), limit).decode()
         elif isinstance(value, (bool, int, float)):
             attributes[key] = value
         else:
@@ -37,10 +41,13 @@ def replace_attributes(
     Args:
         span: The span to copy.
         attributes: The attributes of the copy.
-        keep_events: Whether events and links are kept; both can be large.
+        keep_events: Whether events, links and long texts are kept.
     """
+    status = span.status
+    if not keep_events and status.description:
+        status = Status(status.status_code, status.description[:SHRUNK_ATTRIBUTE_CHARACTERS])
     return ReadableSpan(
-        name=span.name[:SHRUNK_ATTRIBUTE_CHARACTERS] if not keep_events else span.name,
+        name=span.name if keep_events else span.name[:SHRUNK_ATTRIBUTE_CHARACTERS],
         context=span.get_span_context(),
         parent=span.parent,
         resource=span.resource,
@@ -48,7 +55,7 @@ def replace_attributes(
         events=span.events if keep_events else (),
         links=span.links if keep_events else (),
         kind=span.kind,
-        status=span.status,
+        status=status,
         start_time=span.start_time,
         end_time=span.end_time,
         instrumentation_scope=span.instrumentation_scope,
