@@ -39,6 +39,9 @@ _ELSEWHERE: Final = frozenset(
 """Attributes that have a place of their own in a call."""
 
 _PREFIX: Final = "rollout."
+_CLASHES: Final = "other_attributes"
+"""Holds attributes whose name another one takes: that of a tag, or one that is its dotted prefix."""
+
 _WEAVE_KINDS: Final = {"AGENT": "agent", "LLM": "llm", "TOOL": "tool", "EVALUATOR": "scorer"}
 _INT64: Final = range(-(2**63), 2**63)
 
@@ -179,18 +182,16 @@ def _call_attributes(span: ReadableSpan, attributes: Mapping[str, Any], *, is_ou
 
 def _nest(target: dict[str, Any], key: str, value: Any) -> None:
     # Weave's filters read a dotted path as nested objects and can't name a key that holds a dot.
-    here = target
+    here: Any = target
     *path, last = key.split(".")
     for part in path:
-        inner = here.setdefault(part, {})
-        if not isinstance(inner, dict):
-            target[key] = value
-            return
-        here = inner
-    if last in here:
-        target.setdefault(key, value)
-    else:
+        here = here.setdefault(part, {})
+        if not isinstance(here, dict):
+            break
+    if isinstance(here, dict) and last not in here:
         here[last] = value
+    else:
+        target.setdefault(_CLASHES, {})[key] = value
 
 
 def _summary(span: ReadableSpan, attributes: Mapping[str, Any], below: StatusCounts) -> dict[str, Any]:

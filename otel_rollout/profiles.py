@@ -1,0 +1,75 @@
+"""Attribute profiles: what one backend wants beside the standard attributes, on a plain OTLP route to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout import semconv
+from otel_rollout.delivery.outcome import Outcome
+from otel_rollout.delivery.shrink import replace_attributes
+from otel_rollout.exporter import OutcomeSpanExporter
+
+__all__ = ["PROFILES", "ProfiledSpanExporter", "weave_profile"]
+
+_PREFIX: Final = "rollout."
+_WEAVE_NAMES: Final = {semconv.INPUT_VALUE: "inputs", semconv.OUTPUT_VALUE: "outputs"}
+# Beside `inputs`, Weave would take `input`, which it makes of `input.mime_type`, for the call's inputs.
+_WEAVE_LEFT_OUT: Final = frozenset({semconv.INPUT_MIME_TYPE, semconv.OUTPUT_MIME_TYPE})
+
+
+def weave_profile(span: ReadableSpan) -> ReadableSpan:
+    """Return a span as Weave's OTLP endpoint reads it: payload as inputs and output, tags as filterable attributes.
+
+    Source: https://docs.wandb.ai/weave/guides/tracking/otel
+
+    Args:
+        span: A finished span.
+    """
+    attributes: dict[str, Any] = {}
+    for key, value in (span.attributes or {}).items():
+        if key in _WEAVE_LEFT_OUT:
+            continue
+        attributes[_WEAVE_NAMES.get(key, key)] = value
+        if key.startswith(_PREFIX):
+            attributes[f"wandb.attributes.{key[len(_PREFIX) :]}"] = value
+    # Without an attribute that it knows, Weave nests all of them, and no filter finds the tags.
+    attributes["weave.span.kind"] = attributes.get(semconv.SPAN_KIND, "CHAIN")
+    step = attributes.get(semconv.STEP)
+    if type(step) is int and step >= 0:
+        attributes["wandb.wb_run_step"] = step
+    if span.parent is None:
+        attributes["wandb.display_name"] = _display_name(span.name, attributes)
+    return replace_attributes(span, attributes)
+
+
+def _display_name(name: str, attributes: Mapping[str, Any]) -> str:
+    parts = [("step", semconv.STEP), ("sample", semconv.SAMPLE_INDEX), ("rollout", semconv.ROLLOUT_N)]
+    return " · ".join([name, *(f"{label} {attributes[key]}" for label, key in parts if key in attributes)])
+
+
+PROFILES: Final[Mapping[str, Callable[[ReadableSpan], ReadableSpan]]] = {"weave": weave_profile}
+"""The profiles by the names that `otlp_profile` takes."""
+
+
+class ProfiledSpanExporter(OutcomeSpanExporter):
+    """Applies a profile to each span on its way to another exporter.
+
+    Args:
+        exporter: Where the spans go.
+        profile: Makes the span that this exporter gets.
+    """
+
+    def __init__(self, exporter: OutcomeSpanExporter, profile: Callable[[ReadableSpan], ReadableSpan]) -> None:
+        self._exporter = exporter
+        self._profile = profile
+
+    def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
+        """Make one attempt to send `spans`, each in the form that the profile gives it."""
+        return self._exporter.send([self._profile(span) for span in spans])
+
+    def shutdown(self) -> None:
+        """Shut the exporter down."""
+        self._exporter.shutdown()
