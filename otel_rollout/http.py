@@ -74,7 +74,6 @@ class HttpClient:
         if any(name.lower() == "authorization" for name in self._headers):
             # Without this, requests puts a netrc entry of the host in the place of our header.
             session.auth = _as_given
-        session.verify = self._verify
         session.cert = self._cert
         return session
 
@@ -99,6 +98,8 @@ class HttpClient:
                 headers=dict(headers or {}),
                 timeout=self.timeout,
                 allow_redirects=False,
+                # Here and not on the session, where REQUESTS_CA_BUNDLE would go before it.
+                verify=self._verify,
             )
         except Exception as error:
             # A connection that broke in the middle is not used again.
