@@ -13,6 +13,7 @@ from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
+from otel_rollout.profiles import PROFILES, ProfiledSpanExporter
 
 __all__ = ["Backend", "backend_names", "make_exporters", "requested_backend"]
 
@@ -75,11 +76,14 @@ def backend_names(asked: Iterable[str | SpanExporter]) -> str | None:
     return ",".join(entry if isinstance(entry, str) else type(entry).__name__ for entry in asked) or None
 
 
-def make_exporters(asked: Iterable[str | SpanExporter]) -> list[tuple[str, SpanExporter]]:
+def make_exporters(
+    asked: Iterable[str | SpanExporter], *, otlp_profile: str = "none"
+) -> list[tuple[str, SpanExporter]]:
     """Return the exporters with the names that they go by in logs and statistics.
 
     Args:
         asked: Names and exporters.
+        otlp_profile: Which backend's attributes `otlp` adds, see `profiles`.
 
     Raises:
         UnknownExporterError: No exporter has this name.
@@ -97,6 +101,8 @@ def make_exporters(asked: Iterable[str | SpanExporter]) -> list[tuple[str, SpanE
         check = getattr(exporter, "check", None)
         if check is not None:
             check()
+        if entry == "otlp" and otlp_profile != "none":
+            exporter = ProfiledSpanExporter(exporter, PROFILES[otlp_profile])  # type: ignore[arg-type]  # ours
         made.append((label, exporter))
     return made
 

@@ -147,8 +147,10 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
     adds_exporters = is_backend_given or not is_complete
     reader = SpanReader(resource, SCOPE, finisher)
     queues = [
-        ExporterQueue(name, _with_profile(exporter, name, settings), reader, _limits(settings))
-        for name, exporter in (make_exporters(request.backends) if adds_exporters else ())
+        ExporterQueue(name, exporter, reader, _limits(settings))
+        for name, exporter in (
+            make_exporters(request.backends, otlp_profile=settings.otlp_profile) if adds_exporters else ()
+        )
     ]
     tracer: RolloutTracer
     if provider is None:
@@ -185,10 +187,6 @@ def _limits(settings: Settings) -> QueueLimits:
         batch_spans=settings.max_batch_spans,
         delay=settings.schedule_delay_ms / 1000,
     )
-
-
-def _with_profile(exporter: Any, name: str, settings: Settings) -> Any:
-    return exporter
 
 
 class _Request:

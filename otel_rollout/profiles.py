@@ -65,6 +65,7 @@ class ProfiledSpanExporter(OutcomeSpanExporter):
     def __init__(self, exporter: OutcomeSpanExporter, profile: Callable[[ReadableSpan], ReadableSpan]) -> None:
         self._exporter = exporter
         self._profile = profile
+        self.max_batch_bytes: int = getattr(exporter, "max_batch_bytes", 2**62)
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`, each in the form that the profile gives it."""
@@ -73,3 +74,9 @@ class ProfiledSpanExporter(OutcomeSpanExporter):
     def shutdown(self) -> None:
         """Shut the exporter down."""
         self._exporter.shutdown()
+
+    def after_fork(self) -> None:
+        """Tell the exporter that it is in a forked child."""
+        reopen = getattr(self._exporter, "after_fork", None)
+        if reopen is not None:
+            reopen()

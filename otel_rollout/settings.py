@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.profiles import PROFILES
 from otel_rollout.redaction import DEFAULT_REDACTED_KEYS
 
 __all__ = ["SETTINGS", "STANDARD_VARIABLES", "Setting", "Settings", "resolve_settings"]
@@ -116,12 +117,11 @@ def _read_text(value: Any) -> str:
 
 def _read_profile(value: Any) -> str:
     text = str(value).strip().lower()
-    if text not in PROFILES:
-        raise ValueError(f"one of {', '.join(PROFILES)}")
+    names = ("none", *PROFILES)
+    if text not in names:
+        raise ValueError(f"one of {', '.join(names)}")
     return text
 
-
-PROFILES: Final = ("none", "weave")
 
 SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(

@@ -119,6 +119,25 @@ class TestMaking:
         with pytest.raises(ConfigurationError, match=r"OTEL_EXPORTER_OTLP_ENDPOINT='localhost:4318.*should be a URL"):
             make_exporters(["otlp"])
 
+    def test_a_profile_is_put_before_otlp_alone(self):
+        """The setting otlp_profile changes what `otlp` sends, and nothing else."""
+        made = dict(make_exporters(["otlp", "console"], otlp_profile="weave"))
+
+        assert type(made["otlp"]).__name__ == "ProfiledSpanExporter"
+        assert type(made["console"]).__name__ == "ConsoleSpanExporter"
+
+    def test_an_exporter_that_cannot_be_loaded_is_a_configuration_error(self, monkeypatch: pytest.MonkeyPatch):
+        """A broken entry point is reported by name."""
+
+        class Broken:
+            def load(self) -> object:
+                raise AttributeError("no such class")
+
+        monkeypatch.setattr(backends, "entry_points", lambda **selection: [Broken()])
+
+        with pytest.raises(ConfigurationError, match=r"exporter 'mine' can't be loaded: AttributeError: no such class"):
+            make_exporters(["mine"])
+
     def test_exporters_of_one_class_get_names_of_their_own(self):
         """Statistics tell two exporters of one class apart."""
         names = [name for name, _ in make_exporters([InMemorySpanExporter(), InMemorySpanExporter()])]
