@@ -21,7 +21,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext
 
-__all__ = ["encode_spans"]
+from otel_rollout import semconv
+
+__all__ = ["encode_spans", "serialize_spans"]
 
 _logger = logging.getLogger(__name__)
 
@@ -29,10 +31,36 @@ _HAS_IS_REMOTE = 0x100
 _IS_REMOTE = 0x200
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
+_PART_CHARACTERS = 512 * 1024
 _SHORT_TEXT = 64
 _MAX_ENCODED_PAIRS = 8192
 # Most attributes of a span (tags, kinds, MIME types) are the same on thousands of spans.
 _encoded_pairs: dict[tuple[str, type, str | int], bytes] = {}
+
+
+def serialize_spans(spans: Sequence[ReadableSpan]) -> bytes:
+    """Return the OTLP request that holds `spans`, in protobuf's binary form.
+
+    Protobuf writes a message in one call, which holds the GIL for milliseconds where it is megabytes long: every event
+    loop of the process stands still. So a large request is written in parts; one after the other they parse as one.
+
+    Args:
+        spans: Finished spans, of the SDK or of ours.
+    """
+    parts: list[bytes] = []
+    start = characters = 0
+    for position, span in enumerate(spans, 1):
+        attributes = span.attributes or {}
+        for key in (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE):
+            text = attributes.get(key)
+            if isinstance(text, str):
+                characters += len(text)
+        if characters >= _PART_CHARACTERS:
+            parts.append(encode_spans(spans[start:position]).SerializeToString())
+            start, characters = position, 0
+    if start < len(spans):
+        parts.append(encode_spans(spans[start:]).SerializeToString())
+    return b"".join(parts)
 
 
 def encode_spans(spans: Sequence[ReadableSpan]) -> ExportTraceServiceRequest:
