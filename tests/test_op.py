@@ -1137,11 +1137,14 @@ class TestInternalErrors:
         async def main() -> list[Any]:
             return [await agenerate(2), [item async for item in stream(2)]]
 
-        assert (generate(1), list(count_to(2)), asyncio.run(main())) == (1, [0, 1], [2, [0, 1]])
-        with pytest.raises(ValueError) as caught:
-            generate(-1)
-        assert caught.value is error
-        assert error.__context__ is None
-        counts = otel_rollout.stats().internal_errors
-        assert sum(counts.values()) > 0
+        def run() -> None:
+            assert (generate(1), list(count_to(2)), asyncio.run(main())) == (1, [0, 1], [2, [0, 1]])
+            with pytest.raises(ValueError) as caught:
+                generate(-1)
+            assert caught.value is error
+            assert error.__context__ is None
+
+        # In a copied context: where leaving a span fails, it stays current.
+        contextvars.copy_context().run(run)
+        assert sum(otel_rollout.stats().internal_errors.values()) > 0
         monkeypatch.undo()

@@ -1,0 +1,216 @@
+"""`RolloutSpan`: a valid OpenTelemetry span, whoever finds it as the current one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
+
+import otel_rollout
+from otel_rollout import rollout_trace_attr, rollout_trace_op
+from otel_rollout.context import Frame, enter, leave
+from otel_rollout.span import MAX_ATTRIBUTES, MAX_EVENTS, RolloutSpan
+from otel_rollout.testing import InMemorySpanExporter
+
+IDS = SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+
+def make_span(ended: list[RolloutSpan] | None = None) -> RolloutSpan:
+    """Return a span that puts itself into `ended` at its end."""
+    return RolloutSpan("span", IDS, None, {}, None, (), (ended if ended is not None else []).append)
+
+
+class TestCurrentSpan:
+    """What other instrumentations do to the current span."""
+
+    def test_everything_the_api_offers(self, rollout_spans: InMemorySpanExporter) -> None:
+        """Name, attributes, events, exceptions and links that are set through the API arrive in the exporters."""
+        other = SpanContext(7, 8, is_remote=True)
+
+        @rollout_trace_op
+        def op() -> None:
+            span = trace.get_current_span()
+            assert span.is_recording()
+            assert span.get_span_context().is_valid
+            span.update_name("chat gpt")
+            span.set_attribute("gen_ai.request.temperature", 0.5)
+            span.set_attributes({"stop": ["a", "b"], "nested": {"a": [1]}})
+            span.add_event("first token", {"index": 0}, timestamp=77)
+            span.record_exception(KeyError("seen"), timestamp=78)
+            span.add_link(other)
+            span.set_status(Status(StatusCode.ERROR, "half done"))
+
+        op()
+        assert otel_rollout.flush(10.0)
+        (span,) = rollout_spans.as_dicts()
+        assert span == {
+            "name": "chat gpt",
+            "trace_id": 1,
+            "span_id": 1,
+            "parent_id": None,
+            "start_time": 1,
+            "end_time": 2,
+            "status": "ERROR",
+            "description": "half done",
+            "attributes": {
+                "openinference.span.kind": "CHAIN",
+                "rollout.outside_trajectory": True,
+                "input.value": {},
+                "input.mime_type": "application/json",
+                "output.value": None,
+                "output.mime_type": "application/json",
+                "gen_ai.request.temperature": 0.5,
+                "stop": ("a", "b"),
+                "nested": '{"a":[1]}',
+            },
+            "events": [
+                {"name": "first token", "index": 0},
+                {
+                    "name": "exception",
+                    "exception.type": "KeyError",
+                    "exception.message": "'seen'",
+                    "exception.stacktrace": "KeyError: 'seen'\n",
+                    "exception.escaped": "False",
+                },
+            ],
+            "links": [8],
+        }
+
+    def test_current_span_inside_a_trajectory(self, rollout_spans: InMemorySpanExporter) -> None:
+        """The root is current inside a trajectory, an op's span inside the op, and neither afterwards."""
+        seen: list[Any] = []
+
+        @rollout_trace_op
+        def op() -> None:
+            seen.append(trace.get_current_span().get_span_context().span_id)
+
+        with rollout_trace_attr(1):
+            op()
+            seen.append(trace.get_current_span().get_span_context().span_id)
+        seen.append(trace.get_current_span().get_span_context().is_valid)
+        assert seen == [2, 1, False]
+
+    def test_parent_of_an_sdk_span(self) -> None:
+        """An SDK tracer takes one of ours as the parent of its span."""
+        from opentelemetry.sdk.trace import TracerProvider
+
+        ours = make_span()
+        token = enter(otel_context(), Frame(None, ours))
+        try:
+            theirs: Any = TracerProvider().get_tracer("http").start_span("GET")
+        finally:
+            leave(token)
+        assert (theirs.context.trace_id, theirs.parent.span_id) == (1, 2)
+
+
+def otel_context() -> Any:
+    """Return the current OpenTelemetry context."""
+    from opentelemetry import context
+
+    return context.get_current()
+
+
+class TestEnd:
+    """What an ended span takes."""
+
+    def test_ends_once(self) -> None:
+        """A span is handed over at its first end only."""
+        ended: list[RolloutSpan] = []
+        span = make_span(ended)
+        span.end(5)
+        span.end(6)
+        assert (ended, span.end_time, span.is_recording()) == ([span], 5, False)
+
+    def test_nothing_changes_afterwards(self) -> None:
+        """After its end, a span ignores whatever is set on it."""
+        span = make_span()
+        span.end()
+        span.set_attribute("late", 1)
+        span.set_attributes({"late": 1})
+        span.add_event("late")
+        span.record_exception(ValueError("late"))
+        span.add_link(IDS)
+        span.update_name("late")
+        span.set_status(StatusCode.ERROR, "late")
+        assert (span.attributes, span.events, span.links, span.name) == ({}, None, (), "span")
+        assert span.status_code is StatusCode.UNSET
+
+
+class TestAttributes:
+    """What a span keeps."""
+
+    def test_values_are_copied(self) -> None:
+        """A list or a dict that changes after it was set does not change the span."""
+        span = make_span()
+        items, table = ["a"], {"a": 1}
+        span.set_attribute("list", items)
+        span.set_attribute("dict", table)
+        items.append("b")
+        table["b"] = 2
+        assert span.attributes == {"list": ("a",), "dict": '{"a":1}'}
+
+    def test_bounded(self) -> None:
+        """Beyond the limits, attributes, events and links are dropped and counted; known attributes still change."""
+        span = make_span()
+        for i in range(MAX_ATTRIBUTES + 5):
+            span.set_attribute(f"key {i}", i)
+            span.add_event(f"event {i}")
+            span.add_link(IDS)
+        span.set_attribute("key 0", "new")
+        assert (len(span.attributes), span.dropped_attributes) == (MAX_ATTRIBUTES, 5)
+        assert span.events is not None
+        assert (len(span.events), span.dropped_events) == (MAX_EVENTS, 5)
+        assert len(span.links) == MAX_EVENTS
+        assert span.attributes["key 0"] == "new"
+
+    def test_size(self) -> None:
+        """The size of a span grows with its payload, attributes and events: the queue is bounded by it."""
+        span = make_span()
+        empty = span.size
+        span.input, span.output = b"x" * 1000, b"y" * 2000
+        span.set_attribute("text", "z" * 500)
+        span.record_exception(ValueError())
+        assert span.size >= empty + 3500
+
+
+class TestStatus:
+    """The status follows the specification."""
+
+    def test_ok_is_final(self) -> None:
+        """Once a span is OK, no error changes that."""
+        span = make_span()
+        span.set_status(StatusCode.ERROR, "first")
+        span.set_status(StatusCode.OK, "ignored")
+        span.set_status(StatusCode.ERROR, "second")
+        assert (span.status_code, span.status_description) == (StatusCode.OK, None)
+
+    def test_unset_is_ignored(self) -> None:
+        """An error is not unset."""
+        span = make_span()
+        span.set_status(Status(StatusCode.ERROR, "first"))
+        span.set_status(StatusCode.UNSET)
+        assert (span.status_code, span.status_description) == (StatusCode.ERROR, "first")
+
+
+class TestTraceback:
+    """An exception is noted without its frames."""
+
+    def test_deep_recursion(self) -> None:
+        """Of a deep stack the innermost frames are kept."""
+
+        def dive(depth: int) -> None:
+            if depth == 0:
+                raise ValueError("bottom")
+            dive(depth - 1)
+
+        span = make_span()
+        try:
+            dive(300)
+        except ValueError as error:
+            span.record_exception(error)
+        assert span.events is not None
+        noted: Any = span.events[0][2]
+        text = "".join(noted.format())
+        assert 'raise ValueError("bottom")' in text
+        assert len(noted.stack) == 64

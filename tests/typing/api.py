@@ -1,0 +1,97 @@
+"""Uses of the public API that a type checker must accept, and some that it must not; never run.
+
+Checked by `mypy --strict tests/typing/api.py`: an unused `type: ignore` is an error there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager
+
+from opentelemetry.sdk.trace import TracerProvider
+from typing_extensions import assert_type
+
+import otel_rollout
+from otel_rollout import RolloutTraceConfig, annotate, rollout_trace_attr, rollout_trace_op, select_samples
+from otel_rollout.testing import InMemorySpanExporter, deterministic_ids_and_times, span_tree
+
+
+@rollout_trace_op
+def plain(value: int, *, scale: float = 1.0) -> float:
+    return value * scale
+
+
+assert_type(plain(1, scale=2.0), float)
+plain("text")  # type: ignore[arg-type]
+plain(1, factor=2.0)  # type: ignore[call-arg]
+
+
+@rollout_trace_op(name="generate", kind="LLM", capture_inputs=False)
+async def generate(prompt: str) -> list[int]:
+    return [len(prompt)]
+
+
+@rollout_trace_op()
+def count(n: int) -> Iterator[int]:
+    yield from range(n)
+
+
+@rollout_trace_op
+async def stream(n: int) -> AsyncIterator[int]:
+    for i in range(n):
+        yield i
+
+
+class Agent:  # noqa: D101 - read by the type checker
+    @rollout_trace_op
+    async def run(self, question: str) -> str:  # noqa: D102
+        return question
+
+    @classmethod
+    @rollout_trace_op
+    def make(cls, name: str) -> Agent:  # noqa: D102
+        return cls()
+
+    @staticmethod
+    @rollout_trace_op(kind="TOOL")
+    def look_up(key: str) -> int:  # noqa: D102
+        return len(key)
+
+
+async def use() -> None:
+    assert_type(await generate("why"), list[int])
+    assert_type([item async for item in stream(2)], list[int])
+    assert_type(list(count(2)), list[int])
+    assert_type(await Agent().run("why"), str)
+    assert_type(Agent.make("name"), Agent)
+    assert_type(Agent.look_up("key"), int)
+    await generate(1)  # type: ignore[arg-type]
+
+
+rollout_trace_op(kind=3)  # type: ignore[call-overload]
+rollout_trace_op(3)  # type: ignore[call-overload]
+
+assert_type(rollout_trace_attr(1, 2, 3, "name", True, False), AbstractContextManager[None])
+with rollout_trace_attr(sample_index="uid", step=1, rollout_n=0, validate=True) as nothing:
+    assert_type(nothing, None)
+    annotate(reward=1.0, status="truncated", input=["any"], output={"value": 1}, scorer="exact")
+    annotate(reward="high")  # type: ignore[arg-type]
+
+otel_rollout.init("project", "experiment")
+otel_rollout.init("project", "experiment", "otlp,console", True, 4, run_id="run", set_global=True)
+otel_rollout.init("project", "experiment", backend=InMemorySpanExporter())
+otel_rollout.init("project", "experiment", backend=["mlflow", InMemorySpanExporter()])
+otel_rollout.init("project", "experiment", tracer_provider=TracerProvider())
+otel_rollout.init("project")  # type: ignore[call-arg]
+RolloutTraceConfig.init("project", "experiment", None)
+assert_type(RolloutTraceConfig.get_backend(), str | None)
+assert_type(RolloutTraceConfig.enable_token2text(), bool)
+
+assert_type(otel_rollout.flush(timeout=1.0), bool)
+assert_type(otel_rollout.shutdown(), bool)
+assert_type(otel_rollout.stats(), otel_rollout.Stats)
+assert_type(otel_rollout.stats().lost, int)
+assert_type(select_samples([1, "a"], 2, step=1), set[int])
+
+with deterministic_ids_and_times():
+    span_tree(InMemorySpanExporter().spans)
