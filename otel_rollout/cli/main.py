@@ -33,7 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if parsed.command is None:
         parser.print_help()
         return 0
-    code: int = parsed.run(parsed)
+    try:
+        code: int = parsed.run(parsed)
+    except KeyboardInterrupt:
+        return 130
     return code
 
 

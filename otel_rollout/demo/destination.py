@@ -129,7 +129,7 @@ def _on_console() -> list[str]:
 def _unreached(backend: str) -> list[str]:
     return [
         f"Nothing has arrived at {backend}.",
-        "Start it or correct its address, and run the demo again; `--backend console` needs no backend.",
+        "Start it, or correct its address or credentials, and run the demo again; `--backend console` needs none.",
     ]
 
 
