@@ -5,20 +5,21 @@ from __future__ import annotations
 import random
 from typing import Any
 
-_WORDS = (
+_TEXT = (
     "the agent looks up a price, multiplies it by the number of tickets and checks the result before it answers; "
     'it was told "show each step", so the calculation is written out line by line and the tool is called again\n'
-).split(" ")
+)
 VOCABULARY = 151_936
 
 
 def chat(size: int) -> list[dict[str, str]]:
     """Return a conversation whose JSON text takes about `size` bytes."""
     generator = random.Random(size)
+    vocabulary = _TEXT.split(" ")
     messages: list[dict[str, str]] = []
     taken = 0
     while taken < size:
-        words = " ".join(generator.choices(_WORDS, k=120))[: max(16, min(600, size - taken - 40))]
+        words = " ".join(generator.choices(vocabulary, k=120))[: max(16, min(600, size - taken - 40))]
         messages.append({"role": ("user", "assistant", "tool")[len(messages) % 3], "content": words})
         taken += len(words) + 40
     return messages

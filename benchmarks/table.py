@@ -52,7 +52,7 @@ ROWS = [
 ]
 
 LEGEND = """\
-Ratios to a plain OpenTelemetry span with json.dumps (1.0); medians over rounds in which all took turns. Lower is better.
+Ratios to a plain OpenTelemetry span with json.dumps (1.0): medians over rounds in which all took turns; less is better.
 caller: CPU time of the calling thread, per call. process: CPU time of all threads, per call, OTLP encoding included.
 stall: the most CPU time an exporter takes between two turns of an event loop while 512 spans of 50 KB are encoded."""
 
@@ -70,6 +70,9 @@ def as_text(samples: Samples) -> str:
     rows = [f"| {' | '.join(_padded(line, widths))} |" for line in lines]
     rule = "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])])
     parts = ["\n".join([rows[0], f"|{rule}|", *rows[1:]]), LEGEND]
+    floor = [value for values in samples.values["stall floor"].values() for value in values]
+    if floor:
+        parts.append(f"       A thread that runs nothing but Python comes to {statistics.median(floor) * 1e3:.0f} ms.")
     parts += [f"skipped {name}: {reason}" for name, reason in samples.skipped.items()]
     return "\n".join(parts)
 
@@ -97,10 +100,10 @@ def as_data(samples: Samples) -> dict[str, Any]:
                         "rounds": len(ratios),
                     }
                 )
-    stall = samples.values["stall wall"]
     return {
         "table": table,
-        "stall_wall_ms": {subject.tracer: [value * 1e3 for value in values] for subject, values in stall.items()},
+        "stall_wall_ms": _stall_milliseconds(samples, "stall wall"),
+        "stall_floor_ms": _stall_milliseconds(samples, "stall floor"),
         "skipped": samples.skipped,
         "versions": samples.versions,
         "machine": {
@@ -109,6 +112,10 @@ def as_data(samples: Samples) -> dict[str, Any]:
             "python": platform.python_version(),
         },
     }
+
+
+def _stall_milliseconds(samples: Samples, measure: str) -> dict[str, list[float]]:
+    return {subject.tracer: [value * 1e3 for value in values] for subject, values in samples.values[measure].items()}
 
 
 def _ratio_text(ratios: list[float]) -> str:

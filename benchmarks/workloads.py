@@ -59,7 +59,7 @@ SMALL = "sync 2 KB"
 WORKLOADS: dict[str, Workload] = {
     **_pair("2 KB", lambda: chat(2 * KB), lambda: answer(2 * KB), 300),
     **_pair("50 KB", lambda: chat(50 * KB), lambda: answer(50 * KB), 50),
-    **_pair("500 KB", lambda: chat(500 * KB), lambda: answer(500 * KB), 6),
+    **_pair("500 KB", lambda: chat(500 * KB), lambda: answer(500 * KB), 4),
     **_pair("8,192 token ids", lambda: token_ids(8192), lambda: token_ids(8192), 30),
 }
 """Each size goes in, and the same comes out."""

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from opentelemetry.sdk.trace.export import SpanExporter
-
-from benchmarks.tracers.tracer import BenchmarkTracer
+from benchmarks.tracers.tracer import BenchmarkTracer, StockExporter, Transport
 
 NOWHERE = "http://127.0.0.1:9"
 """Nothing listens there; spans go to the exporter that is given."""
@@ -17,10 +15,12 @@ NOWHERE = "http://127.0.0.1:9"
 class LangfuseTracer(BenchmarkTracer):
     """Its client with an exporter of ours."""
 
-    def start_with(self, exporter: SpanExporter) -> None:
+    def start(self, transport: Transport) -> None:
         from langfuse import Langfuse
 
-        self._client = Langfuse(public_key="pk", secret_key="sk", base_url=NOWHERE, span_exporter=exporter)
+        self._client = Langfuse(
+            public_key="pk", secret_key="sk", base_url=NOWHERE, span_exporter=StockExporter(transport)
+        )
 
     def start_off(self) -> None:
         from langfuse import Langfuse

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from benchmarks.tracers.tracer import BenchmarkTracer
+from benchmarks.tracers.tracer import BenchmarkTracer, StockExporter, Transport
 
 
 class LogfireTracer(BenchmarkTracer):
     """Without its cloud, console and metrics."""
 
-    def start_with(self, exporter: SpanExporter) -> None:
-        self._configure([BatchSpanProcessor(exporter)])
+    def start(self, transport: Transport) -> None:
+        self._configure([BatchSpanProcessor(StockExporter(transport))])
 
     def start_off(self) -> None:
         from logfire import suppress_instrumentation

@@ -7,19 +7,19 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from benchmarks.tracers.tracer import BenchmarkTracer
+from benchmarks.tracers.tracer import BenchmarkTracer, StockExporter, Transport
 
 
 class OpenInferenceTracer(BenchmarkTracer):
     """Its own provider and tracer over the SDK's batch processor."""
 
-    def start_with(self, exporter: SpanExporter) -> None:
+    def start(self, transport: Transport) -> None:
         from openinference.instrumentation import TracerProvider
 
         self._provider = TracerProvider()
-        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._provider.add_span_processor(BatchSpanProcessor(StockExporter(transport)))
         self._tracer = self._provider.get_tracer("benchmark")
 
     def start_off(self) -> None:

@@ -1,4 +1,4 @@
-"""otel-rollout with its defaults."""
+"""otel-rollout with its defaults and its OTLP exporter."""
 
 from __future__ import annotations
 
@@ -6,28 +6,43 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from opentelemetry.sdk.trace import ReadableSpan
+
 import otel_rollout
 from benchmarks.tracers.tracer import BenchmarkTracer, Transport
 from benchmarks.workloads import ROLLOUT_N, SAMPLE_INDEX, STEP
-from opentelemetry.sdk.trace import ReadableSpan
-from otel_rollout.delivery.outcome import DELIVERED, Outcome
-from otel_rollout.exporter import OutcomeSpanExporter
-from otel_rollout.otlp_encoding import encode_spans
+from otel_rollout.delivery.outcome import Outcome
+from otel_rollout.http import HttpAnswer
+from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
 
 
-class EncodingExporter(OutcomeSpanExporter):
-    """Encodes as our OTLP exporters do, and sends nothing."""
+class NoConnection:
+    """Stands where the exporter's HTTP client is, and answers that all went well."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
+    def request(self, method: str, url: str, body: bytes, headers: dict[str, str]) -> HttpAnswer:
+        self._transport.take(0, body)
+        return HttpAnswer(200)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class EncodingExporter(OtlpHttpSpanExporter):
+    """Encodes as it always does, and sends nothing."""
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__()
+        self._transport = transport
+        self._client = NoConnection(transport)  # type: ignore[assignment]  # has what is called
+
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         self._transport.wait()
-        self._transport.take(len(spans), encode_spans(spans).SerializeToString())
-        return DELIVERED
-
-    def shutdown(self) -> None:
-        """Nothing to close."""
+        outcome = super().send(spans)
+        self._transport.take(len(spans), b"")
+        return outcome
 
 
 class OurTracer(BenchmarkTracer):
@@ -47,9 +62,6 @@ class OurTracer(BenchmarkTracer):
 
     def flush(self) -> None:
         otel_rollout.flush(timeout=60)
-
-    def stop(self) -> None:
-        otel_rollout.shutdown(timeout=0.5)
 
 
 TRACER = OurTracer

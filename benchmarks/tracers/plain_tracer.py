@@ -11,10 +11,10 @@ from typing import Any
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import NoOpTracerProvider, Span
 
-from benchmarks.tracers.tracer import BenchmarkTracer
+from benchmarks.tracers.tracer import BenchmarkTracer, StockExporter, Transport
 from benchmarks.workloads import ROLLOUT_N, SAMPLE_INDEX, STEP
 
 TAGS = {
@@ -30,9 +30,9 @@ TAGS = {
 class PlainTracer(BenchmarkTracer):
     """OpenTelemetry's SDK with its batch processor."""
 
-    def start_with(self, exporter: SpanExporter) -> None:
+    def start(self, transport: Transport) -> None:
         self._provider = TracerProvider(resource=Resource.create({"service.name": "benchmark"}))
-        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._provider.add_span_processor(BatchSpanProcessor(StockExporter(transport)))
         self._tracer = self._provider.get_tracer("benchmark")
 
     def start_off(self) -> None:
@@ -67,9 +67,6 @@ class PlainTracer(BenchmarkTracer):
 
     def flush(self) -> None:
         self._provider.force_flush()
-
-    def stop(self) -> None:
-        self._provider.shutdown()
 
 
 def _set(span: Span, side: str, value: Any) -> None:

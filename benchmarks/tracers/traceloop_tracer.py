@@ -7,9 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from opentelemetry.sdk.trace.export import SpanExporter
-
-from benchmarks.tracers.tracer import BenchmarkTracer
+from benchmarks.tracers.tracer import BenchmarkTracer, StockExporter, Transport
 
 os.environ.update(
     TRACELOOP_METRICS_ENABLED="false",
@@ -22,10 +20,12 @@ os.environ.update(
 class TraceloopTracer(BenchmarkTracer):
     """Spans only: its metrics, logs and usage reports are off."""
 
-    def start_with(self, exporter: SpanExporter) -> None:
+    def start(self, transport: Transport) -> None:
         from traceloop.sdk import Traceloop
 
-        Traceloop.init("benchmark", exporter=exporter, api_key="none", telemetry_enabled=False, instruments=set())
+        Traceloop.init(
+            "benchmark", exporter=StockExporter(transport), api_key="none", telemetry_enabled=False, instruments=set()
+        )
 
     def start_off(self) -> None:
         from traceloop.sdk import Traceloop

@@ -52,13 +52,9 @@ class StockExporter(SpanExporter):
 class BenchmarkTracer(abc.ABC):
     """One tracer, set up as its documentation says, in a process of its own."""
 
+    @abc.abstractmethod
     def start(self, transport: Transport) -> None:
-        """Set up tracing into `transport`."""
-        self.start_with(StockExporter(transport))
-
-    def start_with(self, exporter: SpanExporter) -> None:
-        """Set up tracing into an exporter of the standard kind."""
-        raise NotImplementedError
+        """Set up tracing into an exporter that leads to `transport`."""
 
     @abc.abstractmethod
     def start_off(self) -> None:
@@ -75,6 +71,3 @@ class BenchmarkTracer(abc.ABC):
     @abc.abstractmethod
     def flush(self) -> None:
         """Bring all spans to the exporter."""
-
-    def stop(self) -> None:
-        """End threads where that is needed for a quick exit."""
