@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -23,16 +23,18 @@ sys.path += [str(TESTS), str(TESTS.parent / "scripts")]
 
 
 def environment(name: str) -> Path:
-    """Return a server's virtual environment; skip, saying why, where it can't be made.
-
-    With OTEL_ROLLOUT_REQUIRE_SERVERS set, as in CI, that is an error.
-    """
+    """Return a server's virtual environment; skip, saying why, where it can't be made."""
     try:
         return import_module("environments").ensure(name)
     except subprocess.CalledProcessError as error:
-        if os.environ.get(REQUIRE_SERVERS):
-            raise
-        pytest.skip(f"the {name} server can't be installed here: {error}")
+        missing(f"the {name} server can't be installed here: {error}")
+
+
+def missing(reason: str) -> NoReturn:
+    """Skip the test, or fail it with OTEL_ROLLOUT_REQUIRE_SERVERS set, as in CI."""
+    if os.environ.get(REQUIRE_SERVERS):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
@@ -147,3 +149,14 @@ def otlp(server: Any, protocol: str) -> dict[str, str]:
 def otlp_variables() -> Callable[[Any, str], dict[str, str]]:
     """Make the variables that send a program's traces to a server."""
     return otlp
+
+
+@pytest.fixture(scope="session")
+def instrument() -> tuple[str, ...]:
+    """The interpreter's arguments that are `opentelemetry-instrument`."""
+    module = "opentelemetry.instrumentation.auto_instrumentation"
+    command = [sys.executable, "-c", f"import {module}"]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=False)
+    if loaded.returncode:
+        missing(f"opentelemetry-distro is not installed, or not in a form that works: {loaded.stderr.strip()[-120:]}")
+    return ("-c", f"from {module} import run; run()", sys.executable)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from servers.span_trees import trees
 
@@ -59,22 +56,22 @@ class TestSwap:
 class TestInstrument:
     """Under opentelemetry-instrument, in the provider that it has set up."""
 
-    def test_each_span_is_sent_once(self, phoenix, programs, otlp, proxy):
+    def test_each_span_is_sent_once(self, phoenix, programs, otlp, proxy, instrument):
         """The exporter that opentelemetry-instrument has set up is the only one: we send no span a second time."""
         variables = {**otlp(proxy, "http/protobuf"), **instrumented("instrument-once")}
-        programs.run("group", "instrument-once", launcher=instrument(), **variables)
+        programs.run("group", "instrument-once", launcher=instrument, **variables)
         spans = phoenix.api.wait_for_spans("instrument-once", 42)
         assert proxy.taken == {span["context"]["span_id"]: 1 for span in spans}
         assert len(trees(spans)) == 7
 
     @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
-    def test_other_instrumentations_and_ours_share_one_tree(self, phoenix, programs, otlp, protocol):
+    def test_other_instrumentations_and_ours_share_one_tree(self, phoenix, programs, otlp, instrument, protocol):
         """Another library's span inside an op stands between our spans; the one around the trajectory does not."""
         project = f"instrument-{protocol[:4]}"
         programs.run(
             "foreign",
             project,
-            launcher=instrument(),
+            launcher=instrument,
             **instrumented(project),
             **otlp(phoenix, protocol),
         )
@@ -99,12 +96,3 @@ def instrumented(project):
         "OTEL_LOGS_EXPORTER": "none",
         "PYTHONWARNINGS": "default",
     }
-
-
-def instrument():
-    """Return the interpreter's arguments that are `opentelemetry-instrument`; skip where it can't be loaded."""
-    module = "opentelemetry.instrumentation.auto_instrumentation"
-    loaded = subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, text=True, check=False)
-    if loaded.returncode:
-        pytest.skip(f"opentelemetry-distro is not installed in a form that works: {loaded.stderr.strip()[-120:]}")
-    return ("-c", f"from {module} import run; run()", sys.executable)

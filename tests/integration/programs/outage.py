@@ -1,4 +1,7 @@
-"""Trajectories before, during and after an outage of the receiver, one part a line on stdin, each with a flush."""
+"""Trajectories before, during and after an outage of the receiver.
+
+Each line on stdin names a part and the seconds of the flush after it; what the flush said goes to stdout.
+"""
 
 import json
 import sys
@@ -26,9 +29,10 @@ if __name__ == "__main__":
     part("before")
     otel_rollout.flush(30)
     for line in sys.stdin:
-        part(line.strip())
+        name, seconds = line.split()
+        part(name)
         started = time.monotonic()
-        whole = otel_rollout.flush(2.0)
+        whole = otel_rollout.flush(float(seconds))
         json.dump({"flushed": whole, "seconds": time.monotonic() - started}, sys.stdout)
         sys.stdout.write("\n")
         sys.stdout.flush()
