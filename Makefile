@@ -50,10 +50,10 @@ $(BIN)/uv:
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/uv
 	@echo "installing otel-rollout and what the demo needs …"
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[demo,mlflow]'
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -e '.[demo,mlflow]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/uv
 	@echo "installing otel-rollout and its development tools …"
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[dev]'
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -e '.[dev]'
 	@touch $@ $(VENV)/.demo
