@@ -371,7 +371,10 @@ def _key(key: Any) -> str:
     try:
         text: str = next(iter(orjson.loads(orjson.dumps({key: None}, option=_OPTIONS))))
     except (TypeError, ValueError, RecursionError):
-        return _big_integer(key) if type(key) is int else _short_text(key)
+        if type(key) is int:
+            return _big_integer(key)
+        encoded = _encode(key)
+        return clean_text(str(encoded)) if type(encoded) in (str, int, float, bool) else _short_text(key)
     return text
 
 
