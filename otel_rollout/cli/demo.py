@@ -36,9 +36,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--timeout",
         type=_seconds,
-        default=30.0,
+        default=60.0,
         metavar="SECONDS",
-        help="wait for the backend at the end (default: 30)",
+        help="wait for the backend at the end (default: 60)",
     )
     parser.set_defaults(run=run)
 

@@ -45,7 +45,7 @@ class Settings:
     rollouts: int = 4
     concurrency: int = 64
     seed: int = 0
-    timeout: float = 30.0
+    timeout: float = 60.0
 
 
 def run_session(settings: Settings) -> int:
