@@ -75,7 +75,7 @@ class WeaveApi:
         """Store finished calls, each given as JSON."""
         entity, project = project_id.split("/")
         path = f"/v2/{quote(entity, safe='')}/{quote(project, safe='')}/calls/complete"
-        self._post(path, b'{"batch":[' + b",".join(calls) + b"]}")
+        self._parsed(path, self._post(path, b'{"batch":[' + b",".join(calls) + b"]}"))
 
     def stored_calls(self, project_id: str, ids: Sequence[str]) -> set[str]:
         """Return which of these calls the server has."""
@@ -83,8 +83,8 @@ class WeaveApi:
         for start in range(0, len(ids), IDS_PER_QUESTION):
             wanted = {"call_ids": list(ids[start : start + IDS_PER_QUESTION])}
             question = {"project_id": project_id, "columns": ["id"], "filter": wanted}
-            lines = self._post("/calls/stream_query", orjson.dumps(question))
-            found.update(orjson.loads(line)["id"] for line in lines.splitlines() if line.strip())
+            lines = self._post("/calls/stream_query", orjson.dumps(question)).splitlines()
+            found.update(str(self._parsed("/calls/stream_query", line)["id"]) for line in lines if line.strip())
         return found
 
     def create_file(self, project_id: str, name: str, content: bytes) -> str:
@@ -97,12 +97,12 @@ class WeaveApi:
         ).encode()
         body += content + f"\r\n--{boundary}--\r\n".encode()
         answer = self._post("/file/create", body, f"multipart/form-data; boundary={boundary}")
-        return str(orjson.loads(answer)["digest"])
+        return str(self._parsed("/file/create", answer)["digest"])
 
     def create_object(self, project_id: str, object_id: str, value: dict[str, Any]) -> str:
         """Store an object and return its digest; the same value again is the same object."""
         wanted = {"obj": {"project_id": project_id, "object_id": object_id, "val": value}}
-        return str(orjson.loads(self._post("/obj/create", orjson.dumps(wanted)))["digest"])
+        return str(self._parsed("/obj/create", self._post("/obj/create", orjson.dumps(wanted)))["digest"])
 
     def create_feedback(self, feedback: Sequence[dict[str, Any]]) -> None:
         """Store several pieces of feedback."""
@@ -125,7 +125,7 @@ class WeaveApi:
                     }
                 },
             }
-            answer = orjson.loads(self._post("/feedback/query", orjson.dumps(question)))
+            answer = self._parsed("/feedback/query", self._post("/feedback/query", orjson.dumps(question)))
             found.update(row["weave_ref"] for row in answer["result"])
         return found
 
@@ -134,7 +134,7 @@ class WeaveApi:
     def _graphql(self, query: str, variables: dict[str, str]) -> dict[str, Any]:
         url = f"{self.settings.api_url}/graphql"
         body = orjson.dumps({"query": query, "variables": variables})
-        answer = orjson.loads(self._request(url, body, "application/json"))
+        answer = self._parsed(url, self._request(url, body, "application/json"))
         if answer.get("errors"):
             message = str(answer["errors"][0].get("message", answer["errors"][0]))[:200]
             raise RequestFailedError(Outcome(Verdict.DENIED, f"{url}: {message}; {CREDENTIALS_HINT}"))
@@ -142,6 +142,18 @@ class WeaveApi:
 
     def _post(self, path: str, body: bytes, content_type: str = "application/json") -> bytes:
         return self._request(self.settings.trace_server_url + path, body, content_type)
+
+    @staticmethod
+    def _parsed(url: str, body: bytes) -> dict[str, Any]:
+        try:
+            answer = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            answer = None
+        if not isinstance(answer, dict):
+            # The page of a proxy, say: status 200, and nothing stored.
+            reason = f"{url} answered with something other than JSON: {body[:80]!r}"
+            raise RequestFailedError(Outcome(Verdict.UNEXPLAINED, reason))
+        return answer
 
     def _request(self, url: str, body: bytes, content_type: str) -> bytes:
         answer = self._http.request("POST", url, body, {"Content-Type": content_type})

@@ -105,7 +105,6 @@ class WeaveSpanExporter(OutcomeSpanExporter):
             return Outcome(Verdict.REFUSED, f"{type(error).__name__}: {error}")
         self._sent.forget(call_id(span) for span in spans)
         self._count_statuses(spans)
-        self._told.clear()
         return DELIVERED
 
     def shutdown(self) -> None:

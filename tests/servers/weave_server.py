@@ -61,8 +61,8 @@ class WeaveServer:
 
         Args:
             path: A part of the path.
-            *faults: A status; "lost" for an answer of 503 after the request was carried out; or a dict with `status`
-                and `headers`.
+            *faults: A status; "lost" for an answer of 503 after the request was carried out; or a dict with `status`,
+                `headers` and `body`.
         """
         told = []
         for fault in faults:

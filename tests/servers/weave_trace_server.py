@@ -208,7 +208,8 @@ def make_app(store: Any) -> FastAPI:
         control.requests.append(entry)
         fault = control.next_fault(path)
         if fault and not fault.get("after_commit"):
-            answer: Response = JSONResponse({"reason": "a fault of the test"}, fault["status"], fault.get("headers"))
+            body = fault.get("body", '{"reason": "a fault of the test"}')
+            answer = Response(body, fault["status"], fault.get("headers"))
         elif path != "/server_info" and not is_known(request):
             answer = JSONResponse({"reason": "invalid API key"}, 401)
         elif size > MAX_BODY:

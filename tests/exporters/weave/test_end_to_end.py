@@ -116,6 +116,30 @@ class TestProcesses:
         output, _ = start_worker(project, 1).communicate(timeout=60)
         assert json.loads(output) == {"is_whole": True, "weave_modules": []}
 
+    def test_program_that_knows_nothing_of_otel_rollout(self, server, reader, project, monkeypatch) -> None:
+        """`opentelemetry-instrument` with OTEL_TRACES_EXPORTER=weave sends any program's spans to WANDB_PROJECT."""
+        program = (
+            "from opentelemetry import trace\n"
+            "with trace.get_tracer('app').start_as_current_span('parent'):\n"
+            "    with trace.get_tracer('app').start_as_current_span('child') as span:\n"
+            "        span.set_attribute('input.value', 'hello')\n"
+        )
+        variables = {
+            "OTEL_TRACES_EXPORTER": "weave",
+            "OTEL_METRICS_EXPORTER": "none",
+            "OTEL_LOGS_EXPORTER": "none",
+            "WANDB_PROJECT": project,
+        }
+        launcher = pytest.importorskip(
+            "opentelemetry.instrumentation.auto_instrumentation", reason="opentelemetry-distro", exc_type=ImportError
+        )
+        start = f"from {launcher.__name__} import run; run()"
+        command = [sys.executable, "-c", start, sys.executable, "-c", program]
+        subprocess.run(command, check=True, timeout=60, env={**os.environ, **variables})
+        calls = {call["func_name"]: call for call in reader.calls(project)}
+        assert calls["child"]["parent_id"] == calls["parent"]["id"]
+        assert calls["child"]["inputs"] == {"input": "hello"}
+
     def test_four_processes(self, server, reader, project) -> None:
         """Four workers that start at once on a new project store all their trajectories, each call once."""
         workers = [start_worker(project, 50) for _ in range(4)]

@@ -204,6 +204,25 @@ class TestRefusals:
         assert (report.delivered, report.lost.total()) == (3, 0)
         assert stored_once(server, project, sent)
 
+    @pytest.mark.parametrize("path", ["/graphql", "/file/create", "/obj/create", "/calls/complete"])
+    def test_page_of_a_proxy(self, server, exporter, spans, project, path) -> None:
+        """A page with status 200 that is not the server's answer counts as a failure, and nothing is lost."""
+        sent = spans.trajectory()
+        server.set_faults(path, {"status": 200, "body": "<html>log in</html>"})
+        assert exporter.send(sent).verdict is Verdict.UNEXPLAINED
+        assert exporter.send(sent) == DELIVERED
+        assert stored_once(server, project, sent)
+
+    def test_span_that_cannot_be_translated(self, server, exporter, spans, project, caplog) -> None:
+        """A malformed span of some other code costs only itself."""
+        good = spans.trajectory()
+        bad = spans.root()
+        bad._start_time = "yesterday"
+        report = deliver(exporter, [good[0], bad, *good[1:]])
+        assert (report.delivered, dict(report.lost)) == (3, {"refused": 1})
+        assert stored_once(server, project, good)
+        assert caplog.text.count("a span can't be sent to Weave") == 1
+
     def test_feedback_refused(self, server, exporter, spans, project, caplog) -> None:
         """A server that takes no feedback has the calls all the same, with one warning."""
         server.set_faults("/feedback/batch/create", 400, 400)

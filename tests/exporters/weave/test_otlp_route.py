@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import otel_rollout
 from otel_rollout.delivery.outcome import DELIVERED, Verdict
 from otel_rollout.profiles import PROFILES, ProfiledSpanExporter
 from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
@@ -64,6 +65,19 @@ class TestOtlpRoute:
             assert call["attributes"]["experiment_name"] == "exp-1"
             assert call["wb_run_step"] == 6
         assert calls["agent_loop"]["attributes"]["reward"] == 0.5
+
+    def test_by_environment_alone(self, otlp, reader, project, monkeypatch) -> None:
+        """Through `init`, the two variables are all that it takes."""
+        monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
+        monkeypatch.setenv("OTEL_ROLLOUT_OTLP_PROFILE", "weave")
+        otel_rollout.init(project, "exp-1")
+        with otel_rollout.rollout_trace_attr(sample_index=1, step=2, rollout_n=3, name="agent_loop"):
+            otel_rollout.rollout_trace_op(name="tool")(lambda x: x + 1)(41)
+        assert otel_rollout.flush(30)
+        calls = by_name(reader.calls(project))
+        assert calls["tool"]["inputs"] == {"x": 41}
+        assert calls["tool"]["attributes"]["rollout_n"] == 3
+        assert calls["agent_loop"]["display_name"] == "agent_loop · step 2 · sample 1 · rollout 3"
 
     def test_failure_and_usage(self, otlp, reader, spans, project) -> None:
         """A failed op shows its message, an LLM op its tokens."""
