@@ -23,14 +23,16 @@ from otel_rollout.otlp_encoding import encode_spans
 from otel_rollout_mlflow.attempt import AttemptError, denied
 from otel_rollout_mlflow.credentials import Credentials
 from otel_rollout_mlflow.recent_ids import RecentIds
-from otel_rollout_mlflow.store import REWARD_SOURCE, RUN_KEY_TAG, Feedback
-from otel_rollout_mlflow.trace_info import trace_infos
+from otel_rollout_mlflow.store import REWARD_SOURCE, RUN_KEY_TAG, RUN_SETTLED_TAG, Feedback
+from otel_rollout_mlflow.trace_info import TRACE_NAME_TAG, trace_infos, with_stored
 from otel_rollout_mlflow.translate import otlp_spans
 
 __all__ = ["FIRST_VERSION", "HttpStore"]
 
 FIRST_VERSION: Final = (3, 6)
 """The first version with an OTLP endpoint."""
+TEXTS_VERSION: Final = (3, 10)
+"""The first tested version that takes JSON text for JSON; to older ones a payload is sent as nested values."""
 TAGS_VERSION: Final = (3, 14)
 """The first version that makes trace tags of resource attributes; older ones are told of each trace on its own."""
 
@@ -86,7 +88,7 @@ class HttpStore:
     def write(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
         """Store spans, and their traces' names, tags and sessions."""
         version = self._check_version()
-        body = encode_spans(otlp_spans(spans)).SerializeToString()
+        body = encode_spans(otlp_spans(spans, unwraps_texts=version >= TEXTS_VERSION)).SerializeToString()
         self._request(
             "POST",
             "/v1/traces",
@@ -97,11 +99,15 @@ class HttpStore:
             self._announce(experiment_id, spans)
 
     def _announce(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
+        """Tell a server before 3.14 of the traces of a batch: their tags at first sight, the rest with the root."""
         for info, is_whole in trace_infos(experiment_id, spans):
-            trace_id = info["trace_id"]
-            if is_whole or trace_id not in self._announced:
-                self._post("/api/3.0/mlflow/traces", {"trace": {"trace_info": info}})
-                self._announced.add(trace_id)
+            path, trace_id = "/api/3.0/mlflow/traces", info["trace_id"]
+            if not is_whole and trace_id in self._announced:
+                continue
+            stored = self._get(f"{path}/{trace_id}", {})["trace"]["trace_info"]
+            if TRACE_NAME_TAG not in stored.get("tags", {}):
+                self._post(path, {"trace": {"trace_info": with_stored(info, stored)}})
+            self._announced.add(trace_id)
 
     def link(self, trace_ids: Sequence[str], run_id: str) -> None:
         """Associate at most `MAX_LINKED_TRACES` stored traces with a run."""
@@ -143,8 +149,8 @@ class HttpStore:
             raise
         return True
 
-    def find_runs(self, experiment_id: str, key: str) -> list[str]:
-        """Return the ids of the runs that were made under `key`, the first made first."""
+    def find_runs(self, experiment_id: str, key: str) -> list[tuple[str, bool]]:
+        """Return the ids of the runs that were made under `key`, the first made first, and whether each is settled."""
         body = {
             "experiment_ids": [experiment_id],
             "filter": f"tags.`{RUN_KEY_TAG}` = '{key}'",
@@ -152,7 +158,13 @@ class HttpStore:
             "run_view_type": "ACTIVE_ONLY",
         }
         runs = self._post("/api/2.0/mlflow/runs/search", body).get("runs", [])
-        return [str(run["info"]["run_id"]) for run in runs]
+        return [
+            (
+                str(run["info"]["run_id"]),
+                any(tag["key"] == RUN_SETTLED_TAG for tag in run.get("data", {}).get("tags", [])),
+            )
+            for run in runs
+        ]
 
     def create_run(self, experiment_id: str, name: str, key: str) -> str:
         """Make a run and return its id."""
@@ -167,6 +179,10 @@ class HttpStore:
     def delete_run(self, run_id: str) -> None:
         """Delete a run."""
         self._post("/api/2.0/mlflow/runs/delete", {"run_id": run_id})
+
+    def settle_run(self, run_id: str) -> None:
+        """Tag a run as the one that those who come later take."""
+        self._post("/api/2.0/mlflow/runs/set-tag", {"run_id": run_id, "key": RUN_SETTLED_TAG, "value": "true"})
 
     def finish_run(self, run_id: str) -> None:
         """Mark a run as finished."""

@@ -8,8 +8,10 @@ import sys
 import time
 from typing import Final
 
+from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.log_once import warn_once
-from otel_rollout_mlflow.store import Store
+from otel_rollout_mlflow.attempt import AttemptError
+from otel_rollout_mlflow.store import MAX_LINKED_TRACES, Store
 
 __all__ = ["RunAssociation", "active_run_id"]
 
@@ -94,7 +96,7 @@ class _CreatedRun:
     """One run that all workers of (project, experiment name) share, though nobody tells them of each other.
 
     Each worker looks for the run and makes one if there is none. Where several did so at once, all of them go on with
-    the one made first, and the others delete theirs.
+    one: the first that a worker has settled on, else the first made. The others are deleted by those who made them.
     """
 
     def __init__(self, experiment_id: str, experiment_name: str) -> None:
@@ -103,48 +105,51 @@ class _CreatedRun:
         self._key = hashlib.sha256(self._name.encode("utf-8", "replace")).hexdigest()[:32]
         self._run_id: str | None = None
         self._own: str | None = None
-        self._made_at = 0.0
+        self._chosen_at = 0.0
         self._is_settled = False
         self._linked: list[str] = []
 
     def run_id(self, store: Store) -> str:
+        """Return the run as things stand now."""
         if self._run_id is None:
-            found = store.find_runs(self._experiment_id, self._key)
-            if not found:
+            if self._own is None and not store.find_runs(self._experiment_id, self._key):
                 self._own = store.create_run(self._experiment_id, self._name, self._key)
-                self._made_at = time.monotonic()
-                found = store.find_runs(self._experiment_id, self._key) or [self._own]
-            else:
-                self._made_at = time.monotonic()
-            self._choose(store, found[0])
-        elif not self._is_settled and time.monotonic() - self._made_at >= SECONDS_TO_SETTLE:
+            chosen = self._choose(store)
+            self._chosen_at = time.monotonic()
+            return chosen
+        if not self._is_settled and time.monotonic() - self._chosen_at >= SECONDS_TO_SETTLE:
             self._settle(store)
-        assert self._run_id is not None  # noqa: S101 - for the type checker
         return self._run_id
 
     def note(self, run_id: str, trace_ids: list[str]) -> None:
+        """Remember what was associated with the run, in case it turns out to be another one."""
         if run_id == self._run_id and not self._is_settled:
             self._linked += trace_ids
 
     def finish(self, store: Store) -> None:
-        if self._run_id is None:
-            return
-        if not self._is_settled:
-            self._settle(store)
-        store.finish_run(self._run_id)
+        """Settle on the run and mark it as finished."""
+        if self._run_id is not None:
+            if not self._is_settled:
+                self._settle(store)
+            store.finish_run(self._run_id)
 
     def _settle(self, store: Store) -> None:
-        found = store.find_runs(self._experiment_id, self._key)
-        if found:
-            self._choose(store, found[0])
+        store.settle_run(self._choose(store))
         self._is_settled = True
         self._linked.clear()
 
-    def _choose(self, store: Store, chosen: str) -> None:
+    def _choose(self, store: Store) -> str:
+        found = store.find_runs(self._experiment_id, self._key)
+        chosen = next((run_id for run_id, is_settled in found if is_settled), None)
+        if chosen is None:
+            chosen = found[0][0] if found else self._own or self._run_id
+        if chosen is None:
+            raise AttemptError(Outcome(Verdict.RETRY, f"the MLflow run {self._name!r} was deleted just now"))
         if self._run_id not in (None, chosen):
-            for first in range(0, len(self._linked), 100):
-                store.link(self._linked[first : first + 100], chosen)
+            for first in range(0, len(self._linked), MAX_LINKED_TRACES):
+                store.link(self._linked[first : first + MAX_LINKED_TRACES], chosen)
         self._run_id = chosen
         if self._own is not None and self._own != chosen:
-            own, self._own = self._own, None
-            store.delete_run(own)
+            store.delete_run(self._own)
+            self._own = None
+        return chosen

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout_mlflow.attempt import AttemptError, denied
 from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file
-from otel_rollout_mlflow.store import REWARD_SOURCE, RUN_KEY_TAG, Feedback
+from otel_rollout_mlflow.store import REWARD_SOURCE, RUN_KEY_TAG, RUN_SETTLED_TAG, Feedback
 from otel_rollout_mlflow.tracking_uri import TrackingUri
 from otel_rollout_mlflow.translate import stored_spans
 
@@ -121,8 +121,8 @@ class SqlStore:
             raise
         return True
 
-    def find_runs(self, experiment_id: str, key: str) -> list[str]:
-        """Return the ids of the runs that were made under `key`, the first made first."""
+    def find_runs(self, experiment_id: str, key: str) -> list[tuple[str, bool]]:
+        """Return the ids of the runs that were made under `key`, the first made first, and whether each is settled."""
         client = self._open()
         runs = _attempt(
             lambda: client.search_runs(
@@ -131,7 +131,7 @@ class SqlStore:
                 order_by=["attributes.start_time ASC", "attributes.run_id ASC"],
             )
         )
-        return [str(run.info.run_id) for run in runs]
+        return [(str(run.info.run_id), RUN_SETTLED_TAG in run.data.tags) for run in runs]
 
     def create_run(self, experiment_id: str, name: str, key: str) -> str:
         """Make a run and return its id."""
@@ -143,6 +143,11 @@ class SqlStore:
         """Delete a run."""
         client = self._open()
         _attempt(lambda: client.delete_run(run_id))
+
+    def settle_run(self, run_id: str) -> None:
+        """Tag a run as the one that those who come later take."""
+        client = self._open()
+        _attempt(lambda: client.set_tag(run_id, RUN_SETTLED_TAG, "true"))
 
     def finish_run(self, run_id: str) -> None:
         """Mark a run as finished."""
@@ -233,7 +238,7 @@ def _explained(error: Exception) -> AttemptError:
     code = str(getattr(error, "error_code", ""))
     if code in _PASSING or type(error).__name__ in ("OperationalError", "InterfaceError"):
         return AttemptError(Outcome(Verdict.RETRY, reason))
-    if code in _INVALID:
+    if code in _INVALID or isinstance(error.__cause__, (OverflowError, TypeError, ValueError)):
         return AttemptError(Outcome(Verdict.REFUSED, reason))
     if "out-of-date" in str(error) or "db upgrade" in str(error):
         return denied(reason)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-__all__ = ["MAX_LINKED_TRACES", "REWARD_SOURCE", "RUN_KEY_TAG", "Feedback", "Store"]
+__all__ = ["MAX_LINKED_TRACES", "REWARD_SOURCE", "RUN_KEY_TAG", "RUN_SETTLED_TAG", "Feedback", "Store"]
 
 MAX_LINKED_TRACES = 100
 """How many traces MLflow associates with a run in one request."""
@@ -18,6 +18,9 @@ REWARD_SOURCE = "otel-rollout"
 
 RUN_KEY_TAG = "otel_rollout.run_key"
 """The tag that a run is found by which an exporter made."""
+
+RUN_SETTLED_TAG = "otel_rollout.run_settled"
+"""The tag of a run that a worker has stayed with: those who come later take this one."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +61,17 @@ class Store(Protocol):
     def has_run(self, run_id: str) -> bool:
         """Return whether there is such a run."""
 
-    def find_runs(self, experiment_id: str, key: str) -> list[str]:
-        """Return the ids of the runs that were made under `key`, the first made first."""
+    def find_runs(self, experiment_id: str, key: str) -> list[tuple[str, bool]]:
+        """Return the ids of the runs that were made under `key`, the first made first, and whether each is settled."""
 
     def create_run(self, experiment_id: str, name: str, key: str) -> str:
         """Make a run and return its id."""
 
     def delete_run(self, run_id: str) -> None:
         """Delete a run."""
+
+    def settle_run(self, run_id: str) -> None:
+        """Tag a run as the one that those who come later take."""
 
     def finish_run(self, run_id: str) -> None:
         """Mark a run as finished."""

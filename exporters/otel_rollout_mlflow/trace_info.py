@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
-from otel_rollout_mlflow.preview import preview
 from otel_rollout_mlflow.translate import (
-    INPUTS,
     MAX_TRACE_NAME_CHARACTERS,
-    OUTPUTS,
     mlflow_trace_id,
-    payload_of,
     session_of,
     trace_id_of,
     trace_tags,
 )
 
-__all__ = ["trace_infos"]
+__all__ = ["TRACE_NAME_TAG", "trace_infos", "with_stored"]
 
 TRACE_NAME_TAG: Final = "mlflow.traceName"
 SESSION: Final = "mlflow.trace.session"
@@ -40,6 +36,21 @@ def trace_infos(experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple
     for span in spans:
         traces.setdefault(trace_id_of(span), []).append(span)
     return [_trace_info(experiment_id, group) for group in traces.values()]
+
+
+def with_stored(info: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body with what the server has of the trace already.
+
+    What is left out, these versions take for deleted: 3.6 fails on a missing entry of the metadata, 3.10 on a missing
+    assessment.
+
+    Args:
+        info: What is to be said of the trace.
+        stored: What the server answers when it is asked for the trace.
+    """
+    kept = {key: stored[key] for key in ("request_preview", "response_preview", "assessments") if key in stored}
+    merged = {key: {**stored.get(key, {}), **info[key]} for key in ("tags", "trace_metadata")}
+    return {**kept, **info, **merged}
 
 
 def _trace_info(experiment_id: str, spans: Sequence[ReadableSpan]) -> tuple[dict[str, Any], bool]:
@@ -64,10 +75,6 @@ def _trace_info(experiment_id: str, spans: Sequence[ReadableSpan]) -> tuple[dict
     session = session_of(root)
     if session is not None:
         info["trace_metadata"][SESSION] = session
-    for field, key, role in (("request_preview", INPUTS, "user"), ("response_preview", OUTPUTS, "assistant")):
-        text = preview(payload_of(root, key), role=role)
-        if text is not None:
-            info[field] = text
     return info, True
 
 

@@ -131,13 +131,14 @@ def reward_of(span: ReadableSpan) -> float | None:
     return float(reward) if math.isfinite(reward) else None
 
 
-def otlp_spans(spans: Sequence[ReadableSpan]) -> list[ReadableSpan]:
+def otlp_spans(spans: Sequence[ReadableSpan], *, unwraps_texts: bool = True) -> list[ReadableSpan]:
     """Return the spans as MLflow's OTLP endpoint wants them.
 
     Args:
         spans: Spans of one experiment.
+        unwraps_texts: Whether the endpoint takes a text that looks like JSON for JSON, as versions from 3.10 do.
     """
-    return [_with(span, _otlp_attributes(span), resource) for span, resource in _with_tags(spans)]
+    return [_with(span, _otlp_attributes(span, unwraps_texts), resource) for span, resource in _with_tags(spans)]
 
 
 def stored_spans(spans: Sequence[ReadableSpan], *, unwraps_texts: bool) -> list[ReadableSpan]:
@@ -180,13 +181,13 @@ def _with(span: ReadableSpan, attributes: Mapping[str, Any], resource: Resource)
     )
 
 
-def _otlp_attributes(span: ReadableSpan) -> dict[str, Any]:
+def _otlp_attributes(span: ReadableSpan, unwraps_texts: bool) -> dict[str, Any]:
     attributes = {}
     for key, value in _attributes(span).items():
-        if isinstance(value, ExactText) and value.looks_like_json:
+        if isinstance(value, ExactText) and unwraps_texts and value.looks_like_json:
             attributes[key] = orjson.dumps(str(value)).decode()
-        elif isinstance(value, JsonText) and value[0] not in '{["':
-            # The endpoint reads a text as JSON only where that gives a text, an object or a list.
+        elif isinstance(value, JsonText) and not (unwraps_texts and value[0] in '{["'):
+            # Only a text, an object or a list is unwrapped: a number or a truth value would stay a text.
             attributes[key] = orjson.loads(str(value))
         else:
             attributes[key] = value

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 
 from .process import ServerProcess, answers_http, free_port
@@ -53,7 +54,16 @@ class Mlflow:
         )
         self.database = self.process.folder / "mlflow.db"
 
-    def __enter__(self) -> Mlflow:
+    def run_of_traces(self) -> dict[str, str]:
+        """Return the run that each trace is associated with, from the database: old versions' clients don't show it."""
+        with closing(sqlite3.connect(self.database, timeout=30)) as connection:
+            rows = connection.execute(
+                "select source_id, destination_id from entity_associations "
+                "where source_type = 'trace' and destination_type = 'run'"
+            )
+            return dict(rows.fetchall())
+
+    def __enter__(self) -> Mlflow:  # noqa: PYI034 - typing.Self needs Python 3.11
         self.process.start()
         return self
 

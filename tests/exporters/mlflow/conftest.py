@@ -18,9 +18,9 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
-from otel_rollout_mlflow import MlflowSpanExporter
 
 from otel_rollout.delivery.outcome import Verdict
+from otel_rollout_mlflow import MlflowSpanExporter
 
 # mlflow reports its use to its makers unless it is told not to, and reads this when it is imported.
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"

@@ -1,0 +1,88 @@
+"""Workers that start at once, on one fresh file or on one server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+PROGRAM = Path(__file__).parent / "programs" / "worker.py"
+TRAJECTORIES = 5
+SPANS_OF_EACH = 5
+SECONDS = 400
+
+
+def run_workers(uri: str, project: str, count: int, *more: str) -> list[str]:
+    """Run the workers at once and return what each printed last."""
+    environment = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
+    workers = [
+        subprocess.Popen(
+            [sys.executable, str(PROGRAM), uri, project, str(number), str(TRAJECTORIES), *more],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number in range(count)
+    ]
+    try:
+        return [worker.communicate(timeout=SECONDS)[0].strip().splitlines()[-1] for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+
+
+class TestFreshSqliteFile:
+    """A file that nobody has made yet."""
+
+    def test_eight_workers_lose_nothing(self, tmp_path, project, read_back) -> None:
+        """Eight processes that start on one fresh file store all they have, in one experiment and one run."""
+        pytest.importorskip("mlflow")
+        uri = f"sqlite:///{tmp_path}/fresh/mlruns.db"
+
+        assert run_workers(uri, project, 8, "with a run") == ["lost 0"] * 8
+
+        back = read_back(uri, project)
+        traces = back.traces()
+        assert len(traces) == 8 * TRAJECTORIES
+        assert {len(trace.data.spans) for trace in traces} == {SPANS_OF_EACH}
+        (run,) = back.client.search_runs([back.experiment_id])
+        assert run.info.run_name == "exp-1"
+        assert run.info.status == "FINISHED"
+        assert len(back.traces(run_id=run.info.run_id, include_spans=False)) == 8 * TRAJECTORIES
+        assert sorted(path.name for path in (tmp_path / "fresh").iterdir()) == ["mlruns.db", "mlruns.db.init.lock"]
+
+
+class TestServer:
+    """A server that eight workers write to."""
+
+    def test_eight_workers_share_one_experiment_and_run(self, server, project, read_back) -> None:
+        """Eight processes that start at once make one experiment and one run, and every trajectory is in both."""
+        assert run_workers(server.address, project, 8, "with a run") == ["lost 0"] * 8
+
+        back = read_back(server.address, project)
+        (run,) = back.client.search_runs([back.experiment_id])
+        assert len(back.traces(include_spans=False)) == 8 * TRAJECTORIES
+        assert len(back.traces(run_id=run.info.run_id, include_spans=False)) == 8 * TRAJECTORIES
+
+    def test_mlflow_is_not_imported(self, server, project, trajectory) -> None:
+        """A worker that writes to a server imports nothing of mlflow, nor any database."""
+        code = (
+            "import sys, runpy; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__');"
+            "print(sorted(name for name in ('mlflow', 'sqlalchemy', 'alembic') if name in sys.modules))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(PROGRAM), server.address, project, "0", "1", "with a run"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+
+        assert done.stdout.splitlines() == ["lost 0", "[]"]
