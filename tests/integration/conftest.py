@@ -44,18 +44,25 @@ def uncaptured(request: pytest.FixtureRequest) -> Callable[[], AbstractContextMa
 
 
 @pytest.fixture(scope="session")
-def phoenix(uncaptured: Callable[[], AbstractContextManager[None]]) -> Iterator[Any]:
+def phoenix(
+    uncaptured: Callable[[], AbstractContextManager[None]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
     """A Phoenix with an empty store."""
     module = import_module("servers.phoenix_server")
-    with module.Phoenix(environment("phoenix"), uncaptured=uncaptured) as server:
+    with module.Phoenix(
+        environment("phoenix"), folder=tmp_path_factory.mktemp("phoenix"), uncaptured=uncaptured
+    ) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def collector(phoenix: Any, uncaptured: Callable[[], AbstractContextManager[None]]) -> Iterator[Any]:
+def collector(
+    phoenix: Any, uncaptured: Callable[[], AbstractContextManager[None]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
     """A rotel collector in front of Phoenix."""
     module = import_module("servers.rotel_server")
-    with module.Rotel(environment("rotel"), phoenix.grpc_address, uncaptured=uncaptured) as server:
+    folder = tmp_path_factory.mktemp("rotel")
+    with module.Rotel(environment("rotel"), phoenix.grpc_address, folder=folder, uncaptured=uncaptured) as server:
         yield server
 
 

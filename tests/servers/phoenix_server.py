@@ -126,11 +126,16 @@ class Phoenix:
 
     Args:
         environment: The virtual environment that arize-phoenix is installed in.
+        folder: See `ServerProcess`.
         uncaptured: See `ServerProcess`.
     """
 
     def __init__(
-        self, environment: Path, *, uncaptured: Callable[[], AbstractContextManager[None]] = nullcontext
+        self,
+        environment: Path,
+        *,
+        folder: Path | None = None,
+        uncaptured: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         http, grpc = free_port(), free_port()
         self.address = f"http://127.0.0.1:{http}"
@@ -151,6 +156,7 @@ class Phoenix:
                 "PHOENIX_ALLOW_EXTERNAL_RESOURCES": "false",
             },
             seconds_to_start=240.0,
+            folder=folder,
             uncaptured=uncaptured,
         )
         self.process.add_environment(PHOENIX_WORKING_DIR=str(self.process.folder))

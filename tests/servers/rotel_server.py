@@ -18,6 +18,7 @@ class Rotel:
     Args:
         environment: The virtual environment that rotel is installed in.
         forward_to: The gRPC endpoint of the receiver behind it.
+        folder: See `ServerProcess`.
         uncaptured: See `ServerProcess`.
     """
 
@@ -26,6 +27,7 @@ class Rotel:
         environment: Path,
         forward_to: str,
         *,
+        folder: Path | None = None,
         uncaptured: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         http, grpc = free_port(), free_port()
@@ -45,6 +47,7 @@ class Rotel:
             lambda: listens(http) and listens(grpc),
             environment={"LD_LIBRARY_PATH": library_folder(environment / "bin" / "python")},
             seconds_to_start=30.0,
+            folder=folder,
             uncaptured=uncaptured,
         )  # fmt: skip
 
