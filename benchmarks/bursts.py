@@ -14,7 +14,7 @@ from benchmarks.workloads import Workload
 TEMPERATURE = 0.7
 BARE_REPEATS = 10
 """The function itself takes so little that it is called more often to be measured."""
-WARM_SHARE = 10
+WARM_SHARE = 3
 """One in this many calls goes before, unmeasured: another process has just had the caches."""
 
 
