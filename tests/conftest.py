@@ -11,8 +11,10 @@ from otel_rollout import RolloutTraceConfig
 
 # Set on import too: fixtures of a wider scope than a test see the same environment.
 CLEARED_PREFIXES = ("OTEL_", "MLFLOW_", "WANDB_", "WEAVE_", "WF_TRACE_")
+# What steers the test run itself.
+OURS = ("OTEL_ROLLOUT_CACHE", "OTEL_ROLLOUT_REQUIRE_SERVERS", "OTEL_ROLLOUT_WEAVE_CLICKHOUSE")
 for _variable in list(os.environ):
-    if _variable.startswith(CLEARED_PREFIXES) and _variable != "OTEL_ROLLOUT_CACHE":
+    if _variable.startswith(CLEARED_PREFIXES) and _variable not in OURS:
         del os.environ[_variable]
 
 
