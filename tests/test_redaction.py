@@ -36,10 +36,9 @@ class TestKeys:
     @pytest.mark.parametrize(
         "key",
         [
-            "prompt_ids", "token_ids", "response_ids", "max_tokens", "max_new_tokens", "tokens", "eos_token", "pad_token",
-            "bos_token",
-            "tokenizer", "token_count", "valid_token", "next_token", "key", "keys", "content", "secretary",
-            "author", "monkey",
+            "prompt_ids", "token_ids", "response_ids", "max_tokens", "max_new_tokens", "tokens", "eos_token",
+            "pad_token", "bos_token", "tokenizer", "token_count", "valid_token", "next_token", "key", "keys",
+            "content", "secretary", "author", "monkey",
         ],
     )  # fmt: skip
     def test_no_secret(self, key):

@@ -1,0 +1,244 @@
+"""A light span in its standard form: what is done to it on the delivery thread."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import orjson
+import pytest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, StatusCode, TraceFlags
+
+from otel_rollout import semconv
+from otel_rollout.delivery import readable
+from otel_rollout.delivery.readable import MAX_TEXT_CHARACTERS, PayloadFinisher, SpanReader
+from otel_rollout.delivery.size import readable_size
+from otel_rollout.otlp_encoding import encode_spans
+from otel_rollout.payload import snapshot
+from otel_rollout.redaction import Redactor
+from otel_rollout.span import RolloutSpan
+from otel_rollout.trajectory_state import TrajectoryState
+
+SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+CONTEXT = SpanContext(1, 2, False, SAMPLED)
+PARENT = SpanContext(1, 1, False, SAMPLED)
+
+
+class Level(enum.IntEnum):
+    """An integer of a subclass."""
+
+    HIGH = 3
+
+
+def light(name: str = "op", *, parent: SpanContext | None = PARENT, **options: Any) -> RolloutSpan:
+    """Return a light span that has not ended."""
+    trajectory = options.pop("trajectory", None)
+    return RolloutSpan(name, CONTEXT, parent, options, trajectory, (), on_end=lambda span: None)
+
+
+def read(span: RolloutSpan, max_bytes: int = 2**20, redactor: Redactor | None = None) -> ReadableSpan:
+    """Return the span in its standard form."""
+    span.end(20)
+    finisher = PayloadFinisher(max_bytes, redactor)
+    return SpanReader(Resource({"service.name": "s"}), InstrumentationScope("scope"), finisher).read(span, "test")
+
+
+def attribute(value: Any) -> Any:
+    """Return an attribute as exporters see it."""
+    span = light()
+    span.attributes["key"] = value
+    return dict(read(span).attributes or {}).get("key")
+
+
+class TestSpan:
+    """The whole span."""
+
+    def test_every_field(self):
+        """Name, ids, times, status, links, resource, scope, tags and payload arrive."""
+        span = light("op", trajectory=TrajectoryState({semconv.STEP: 3}), **{semconv.SPAN_KIND: "LLM"})
+        span.start_time = 10
+        span.input, span.output = b'{"a":1}', b'"b"'
+        span.add_link(SpanContext(7, 8, True, SAMPLED))
+        span.set_status(StatusCode.ERROR, "why")
+        span.add_event("event", {"n": 1}, 15)
+
+        seen = read(span)
+
+        assert seen.name == "op"
+        assert (seen.context, seen.parent, seen.start_time, seen.end_time) == (CONTEXT, PARENT, 10, 20)
+        assert (seen.status.status_code, seen.status.description) == (StatusCode.ERROR, "why")
+        assert [(link.context.trace_id, link.context.span_id) for link in seen.links] == [(7, 8)]
+        assert [(event.name, dict(event.attributes), event.timestamp) for event in seen.events] == [
+            ("event", {"n": 1}, 15)
+        ]
+        assert seen.resource.attributes["service.name"] == "s"
+        assert seen.instrumentation_scope.name == "scope"
+        assert dict(seen.attributes) == {
+            semconv.INPUT_VALUE: '{"a":1}',
+            semconv.INPUT_MIME_TYPE: "application/json",
+            semconv.OUTPUT_VALUE: '"b"',
+            semconv.OUTPUT_MIME_TYPE: "application/json",
+            semconv.SPAN_KIND: "LLM",
+            semconv.STEP: 3,
+        }
+
+    def test_read_once(self):
+        """Several exporters share one standard span."""
+        span = light()
+        span.end()
+        reader = SpanReader(Resource({}), InstrumentationScope("s"), PayloadFinisher(100, None))
+
+        assert reader.read(span, "a") is reader.read(span, "b")
+
+    def test_root_says_what_was_cut_and_lost(self):
+        """The root has the bytes cut from its trajectory, and the spans that this exporter lost."""
+        trajectory = TrajectoryState({})
+        child = light(trajectory=trajectory)
+        child.input = snapshot("x" * 1000)
+        read(child, max_bytes=102)
+        trajectory.add_dropped_span("test")
+
+        seen = dict(read(light(parent=None, trajectory=trajectory)).attributes)
+
+        assert seen == {semconv.TRUNCATED_BYTES: 900, semconv.DROPPED_SPANS: 1}
+
+
+class TestPayloadFinisher:
+    """What is done to a payload, in its order."""
+
+    def test_all_of_it(self):
+        """Media goes, integers are narrowed, secrets replaced, and then the rest is cut to the limit."""
+        value = {
+            "image": "data:image/png;base64," + "A" * 5000,
+            "big": 2**64 - 1,
+            "api_key": "k",
+            "text": "x" * 5000,
+        }
+        finisher = PayloadFinisher(300, Redactor())
+
+        finished, cut = finisher.finish(snapshot(value))
+
+        assert orjson.loads(finished) == {
+            "image": "data:image/png;base64,[5022 bytes cut]",
+            "big": str(2**64 - 1),
+            "api_key": "[redacted]",
+            "text": orjson.loads(finished)["text"],
+        }
+        assert "characters cut]" in finished
+        assert len(finished.encode()) <= 300
+        assert 4700 < cut == finisher.truncated_bytes
+
+    def test_fault(self, monkeypatch):
+        """A payload that can't be finished doesn't leave; the span does."""
+        monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
+        monkeypatch.setattr(readable, "cut_media", lambda text: 1 / 0)
+        span = light()
+        span.input = b'"secret"'
+
+        assert read(span).attributes[semconv.INPUT_VALUE] == '"…[the payload could not be read]"'
+
+
+class TestAttributes:
+    """Attributes other than the payload."""
+
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [
+            ("text", "text"),
+            (True, True),
+            (0.5, 0.5),
+            (7, 7),
+            (Level.HIGH, 3),
+            (2**70, str(2**70)),
+            (2**63, str(2**63)),
+            ("a\ud800", "a?"),
+            (("a", "b\udfff"), ("a", "b?")),
+            ((1, 2), (1, 2)),
+            ((2**70,), (str(2**70),)),
+            ((True, 1), "[true,1]"),
+            ((), "[]"),
+            ({"a": {1}}, '{"a":[1]}'),
+            (b"\x00", '{"type":"bytes","length":1,"head":"00"}'),
+            (None, None),
+        ],
+        ids=repr,
+    )
+    def test_values(self, value, expected):
+        """Each comes out as what OTLP and every backend accept: a scalar, scalars of one kind, else a JSON text."""
+        seen = attribute(value)
+
+        assert seen == expected
+        assert type(seen) is type(expected)
+
+    def test_numpy_scalar(self):
+        """A number of numpy is a number."""
+        np = pytest.importorskip("numpy")
+
+        assert attribute(np.float32(0.5)) == 0.5
+        assert attribute(np.int64(5)) == 5
+
+    def test_long_text(self):
+        """A text that is no payload is cut and says so."""
+        seen = attribute("x" * 10**6)
+
+        assert len(seen) < MAX_TEXT_CHARACTERS + 100
+        assert "characters cut]" in seen
+
+    def test_everything_hostile_can_be_encoded(self):
+        """Lone surrogates and giant integers anywhere on a span don't keep it from being encoded."""
+        span = light("name\ud800", parent=None)
+        span.set_attribute("key\ud800", "value\ud800")
+        span.set_attribute("n", 2**70)
+        span.add_event("event\ud800", {"k\ud800": "v\ud800", "n": 2**70})
+        span.set_status(StatusCode.ERROR, "why\ud800")
+        span.record_exception(ValueError("m\ud800"))
+
+        assert encode_spans([read(span)]).SerializeToString()
+
+
+class TestException:
+    """The exception event."""
+
+    def test_attributes(self):
+        """Type, message and stack trace are texts; the stack names the line."""
+        span = light()
+        try:
+            raise ValueError("no \ud800 good")
+        except ValueError as error:
+            span.record_exception(error)
+
+        (event,) = read(span).events
+
+        assert event.name == "exception"
+        assert event.attributes["exception.type"] == "ValueError"
+        assert event.attributes["exception.message"] == "no ? good"
+        assert 'raise ValueError("no' in event.attributes["exception.stacktrace"]
+
+    def test_long_message(self):
+        """A long message is cut; of a long stack the innermost part stays."""
+        span = light()
+        span.record_exception(ValueError("x" * 10**6))
+
+        (event,) = read(span).events
+
+        assert all(len(value) < MAX_TEXT_CHARACTERS + 100 for value in event.attributes.values())
+
+
+class TestSize:
+    """How many bytes a span takes when it is encoded."""
+
+    @pytest.mark.parametrize(
+        "value", ["", "x" * 10_000, "é" * 10_000, "語" * 10_000, "😀" * 10_000, ("word",) * 500, (1,) * 500, 7]
+    )
+    def test_never_less_than_the_encoding(self, value):
+        """The estimate is at least what OTLP takes, and not much more."""
+        span = light()
+        span.attributes["key"] = value
+        standard = read(span)
+
+        encoded = encode_spans([standard]).ByteSize()
+
+        assert encoded <= readable_size(standard) <= 4 * encoded + 1000

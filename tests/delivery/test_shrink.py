@@ -1,0 +1,88 @@
+"""A refused span made small."""
+
+from __future__ import annotations
+
+import orjson
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.trace import Link, SpanContext, Status, StatusCode
+
+from otel_rollout import semconv
+from otel_rollout.delivery.shrink import replace_attributes, shrink_span
+from otel_rollout.delivery.size import readable_size
+
+CONTEXT = SpanContext(1, 2, False)
+PARENT = SpanContext(1, 1, False)
+
+
+def big_span() -> ReadableSpan:
+    """Return a span that is large in every place."""
+    return ReadableSpan(
+        name="n" * 5000,
+        context=CONTEXT,
+        parent=PARENT,
+        resource=Resource({"service.name": "s"}),
+        attributes={
+            semconv.INPUT_VALUE: orjson.dumps({"id": "short", "text": "x" * 10**6}).decode(),
+            semconv.OUTPUT_VALUE: orjson.dumps("y" * 10**6).decode(),
+            semconv.METADATA: orjson.dumps({"step": 1, "note": "z" * 10**5}).decode(),
+            semconv.STEP: 1,
+            semconv.REWARD: 0.5,
+            semconv.VALIDATE: False,
+            "long": "w" * 10**5,
+            "list": tuple(range(10**4)),
+        },
+        events=(Event("exception", {"exception.stacktrace": "s" * 10**5}),),
+        links=(Link(SpanContext(9, 9, True)),),
+        status=Status(StatusCode.ERROR, "d" * 10**5),
+        start_time=1,
+        end_time=2,
+    )
+
+
+class TestShrinkSpan:
+    """What is left of it."""
+
+    def test_small(self):
+        """It takes a few kilobytes."""
+        assert readable_size(shrink_span(big_span())) < 16 * 1024
+
+    def test_structure_stays(self):
+        """Ids, times, status, resource and scalar attributes are the span's own; events and links are gone."""
+        seen = shrink_span(big_span())
+
+        assert (seen.context, seen.parent, seen.start_time, seen.end_time) == (CONTEXT, PARENT, 1, 2)
+        assert seen.status.status_code is StatusCode.ERROR
+        assert len(seen.status.description) == 1024
+        assert seen.resource.attributes["service.name"] == "s"
+        assert (seen.events, seen.links) == ((), ())
+        assert (seen.attributes[semconv.STEP], seen.attributes[semconv.REWARD]) == (1, 0.5)
+        assert seen.attributes[semconv.VALIDATE] is False
+
+    def test_json_stays_valid(self):
+        """Payload and metadata are still JSON, and keep their short values."""
+        attributes = shrink_span(big_span()).attributes
+
+        assert orjson.loads(attributes[semconv.INPUT_VALUE])["id"] == "short"
+        assert "characters cut]" in orjson.loads(attributes[semconv.OUTPUT_VALUE])
+        assert orjson.loads(attributes[semconv.METADATA])["step"] == 1
+
+    def test_lone_surrogates(self):
+        """A foreign span's broken text does no harm."""
+        span = replace_attributes(big_span(), {semconv.INPUT_VALUE: '"\ud800' + "x" * 10_000 + '"'})
+
+        assert orjson.loads(shrink_span(span).attributes[semconv.INPUT_VALUE])
+
+
+class TestReplaceAttributes:
+    """A copy with other attributes."""
+
+    def test_all_else_is_kept(self):
+        """Everything but the attributes is the span's own."""
+        span = big_span()
+
+        seen = replace_attributes(span, {"a": 1})
+
+        assert dict(seen.attributes) == {"a": 1}
+        assert (seen.name, seen.context, seen.parent, seen.status) == (span.name, CONTEXT, PARENT, span.status)
+        assert (seen.events, seen.links, seen.resource) == (span.events, span.links, span.resource)

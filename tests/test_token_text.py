@@ -1,0 +1,227 @@
+"""token2text: the text of token ids, beside the ids."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+import orjson
+import pydantic
+import pytest
+
+import otel_rollout
+from otel_rollout import log_once, rollout_trace_attr, rollout_trace_op, semconv
+from otel_rollout.testing import InMemorySpanExporter
+from otel_rollout.token_text import add_token_text
+
+
+class Letters:
+    """A tokenizer whose ids are code points."""
+
+    def decode(self, ids: list[int]) -> str:
+        """Return the text."""
+        return "".join(map(chr, ids))
+
+
+def add(output: Any, arguments: Any = None, tokenizer: Any = None) -> Any:
+    """Return what a reader sees of the output."""
+    text = orjson.dumps(arguments) if arguments is not None else None
+    return orjson.loads(add_token_text(tokenizer or Letters(), text, orjson.dumps(output)))
+
+
+@pytest.fixture(autouse=True)
+def _log_again():
+    """Each test sees the first warning of its kind."""
+    log_once.forget()
+
+
+class TestWhoseIds:
+    """Verl's rule."""
+
+    @pytest.mark.parametrize(
+        ("output", "arguments", "texts"),
+        [
+            (
+                {"prompt_ids": [65], "response_ids": [66]},
+                {"prompt_ids": [90]},
+                {"prompt_text": "A", "response_text": "B"},
+            ),
+            ({"token_ids": [66, 67]}, {"prompt_ids": [65]}, {"prompt_text": "A", "response_text": "BC"}),
+            ({"response_ids": [66], "token_ids": [90]}, None, {"response_text": "B"}),
+            ({"prompt_ids": None, "token_ids": None}, {"prompt_ids": [65]}, {"prompt_text": "A"}),
+            ({"answer": 1}, {"prompt_ids": [65]}, {"prompt_text": "A"}),
+            ({"token_ids": []}, {}, {"response_text": ""}),
+            ({"answer": 1}, {"messages": []}, {}),
+        ],
+        ids=["agent loop", "generate", "response_ids win", "null", "prompt only", "empty", "none"],
+    )
+    def test_rule(self, output, arguments, texts):
+        """The prompt's ids are the output's, else the arguments'; the response's `response_ids`, else `token_ids`."""
+        assert add(output, arguments) == {**output, **texts}
+
+    @pytest.mark.parametrize("output", ["text with _ids", [1, 2], None, 5])
+    def test_output_without_fields(self, output):
+        """An output that has no fields stays as it is."""
+        assert add(output, {"prompt_ids": [65]}) == output
+
+    @pytest.mark.parametrize("ids", ["65", [65.0], ["A"], [[65]], {"65": 1}, [True]])
+    def test_what_is_no_list_of_ids(self, ids):
+        """What isn't a list of integers is not decoded."""
+        assert add({"token_ids": ids}) == {"token_ids": ids}
+
+    def test_text_that_is_there_already(self):
+        """A text that the output has itself is kept."""
+        assert add({"token_ids": [65], "response_text": "mine"})["response_text"] == "mine"
+
+    def test_arguments_that_were_not_captured(self):
+        """Without arguments the output's own ids are decoded."""
+        assert orjson.loads(add_token_text(Letters(), None, b'{"token_ids":[65]}'))["response_text"] == "A"
+
+    def test_real_tokenizer(self):
+        """Ids of a real byte-level BPE tokenizer come back as the text that they were made from."""
+        pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+        from otel_rollout.demo.tokenizer import train_tokenizer
+
+        tokenizer = train_tokenizer()
+        output = {"prompt_ids": tokenizer.encode("What is 2 + 3?"), "response_ids": tokenizer.encode("It is 5. ☃")}
+
+        seen = add(output, None, tokenizer)
+
+        assert seen == {**output, "prompt_text": "What is 2 + 3?", "response_text": "It is 5. ☃"}
+
+
+class TestTokenizersThatFail:
+    """No harm comes from a tokenizer."""
+
+    @pytest.mark.parametrize("error", [RuntimeError("no"), BaseException("panic"), KeyError(1)])
+    def test_raises(self, error, caplog):
+        """Where it raises, even a panic of a library in Rust, the ids stay and one line is logged."""
+
+        class Raising:
+            def decode(self, ids: list[int]) -> str:
+                raise error
+
+        for _ in range(3):
+            assert add({"token_ids": [65]}, {"prompt_ids": [66]}, Raising()) == {"token_ids": [65]}
+        assert [record.levelno for record in caplog.records] == [logging.WARNING]
+        assert type(error).__name__ in caplog.text
+
+    def test_attribute_that_raises(self):
+        """Nor does a `decode` that can't be looked up."""
+
+        class Odd:
+            @property
+            def decode(self) -> Any:
+                raise RuntimeError("decode")
+
+        assert add({"token_ids": [65]}, None, Odd()) == {"token_ids": [65]}
+
+    @pytest.mark.parametrize("result", [None, b"A", ["A"], 5])
+    def test_returns_no_text(self, result):
+        """What is no text is left out."""
+
+        class Wrong:
+            def decode(self, ids: list[int]) -> Any:
+                return result
+
+        assert add({"token_ids": [65]}, None, Wrong()) == {"token_ids": [65]}
+
+    def test_no_decode(self):
+        """An object that can't decode is no tokenizer."""
+        assert add({"token_ids": [65]}, None, object()) == {"token_ids": [65]}
+
+    def test_text_that_utf8_cannot_hold(self):
+        """Half of a character at the end of the ids is replaced."""
+        assert add({"token_ids": [65, 0xD800]})["response_text"] == "A?"
+
+    def test_one_side_fails(self):
+        """The text of the other side still comes."""
+
+        class Half(Letters):
+            def decode(self, ids: list[int]) -> str:
+                if ids == [65]:
+                    raise RuntimeError("no")
+                return super().decode(ids)
+
+        assert add({"prompt_ids": [65], "token_ids": [66]}, None, Half()) == {
+            "prompt_ids": [65],
+            "token_ids": [66],
+            "response_text": "B",
+        }
+
+
+class Output(pydantic.BaseModel):
+    """What verl's servers return."""
+
+    token_ids: list[int]
+
+
+class Watched(Letters):
+    """A slow tokenizer that notes who uses it."""
+
+    def __init__(self) -> None:
+        self.threads: set[int] = set()
+        self.at_once = 0
+        self.most_at_once = 0
+
+    def decode(self, ids: list[int]) -> str:
+        """Take a while."""
+        self.threads.add(threading.get_ident())
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        time.sleep(0.05)
+        self.at_once -= 1
+        return super().decode(ids)
+
+
+class Server:
+    """An op's `self` with a tokenizer."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+
+    @rollout_trace_op
+    def generate(self, prompt_ids: list[int]) -> Output:
+        """Answer."""
+        prompt_ids.append(90)
+        return Output(token_ids=[66])
+
+
+class TestThreads:
+    """Where decoding happens."""
+
+    def test_off_the_callers_thread_and_one_at_a_time(self):
+        """A slow tokenizer costs the caller nothing, is never used by two exporters at once, and once per span."""
+        exporters = [InMemorySpanExporter(), InMemorySpanExporter()]
+        otel_rollout.init("p", "e", backend=exporters, token2text=True)
+        tokenizer = Watched()
+        server = Server(tokenizer)
+
+        with rollout_trace_attr(sample_index=1, step=1):
+            start = time.perf_counter()
+            for _ in range(10):
+                server.generate([65])
+            seconds = time.perf_counter() - start
+        assert otel_rollout.flush(30)
+
+        assert seconds < 0.5
+        assert threading.get_ident() not in tokenizer.threads
+        assert tokenizer.most_at_once == 1
+        for exporter in exporters:
+            outputs = [
+                orjson.loads(span.attributes[semconv.OUTPUT_VALUE])
+                for span in exporter.spans
+                if span.name == "Server.generate"
+            ]
+            assert outputs == [{"token_ids": [66], "prompt_text": "A", "response_text": "B"}] * 10
+
+    def test_off_unless_asked_for(self, rollout_spans):
+        """Without token2text no tokenizer is used."""
+        tokenizer = Watched()
+        Server(tokenizer).generate([65])
+        otel_rollout.flush(10)
+
+        assert len(rollout_spans.spans) == 1
+        assert tokenizer.threads == set()
