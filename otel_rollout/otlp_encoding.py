@@ -200,7 +200,10 @@ def _fill_value(message: AnyValue, value: Any) -> None:
         message.bytes_value = value
     elif isinstance(value, Mapping):
         message.kvlist_value.SetInParent()
-        _fill_attributes(message.kvlist_value.values, value)
+        for key, item in value.items():
+            pair = message.kvlist_value.values.add(key=_text(key))
+            pair.value.SetInParent()
+            _fill_value(pair.value, item)
     elif isinstance(value, Sequence):
         message.array_value.SetInParent()
         add = message.array_value.values.add

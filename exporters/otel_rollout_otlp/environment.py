@@ -70,7 +70,7 @@ def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
         timeout = float(timeout_text or 10.0)
     except ValueError:
         timeout = 0.0
-    if timeout <= 0:
+    if not 0 < timeout < float("inf"):
         raise ConfigurationError(f"{variable}={timeout_text!r}: this should be a positive number of seconds")
     variable, compression = _read("COMPRESSION")
     compression = (compression or "none").lower()

@@ -30,6 +30,9 @@ __all__ = ["OtlpGrpcSpanExporter"]
 # Receivers refuse messages over 4 MiB by default, and count the message after decompression.
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024 - 64 * 1024
 
+# Without this all channels of a process share one connection, and a forked child would go on with its parent's.
+_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1),)
+
 METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 _PASSING: Final = frozenset(
@@ -140,7 +143,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
             self._environment.compression, grpc.Compression.NoCompression
         )
         if self._is_insecure:
-            return grpc.insecure_channel(target, compression=compression)
+            return grpc.insecure_channel(target, options=_OPTIONS, compression=compression)
         environment = self._environment
         credentials = grpc.ssl_channel_credentials(
             *(
@@ -148,7 +151,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
                 for path in (environment.certificate, environment.client_key, environment.client_certificate)
             )
         )
-        return grpc.secure_channel(target, credentials, compression=compression)
+        return grpc.secure_channel(target, credentials, options=_OPTIONS, compression=compression)
 
     def _outcome(self, error: grpc.RpcError) -> Outcome:
         import grpc
@@ -162,6 +165,6 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
             return Outcome(Verdict.RETRY, reason)
         if code == "INVALID_ARGUMENT":
             return Outcome(Verdict.REFUSED, reason)
-        if code in _DENIED:
+        if code in _DENIED or details == "Invalid metadata":
             return Outcome(Verdict.DENIED, f"{reason}; {_HINT}")
         return Outcome(Verdict.UNEXPLAINED, reason)

@@ -269,7 +269,7 @@ class ExporterQueue:
     def _await_work(self) -> bool:
         """Wait for a full batch, the delay, or a hurry; whether nothing will come after what is queued now."""
         with self._lock:
-            if self._hurries == self._hurries_seen and not self._is_batch_full():
+            if not self._is_closed and self._hurries == self._hurries_seen and not self._is_batch_full():
                 self._is_idle = True
                 self._work.wait(self._limits.delay)
                 self._is_idle = False

@@ -491,6 +491,17 @@ class TestDeadlines:
         assert queue.join() is True
         assert exporter.shutdowns == 1
 
+    def test_a_shutdown_during_an_attempt_ends_the_thread_after_it(self, make_queue, exporter, make_span):
+        """A shutdown that is asked for while a batch is being sent does not wait for another batch to fill."""
+        queue = make_queue(exporter, delay=60.0)
+        block(queue, exporter, make_span())
+        queue.put(make_span())
+        start = time.monotonic()
+        queue.shutdown(start + 30)
+        exporter.gate.set()
+        assert queue.join() is True
+        assert time.monotonic() - start < 10
+
     def test_a_shutdown_returns_in_time_before_a_hanging_exporter(self, make_queue, exporter, make_span):
         """What a hanging exporter holds up is lost at the deadline; what comes of it later changes no count."""
         queue = make_queue(exporter, batch_spans=1)

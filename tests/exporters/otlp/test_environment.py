@@ -1,0 +1,95 @@
+"""The standard variables of an OTLP exporter."""
+
+from __future__ import annotations
+
+import pytest
+
+from otel_rollout.errors import ConfigurationError
+from otel_rollout_otlp.environment import OtlpEnvironment, read_environment
+
+
+class TestEndpoint:
+    """Where requests go."""
+
+    @pytest.mark.parametrize(
+        ("variables", "is_grpc", "endpoint"),
+        [
+            ({}, False, "http://localhost:4318/v1/traces"),
+            ({}, True, "http://localhost:4317"),
+            ({"ENDPOINT": "http://host:1"}, False, "http://host:1/v1/traces"),
+            ({"ENDPOINT": "https://host/base/"}, False, "https://host/base/v1/traces"),
+            ({"TRACES_ENDPOINT": "http://host:1/as/is"}, False, "http://host:1/as/is"),
+            ({"ENDPOINT": "http://all:1", "TRACES_ENDPOINT": "http://traces:2/x"}, False, "http://traces:2/x"),
+            ({"ENDPOINT": "host:4317"}, True, "host:4317"),
+            ({"ENDPOINT": "http://host:4317"}, True, "http://host:4317"),
+        ],
+    )
+    def test_the_endpoint(self, monkeypatch, variables, is_grpc, endpoint):
+        """The variable for traces is taken as it is; the path is added to the one for all signals, for HTTP only."""
+        for name, value in variables.items():
+            monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", value)
+        assert read_environment(is_grpc=is_grpc).endpoint == endpoint
+
+    @pytest.mark.parametrize(
+        ("variables", "is_insecure"),
+        [
+            ({}, True),
+            ({"ENDPOINT": "http://host:1"}, True),
+            ({"ENDPOINT": "https://host:1"}, False),
+            ({"ENDPOINT": "https://host:1", "INSECURE": "true"}, False),
+            ({"ENDPOINT": "host:1"}, False),
+            ({"ENDPOINT": "host:1", "INSECURE": "true"}, True),
+            ({"ENDPOINT": "host:1", "TRACES_INSECURE": "True"}, True),
+        ],
+    )
+    def test_whether_grpc_goes_without_tls(self, monkeypatch, variables, is_insecure):
+        """The scheme decides; where there is none, the variable does."""
+        for name, value in variables.items():
+            monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", value)
+        assert read_environment(is_grpc=True).is_insecure is is_insecure
+
+
+class TestOthers:
+    """Headers, timeout, compression, certificates."""
+
+    def test_all_of_them(self, monkeypatch, tmp_path):
+        """Every variable is read, header values percent-decoded."""
+        for name in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"):
+            (tmp_path / name).touch()
+            monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", str(tmp_path / name))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Basic%20abc=, X-Project = seven ,")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "2.5")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "GZIP")
+        assert read_environment(is_grpc=False) == OtlpEnvironment(
+            endpoint="http://localhost:4318/v1/traces",
+            headers={"authorization": "Basic abc=", "x-project": "seven"},
+            timeout=2.5,
+            compression="gzip",
+            certificate=str(tmp_path / "CERTIFICATE"),
+            client_certificate=str(tmp_path / "CLIENT_CERTIFICATE"),
+            client_key=str(tmp_path / "CLIENT_KEY"),
+            is_insecure=True,
+        )
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("ENDPOINT", "localhost"),
+            ("ENDPOINT", "ftp://host"),
+            ("ENDPOINT", "http://"),
+            ("TIMEOUT", "soon"),
+            ("TIMEOUT", "0"),
+            ("TIMEOUT", "nan"),
+            ("COMPRESSION", "zip"),
+            ("HEADERS", "no equals sign"),
+            ("HEADERS", "=value"),
+            ("CERTIFICATE", "/nowhere/ca.pem"),
+        ],
+    )
+    def test_a_value_that_cannot_work_is_an_error_that_names_it(self, monkeypatch, name, value):
+        """The error names the variable and its value."""
+        monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", value)
+        with pytest.raises(ConfigurationError) as raised:
+            read_environment(is_grpc=False)
+        assert f"OTEL_EXPORTER_OTLP_{name}" in str(raised.value)
+        assert value in str(raised.value)

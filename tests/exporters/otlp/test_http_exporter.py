@@ -1,0 +1,133 @@
+"""OTLP over HTTP against a receiver that fails as it is told."""
+
+from __future__ import annotations
+
+import pytest
+
+import otel_rollout
+from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
+
+
+@pytest.fixture
+def exporter(http_receiver):
+    """An exporter for the receiver."""
+    exporter = OtlpHttpSpanExporter(endpoint=f"{http_receiver.url}/v1/traces")
+    yield exporter
+    exporter.shutdown()
+
+
+class TestSend:
+    """One attempt."""
+
+    def test_spans_arrive(self, http_receiver, exporter, make_spans):
+        """A batch goes in one request, in protobuf, in order."""
+        assert exporter.send(make_spans(3)) == DELIVERED
+        assert http_receiver.names == ["0", "1", "2"]
+        assert http_receiver.headers[0]["content-type"] == "application/x-protobuf"
+        assert http_receiver.headers[0][":path"] == "/v1/traces"
+
+    @pytest.mark.parametrize("compression", ["gzip", "deflate"])
+    def test_compression(self, http_receiver, make_spans, monkeypatch, compression):
+        """A compressed body arrives whole, and is smaller."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", http_receiver.url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", compression)
+        exporter = OtlpHttpSpanExporter()
+        assert exporter.send(make_spans(5, 10_000)) == DELIVERED
+        exporter.shutdown()
+        assert http_receiver.names == list("01234")
+        assert http_receiver.sizes[0] < 5_000
+
+    def test_headers(self, http_receiver, make_spans, monkeypatch):
+        """Headers of the variable and of the argument are sent, the argument's first."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", http_receiver.url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-project=seven,x-key=old")
+        exporter = OtlpHttpSpanExporter(headers={"X-Key": "new"})
+        exporter.send(make_spans(1))
+        exporter.shutdown()
+        assert http_receiver.headers[0]["x-project"] == "seven"
+        assert http_receiver.headers[0]["x-key"] == "new"
+
+    def test_rejected_spans_are_told(self, http_receiver, exporter, make_spans):
+        """A partial success says how many spans were not kept, and why."""
+        http_receiver.rejected = 2
+        reason = "2 of 3 spans rejected: odd"
+        assert exporter.send(make_spans(3)) == Outcome(Verdict.DELIVERED, reason, rejected=2)
+
+    @pytest.mark.parametrize("body", [b"", b"{}", b"OK", b'{"partialSuccess":{}}', b"\xff"])
+    def test_an_answer_that_is_no_protobuf_is_no_fault(self, http_receiver, exporter, make_spans, body):
+        """Receivers that answer in JSON or text have taken the batch all the same."""
+        http_receiver.answers = [(200, {}, body)]
+        assert exporter.send(make_spans(1)) == DELIVERED
+
+    def test_a_denial_says_what_to_check(self, http_receiver, exporter, make_spans):
+        """Where the receiver turns us away, the reason names the variables to look at."""
+        http_receiver.answers = [(401, {}, b"who are you?")]
+        outcome = exporter.send(make_spans(1))
+        assert outcome.verdict is Verdict.DENIED
+        assert outcome.reason.endswith("who are you?; check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS")
+
+    def test_no_second_attempt_is_made(self, http_receiver, exporter, make_spans):
+        """Trying again is left to delivery."""
+        http_receiver.answers = [(503, {"Retry-After": "5"}, b"")]
+        outcome = exporter.send(make_spans(1))
+        assert (outcome.verdict, outcome.retry_after) == (Verdict.RETRY, 5.0)
+        assert len(http_receiver.headers) == 1
+
+
+class TestDelivery:
+    """From `init` to the receiver, through faults."""
+
+    @pytest.fixture
+    def trace(self, http_receiver, monkeypatch):
+        """Traces a trajectory of so many ops."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", http_receiver.url)
+        otel_rollout.init("project", "experiment", backend="otlp")
+
+        @otel_rollout.rollout_trace_op
+        def op(value):
+            return value
+
+        def trace(*values):
+            with otel_rollout.rollout_trace_attr(0, 1, 0):
+                for value in values:
+                    op(value)
+
+        return trace
+
+    @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
+    def test_a_passing_fault_loses_nothing_and_duplicates_nothing(self, http_receiver, trace, status):
+        """After a fault that passes each span is there once, children before the root."""
+        http_receiver.answers = [(status, {}, b"")] * 2
+        trace(1, 2)
+        assert otel_rollout.flush(20)
+        assert [name.rpartition(".")[2] for name in http_receiver.names] == ["op", "op", "rollout_trace"]
+        assert otel_rollout.stats().exporters["otlp"].delivered == 3
+
+    @pytest.mark.parametrize(("status", "reason"), [(400, "refused"), (422, "refused"), (413, "too_large")])
+    def test_what_is_refused_to_the_last_is_counted(self, http_receiver, trace, status, reason):
+        """A batch that is refused whole, halved and shrunk is lost for that reason."""
+        http_receiver.answers = [(status, {}, b"no")] * 5
+        trace()
+        assert not otel_rollout.flush(20)
+        assert otel_rollout.stats().exporters["otlp"].lost == {reason: 1}
+
+    @pytest.mark.parametrize("status", [401, 403, 404])
+    def test_a_denial_is_not_hammered(self, http_receiver, trace, status):
+        """Wrong credentials cost one request, a flush one more, and no span until the end."""
+        http_receiver.answers = [(status, {}, b"no")] * 100
+        trace(1)
+        assert not otel_rollout.flush(20)
+        assert not otel_rollout.flush(20)
+        assert len(http_receiver.headers) <= 3
+        stats = otel_rollout.stats().exporters["otlp"]
+        assert (stats.queued, stats.lost) == (2, {})
+        http_receiver.answers = []
+        assert otel_rollout.flush(20)
+
+    def test_rejected_spans_are_counted(self, http_receiver, trace):
+        """What a receiver rejects from a batch that it takes is lost, and the flush says so."""
+        http_receiver.rejected = 1
+        trace(1)
+        assert not otel_rollout.flush(20)
+        assert otel_rollout.stats().exporters["otlp"].lost == {"rejected": 1}

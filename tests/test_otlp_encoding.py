@@ -1,0 +1,240 @@
+"""Our OTLP encoding says what the SDK's own says, and copies no payload on the way."""
+
+from __future__ import annotations
+
+import tracemalloc
+from types import SimpleNamespace
+
+import pytest
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans as stock_encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    StatusCode,
+    TraceFlags,
+    TraceState,
+    set_span_in_context,
+)
+
+from otel_rollout.otlp_encoding import encode_spans
+
+RESOURCE = Resource({"service.name": "test", "numbers": (1, 2)}, schema_url="https://schema.example/1")
+SCOPE = InstrumentationScope("scope", "1")
+REMOTE = SpanContext(2**127 + 5, 2**63 + 7, True, TraceFlags(1), TraceState([("vendor", "value")]))
+
+
+def as_stock(spans):
+    """Return the request as the SDK's encoder makes it, through bytes."""
+    return ExportTraceServiceRequest.FromString(stock_encode_spans(spans).SerializeToString())
+
+
+def as_ours(spans):
+    """Return the request as ours makes it, through bytes, without the W3C trace flags, which the SDK leaves out."""
+    request = ExportTraceServiceRequest.FromString(encode_spans(spans).SerializeToString())
+    for resource_spans in request.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            for span in scope_spans.spans:
+                for flagged in (span, *span.links):
+                    flagged.flags &= ~0xFF
+    return request
+
+
+@pytest.fixture
+def tracing():
+    """A provider of the SDK that keeps its spans in memory."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(resource=RESOURCE, span_limits=SpanLimits(max_attributes=20), shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    yield SimpleNamespace(provider=provider, tracer=provider.get_tracer("scope", "1.0"), exporter=exporter)
+    provider.shutdown()
+
+
+def finished(attributes, scope=None):
+    """Return a span that has these attributes, unchecked by the SDK."""
+    return ReadableSpan(
+        "op",
+        SpanContext(1, 2, False, TraceFlags(1)),
+        resource=RESOURCE,
+        attributes=attributes,
+        start_time=1,
+        end_time=2,
+        instrumentation_scope=scope,
+    )
+
+
+class TestEquality:
+    """The same message as the SDK's encoder makes."""
+
+    @pytest.mark.parametrize("kind", list(SpanKind))
+    @pytest.mark.parametrize("status", list(StatusCode))
+    def test_kinds_and_statuses(self, tracing, kind, status):
+        """Every kind and status is numbered as OTLP numbers it."""
+        with tracing.tracer.start_as_current_span("op", kind=kind) as span:
+            span.set_status(status, "why" if status is StatusCode.ERROR else None)
+        spans = tracing.exporter.get_finished_spans()
+        assert as_ours(spans) == as_stock(spans)
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "text",
+            "",
+            "漢字 é 🙂",
+            True,
+            False,
+            0,
+            1,
+            -1,
+            2**63 - 1,
+            -(2**63),
+            0.0,
+            -1.5,
+            float("inf"),
+            b"bytes \x00\xff",
+            ("a", "b"),
+            (),
+            (True, False),
+            (1, 2),
+            (1.5, 2.5),
+            ("a", None, "b"),
+            {"key": "value", "nested": {"list": [1, "a", None]}},
+            [[1, 2], ["a"]],
+            {"none": None},
+            {},
+        ],
+        ids=repr,
+    )
+    def test_every_type_of_attribute(self, value):
+        """Every value that an attribute may have is written as the SDK writes it."""
+        spans = [finished({"key": value, "other": 1}, SCOPE)]
+        assert as_ours(spans) == as_stock(spans)
+
+    def test_events_links_parents_and_dropped_counts(self, tracing):
+        """Events, links, a remote parent with its trace state, exceptions, and what the limits dropped."""
+        context = set_span_in_context(NonRecordingSpan(REMOTE))
+        links = [Link(REMOTE, {"why": "because"}), Link(SpanContext(1, 2, False))]
+        with tracing.tracer.start_as_current_span("parent", context, links=links) as span:
+            span.set_attributes({f"key{number}": number for number in range(30)})
+            span.add_event("happened", {"a": 1, "b": ("x", "y")}, timestamp=123)
+            span.record_exception(ValueError("no"))
+            with tracing.tracer.start_as_current_span("child"):
+                pass
+        spans = tracing.exporter.get_finished_spans()
+        assert spans[-1].dropped_attributes == 10
+        assert as_ours(spans) == as_stock(spans)
+
+    def test_resources_and_scopes_are_grouped(self, tracing):
+        """Spans of several resources and scopes stand under theirs."""
+        other = TracerProvider(resource=Resource({"service.name": "other"}), shutdown_on_exit=False)
+        other.add_span_processor(SimpleSpanProcessor(tracing.exporter))
+        tracers = [
+            tracing.tracer,
+            tracing.provider.get_tracer("second", "2", "https://schema.example/2", {"scope": "attribute"}),
+            other.get_tracer("third"),
+        ]
+        for number in range(9):
+            tracers[number % 3].start_span(f"op{number}").end()
+        spans = tracing.exporter.get_finished_spans()
+        assert as_ours(spans) == as_stock(spans)
+        other.shutdown()
+
+    def test_a_large_batch_of_trajectories(self, rollout_spans):
+        """What our own spans come to is the same message too."""
+        import otel_rollout
+
+        @otel_rollout.rollout_trace_op(kind="LLM")
+        def generate(prompt, ids):
+            if prompt == "fail":
+                raise ValueError("漢字")
+            return {"text": prompt, "ids": ids}
+
+        for number in range(30):
+            with otel_rollout.rollout_trace_attr(number, 1, number % 4):
+                generate("a" * 100, list(range(50)))
+                with pytest.raises(ValueError, match="漢字"):
+                    generate("fail", [])
+                otel_rollout.annotate(reward=0.5)
+        assert otel_rollout.flush(10)
+        assert len(rollout_spans.spans) == 90
+        assert as_ours(rollout_spans.spans) == as_stock(rollout_spans.spans)
+
+    def test_an_empty_batch(self):
+        """No spans make an empty request."""
+        assert as_ours([]) == as_stock([])
+
+
+class TestBeyondTheSdk:
+    """What the SDK's encoder drops or fails on."""
+
+    @pytest.mark.parametrize("flags", [0, 1, 3])
+    def test_the_trace_flags_are_sent(self, flags):
+        """The low byte of the flags is that of the W3C trace context, as trace.proto says."""
+        span = ReadableSpan("op", SpanContext(1, 2, False, TraceFlags(flags)), resource=RESOURCE)
+        message = encode_spans([span]).resource_spans[0].scope_spans[0].spans[0]
+        assert message.flags == 0x100 | flags
+
+    @pytest.mark.parametrize("key", ["key", "\ud800"])
+    def test_lone_surrogates_become_question_marks(self, key):
+        """Text that UTF-8 can't hold arrives with a mark in its place, in every field."""
+        span = finished({key: "a\udfffb"})
+        span._name = "op\ud800"
+        message = encode_spans([span]).resource_spans[0].scope_spans[0].spans[0]
+        assert message.name == "op?"
+        assert message.attributes[0].key == key.replace("\ud800", "?")
+        assert message.attributes[0].value.string_value == "a?b"
+
+    @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 2**200])
+    def test_integers_beyond_64_bits_become_text(self, value):
+        """An integer that OTLP has no room for arrives as text."""
+        message = encode_spans([finished({"key": value})]).resource_spans[0].scope_spans[0].spans[0]
+        assert message.attributes[0].value.string_value == str(value)
+
+    def test_a_value_of_no_known_type_becomes_text(self):
+        """Anything else arrives as its text."""
+        message = encode_spans([finished({"key": 1j})]).resource_spans[0].scope_spans[0].spans[0]
+        assert message.attributes[0].value.string_value == "1j"
+
+    def test_keys_that_are_no_texts_become_texts(self):
+        """A number as a key inside a value arrives as its text."""
+        message = encode_spans([finished({"key": {1: "a"}})]).resource_spans[0].scope_spans[0].spans[0]
+        assert message.attributes[0].value.kvlist_value.values[0].key == "1"
+
+    def test_a_span_without_a_scope_is_encoded(self):
+        """A span that no scope claims stands in a group without one."""
+        span = finished({})
+        assert span.instrumentation_scope is None
+        assert encode_spans([span]).resource_spans[0].scope_spans[0].scope.name == ""
+
+    def test_a_scope_that_is_replaced_is_not_mixed_up(self):
+        """Scopes are told apart even where one is made after another is gone."""
+        names = []
+        for name in ("first", "second", "third"):
+            span = finished({}, InstrumentationScope(name))
+            names.append(encode_spans([span]).resource_spans[0].scope_spans[0].scope.name)
+            del span
+        assert names == ["first", "second", "third"]
+
+
+class TestInPlace:
+    """A payload is copied once."""
+
+    def test_encoding_takes_no_more_memory_than_the_message(self):
+        """The peak while a payload is encoded stays near one copy of it."""
+        span = finished({"input.value": "x" * 4_000_000})
+        encode_spans([span])
+        tracemalloc.start()
+        try:
+            request = encode_spans([span])
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert request.ByteSize() > 4_000_000
+        assert peak < 6_000_000
