@@ -53,9 +53,10 @@ class Pipeline:
     def note_tokenizer(self, span: Span, receiver: Any) -> None:
         """Remember the tokenizer of an op's `self`, if it has one, for the delivery thread."""
         if isinstance(span, RolloutSpan):
-            tokenizer = getattr(receiver, "tokenizer", None)
-            if tokenizer is not None:
-                span.tokenizer = tokenizer
+            try:
+                span.tokenizer = getattr(receiver, "tokenizer", None)
+            except Exception:  # noqa: BLE001, RUF100 - a property may raise what it likes
+                return
 
     def flush(self, timeout: float) -> bool:
         """Wait until every queue has settled what it holds; whether every backend has all of it.

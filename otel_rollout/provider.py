@@ -19,6 +19,7 @@ from opentelemetry.trace import TracerProvider
 from otel_rollout import semconv
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.ids import SystemIdGenerator
+from otel_rollout.sampling import SilenceableSampler
 
 __all__ = ["SCOPE", "application_provider", "is_auto_instrumented", "make_provider", "make_resource"]
 
@@ -77,12 +78,14 @@ def make_provider(resource: Resource) -> SdkTracerProvider:
     Raises:
         ConfigurationError: `OTEL_TRACES_SAMPLER` names no sampler, or its argument is none.
     """
-    return SdkTracerProvider(
+    provider = SdkTracerProvider(
         resource=resource,
         sampler=_environment_sampler(),
         id_generator=SystemIdGenerator(),
         shutdown_on_exit=False,
     )
+    provider.sampler = SilenceableSampler(provider.sampler)
+    return provider
 
 
 def _environment_sampler() -> Sampler | None:

@@ -7,14 +7,15 @@ import os
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Final
 
-from opentelemetry.context import Context
+from opentelemetry.context import Context, get_current
 from opentelemetry.sdk.trace.sampling import Decision, ParentBased, Sampler, SamplingResult, TraceIdRatioBased
 from opentelemetry.trace import Link, SpanKind, TraceState
 from opentelemetry.util.types import Attributes
 
 from otel_rollout import runtime, semconv
+from otel_rollout.context import SILENCE, current_frame
 
-__all__ = ["RolloutSampleRatio", "sample_ratio_sampler", "select_samples"]
+__all__ = ["RolloutSampleRatio", "SilenceableSampler", "sample_ratio_sampler", "select_samples"]
 
 _RUN_ID_VARIABLE: Final = "OTEL_ROLLOUT_RUN_ID"
 
@@ -81,6 +82,39 @@ class RolloutSampleRatio(Sampler):
     def get_description(self) -> str:
         """Return the sampler's name and ratio."""
         return f"RolloutSampleRatio{{{self._ratio}}}"
+
+
+class SilenceableSampler(Sampler):
+    """Drops what is started in silence (`trace=False`), and asks another sampler about the rest.
+
+    A parent-based sampler needs none of this; `always_on` and `traceidratio` don't look at the parent.
+
+    Args:
+        sampler: The other sampler.
+    """
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+
+    def should_sample(
+        self,
+        parent_context: Context | None,
+        trace_id: int,
+        name: str,
+        kind: SpanKind | None = None,
+        attributes: Attributes = None,
+        links: Sequence[Link] | None = None,
+        trace_state: TraceState | None = None,
+    ) -> SamplingResult:
+        """Decide for one span."""
+        context = get_current() if parent_context is None else parent_context
+        if current_frame(context) is SILENCE:
+            return SamplingResult(Decision.DROP)
+        return self._sampler.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
+
+    def get_description(self) -> str:
+        """Return the other sampler's description."""
+        return self._sampler.get_description()
 
 
 def sample_ratio_sampler(argument: str | None) -> Sampler:

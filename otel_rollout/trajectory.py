@@ -95,10 +95,11 @@ def annotate(
         output: What it came to, the answer say; any value.
         **attributes: More attributes of the root: texts, numbers, booleans, or lists of one of these.
     """
-    if runtime.pipeline is None:
+    pipeline = runtime.pipeline
+    if pipeline is None:
         return
     try:
-        _annotate(runtime.pipeline, reward, status, input, output, attributes)
+        _annotate(pipeline, reward, status, input, output, attributes)
     except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
         internal_error("annotating a trajectory")
 
@@ -121,7 +122,7 @@ def _annotate(
         )
         return
     trajectory, root = frame.trajectory, frame.trajectory.root
-    if not root.is_recording():
+    if root is None:
         warn_once("annotate late", "annotate() was called after its trajectory had ended: it comes too late")
         return
     if reward is not None:
@@ -320,6 +321,8 @@ class _Trajectory(AbstractContextManager[None]):
             root.set_attribute(semconv.METADATA, _metadata({**state.tags, **annotations}))
         finally:
             root.end()
+            # The root knows its trajectory: without this, only the garbage collector would free the two.
+            state.root = None
 
 
 def _metadata(attributes: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ __all__ = ["TrajectoryState"]
 
 
 class TrajectoryState:
-    """One trajectory, shared by reference by all its spans.
+    """One trajectory, shared by reference by all its spans; its `root` is None once that has ended.
 
     Args:
         tags: The five tags by attribute key; those that the trainer did not give are left out.

@@ -218,8 +218,10 @@ class TestProviders:
         assert tree(exporter) == [["root", ["http", ["plain"]], ["plain"]], ["server", ["plain"]]]
         assert len({span["trace_id"] for span in exporter.as_dicts()}) == 2
 
-    def test_set_global_and_silence(self, global_provider: None) -> None:
-        """With `set_global`, `trace=False` silences the spans of any instrumentation."""
+    @pytest.mark.parametrize("sampler", ["parentbased_always_on", "always_on", "traceidratio"])
+    def test_set_global_and_silence(self, global_provider: None, monkeypatch: pytest.MonkeyPatch, sampler: str) -> None:
+        """With `set_global`, `trace=False` silences the spans of any instrumentation, whichever the sampler."""
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
         exporter = InMemorySpanExporter()
         otel_rollout.init("project", "experiment", backend=exporter, set_global=True)
         with rollout_trace_attr(1, trace=False), trace.get_tracer("openai").start_as_current_span("http"):

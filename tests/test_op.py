@@ -1062,6 +1062,24 @@ class TestLlmOps:
         )
         assert root["attributes"]["rollout.turns"] == 1
 
+    @pytest.mark.parametrize("token2text", [True, False])
+    def test_tokenizer_that_can_not_be_looked_at(self, token2text: bool) -> None:
+        """An op of an object whose `tokenizer` raises is traced all the same."""
+
+        class Policy:
+            @property
+            def tokenizer(self) -> Any:
+                raise RuntimeError("not loaded yet")
+
+            @rollout_trace_op(name="generate", kind="LLM")
+            def generate(self, prompt_ids: list[int]) -> list[int]:
+                return prompt_ids
+
+        exporter = InMemorySpanExporter()
+        otel_rollout.init("project", "experiment", exporter, token2text)
+        assert Policy().generate([1]) == [1]
+        assert [span["attributes"]["output.value"] for span in recorded(exporter)] == [[1]]
+
 
 class TestOff:
     """While tracing is off."""

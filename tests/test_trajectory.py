@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
@@ -311,8 +314,6 @@ class TestSilence:
         """An SDK tracer records nothing inside `trace=False`, and goes on after it."""
         exporter = InMemorySpanExporter()
         provider = TracerProvider()
-        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-
         provider.add_span_processor(SimpleSpanProcessor(exporter))
         tracer = provider.get_tracer("openai")
         with tracer.start_as_current_span("before"):
@@ -335,6 +336,29 @@ class TestSilence:
         tracer = TracerProvider().get_tracer("openai")
         with rollout_trace_attr(1, trace=False), tracer.start_as_current_span("inside") as span:
             assert span.is_recording()
+
+
+class TestMemory:
+    """What is left of a trajectory that was delivered."""
+
+    def test_freed_without_the_garbage_collector(self) -> None:
+        """The spans of a trajectory are freed as soon as their batch is delivered, root included."""
+
+        class Nowhere(SpanExporter):
+            def export(self, spans: Any) -> SpanExportResult:
+                return SpanExportResult.SUCCESS
+
+        otel_rollout.init("project", "experiment", backend=Nowhere())
+        gc.disable()
+        try:
+            with rollout_trace_attr(1):
+                root = weakref.ref(trace.get_current_span())
+                op(1)
+            assert otel_rollout.flush(10.0)
+            assert otel_rollout.shutdown()
+            assert root() is None
+        finally:
+            gc.enable()
 
 
 class TestReuse:
