@@ -1,0 +1,162 @@
+"""Several exporters behind one process: each with its own queue, all within one deadline."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.trace import SpanContext, TraceFlags
+
+import otel_rollout
+from otel_rollout import runtime, semconv
+from otel_rollout.pipeline import QueueProcessor
+from otel_rollout.testing import InMemorySpanExporter
+
+
+class _Hanging(SpanExporter):
+    """Waits for `release` in each export."""
+
+    def __init__(self):
+        self.release = threading.Event()
+        self.entered = threading.Event()
+
+    def export(self, spans):
+        self.entered.set()
+        self.release.wait(30)
+        return SpanExportResult.SUCCESS
+
+
+@pytest.fixture
+def hanging():
+    """An exporter that hangs until the end of the test."""
+    exporter = _Hanging()
+    yield exporter
+    exporter.release.set()
+
+
+@otel_rollout.rollout_trace_op
+def op(value):
+    return value
+
+
+def trajectory(*values):
+    with otel_rollout.rollout_trace_attr(0, 1, 0):
+        for value in values:
+            op(value)
+
+
+class TestFlush:
+    """`flush` over all exporters."""
+
+    def test_a_hanging_exporter_neither_delays_nor_hides_another(self, hanging):
+        """One hangs, the other gets everything at once; the flush returns False at its timeout."""
+        healthy = InMemorySpanExporter()
+        otel_rollout.init("project", "experiment", backend=[hanging, healthy], schedule_delay_ms=60_000)
+        trajectory(1, 2)
+        start = time.monotonic()
+        assert otel_rollout.flush(0.5) is False
+        assert time.monotonic() - start < 5
+        assert [span.name for span in healthy.spans] == ["op", "op", "rollout_trace"]
+        stats = otel_rollout.stats().exporters
+        assert (stats["InMemorySpanExporter"].delivered, stats["_Hanging"].queued) == (3, 3)
+
+    def test_the_provider_of_the_application_does_not_exceed_the_timeout(self, monkeypatch):
+        """Where somebody else's provider exports, its flush is waited for within the timeout, and no longer."""
+        provider = TracerProvider(shutdown_on_exit=False)
+        release = threading.Event()
+
+        def force_flush(timeout_millis=30_000):
+            release.wait(30)
+            return True
+
+        monkeypatch.setattr(provider, "force_flush", force_flush)
+        otel_rollout.init("project", "experiment", tracer_provider=provider)
+        start = time.monotonic()
+        assert otel_rollout.flush(0.1) is False
+        assert time.monotonic() - start < 5
+        release.set()
+        assert otel_rollout.flush(10) is True
+
+
+class TestShutdown:
+    """`shutdown` over all exporters."""
+
+    def test_it_returns_in_time_and_says_what_was_lost(self, hanging):
+        """A hanging exporter's spans are lost at the deadline; the other's are delivered."""
+        healthy = InMemorySpanExporter()
+        otel_rollout.init("project", "experiment", backend=[hanging, healthy], schedule_delay_ms=60_000)
+        trajectory(1)
+        start = time.monotonic()
+        assert otel_rollout.shutdown(0.5) is False
+        assert time.monotonic() - start < 5
+        stats = otel_rollout.stats().exporters
+        assert stats["_Hanging"].lost == {"shutdown": 2}
+        assert stats["InMemorySpanExporter"].delivered == 2
+        hanging.release.set()
+        assert otel_rollout.stats().exporters == stats
+
+
+class TestDroppedSpans:
+    """Loss on the root."""
+
+    def test_the_root_says_how_many_spans_were_lost_on_the_way_to_this_exporter(self, hanging):
+        """The root that reaches an exporter whose queue was full counts what is missing; another's root does not."""
+        healthy = InMemorySpanExporter()
+        received = []
+
+        def keep(spans):
+            hanging.entered.set()
+            hanging.release.wait(30)
+            received.extend(spans)
+            return SpanExportResult.SUCCESS
+
+        hanging.export = keep
+        otel_rollout.init("project", "experiment", backend=[hanging, healthy], max_queue_spans=50, max_batch_spans=1)
+        with otel_rollout.rollout_trace_attr(0, 1, 0):
+            op("first")
+            assert hanging.entered.wait(10)
+            for number in range(100):
+                op(number)
+                assert runtime.pipeline.queues[1].flush(10)
+        hanging.release.set()
+        assert otel_rollout.flush(10) is False
+        lost = otel_rollout.stats().exporters["_Hanging"].lost["queue_full"]
+        roots = [span for span in received if span.parent is None]
+        assert [root.attributes[semconv.DROPPED_SPANS] for root in roots] == [lost]
+        assert len(received) == 102 - lost
+        assert len(healthy.spans) == 102
+        assert semconv.DROPPED_SPANS not in healthy.spans[-1].attributes
+
+
+class TestQueueProcessor:
+    """Under a provider of the application's."""
+
+    def test_the_applications_spans_arrive_with_ours(self):
+        """Spans of the provider reach our exporters through our queues, its flush and shutdown included."""
+        exporter = InMemorySpanExporter()
+        provider = TracerProvider(shutdown_on_exit=False)
+        otel_rollout.init("project", "experiment", backend=exporter, tracer_provider=provider)
+        with provider.get_tracer("app").start_as_current_span("theirs"):
+            pass
+        trajectory(1)
+        assert provider.force_flush(10_000)
+        assert [span.name for span in exporter.spans] == ["theirs", "op", "rollout_trace"]
+        with provider.get_tracer("app").start_as_current_span("last"):
+            pass
+        provider.shutdown()
+        assert exporter.spans[-1].name == "last"
+
+    def test_a_span_that_is_not_sampled_is_left_out(self):
+        """A span that is recorded but not sampled is not exported."""
+        exporter = InMemorySpanExporter()
+        otel_rollout.init("project", "experiment", backend=exporter)
+        processor = QueueProcessor(runtime.pipeline.queues)
+        span = trace.NonRecordingSpan(SpanContext(1, 2, False, TraceFlags(0)))
+        span.context = span.get_span_context()
+        processor.on_end(span)
+        assert processor.force_flush(10_000)
+        assert otel_rollout.stats().exporters["InMemorySpanExporter"].recorded == 0

@@ -1,0 +1,73 @@
+"""The counts, and the line that is made of them."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+import otel_rollout
+from otel_rollout.stats import ExporterStats, Stats
+from otel_rollout.testing import InMemorySpanExporter
+
+
+class TestText:
+    """One line for a log."""
+
+    def test_without_exporters(self):
+        """Where nothing is traced the line says so."""
+        assert str(Stats()) == "tracing is off"
+
+    def test_all_is_well(self):
+        """Where everything arrived there are two numbers for each exporter."""
+        stats = Stats({"mlflow": ExporterStats(1000, 1000), "otlp": ExporterStats(1000, 1000)})
+        assert str(stats) == "mlflow: 1,000 of 1,000 spans delivered; otlp: 1,000 of 1,000 spans delivered"
+
+    def test_everything_that_can_be_said(self):
+        """Losses by reason, what is queued, payloads given up or cut, and faults of ours all have their place."""
+        otlp = ExporterStats(
+            recorded=2000,
+            delivered=1000,
+            queued=400,
+            lost={"queue_full": 500, "refused": 100},
+            payloads_dropped=50,
+            payloads_shrunk=2,
+        )
+        stats = Stats({"otlp": otlp}, truncated_bytes=12_345, internal_errors={"reading": 2, "capturing": 1})
+        assert str(stats) == (
+            "otlp: 1,000 of 2,000 spans delivered, 600 lost (queue_full 500, refused 100), 400 queued, "
+            "50 without payload, 2 with payload cut by the backend's limits; 12,345 payload bytes cut; "
+            "3 internal errors"
+        )
+
+    def test_the_sum_of_the_losses(self):
+        """`lost` adds up over exporters and reasons."""
+        exporters = {"a": ExporterStats(lost={"refused": 1, "shutdown": 2}), "b": ExporterStats(lost={"refused": 4})}
+        assert Stats(exporters).lost == 7
+
+
+class TestAtShutdown:
+    """What is said at the end."""
+
+    @pytest.mark.parametrize(("is_whole", "level"), [(True, logging.INFO), (False, logging.WARNING)])
+    def test_one_line(self, caplog, is_whole, level):
+        """A shutdown says in one line what was delivered and lost: a warning where something was."""
+        exporter = InMemorySpanExporter()
+        otel_rollout.init("project", "experiment", backend=exporter)
+        if not is_whole:
+            exporter.export = None
+        with otel_rollout.rollout_trace_attr(0, 1, 0):
+            pass
+        with caplog.at_level(logging.INFO, "otel_rollout"):
+            assert otel_rollout.shutdown(10 if is_whole else 0) is is_whole
+        [record] = [record for record in caplog.records if "delivered" in record.getMessage()]
+        assert record.levelno == level
+        assert record.getMessage() == str(otel_rollout.stats())
+
+    def test_the_final_counts_stay(self):
+        """After a shutdown `stats` returns the final counts."""
+        otel_rollout.init("project", "experiment", backend=InMemorySpanExporter())
+        with otel_rollout.rollout_trace_attr(0, 1, 0):
+            pass
+        otel_rollout.shutdown(10)
+        assert otel_rollout.stats().exporters == {"InMemorySpanExporter": ExporterStats(recorded=1, delivered=1)}
