@@ -26,14 +26,11 @@ class Subject(NamedTuple):
 
 
 class WorkerProcess:
-    """A started worker.
+    """A worker, starting; `wait_until_ready` comes before the first measurement.
 
     Args:
         subject: What it measures.
         python: The interpreter of the environment that the tracer is installed in.
-
-    Raises:
-        WorkerFailedError: It could not start.
     """
 
     def __init__(self, subject: Subject, python: str) -> None:
@@ -48,7 +45,15 @@ class WorkerProcess:
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        self.versions: dict[str, str] = self._read()["ready"]
+
+    def wait_until_ready(self) -> dict[str, str]:
+        """Return what the worker runs on.
+
+        Raises:
+            WorkerFailedError: It could not start.
+        """
+        versions: dict[str, str] = self._read()["ready"]
+        return versions
 
     def measure(self, **command: Any) -> dict[str, float]:
         """Have a measurement made.

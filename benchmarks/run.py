@@ -32,7 +32,7 @@ class Effort(NamedTuple):
     blocked_calls: int
 
 
-FULL = Effort(rounds=11, warm_rounds=1, stall_rounds=5, blocked_calls=1000)
+FULL = Effort(rounds=8, warm_rounds=1, stall_rounds=4, blocked_calls=1000)
 SMOKE = Effort(rounds=1, warm_rounds=0, stall_rounds=1, blocked_calls=350)
 MEMORY_TRACERS = ("plain", "ours")
 """The others queue spans in the SDK's batch processor, as `plain` does."""
@@ -66,15 +66,14 @@ def run(pythons: dict[str, str], effort: Effort) -> Samples:
     workers: dict[Subject, WorkerProcess] = {}
     started = time.monotonic()
     try:
+        _progress(started, f"starting {', '.join(pythons)}")
         for name, python in pythons.items():
             for switch in ("on", "off"):
-                _progress(started, f"starting {name} ({switch})")
-                try:
-                    subject = Subject(name, switch)
-                    workers[subject] = WorkerProcess(subject, python)
-                    samples.versions[name] = workers[subject].versions
-                except WorkerFailedError as error:
-                    samples.skipped[name] = str(error)
+                subject = Subject(name, switch)
+                workers[subject] = WorkerProcess(subject, python)
+        for subject, worker in list(workers.items()):
+            if not _is_ready(worker, subject, samples):
+                del workers[subject]
         for number in range(-effort.warm_rounds, effort.rounds):
             _progress(started, f"round {number + 1} of {effort.rounds}")
             kept = samples if number >= 0 else Samples()
@@ -93,6 +92,15 @@ def run(pythons: dict[str, str], effort: Effort) -> Samples:
     _progress(started, "done")
     sys.stderr.write("\n")
     return samples
+
+
+def _is_ready(worker: WorkerProcess, subject: Subject, samples: Samples) -> bool:
+    try:
+        samples.versions[subject.tracer] = worker.wait_until_ready()
+    except WorkerFailedError as error:
+        samples.skipped[subject.tracer] = str(error)
+        return False
+    return True
 
 
 def _measure_round(workers: dict[Subject, WorkerProcess], samples: Samples, number: int) -> None:
@@ -126,6 +134,7 @@ def _measure_memory(name: str, python: str, samples: Samples, calls: int) -> Non
     with suppress(WorkerFailedError):
         worker = WorkerProcess(Subject(name, "on"), python)
         try:
+            worker.wait_until_ready()
             grown = worker.measure(measure="memory", calls=calls)["bytes"]
             samples.values["memory"][Subject(name, "on")].append(grown)
         finally:

@@ -64,7 +64,7 @@ def main() -> None:
         return
     for line in sys.stdin:
         try:
-            result = worker.answer(json.loads(line))
+            result: dict[str, Any] = worker.answer(json.loads(line))
         except Exception as error:
             result = {"failed": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(result) + "\n")
