@@ -39,7 +39,7 @@ def load(folder: str, module: str) -> Any:
     return import_module(module)
 
 
-def environment(name: str) -> Path:
+def ensure_environment(name: str) -> Path:
     """Return a server's virtual environment; skip, saying why, where it can't be made."""
     try:
         return load("scripts", "environments").ensure(name)
@@ -180,6 +180,12 @@ def trajectory() -> type[Trajectory]:
     return Trajectory
 
 
+@pytest.fixture
+def environment() -> Callable[[str], Path]:
+    """Return a virtual environment of tests/servers by its name."""
+    return ensure_environment
+
+
 @pytest.fixture(scope="session")
 def uncaptured(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[None]]:
     """Make a context in which what is printed reaches the terminal."""
@@ -191,7 +197,7 @@ def start_mlflow(uncaptured: Callable[[], AbstractContextManager[None]]) -> Call
     """Make a server that isn't started yet, of the environment that is named."""
 
     def make(name: str, **options: Any) -> Any:
-        return load("tests", "servers.mlflow_server").Mlflow(environment(name), uncaptured=uncaptured, **options)
+        return load("tests", "servers.mlflow_server").Mlflow(ensure_environment(name), uncaptured=uncaptured, **options)
 
     return make
 

@@ -1,0 +1,95 @@
+"""Which store a tracking URI names, and what is said of one that names none."""
+
+from __future__ import annotations
+
+import pytest
+
+from otel_rollout.delivery.outcome import Verdict
+from otel_rollout.errors import ConfigurationError, MissingExtraError
+from otel_rollout_mlflow import MlflowSpanExporter
+from otel_rollout_mlflow.tracking_uri import TrackingUri, parse_tracking_uri
+
+
+class TestParseTrackingUri:
+    """The URIs that mlflow knows."""
+
+    def test_default_is_a_file_in_the_working_folder(self, tmp_path, monkeypatch) -> None:
+        """With nothing set, it is mlruns.db where the program runs, also if it changes its folder later."""
+        monkeypatch.chdir(tmp_path)
+
+        assert parse_tracking_uri(None) == TrackingUri("sql", f"sqlite:///{tmp_path}/mlruns.db", tmp_path / "mlruns.db")
+
+    def test_environment_and_argument(self, monkeypatch) -> None:
+        """The argument wins over `MLFLOW_TRACKING_URI`."""
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://one:5000/")
+
+        assert parse_tracking_uri(None) == TrackingUri("http", "http://one:5000")
+        assert parse_tracking_uri("https://two/prefix/") == TrackingUri("http", "https://two/prefix")
+
+    @pytest.mark.parametrize("uri", ["postgresql+psycopg2://u:p@host/db", "mysql://host/db", "mssql+pyodbc://host/db"])
+    def test_databases(self, uri) -> None:
+        """Any SQL URI is a database."""
+        assert parse_tracking_uri(uri) == TrackingUri("sql", uri)
+
+    def test_sqlite_path(self, tmp_path) -> None:
+        """A sqlite URI's path is known, its options are kept, and one in memory has none."""
+        path = tmp_path / "a b.db"
+
+        assert parse_tracking_uri(f"sqlite:///{path}?timeout=5") == TrackingUri(
+            "sql", f"sqlite:///{path}?timeout=5", path
+        )
+        assert parse_tracking_uri("sqlite://") == TrackingUri("sql", "sqlite://")
+
+    @pytest.mark.parametrize("uri", ["./mlruns", "mlruns", "/data/mlruns", "file:///data/mlruns", "file:mlruns"])
+    def test_folder(self, uri) -> None:
+        """A folder is an error that says what to use instead."""
+        with pytest.raises(ConfigurationError) as caught:
+            parse_tracking_uri(uri)
+
+        assert str(caught.value) == (
+            f"MLFLOW_TRACKING_URI={uri!r} is a folder, and MLflow keeps no traces in folders; set MLFLOW_TRACKING_URI "
+            "(or tracking_uri=) to sqlite:///mlruns.db, to another SQL URI, or to a server: http://host:5000"
+        )
+
+    @pytest.mark.parametrize(
+        ("uri", "said"), [("databricks", "Databricks is not supported"), ("s3://bucket", "no store for 's3'")]
+    )
+    def test_other_stores(self, uri, said) -> None:
+        """A Databricks workspace and an object store are errors too."""
+        with pytest.raises(ConfigurationError, match=said):
+            parse_tracking_uri(uri)
+
+
+class TestCheck:
+    """What `init` finds before anything is sent."""
+
+    def test_folder(self) -> None:
+        """The constructor never raises; `check` does, and an attempt is denied with the same words."""
+        exporter = MlflowSpanExporter(tracking_uri="./mlruns")
+
+        with pytest.raises(ConfigurationError, match="is a folder"):
+            exporter.check()
+        outcome = exporter.send([])
+        assert outcome.verdict is Verdict.DENIED
+        assert "is a folder" in outcome.reason
+
+    def test_missing_package(self, tmp_path, monkeypatch) -> None:
+        """A database without mlflow is an error with the line that installs it; a server needs nothing."""
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+        MlflowSpanExporter(tracking_uri="http://host").check()
+
+        with pytest.raises(MissingExtraError) as caught:
+            MlflowSpanExporter(tracking_uri=f"sqlite:///{tmp_path}/t.db").check()
+
+        assert str(caught.value) == (
+            f"MLFLOW_TRACKING_URI='sqlite:///{tmp_path}/t.db' needs mlflow, sqlalchemy, alembic: "
+            "pip install 'otel-rollout[mlflow]'"
+        )
+
+    def test_shutdown_twice(self, caplog) -> None:
+        """A second shutdown warns and returns."""
+        exporter = MlflowSpanExporter(tracking_uri="http://127.0.0.1:1")
+        exporter.shutdown()
+        exporter.shutdown()
+
+        assert "is shut down already" in caplog.text
