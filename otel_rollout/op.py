@@ -94,7 +94,9 @@ def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., A
         if type(result) is CoroutineType:
             # A coroutine function in disguise: another decorator's wrapper, or a method that hands one on.
             call.pause()
-            return _finish(call, result)
+            finishing: Any = _finish(call, result)
+            finishing.__name__, finishing.__qualname__ = result.__name__, result.__qualname__
+            return finishing
         call.succeed(result)
         return result
 

@@ -246,6 +246,8 @@ class TestKindsOfCallables:
 
         async def main() -> int:
             coroutine = hand_on(4)
+            assert inspect.iscoroutine(coroutine)
+            assert coroutine.__qualname__ == "multiply"
             add(1)
             return await coroutine
 
