@@ -41,7 +41,8 @@ def snapshot(value: Any) -> bytes:
 
     Args:
         value: Anything. Known types (pydantic, dataclasses, attrs, OmegaConf, numpy, torch, PIL, pandas, enums,
-            dates, sets) are written by their content; others as a short text with their type.
+            dates, sets) are written by their content; one whose class has a method `__rollout_payload__` as what that
+            returns; others as a short text with their type.
     """
     if type(value) in _LONG_KINDS:
         value = _cut_long(value)
@@ -125,6 +126,8 @@ def _encode_known(value: Any) -> Any:
         return _listed(value)
     if isinstance(value, type):
         return f"{value.__module__}.{value.__qualname__}"
+    if hasattr(cls, "__rollout_payload__"):
+        return value.__rollout_payload__()
     if isinstance(value, BaseException):
         text = str(value)
         return f"{cls.__name__}: {text if len(text) <= MAX_TEXT_CHARACTERS else cut_text(text, MAX_TEXT_CHARACTERS)}"

@@ -49,6 +49,8 @@ class Pipeline:
         self.queues = queues
         self.finisher = finisher
         self.provider = provider
+        self.tokenizer_copies: dict[int, Any] = {}
+        """By the `id` of a tokenizer that other threads use: a copy for the delivery thread."""
 
     def note_tokenizer(self, span: Span, receiver: Any) -> None:
         """Remember the tokenizer of an op's `self`, if it has one, for the delivery thread."""
