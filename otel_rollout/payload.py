@@ -172,11 +172,11 @@ def _encode_scalar(numpy: Any, value: Any) -> Any:
 def _encode_array(value: Any) -> Any:
     kind = value.dtype.kind
     if value.size <= MAX_ARRAY_ELEMENTS or (value.ndim == 1 and kind in "iu" and value.size <= MAX_ID_ELEMENTS):
-        if kind in "iufb" and type(value).__name__ == "ndarray":
+        if kind in "iufb" and value.dtype.isnative and type(value).__name__ == "ndarray":
             try:
                 return orjson.Fragment(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY))
             except TypeError:
-                # Not contiguous, in foreign byte order, or of a type that orjson has not.
+                # Not contiguous, or of a type that orjson has not.
                 pass
         return _elements(value)
     flat = value.ravel(order="K") if value.flags.forc else value.flat

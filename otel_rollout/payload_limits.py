@@ -18,7 +18,7 @@ from otel_rollout.payload import cut_text
 __all__ = ["cut_json", "cut_media", "narrow_integers"]
 
 _DATA_URI: Final = re.compile(rb"data:([\w/+.;=-]{0,100});base64,[A-Za-z0-9+/=_-]{256,}")
-_BARE_BASE64: Final = re.compile(rb'"(data|b64_json|base64)":"[A-Za-z0-9+/=_-]{1024,}"')
+_BARE_BASE64: Final = re.compile(rb'"(data|b64_json)":"[A-Za-z0-9+/=_-]{1024,}"')
 """Keys under which the APIs of OpenAI, Anthropic and MCP hand over images and sounds without a data URI."""
 _DIGITS: Final = bytes(0x30 if 0x30 <= code <= 0x39 else code for code in range(256))
 _NINETEEN_DIGITS: Final = b"0" * 19
@@ -36,7 +36,7 @@ def cut_media(text: bytes) -> bytes:
     """
     if b";base64," in text:
         text = _DATA_URI.sub(lambda match: b"data:%s;base64,[%d bytes cut]" % (match[1], len(match[0])), text)
-    if b'data":"' in text or b'b64_json":"' in text or b'base64":"' in text:
+    if b'data":"' in text or b'b64_json":"' in text:
         text = _BARE_BASE64.sub(lambda match: b'"%s":"[%d bytes of base64 cut]"' % (match[1], len(match[0])), text)
     return text
 

@@ -39,6 +39,7 @@ DEFAULT_REDACTED_KEYS: Final = (
 """Keys whose text values are replaced; upper case, camelCase, `-` and `_` make no difference, and so does anything
 before them (`X-API-Key`, `OPENAI_API_KEY`), except before `token`: `eos_token` and `pad_token` are no secrets."""
 
+_SEPARATORS: Final = str.maketrans("-. ", "___")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -54,10 +55,9 @@ class Redactor:
     def __init__(self, keys: Iterable[str] = DEFAULT_REDACTED_KEYS) -> None:
         self._exact = frozenset(_normal(key) for key in keys)
         self._endings = tuple(f"_{key}" for key in self._exact if key != "token")
-        words = {_last_word(key) for key in self._exact}
-        self._needles = tuple(sorted(word + b'":' for word in words))
-        # In JSON within a text the quotes are escaped.
-        self._inner_needles = tuple(sorted(word + b'\\":' for word in words))
+        words = sorted({re.escape(_last_word(key)) for key in self._exact})
+        # From the quote that opens a key to the one that closes it, which is escaped in JSON within a text.
+        self._key = re.compile(rb'"[\w\x80-\xff. -]{0,64}(?:%s)\\*":' % b"|".join(words)) if words else None
 
     def __call__(self, text: bytes) -> bytes:
         """Return the JSON `text` with the secrets in it replaced.
@@ -66,9 +66,9 @@ class Redactor:
             text: JSON in UTF-8.
         """
         lowered = text.lower()
-        inner = b'\\":' in lowered and any(needle in lowered for needle in self._inner_needles)
-        if not inner and not any(needle in lowered for needle in self._needles):
+        if self._key is None or self._key.search(lowered) is None:
             return text
+        inner = b'\\":' in lowered
         try:
             # In a list, so that a payload that is nothing but a text has a place to be replaced in.
             root = [orjson.loads(text)]
@@ -114,7 +114,7 @@ class Redactor:
 
 
 def _normal(key: str) -> str:
-    return _CAMEL.sub("_", key).lower().replace("-", "_")
+    return _CAMEL.sub("_", key).lower().translate(_SEPARATORS)
 
 
 def _last_word(key: str) -> bytes:
