@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from time import time_ns
 from traceback import TracebackException
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode
@@ -37,7 +37,7 @@ class RolloutSpan(Span):
 
     Args:
         name: The span's name.
-        context: Its ids.
+        context: Its ids; or its span id alone, where the rest is its parent's.
         parent: The parent's ids; None for a root.
         attributes: What is known at the start; kept, not copied.
         trajectory: The trajectory that it belongs to, whose tags are merged when the span is read.
@@ -46,8 +46,8 @@ class RolloutSpan(Span):
     """
 
     __slots__ = (
+        "_context",
         "attributes",
-        "context",
         "dropped_attributes",
         "dropped_events",
         "end_time",
@@ -70,7 +70,7 @@ class RolloutSpan(Span):
     def __init__(
         self,
         name: str,
-        context: SpanContext,
+        context: SpanContext | int,
         parent: SpanContext | None,
         attributes: dict[str, Any],
         trajectory: TrajectoryState | None,
@@ -78,7 +78,7 @@ class RolloutSpan(Span):
         on_end: Callable[[RolloutSpan], None],
     ) -> None:
         self.name = name
-        self.context = context
+        self._context = context
         self.parent = parent
         self.attributes = attributes
         self.trajectory = trajectory
@@ -96,6 +96,16 @@ class RolloutSpan(Span):
         self.readable: ReadableSpan | None = None
         self.end_time: int | None = None
         self.start_time = time_ns()
+
+    @property
+    def context(self) -> SpanContext:
+        """The span's ids, made when they are first asked for: a span that nothing runs inside is not, on its way."""
+        context = self._context
+        if isinstance(context, int):
+            parent = cast("SpanContext", self.parent)
+            context = SpanContext(parent.trace_id, context, False, parent.trace_flags, parent.trace_state)
+            self._context = context
+        return context
 
     @property
     def size(self) -> int:

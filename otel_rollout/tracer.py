@@ -107,8 +107,8 @@ class LightTracer(RolloutTracer):
                 return root
         if not parent.trace_flags & TraceFlags.SAMPLED:
             return None
-        own = SpanContext(parent.trace_id, self._ids.generate_span_id(), False, _SAMPLED, parent.trace_state)
-        light = RolloutSpan(name, own, parent, {**attributes}, trajectory, (), self._on_end)
+        span_id = self._ids.generate_span_id()
+        light = RolloutSpan(name, span_id, parent, {**attributes}, trajectory, (), self._on_end)
         if trajectory is None:
             light.attributes[semconv.OUTSIDE_TRAJECTORY] = True
         return light
