@@ -39,7 +39,7 @@ DEFAULT_REDACTED_KEYS: Final = (
 """Keys whose text values are replaced; upper case, camelCase, `-` and `_` make no difference, and so does anything
 before them (`X-API-Key`, `OPENAI_API_KEY`), except before `token`: `eos_token` and `pad_token` are no secrets."""
 
-_SEPARATORS: Final = str.maketrans("-. ", "___")
+_SEPARATORS: Final = str.maketrans("-.", "__")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -57,7 +57,7 @@ class Redactor:
         self._endings = tuple(f"_{key}" for key in self._exact if key != "token")
         words = sorted({re.escape(_last_word(key)) for key in self._exact})
         # From the quote that opens a key to the one that closes it, which is escaped in JSON within a text.
-        self._key = re.compile(rb'"[\w\x80-\xff. -]{0,64}(?:%s)\\*":' % b"|".join(words)) if words else None
+        self._key = re.compile(rb'"[\w\x80-\xff.-]{0,64}(?:%s)\\*":' % b"|".join(words)) if words else None
 
     def __call__(self, text: bytes) -> bytes:
         """Return the JSON `text` with the secrets in it replaced.

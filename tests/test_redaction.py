@@ -26,7 +26,7 @@ class TestKeys:
             "access_token", "accessToken",
             "hf_token", "X-Auth-Token", "refreshToken", "client_secret", "clientSecret", "secret",
             "aws_secret_access_key",
-            "privateKey", "cookie", "Set-Cookie", "API key", "openai.api_key",
+            "privateKey", "cookie", "Set-Cookie", "openai.api_key",
         ],
     )  # fmt: skip
     def test_secret(self, key):
