@@ -146,14 +146,15 @@ def _payload(attributes: Mapping[str, Any], key: str) -> str | None:
 
 def _display_name(span: ReadableSpan, attributes: Mapping[str, Any], op_name: str) -> str | None:
     name = clean_text(span.name)
-    if span.parent is not None and (op_name == name or f"/op/{name}:" in op_name):
-        return None
+    known: list[str] = []
     if span.parent is None:
         parts = [("step", semconv.STEP), ("sample", semconv.SAMPLE_INDEX), ("rollout", semconv.ROLLOUT_N)]
         known = [f"{label} {clean_text(attributes[key])}" for label, key in parts if key in attributes]
         if attributes.get(semconv.VALIDATE) is True:
             known.insert(0, "validate")
-        name = " · ".join([name, *known])
+    if not known and (op_name == name or f"/op/{name}:" in op_name):
+        return None
+    name = " · ".join([name, *known])
     return name if len(name) <= MAX_DISPLAY_NAME else name[: MAX_DISPLAY_NAME - 1] + "…"
 
 
