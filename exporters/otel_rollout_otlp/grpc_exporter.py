@@ -102,7 +102,11 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         try:
             answer = self._method()(request, timeout=self._timeout, metadata=self._headers)
         except grpc.RpcError as error:
-            return self._outcome(error)
+            outcome = self._outcome(error)
+            if outcome.verdict is Verdict.RETRY:
+                # A channel that has failed waits, up to two minutes, before it connects again; a new one doesn't.
+                self.shutdown()
+            return outcome
         except (OSError, TypeError, ValueError) as error:
             # A certificate that can't be read, a header that can't be sent.
             return Outcome(Verdict.DENIED, f"{self.endpoint}: {type(error).__name__}: {error}; {_HINT}")

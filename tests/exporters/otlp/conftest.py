@@ -91,33 +91,46 @@ def http_receiver():
 
 
 @pytest.fixture
-def grpc_receiver():
-    """An OTLP/gRPC receiver with the default limit of 4 MiB; `answers` holds (status code, text) for the next calls."""
+def start_grpc_receiver():
+    """Starts an OTLP/gRPC receiver on a port: any free one for 0."""
     grpc = pytest.importorskip("grpc")
-    receiver = _Receiver()
+    servers = []
 
-    def export(request, context):
-        receiver.sizes.append(request.ByteSize())
-        receiver.peers.add(context.peer())
-        receiver.headers.append(dict(context.invocation_metadata()))
-        if receiver.answers:
-            code, details = receiver.answers.pop(0)
-            context.abort(code, details)
-        receiver.requests.append(request)
-        return receiver.response
+    def start(port=0):
+        receiver = _Receiver()
 
-    handler = grpc.unary_unary_rpc_method_handler(
-        export,
-        request_deserializer=ExportTraceServiceRequest.FromString,
-        response_serializer=ExportTraceServiceResponse.SerializeToString,
-    )
-    service = "opentelemetry.proto.collector.trace.v1.TraceService"
-    server = grpc.server(futures.ThreadPoolExecutor(2))
-    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {"Export": handler})])
-    receiver.url = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    server.start()
-    yield receiver
-    server.stop(0).wait()
+        def export(request, context):
+            receiver.sizes.append(request.ByteSize())
+            receiver.peers.add(context.peer())
+            receiver.headers.append(dict(context.invocation_metadata()))
+            if receiver.answers:
+                code, details = receiver.answers.pop(0)
+                context.abort(code, details)
+            receiver.requests.append(request)
+            return receiver.response
+
+        handler = grpc.unary_unary_rpc_method_handler(
+            export,
+            request_deserializer=ExportTraceServiceRequest.FromString,
+            response_serializer=ExportTraceServiceResponse.SerializeToString,
+        )
+        service = "opentelemetry.proto.collector.trace.v1.TraceService"
+        server = grpc.server(futures.ThreadPoolExecutor(2))
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {"Export": handler})])
+        receiver.url = f"http://127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{port}')}"
+        server.start()
+        servers.append(server)
+        return receiver
+
+    yield start
+    for server in servers:
+        server.stop(0).wait()
+
+
+@pytest.fixture
+def grpc_receiver(start_grpc_receiver):
+    """An OTLP/gRPC receiver with the default limit of 4 MiB; `answers` holds (status code, text) for the next calls."""
+    return start_grpc_receiver()
 
 
 @pytest.fixture

@@ -105,6 +105,20 @@ class TestSend:
             assert exporter.send(make_spans(1)).verdict is Verdict.RETRY
             exporter.shutdown()
 
+    def test_a_receiver_that_comes_back_is_reached_at_once(self, start_grpc_receiver, make_spans):
+        """After an outage the first attempt gets through: gRPC's own waits between connections are not sat out."""
+        with socket.socket() as unused:
+            unused.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            unused.bind(("127.0.0.1", 0))
+            port = unused.getsockname()[1]
+            exporter = OtlpGrpcSpanExporter(endpoint=f"http://127.0.0.1:{port}", timeout=5.0)
+            for _ in range(3):
+                assert exporter.send(make_spans(1)).verdict is Verdict.RETRY
+        receiver = start_grpc_receiver(port)
+        assert exporter.send(make_spans(1)) == DELIVERED
+        exporter.shutdown()
+        assert receiver.names == ["0"]
+
     def test_a_message_over_4_mib_is_not_sent(self, grpc_receiver, exporter, make_spans):
         """What the receiver would refuse for its size is refused here."""
         assert exporter.send(make_spans(5, 1_000_000)).verdict is Verdict.TOO_LARGE
