@@ -69,7 +69,7 @@ class PayloadFinisher:
 
 
 class SpanReader:
-    """Turns light spans into `ReadableSpan`s, once per span, whichever exporter asks first.
+    """Turns light spans into `ReadableSpan`s; payloads are finished once, whichever exporter asks first.
 
     Args:
         resource: What the spans were made by.
@@ -101,9 +101,8 @@ class SpanReader:
             with self._lock:
                 readable = span.readable
                 if readable is None:
-                    readable = span.readable = self._read(span)
-                    # The bytes are in the text now.
-                    span.input = span.output = None
+                    readable = self._read(span)
+                    _keep(span, readable)
         if span.parent is None and span.trajectory is not None:
             dropped = span.trajectory.dropped_spans[exporter]
             if dropped:
@@ -147,6 +146,18 @@ class SpanReader:
             end_time=span.end_time,
             instrumentation_scope=self._scope,
         )
+
+
+def _keep(span: RolloutSpan, readable: ReadableSpan) -> None:
+    """Keep the finished payload for the next exporter: in the standard form, or as bytes where that is far smaller."""
+    attributes = readable.attributes or {}
+    texts = [attributes.get(key) for key in (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)]
+    if all(not isinstance(text, str) or text.isascii() for text in texts):
+        span.readable = readable
+        span.input = span.output = None
+    else:
+        # One emoji makes a text of Python take four bytes for each character, and a slow exporter's queue holds many.
+        span.input, span.output = (text.encode() if isinstance(text, str) else None for text in texts)
 
 
 def _add_attributes(attributes: dict[str, Any], added: Mapping[str, Any]) -> None:

@@ -255,6 +255,36 @@ class TestBounds:
         assert held <= bound + 8 * batch
         assert is_balanced(stats)
 
+    @pytest.mark.parametrize(
+        "payload", ["x" * 20_000 + "🙂", "漢字" * 5_000, "x" * 2_000], ids=["emoji", "cjk", "ascii"]
+    )
+    def test_memory_stays_within_the_bound_behind_a_faster_exporter(
+        self, make_queue, exporter, make_light_span, payload
+    ):
+        """What another exporter has read already takes no more memory in the queue of a blocked one."""
+        bound, batch = 8_000_000, 250_000
+        other = _Plain(lambda spans: SpanExportResult.SUCCESS)
+        slow = make_queue(exporter, "slow", max_bytes=bound, batch_bytes=batch)
+        fast = make_queue(other, "fast", batch_bytes=batch)
+        block(slow, exporter, make_light_span())
+        gc.collect()
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            while not slow.stats().lost:
+                span = make_light_span("op", snapshot(payload))
+                slow.put(span)
+                fast.put(span)
+                if fast.stats().queued > 10:
+                    assert fast.flush(10)
+            assert fast.flush(10)
+            gc.collect()
+            held = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        assert slow.stats().queued_bytes > 0.9 * bound
+        assert held <= bound + 8 * batch
+
     def test_a_payload_read_by_another_exporter_still_counts(self, make_queue, exporter, make_light_span, reader):
         """A span whose payload another exporter's thread has taken over already counts with its payload."""
         queue = make_queue(exporter)
@@ -420,6 +450,25 @@ class TestOneHarmsNoOther:
         assert time.monotonic() - start < 5
         assert other.names == [str(number) for number in range(50)]
         assert hanging.stats().queued == 51
+
+    @pytest.mark.parametrize("letter", ["x", "漢"])
+    def test_two_exporters_get_the_same_payload_that_is_cut_once(
+        self, make_queue, exporter, make_light_span, reader, letter
+    ):
+        """A payload over the limit is cut once, whichever exporter comes first, and counted once."""
+        reader._finisher.max_bytes = 1000
+        other = _Recorder()
+        first, second = make_queue(exporter, "first"), make_queue(other, "second")
+        trajectory = TrajectoryState({})
+        span = make_light_span("op", snapshot(letter * 2000), trajectory=trajectory)
+        first.put(span)
+        assert first.flush(10)
+        cut = trajectory.truncated_bytes
+        second.put(span)
+        assert second.flush(10)
+        assert exporter.spans[0].attributes == other.spans[0].attributes
+        assert trajectory.truncated_bytes == reader._finisher.truncated_bytes == cut
+        assert cut > 0
 
     def test_putting_never_waits(self, make_queue, exporter, make_span):
         """A caller is not held up by an exporter that hangs, whether or not the queue is full."""
