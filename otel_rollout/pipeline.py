@@ -56,7 +56,8 @@ class Pipeline:
         """Remember the tokenizer of an op's `self`, if it has one, for the delivery thread."""
         if isinstance(span, RolloutSpan):
             try:
-                span.tokenizer = getattr(receiver, "tokenizer", None)
+                tokenizer = getattr(receiver, "tokenizer", None)
+                span.tokenizer = self.tokenizer_copies.get(id(tokenizer), tokenizer)
             except Exception:  # noqa: BLE001, RUF100 - a property may raise what it likes
                 return
 
