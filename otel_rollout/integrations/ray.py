@@ -1,0 +1,106 @@
+"""A trajectory's context across a Ray actor call, as an explicit argument: Ray carries none.
+
+carrier = inject()                         # in the trajectory
+worker.score.remote(sample, carrier)
+
+def score(self, sample, carrier):          # in the actor
+    with extract(carrier):
+        ...                                # ops here are children of the span that was current at `inject`
+
+It is plain text in a dict, so it goes through any other transport as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from contextvars import Token
+from typing import Final
+
+import orjson
+from opentelemetry import context as context_api
+from opentelemetry.context import Context
+from opentelemetry.trace import get_current_span, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from otel_rollout import runtime
+from otel_rollout.context import SILENCE, Frame, current_frame, enter, enter_silence, leave
+from otel_rollout.log_once import internal_error
+from otel_rollout.trajectory_state import TrajectoryState
+
+__all__ = ["extract", "inject"]
+
+TAGS_KEY: Final = "otel-rollout-tags"
+_SILENCED: Final = "otel-rollout-silenced"
+_propagator: Final = TraceContextTextMapPropagator()
+
+
+def inject() -> dict[str, str]:
+    """Return the current place in a trajectory as a carrier; empty while tracing is off or outside any span.
+
+    Returns:
+        W3C `traceparent` (https://www.w3.org/TR/trace-context/), `tracestate` where there is one, and the
+        trajectory's tags as JSON.
+    """
+    carrier: dict[str, str] = {}
+    if runtime.pipeline is None:
+        return carrier
+    try:
+        context = context_api.get_current()
+        frame = current_frame(context)
+        if frame is SILENCE:
+            return {_SILENCED: "true"}
+        current = get_current_span(context)
+        if not current.get_span_context().is_valid and frame is not None and frame.span is not None:
+            context = set_span_in_context(frame.span, context)
+        _propagator.inject(carrier, context)
+        if frame is not None and frame.trajectory is not None:
+            carrier[TAGS_KEY] = orjson.dumps(frame.trajectory.tags).decode()
+    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+        internal_error("injecting a trajectory")
+    return carrier
+
+
+def extract(carrier: Mapping[str, str] | None) -> AbstractContextManager[None]:
+    """Run what is inside at the place in a trajectory that `carrier` names: ops become children of that span.
+
+    Args:
+        carrier: What `inject` returned; nothing happens where it is empty or None, or while tracing is off here.
+    """
+    if runtime.pipeline is None or not carrier:
+        return contextlib.nullcontext()
+    return _Extracted(carrier)
+
+
+class _Extracted(AbstractContextManager[None]):
+    """A stretch at a place in a trajectory of another process."""
+
+    def __init__(self, carrier: Mapping[str, str]) -> None:
+        self._carrier = carrier
+        self._token: Token[Context] | None = None
+
+    def __enter__(self) -> None:
+        try:
+            self._token = self._enter()
+        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            internal_error("extracting a trajectory")
+
+    def _enter(self) -> Token[Context] | None:
+        current = context_api.get_current()
+        if _SILENCED in self._carrier:
+            return enter_silence(current)
+        span = get_current_span(_propagator.extract(self._carrier, Context()))
+        if not span.get_span_context().is_valid:
+            return None
+        trajectory = None
+        if TAGS_KEY in self._carrier:
+            trajectory = TrajectoryState(orjson.loads(self._carrier[TAGS_KEY]))
+            # The root is in the other process: what is annotated here has to go there by the call's result.
+            trajectory.root = span
+        return enter(current, Frame(trajectory, span))
+
+    def __exit__(self, *exception: object) -> None:
+        token, self._token = self._token, None
+        if token is not None:
+            leave(token)

@@ -1,0 +1,152 @@
+"""verl's `RolloutTraceConfig`, over `otel_rollout.init`: the same calls, attributes and defaults."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import Any, ClassVar, Final
+
+from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
+
+from otel_rollout import config, runtime
+from otel_rollout.integrations.verl.batch import is_selecting
+
+__all__ = ["RolloutTraceConfig", "start_from"]
+
+_logger: Final = logging.getLogger("otel_rollout")
+_RUN_ID_VARIABLE: Final = "OTEL_ROLLOUT_RUN_ID"
+
+
+class RolloutTraceConfig:
+    """The process's trace configuration, as verl asks for it.
+
+    Nothing here raises, whatever the configuration: a rollout without traces is better than none.
+    """
+
+    _instance: ClassVar[RolloutTraceConfig | None] = None
+
+    def __init__(self) -> None:
+        self.token2text = False
+        self.project_name: str | None = None
+        self.experiment_name: str | None = None
+        self.max_samples: int | None = None
+        self._initialized = False
+
+    @classmethod
+    def get_instance(cls) -> RolloutTraceConfig:
+        """Return the process's configuration."""
+        if cls._instance is None:
+            cls._instance = cls()
+        return cls._instance
+
+    @classmethod
+    def init(
+        cls,
+        project_name: str | None,
+        experiment_name: str | None,
+        backend: str | None,
+        token2text: bool = False,
+        max_samples_per_step_per_worker: int | None = None,
+    ) -> None:
+        """Switch tracing on, unless it is on already or `backend` is None.
+
+        Args:
+            project_name: The project.
+            experiment_name: What every trajectory is tagged with.
+            backend: An exporter's name, names separated by commas, or `otel` for those of `OTEL_TRACES_EXPORTER`.
+            token2text: Whether token ids are decoded beside the ids.
+            max_samples_per_step_per_worker: How many samples of a step each worker traces; None for all.
+        """
+        instance = cls.get_instance()
+        if instance._initialized:
+            return
+        instance._initialized = True
+        instance.project_name, instance.experiment_name = project_name, experiment_name
+        instance.token2text, instance.max_samples = bool(token2text), max_samples_per_step_per_worker
+        if not backend:
+            return
+        if backend.strip() == "otel":
+            backend = os.environ.get(OTEL_TRACES_EXPORTER, "").strip() or "otlp"
+        settings: dict[str, Any] = {}
+        run_id = _run_id()
+        if run_id and not os.environ.get(_RUN_ID_VARIABLE):
+            settings["run_id"] = run_id
+        try:
+            config.init(
+                project_name or "verl",
+                experiment_name or "default",
+                backend,
+                instance.token2text,
+                max_samples_per_step_per_worker,
+                **settings,
+            )
+        except Exception as error:  # noqa: BLE001, RUF100 - training goes on without traces
+            _logger.warning("verl: nothing is traced: trace.backend=%s: %s", backend, error)
+
+    @property
+    def max_samples_per_step_per_worker(self) -> int | None:
+        """How many samples of a step each worker traces; None where the plugin picks them.
+
+        verl picks with numpy's global generator, which the traced program may draw from as well.
+        """
+        return None if is_selecting() else self.max_samples
+
+    @property
+    def backend(self) -> str | None:
+        """The exporters' names as one comma list; None while tracing is off."""
+        return config.RolloutTraceConfig.get_backend() if runtime.pipeline is not None else None
+
+    @property
+    def client(self) -> object | None:
+        """The tracer provider; None while tracing is off."""
+        return config.RolloutTraceConfig.get_client() if runtime.pipeline is not None else None
+
+    @classmethod
+    def get_backend(cls) -> str | None:
+        """Return the exporters' names as one comma list; None while tracing is off."""
+        return cls.get_instance().backend
+
+    @classmethod
+    def get_client(cls) -> object | None:
+        """Return the tracer provider; None while tracing is off."""
+        return cls.get_instance().client
+
+    @classmethod
+    def enable_token2text(cls) -> bool:
+        """Return whether token ids are decoded."""
+        return cls.get_instance().token2text
+
+    @classmethod
+    def reset(cls) -> None:
+        """Switch tracing off and forget everything; for tests."""
+        cls._instance = None
+        config.RolloutTraceConfig.reset()
+
+
+def start_from(trainer_config: Any) -> None:
+    """Switch tracing on in a process in which verl does not, from verl's whole configuration.
+
+    Args:
+        trainer_config: What `actor_rollout_ref.rollout.trace` is part of.
+    """
+    trace = trainer_config.actor_rollout_ref.rollout.trace
+    RolloutTraceConfig.init(
+        trace.get("project_name"),
+        trace.get("experiment_name"),
+        trace.get("backend"),
+        trace.get("token2text", False),
+        trace.get("max_samples_per_step_per_worker"),
+    )
+
+
+def _run_id() -> str | None:
+    """Return one id for all processes of a Ray job: otherwise each would be a run of its own."""
+    ray = sys.modules.get("ray")
+    try:
+        if ray is None or not ray.is_initialized():
+            return None
+        session = ray._private.worker._global_node.session_name
+        return f"{session}-{ray.get_runtime_context().get_job_id()}"
+    except Exception:  # noqa: BLE001, RUF100 - private to Ray, and only a convenience
+        return None

@@ -1,0 +1,101 @@
+"""What verl knows of a finished trajectory, as attributes of its root span."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from otel_rollout.integrations.verl.identity import scalar
+from otel_rollout.integrations.verl.rollout import Rollout
+from otel_rollout.payload import snapshot
+
+__all__ = ["describe_output"]
+
+REWARD_EXTRA_INFO: Final = "rollout.reward_extra_info"
+NUM_TURNS: Final = "rollout.num_turns"
+NUM_OUTPUTS: Final = "rollout.num_outputs"
+PROMPT_LENGTH: Final = "rollout.prompt_length"
+RESPONSE_LENGTH: Final = "rollout.response_length"
+MODEL_TOKENS: Final = "rollout.model_tokens"
+FINISH_REASON: Final = "rollout.finish_reason"
+TURN_SCORES: Final = "rollout.turn_scores"
+TOOL_REWARDS: Final = "rollout.tool_rewards"
+GENERATE_SECONDS: Final = "rollout.generate_seconds"
+TOOL_SECONDS: Final = "rollout.tool_seconds"
+SCORE_SECONDS: Final = "rollout.score_seconds"
+PREEMPTIONS: Final = "rollout.preemptions"
+CACHED_TOKENS: Final = "rollout.cached_tokens"
+MIN_WEIGHTS_VERSION: Final = "rollout.min_weights_version"
+MAX_WEIGHTS_VERSION: Final = "rollout.max_weights_version"
+STALENESS: Final = "rollout.staleness"
+DATA_SOURCE: Final = "rollout.data_source"
+
+TRUNCATED: Final = "truncated"
+
+
+def describe_output(
+    outputs: Sequence[Any], columns: Mapping[str, Any], rollout: Rollout, *, step: Any, response_limit: int | None
+) -> tuple[dict[str, Any], dict[str, Any], str | None]:
+    """Return the attributes, the root's output and its status (None for what follows from the exception, if any).
+
+    Args:
+        outputs: The trajectory's `AgentLoopOutput`s, the last of which has the reward.
+        columns: The columns of the sample.
+        rollout: What was seen while it ran.
+        step: The training step; -1 or None where it is not known.
+        response_limit: The longest response, where known.
+    """
+    final = outputs[-1]
+    extra = getattr(final, "extra_fields", None) or {}
+    metrics = getattr(final, "metrics", None)
+    lengths = [(len(output.prompt_ids), len(output.response_ids)) for output in outputs]
+    reward = scalar(getattr(final, "reward_score", None))
+    info = extra.get("reward_extra_info")
+    oldest, newest = extra.get("min_global_steps"), extra.get("max_global_steps")
+    # The engines hide why they stopped (vLLM's "completed" is both): a full response was cut. One that ends with a
+    # tool's answer was cut too: there was no room for it.
+    is_truncated = (response_limit is not None and lengths[-1][1] >= response_limit) or rollout.last_action == "tool"
+    finish = "length" if is_truncated else rollout.stop_reason
+    preempted = getattr(metrics, "num_preempted", None)
+    attributes: dict[str, Any] = {
+        NUM_TURNS: getattr(final, "num_turns", None),
+        PROMPT_LENGTH: lengths[0][0],
+        RESPONSE_LENGTH: sum(response for _, response in lengths),
+        MODEL_TOKENS: sum(sum(output.response_mask) for output in outputs),
+        FINISH_REASON: finish,
+        TURN_SCORES: _numbers(extra.get("turn_scores")),
+        TOOL_REWARDS: _numbers(extra.get("tool_rewards")),
+        GENERATE_SECONDS: getattr(metrics, "generate_sequences", None),
+        TOOL_SECONDS: getattr(metrics, "tool_calls", None),
+        SCORE_SECONDS: getattr(metrics, "compute_score", None),
+        # -1 is verl's "not available".
+        PREEMPTIONS: preempted if preempted is not None and preempted >= 0 else None,
+        CACHED_TOKENS: rollout.cached_tokens,
+        MIN_WEIGHTS_VERSION: oldest,
+        MAX_WEIGHTS_VERSION: newest,
+        DATA_SOURCE: _text(columns.get("data_source")),
+        REWARD_EXTRA_INFO: snapshot(info).decode() if info else None,
+        NUM_OUTPUTS: len(outputs) if len(outputs) > 1 else None,
+    }
+    if isinstance(newest, int) and isinstance(step, int) and step > 0:
+        # As verl's v1 trainer counts it: 0 for what the newest weights before this step have made.
+        attributes[STALENESS] = step - 1 - newest
+    output: dict[str, Any] = {"reward": reward}
+    if info:
+        output["reward_extra_info"] = orjson.Fragment(attributes[REWARD_EXTRA_INFO])
+    output["response_ids"] = list(rollout.last_token_ids or getattr(final, "response_ids", ()))
+    attributes = {key: value for key, value in attributes.items() if value is not None}
+    return attributes, output, TRUNCATED if is_truncated else None
+
+
+def _numbers(values: Any) -> list[float] | None:
+    if not isinstance(values, (list, tuple)) or not values:
+        return None
+    numbers = [scalar(value) for value in values]
+    return [float(number) for number in numbers if isinstance(number, (int, float))]
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(scalar(value))

@@ -1,0 +1,108 @@
+"""The reward: what is known when it is there goes to the trajectory's root, and its process is linked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+from opentelemetry import context as context_api
+
+from otel_rollout import op, runtime
+from otel_rollout.context import current_frame
+from otel_rollout.integrations import ray
+from otel_rollout.integrations.verl import config, facts
+from otel_rollout.integrations.verl import rollout as rollouts
+from otel_rollout.integrations.verl.patching import report
+from otel_rollout.log_once import internal_error
+from otel_rollout.span import RolloutSpan
+from otel_rollout.trajectory import annotate
+
+__all__ = ["trace_compute_score", "trace_reward_init", "trace_reward_score"]
+
+CARRIER: Final = "otel_rollout_carrier"
+"""The column of a reward request that says which trajectory it is for; taken out before the reward is computed."""
+
+
+def trace_compute_score(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `AgentLoopWorker._compute_score`, which is called at the end of each trajectory, inside it."""
+
+    async def _compute_score(self: Any, outputs: Any, kwargs: Any) -> None:
+        if _is_off():
+            await original(self, outputs, kwargs)
+            return
+        await original(self, outputs, _with_carrier(kwargs))
+        _describe(self, outputs, kwargs)
+
+    return _compute_score
+
+
+def trace_reward_init(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `RewardLoopWorker.__init__`, after which its process traces as the agent loops' do."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - the data model's name
+        original(self, *args, **kwargs)
+        try:
+            config.start_from(self.config)
+        except Exception as error:  # noqa: BLE001, RUF100 - training goes on without traces
+            report("rewards are not traced in their own process", error)
+
+    return __init__
+
+
+def trace_reward_score(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `RewardLoopWorker.compute_score` as an op under the trajectory that asks."""
+    name = "RewardLoopWorker.compute_score"
+    traced = op.rollout_trace_op(name=name, kind="EVALUATOR", capture_inputs=False)(original)
+
+    async def compute_score(self: Any, data: Any) -> Any:
+        carrier = _take_carrier(data)
+        if carrier is None or _is_off():
+            return await original(self, data)
+        with ray.extract(carrier):
+            return await traced(self, data)
+
+    return compute_score
+
+
+def _is_off() -> bool:
+    return runtime.pipeline is None
+
+
+def _with_carrier(columns: Any) -> Any:
+    try:
+        carrier = ray.inject()
+        return {**columns, CARRIER: orjson.dumps(carrier).decode()} if carrier else columns
+    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+        internal_error("linking the reward of verl")
+        return columns
+
+
+def _take_carrier(data: Any) -> dict[str, str] | None:
+    try:
+        column = data.non_tensor_batch.pop(CARRIER, None)
+        return None if column is None or not len(column) else orjson.loads(str(column[-1]))
+    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+        internal_error("linking the reward of verl")
+        return None
+
+
+def _describe(worker: Any, outputs: Any, columns: Any) -> None:
+    try:
+        rollout, pipeline = rollouts.current_rollout(), runtime.pipeline
+        frame = current_frame(context_api.get_current())
+        if rollout is None or pipeline is None or frame is None or frame.trajectory is None or not outputs:
+            return
+        limit = getattr(getattr(worker, "rollout_config", None), "response_length", None)
+        attributes, output, status = facts.describe_output(
+            outputs, columns, rollout, step=rollout.step, response_limit=limit
+        )
+        root = frame.trajectory.root
+        if isinstance(root, RolloutSpan):
+            # The delivery thread adds the ids' text.
+            root.tokenizer = rollout.tokenizer
+        annotate(reward=output["reward"], status=status, output=output, **attributes)
+    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+        internal_error("describing a trajectory of verl")
+
+
