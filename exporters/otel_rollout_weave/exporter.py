@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,7 @@ from otel_rollout_weave.catalogue import Catalogue
 from otel_rollout_weave.rewards import RewardFeedback
 from otel_rollout_weave.sent import SentIds, StatusesByTrace
 from otel_rollout_weave.settings import CREDENTIALS_HINT, read_settings
-from otel_rollout_weave.translate import StatusCounts, call_id, call_of_span
+from otel_rollout_weave.translate import NONE_BELOW, StatusCounts, call_id, call_of_span
 from otel_rollout_weave.wandb_run import run_of_process
 
 __all__ = ["WeaveSpanExporter"]
@@ -114,6 +114,8 @@ class WeaveSpanExporter(OutcomeSpanExporter):
     # --- one attempt
 
     def _attempt(self, spans: Sequence[ReadableSpan]) -> None:
+        if not spans:
+            return
         connection = self._connect()
         by_project: dict[str, list[ReadableSpan]] = {}
         for span in spans:
@@ -125,19 +127,9 @@ class WeaveSpanExporter(OutcomeSpanExporter):
 
     def _send_calls(self, connection: _Connection, project_id: str, spans: Sequence[ReadableSpan]) -> None:
         missing = self._missing(connection.api, project_id, spans)
-        run_id = run_of_process(project_id)
         below = self._statuses_below(spans)
-        calls: list[tuple[str, bytes]] = []
-        for span in missing:
-            record = call_of_span(
-                span,
-                project_id=project_id,
-                op_name=connection.catalogue.op_name(project_id, span.name),
-                run_id=run_id,
-                below=below.get(_trace_id(span), StatusCounts(0, 0)) if span.parent is None else StatusCounts(0, 0),
-                ids_as_text=self._ids_as_text,
-            )
-            calls.append((record["id"], orjson.dumps(record)))
+        # Encoded request by request: a stock span processor hands over 512 spans of any size at a time.
+        calls = self._encoded(connection.catalogue, project_id, missing, below)
         for part in _parts(calls, self._max_request_bytes):
             ids = [one for one, _ in part]
             try:
@@ -148,6 +140,25 @@ class WeaveSpanExporter(OutcomeSpanExporter):
                 raise
             # Forgotten again once the whole batch is through.
             self._sent.confirm(ids)
+
+    def _encoded(
+        self,
+        catalogue: Catalogue,
+        project_id: str,
+        spans: Sequence[ReadableSpan],
+        below: Mapping[int, StatusCounts],
+    ) -> Iterator[tuple[str, bytes]]:
+        run_id = run_of_process(project_id)
+        for span in spans:
+            record = call_of_span(
+                span,
+                project_id=project_id,
+                op_name=catalogue.op_name(project_id, span.name),
+                run_id=run_id,
+                below=below[_trace_id(span)] if span.parent is None else NONE_BELOW,
+                ids_as_text=self._ids_as_text,
+            )
+            yield record["id"], orjson.dumps(record)
 
     def _missing(self, api: WeaveApi, project_id: str, spans: Sequence[ReadableSpan]) -> list[ReadableSpan]:
         sent = self._sent
@@ -231,7 +242,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
                 self._statuses.forget(_trace_id(span))
 
 
-def _parts(calls: Sequence[tuple[str, bytes]], limit: int) -> Iterator[list[tuple[str, bytes]]]:
+def _parts(calls: Iterable[tuple[str, bytes]], limit: int) -> Iterator[list[tuple[str, bytes]]]:
     part: list[tuple[str, bytes]] = []
     size = 0
     for call in calls:
