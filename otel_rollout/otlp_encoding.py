@@ -1,174 +1,217 @@
-"""Spans as an OTLP request, built in place.
+"""Spans as an OTLP request in protobuf's binary form, with each payload copied as bytes and into the request alone.
 
 The SDK's encoder makes each message on its own and hands it to the next constructor, which copies it: a payload is
-copied at six levels. Here every message is made inside its parent, so a payload is copied once.
+copied at six levels, then written out in one call that holds the GIL for milliseconds. Here what every span has is
+written directly, from pieces that mostly were encoded before; the rare rest (events, links, status, nested values)
+goes through the official classes. Protobuf parses fields that stand one after the other as one message.
 
-Source: https://opentelemetry.io/docs/specs/otlp/ and opentelemetry-proto's trace.proto.
+Source: https://opentelemetry.io/docs/specs/otlp/, opentelemetry-proto's trace.proto, and
+https://protobuf.dev/programming-guides/encoding/.
 """
 
 from __future__ import annotations
 
-import logging
+import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext
+from opentelemetry.trace import SpanContext, SpanKind
 
-from otel_rollout import semconv
+__all__ = ["encode_spans"]
 
-__all__ = ["encode_spans", "serialize_spans"]
-
-_logger = logging.getLogger(__name__)
-
-_HAS_IS_REMOTE = 0x100
-_IS_REMOTE = 0x200
+_HAS_IS_REMOTE: Final = 0x100
+_IS_REMOTE: Final = 0x200
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
-_PART_CHARACTERS = 512 * 1024
-_SHORT_TEXT = 64
-_MAX_ENCODED_PAIRS = 8192
-# Most attributes of a span (tags, kinds, MIME types) are the same on thousands of spans.
+# Tags of length-delimited fields: (field number << 3) | 2.
+_REQUEST_RESOURCE_SPANS: Final = b"\x0a"
+_RESOURCE_SPANS_SCOPE_SPANS: Final = b"\x12"
+_SCOPE_SPANS_SPANS: Final = b"\x12"
+_SPAN_NAME: Final = b"\x2a"
+_SPAN_ATTRIBUTES: Final = b"\x4a"
+_PAIR_KEY: Final = b"\x0a"
+_PAIR_VALUE: Final = b"\x12"
+_VALUE_STRING: Final = b"\x0a"
+# These come with their length, which is always the same.
+_SPAN_TRACE_ID: Final = b"\x0a\x10"
+_SPAN_SPAN_ID: Final = b"\x12\x08"
+_SPAN_PARENT_SPAN_ID: Final = b"\x22\x08"
+_SPAN_STATUS_UNSET: Final = b"\x7a\x00"
+# Kind (field 6, a number), start and end (fields 7 and 8, fixed64), flags (field 16, fixed32), with their tags.
+_SPAN_NUMBERS: Final = struct.Struct("<BBBQBQHI").pack
+
+_SHORT_TEXT: Final = 64
+_MAX_CACHED: Final = 8192
+# Most names and attributes (tags, kinds, MIME types) are the same on thousands of spans.
 _encoded_pairs: dict[tuple[str, type, str | int], bytes] = {}
+_encoded_names: dict[str, bytes] = {}
+_kinds: Final = {kind: kind.value + 1 for kind in SpanKind}
+"""OTLP numbers the kinds from 1, the API from 0."""
 
 
-def serialize_spans(spans: Sequence[ReadableSpan]) -> bytes:
-    """Return the OTLP request that holds `spans`, in protobuf's binary form.
-
-    Protobuf writes a message in one call, which holds the GIL for milliseconds where it is megabytes long: every event
-    loop of the process stands still. So a large request is written in parts; one after the other they parse as one.
-
-    Args:
-        spans: Finished spans, of the SDK or of ours.
-    """
-    parts: list[bytes] = []
-    start = characters = 0
-    for position, span in enumerate(spans, 1):
-        attributes = span.attributes or {}
-        for key in (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE):
-            text = attributes.get(key)
-            if isinstance(text, str):
-                characters += len(text)
-        if characters >= _PART_CHARACTERS:
-            parts.append(encode_spans(spans[start:position]).SerializeToString())
-            start, characters = position, 0
-    if start < len(spans):
-        parts.append(encode_spans(spans[start:]).SerializeToString())
-    return b"".join(parts)
-
-
-def encode_spans(spans: Sequence[ReadableSpan]) -> ExportTraceServiceRequest:
+def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
     """Return the OTLP request that holds `spans`, grouped by resource and scope.
 
     Args:
         spans: Finished spans, of the SDK or of ours.
     """
-    request = ExportTraceServiceRequest()
-    groups: dict[tuple[int, int], ScopeSpans] = {}
-    resources: dict[int, Any] = {}
+    resources: dict[int, tuple[Resource, dict[int, tuple[InstrumentationScope | None, list[bytes]]]]] = {}
     for span in spans:
-        resource = span.resource
-        scope = span.instrumentation_scope
-        key = (id(resource), id(scope))
-        group = groups.get(key)
-        if group is None:
-            resource_spans = resources.get(id(resource))
-            if resource_spans is None:
-                resource_spans = resources[id(resource)] = request.resource_spans.add()
-                _fill_resource(resource_spans, resource)
-            group = groups[key] = resource_spans.scope_spans.add()
-            _fill_scope(group, scope)
-        _fill_span(group.spans.add(), span)
-    return request
+        if span.context is None:
+            continue
+        resource, scope = span.resource, span.instrumentation_scope
+        _, scopes = resources.setdefault(id(resource), (resource, {}))
+        _, parts = scopes.setdefault(id(scope), (scope, []))
+        pieces = _encode_span(span, span.context)
+        parts += (_SCOPE_SPANS_SPANS, _varint(sum(map(len, pieces))), *pieces)
+    request: list[bytes] = []
+    for resource, scopes in resources.values():
+        resource_parts = [_encode_resource(resource)]
+        for scope, parts in scopes.values():
+            scope_message = _encode_scope(scope)
+            size = len(scope_message) + sum(map(len, parts))
+            resource_parts += (_RESOURCE_SPANS_SCOPE_SPANS, _varint(size), scope_message, *parts)
+        request += (_REQUEST_RESOURCE_SPANS, _varint(sum(map(len, resource_parts))), *resource_parts)
+    return b"".join(request)
 
 
-def _fill_resource(message: Any, resource: Resource) -> None:
+def _encode_resource(resource: Resource) -> bytes:
+    """Return a `ResourceSpans` that has everything but spans."""
+    message = ResourceSpans(schema_url=resource.schema_url or "")
+    # Present even where it has no attributes.
+    message.resource.SetInParent()
     _fill_attributes(message.resource.attributes, resource.attributes)
-    message.schema_url = resource.schema_url or ""
+    return message.SerializeToString()
 
 
-def _fill_scope(message: ScopeSpans, scope: InstrumentationScope | None) -> None:
-    if scope is None:
-        return
-    message.scope.name = scope.name
-    message.scope.version = scope.version or ""
-    message.schema_url = scope.schema_url or ""
-    if scope.attributes:
-        _fill_attributes(message.scope.attributes, scope.attributes)
+def _encode_scope(scope: InstrumentationScope | None) -> bytes:
+    """Return a `ScopeSpans` that has everything but spans."""
+    message = ScopeSpans()
+    if scope is not None:
+        message.scope.name = _text(scope.name)
+        message.scope.version = _text(scope.version or "")
+        message.schema_url = scope.schema_url or ""
+        _fill_attributes(message.scope.attributes, scope.attributes or {})
+    return message.SerializeToString()
 
 
-def _fill_span(message: SpanMessage, span: ReadableSpan) -> None:
-    context = span.get_span_context()
-    if context is None:
-        return
-    message.trace_id = context.trace_id.to_bytes(16, "big")
-    message.span_id = context.span_id.to_bytes(8, "big")
+def _encode_span(span: ReadableSpan, context: SpanContext) -> list[bytes]:
+    """Return a span in pieces, so that its payload is not copied before all spans are joined."""
+    parent = span.parent
+    flags = _HAS_IS_REMOTE | (context.trace_flags & 0xFF)
+    name = span.name
+    parts = [
+        _SPAN_TRACE_ID,
+        context.trace_id.to_bytes(16, "big"),
+        _SPAN_SPAN_ID,
+        context.span_id.to_bytes(8, "big"),
+        _encoded_names.get(name) or _encode_name(name),
+    ]
+    if parent is not None:
+        if parent.is_remote:
+            flags |= _IS_REMOTE
+        parts += (_SPAN_PARENT_SPAN_ID, parent.span_id.to_bytes(8, "big"))
+    parts.append(
+        _SPAN_NUMBERS(0x30, _kinds[span.kind], 0x39, span.start_time or 0, 0x41, span.end_time or 0, 0x0185, flags)
+    )
+    value: Any
+    for key, value in (span.attributes or {}).items():
+        kind = type(value)
+        if kind is str:
+            if len(value) > _SHORT_TEXT:
+                parts += _encode_long_text(key, value)
+                continue
+        elif kind is not bool and kind is not int:
+            parts.append(_encode_pair(key, value))
+            continue
+        pair = _encoded_pairs.get((key, kind, value))
+        if pair is None:
+            pair = _encode_pair(key, value)
+            if len(_encoded_pairs) >= _MAX_CACHED:
+                _encoded_pairs.clear()
+            _encoded_pairs[key, kind, value] = pair
+        parts.append(pair)
+    if span.events or span.links or span.status.status_code.value or context.trace_state or span.dropped_attributes:
+        parts.append(_encode_rest(span, context))
+    else:
+        parts.append(_SPAN_STATUS_UNSET)
+    return parts
+
+
+def _encode_name(name: str) -> bytes:
+    text = _text(name).encode()
+    encoded = _SPAN_NAME + _varint(len(text)) + text
+    if len(_encoded_names) >= _MAX_CACHED:
+        _encoded_names.clear()
+    if len(text) <= _SHORT_TEXT:
+        _encoded_names[name] = encoded
+    return encoded
+
+
+def _encode_long_text(key: str, value: str) -> tuple[bytes, ...]:
+    """Return a text attribute of a span in pieces."""
+    try:
+        text = value.encode()
+    except UnicodeEncodeError:
+        text = _text(value).encode()
+    name = _text(key).encode()
+    value_head = _VALUE_STRING + _varint(len(text))
+    pair_head = _PAIR_KEY + _varint(len(name)) + name + _PAIR_VALUE + _varint(len(value_head) + len(text)) + value_head
+    return _SPAN_ATTRIBUTES, _varint(len(pair_head) + len(text)), pair_head, text
+
+
+def _encode_pair(key: str, value: Any) -> bytes:
+    """Return the bytes of a span message that has this attribute and nothing else."""
+    message = SpanMessage()
+    _fill_attributes(message.attributes, {key: value})
+    return message.SerializeToString()
+
+
+def _encode_rest(span: ReadableSpan, context: SpanContext) -> bytes:
+    """Return the bytes of a span message that has what few spans have."""
+    message = SpanMessage()
     if context.trace_state:
         message.trace_state = context.trace_state.to_header()
-    parent = span.parent
-    message.flags = _flags(parent) | (context.trace_flags & 0xFF)
-    if parent is not None:
-        message.parent_span_id = parent.span_id.to_bytes(8, "big")
-    message.name = _text(span.name)
-    # OTLP numbers the kinds from 1, the API from 0.
-    message.kind = span.kind.value + 1  # type: ignore[assignment]  # an enum number of protobuf
-    message.start_time_unix_nano = span.start_time or 0
-    message.end_time_unix_nano = span.end_time or 0
-    _fill_span_attributes(message, span.attributes or {})
     message.dropped_attributes_count = span.dropped_attributes
     for event in span.events:
-        event_message = message.events.add(name=_text(event.name), time_unix_nano=event.timestamp)
+        event_message = message.events.add(
+            name=_text(event.name),
+            time_unix_nano=event.timestamp,
+            dropped_attributes_count=getattr(event, "dropped_attributes", 0),
+        )
         _fill_attributes(event_message.attributes, event.attributes or {})
     message.dropped_events_count = span.dropped_events
     for link in span.links:
         link_message = message.links.add(
             trace_id=link.context.trace_id.to_bytes(16, "big"),
             span_id=link.context.span_id.to_bytes(8, "big"),
-            flags=_flags(link.context) | (link.context.trace_flags & 0xFF),
+            flags=_HAS_IS_REMOTE | (_IS_REMOTE if link.context.is_remote else 0) | (link.context.trace_flags & 0xFF),
         )
         _fill_attributes(link_message.attributes, link.attributes or {})
     message.dropped_links_count = span.dropped_links
     message.status.code = span.status.status_code.value  # type: ignore[assignment]  # an enum number of protobuf
     if span.status.description:
         message.status.message = _text(span.status.description)
+    return message.SerializeToString()
 
 
-def _flags(context: SpanContext | None) -> int:
-    return _HAS_IS_REMOTE | (_IS_REMOTE if context is not None and context.is_remote else 0)
-
-
-def _fill_span_attributes(message: SpanMessage, attributes: Mapping[str, Any]) -> None:
-    """Add the attributes, in order: those that recur as bytes that were encoded once, the others in place."""
-    recurring: list[bytes] = []
-    for key, value in attributes.items():
-        kind = type(value)
-        if kind is bool or kind is int or (kind is str and len(value) <= _SHORT_TEXT):
-            recurring.append(_encoded_pairs.get((key, kind, value)) or _encode_pair(key, value))
-        else:
-            if recurring:
-                # Parsing appends to what a repeated field has.
-                message.MergeFromString(b"".join(recurring))
-                recurring = []
-            _fill_attributes(message.attributes, {key: value})
-    if recurring:
-        message.MergeFromString(b"".join(recurring))
-
-
-def _encode_pair(key: str, value: str | int) -> bytes:
-    """Return the bytes of a span message that has this attribute and nothing else."""
-    message = SpanMessage()
-    _fill_attributes(message.attributes, {key: value})
-    encoded = message.SerializeToString()
-    if len(_encoded_pairs) >= _MAX_ENCODED_PAIRS:
-        _encoded_pairs.clear()
-    _encoded_pairs[key, type(value), value] = encoded
-    return encoded
+def _varint(number: int) -> bytes:
+    if number < 0x80:
+        return bytes((number,))
+    if number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
+    parts = bytearray()
+    while number >= 0x80:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    parts.append(number)
+    return bytes(parts)
 
 
 def _fill_attributes(message: Any, attributes: Mapping[str, Any]) -> None:

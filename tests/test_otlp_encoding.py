@@ -36,9 +36,14 @@ def as_stock(spans):
     return ExportTraceServiceRequest.FromString(stock_encode_spans(spans).SerializeToString())
 
 
+def parsed(spans):
+    """Return the request as a receiver reads it."""
+    return ExportTraceServiceRequest.FromString(encode_spans(spans))
+
+
 def as_ours(spans):
     """Return the request as ours makes it, through bytes, without the W3C trace flags, which the SDK leaves out."""
-    request = ExportTraceServiceRequest.FromString(encode_spans(spans).SerializeToString())
+    request = ExportTraceServiceRequest.FromString(encode_spans(spans))
     for resource_spans in request.resource_spans:
         for scope_spans in resource_spans.scope_spans:
             for span in scope_spans.spans:
@@ -178,7 +183,7 @@ class TestBeyondTheSdk:
     def test_the_trace_flags_are_sent(self, flags):
         """The low byte of the flags is that of the W3C trace context, as trace.proto says."""
         span = ReadableSpan("op", SpanContext(1, 2, False, TraceFlags(flags)), resource=RESOURCE)
-        message = encode_spans([span]).resource_spans[0].scope_spans[0].spans[0]
+        message = parsed([span]).resource_spans[0].scope_spans[0].spans[0]
         assert message.flags == 0x100 | flags
 
     @pytest.mark.parametrize("key", ["key", "\ud800"])
@@ -186,7 +191,7 @@ class TestBeyondTheSdk:
         """Text that UTF-8 can't hold arrives with a mark in its place, in every field."""
         span = finished({key: "a\udfffb"})
         span._name = "op\ud800"
-        message = encode_spans([span]).resource_spans[0].scope_spans[0].spans[0]
+        message = parsed([span]).resource_spans[0].scope_spans[0].spans[0]
         assert message.name == "op?"
         assert message.attributes[0].key == key.replace("\ud800", "?")
         assert message.attributes[0].value.string_value == "a?b"
@@ -194,40 +199,40 @@ class TestBeyondTheSdk:
     @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 2**200])
     def test_integers_beyond_64_bits_become_text(self, value):
         """An integer that OTLP has no room for arrives as text."""
-        message = encode_spans([finished({"key": value})]).resource_spans[0].scope_spans[0].spans[0]
+        message = parsed([finished({"key": value})]).resource_spans[0].scope_spans[0].spans[0]
         assert message.attributes[0].value.string_value == str(value)
 
     def test_a_value_of_no_known_type_becomes_text(self):
         """Anything else arrives as its text."""
-        message = encode_spans([finished({"key": 1j})]).resource_spans[0].scope_spans[0].spans[0]
+        message = parsed([finished({"key": 1j})]).resource_spans[0].scope_spans[0].spans[0]
         assert message.attributes[0].value.string_value == "1j"
 
     def test_keys_that_are_no_texts_become_texts(self):
         """A number as a key inside a value arrives as its text."""
-        message = encode_spans([finished({"key": {1: "a"}})]).resource_spans[0].scope_spans[0].spans[0]
+        message = parsed([finished({"key": {1: "a"}})]).resource_spans[0].scope_spans[0].spans[0]
         assert message.attributes[0].value.kvlist_value.values[0].key == "1"
 
     def test_a_span_without_a_scope_is_encoded(self):
         """A span that no scope claims stands in a group without one."""
         span = finished({})
         assert span.instrumentation_scope is None
-        assert encode_spans([span]).resource_spans[0].scope_spans[0].scope.name == ""
+        assert parsed([span]).resource_spans[0].scope_spans[0].scope.name == ""
 
     def test_a_scope_that_is_replaced_is_not_mixed_up(self):
         """Scopes are told apart even where one is made after another is gone."""
         names = []
         for name in ("first", "second", "third"):
             span = finished({}, InstrumentationScope(name))
-            names.append(encode_spans([span]).resource_spans[0].scope_spans[0].scope.name)
+            names.append(parsed([span]).resource_spans[0].scope_spans[0].scope.name)
             del span
         assert names == ["first", "second", "third"]
 
 
 class TestInPlace:
-    """A payload is copied once."""
+    """A payload is copied as bytes and into the request, and nowhere else."""
 
-    def test_encoding_takes_no_more_memory_than_the_message(self):
-        """The peak while a payload is encoded stays near one copy of it."""
+    def test_encoding_takes_no_more_memory_than_two_copies(self):
+        """The peak while a payload is encoded stays near two copies of it."""
         span = finished({"input.value": "x" * 4_000_000})
         encode_spans([span])
         tracemalloc.start()
@@ -236,5 +241,5 @@ class TestInPlace:
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-        assert request.ByteSize() > 4_000_000
-        assert peak < 6_000_000
+        assert len(request) > 4_000_000
+        assert peak < 9_000_000

@@ -88,7 +88,7 @@ class HttpStore:
     def write(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
         """Store spans, and their traces' names, tags and sessions."""
         version = self._check_version()
-        body = encode_spans(otlp_spans(spans, unwraps_texts=version >= TEXTS_VERSION)).SerializeToString()
+        body = encode_spans(otlp_spans(spans, unwraps_texts=version >= TEXTS_VERSION))
         self._request(
             "POST",
             "/v1/traces",

@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTraceServiceRequest,
-    ExportTraceServiceResponse,
-)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.delivery.outcome import Outcome, Verdict
@@ -92,7 +89,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""
         request = encode_spans(spans)
-        size = request.ByteSize()
+        size = len(request)
         if size > MAX_MESSAGE_BYTES:
             return Outcome(Verdict.TOO_LARGE, f"{size:,} bytes, over gRPC's limit of 4 MiB for a message")
         try:
@@ -133,7 +130,8 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
             self._channel = self._open()
             self._export = self._channel.unary_unary(
                 METHOD,
-                request_serializer=ExportTraceServiceRequest.SerializeToString,
+                # A request is bytes already.
+                request_serializer=None,
                 response_deserializer=ExportTraceServiceResponse.FromString,
             )
         return self._export

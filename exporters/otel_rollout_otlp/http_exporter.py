@@ -58,7 +58,7 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""
-        body = encode_spans(spans).SerializeToString()
+        body = encode_spans(spans)
         headers = {}
         if self._compression != "none":
             body = gzip.compress(body, GZIP_LEVEL) if self._compression == "gzip" else zlib.compress(body, GZIP_LEVEL)
