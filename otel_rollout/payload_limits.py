@@ -17,11 +17,21 @@ from otel_rollout.payload import cut_text
 
 __all__ = ["cut_json", "cut_media", "narrow_integers"]
 
+# Each check starts with a look that costs a fraction of it: a pattern that begins with a rare byte, which `re` finds
+# with memchr, or every n-th byte instead of all.
+_BASE64_MARK: Final = re.compile(rb";base64,")
 _DATA_URI: Final = re.compile(rb"data:([\w/+.;=-]{0,100});base64,[A-Za-z0-9+/=_-]{256,}")
 _BARE_BASE64: Final = re.compile(rb'"(data|b64_json)":"[A-Za-z0-9+/=_-]{1024,}"')
 """Keys under which the APIs of OpenAI, Anthropic and MCP hand over images and sounds without a data URI."""
+_BASE64_BYTES: Final = bytes(
+    0x30 if (chr(code).isalnum() and code < 0x80) or code in b"+/=_-" else 0x20 for code in range(256)
+)
+_LONG_BASE64: Final = b"0" * 64
+"""What 1,024 bytes of base64 in a row show in every sixteenth byte."""
 _DIGITS: Final = bytes(0x30 if 0x30 <= code <= 0x39 else code for code in range(256))
 _NINETEEN_DIGITS: Final = b"0" * 19
+_SOME_DIGITS: Final = b"00"
+"""What nineteen digits in a row show in every ninth byte."""
 _NOTE_BYTES: Final = 48
 """What the note of a cut takes at most."""
 _READABLE_BYTES: Final = 200
@@ -34,9 +44,9 @@ def cut_media(text: bytes) -> bytes:
     Args:
         text: JSON in UTF-8.
     """
-    if b";base64," in text:
+    if _BASE64_MARK.search(text) is not None:
         text = _DATA_URI.sub(lambda match: b"data:%s;base64,[%d bytes cut]" % (match[1], len(match[0])), text)
-    if b'data":"' in text or b'b64_json":"' in text:
+    if len(text) > 1024 and _LONG_BASE64 in text[::16].translate(_BASE64_BYTES):
         text = _BARE_BASE64.sub(lambda match: b'"%s":"[%d bytes of base64 cut]"' % (match[1], len(match[0])), text)
     return text
 
@@ -47,7 +57,7 @@ def narrow_integers(text: bytes) -> bytes:
     Args:
         text: JSON in UTF-8.
     """
-    if _NINETEEN_DIGITS not in text.translate(_DIGITS):
+    if _SOME_DIGITS not in text[::9].translate(_DIGITS) or _NINETEEN_DIGITS not in text.translate(_DIGITS):
         return text
     try:
         return orjson.dumps(_narrow(orjson.loads(text)))

@@ -58,6 +58,7 @@ class Redactor:
         words = sorted({re.escape(_last_word(key)) for key in self._exact})
         # From the quote that opens a key to the one that closes it, which is escaped in JSON within a text.
         self._key = re.compile(rb'"[\w\x80-\xff.-]{0,64}(?:%s)\\*":' % b"|".join(words)) if words else None
+        self._suspect = _suspect_colon(words)
 
     def __call__(self, text: bytes) -> bytes:
         """Return the JSON `text` with the secrets in it replaced.
@@ -65,8 +66,10 @@ class Redactor:
         Args:
             text: JSON in UTF-8.
         """
+        if self._key is None or self._suspect.search(text) is None:
+            return text
         lowered = text.lower()
-        if self._key is None or self._key.search(lowered) is None:
+        if self._key.search(lowered) is None:
             return text
         inner = b'\\":' in lowered
         try:
@@ -120,3 +123,20 @@ def _normal(key: str) -> str:
 def _last_word(key: str) -> bytes:
     # Finds every spelling (`API-Key`, `api_key`, `apiKey`).
     return key.rpartition("_")[2].encode()
+
+
+def _suspect_colon(words: Iterable[bytes]) -> re.Pattern[bytes]:
+    """Return a pattern for a colon behind a key that may end in one of `words`, or behind one in JSON within a text.
+
+    It begins with the colon and looks back: `re` finds a single byte several times faster than it tries a pattern at
+    each quote.
+
+    Args:
+        words: The last words of the keys, escaped for a pattern, in lower case.
+    """
+    endings = b"|".join(b'(?<=%s":)' % _any_case(word) for word in words)
+    return re.compile(rb':(?<=":)(?:(?<=\\":)|%s)' % endings)
+
+
+def _any_case(word: bytes) -> bytes:
+    return b"".join(b"[%c%c]" % (code, code - 0x20) if 0x61 <= code <= 0x7A else b"%c" % code for code in word)
