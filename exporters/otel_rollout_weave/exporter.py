@@ -57,8 +57,8 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         base_url: The W&B server; else WANDB_BASE_URL, else what `wandb login --host` noted.
         trace_server_url: The trace server; else WF_TRACE_SERVER_URL, else the one that belongs to `base_url`.
         timeout: Seconds for a request; else WEAVE_HTTP_TIMEOUT, else 90.
-        ids_as_text: Send each list of 64 whole numbers or more as one text, which the server takes ten times
-            as fast; else OTEL_ROLLOUT_WEAVE_IDS_AS_TEXT.
+        ids_as_text: Send each list of 64 whole numbers or more as one text, which the server takes several
+            times as fast; else OTEL_ROLLOUT_WEAVE_IDS_AS_TEXT.
         ask_first: Ask the server before each batch which of its calls it has, for spans that another process
             may have sent (a replay, a restart); else OTEL_ROLLOUT_WEAVE_ASK_FIRST. Calls of this process
             whose answer was lost are asked for in any case.

@@ -14,11 +14,9 @@ __all__ = ["as_inputs", "as_output", "ids_as_text", "is_json_of_ours"]
 LONG_LIST: Final = 64
 """How many numbers a list must hold to count as token ids."""
 
-_STRING_OR_IDS = re.compile(
-    # A string comes first, so that what looks like a list inside one is passed over.
-    rb'"[^"\\]*(?:\\.[^"\\]*)*"|(\[\s*-?\d+(?:\s*,\s*-?\d+){%d,}\s*\])' % (LONG_LIST - 1),
-    re.DOTALL,
-)
+# A string comes first, so that what looks like a list inside one is passed over. Between its brackets a list of whole
+# numbers has nothing but these characters; a group per number would take twenty times as long.
+_STRING_OR_IDS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|(\[[-0-9,\s]+\])', re.DOTALL)
 
 
 def as_inputs(text: str | None, *, is_trusted: bool, with_ids_as_text: bool = False) -> bytes:
@@ -62,7 +60,7 @@ def as_output(
 def ids_as_text(payload: bytes) -> bytes:
     """Return JSON in which each long list of whole numbers is one text that holds the same list.
 
-    The trace server takes 1.05 s for a list of 130,000 ids and 0.10 s for the same ids as text.
+    The trace server works on each number of a list, and takes several times as long as for the text.
 
     Args:
         payload: The JSON.
@@ -82,7 +80,9 @@ def is_json_of_ours(mime_type: object, scope_name: str) -> bool:
 
 def _quoted(found: re.Match[bytes]) -> bytes:
     ids = found.group(1)
-    return found.group() if ids is None else b'"' + b"".join(ids.split()) + b'"'
+    if ids is None or ids.count(b",") < LONG_LIST - 1:
+        return found.group()
+    return b'"' + b"".join(ids.split()) + b'"'
 
 
 def _as_json(text: str, *, is_trusted: bool, with_ids_as_text: bool) -> bytes:
