@@ -6,6 +6,7 @@ import atexit
 import os
 import signal
 import threading
+import time
 from multiprocessing import util as multiprocessing_util
 from types import FrameType
 from typing import Any, Final
@@ -104,7 +105,11 @@ def _deliver() -> None:
             flush(pipeline.settings.shutdown_timeout_ms / 1000)
     finally:
         _exit.is_delivered = True
-        os.kill(os.getpid(), signal.SIGTERM)
+        main_thread = threading.main_thread().ident
+        while _exit.is_delivered and main_thread is not None:
+            # To the main thread, and again: one that comes just before a system call does not interrupt it.
+            signal.pthread_kill(main_thread, signal.SIGTERM)
+            time.sleep(0.1)
 
 
 def _pass_on(number: int, frame: FrameType | None) -> None:
