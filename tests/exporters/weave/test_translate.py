@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from opentelemetry.sdk.trace import Event
 
 from otel_rollout_weave.exception_text import exception_of_span
@@ -148,6 +150,7 @@ class TestCallOfSpan:
         """A display name over 1024 characters, which the server refuses, is cut."""
         assert len(record_of(spans.root(name="n" * 3000))["display_name"]) == 1024
 
+    @pytest.mark.integration
     def test_records_are_what_weave_itself_sends(self, spans, weave_types) -> None:
         """Weave's own request type accepts the records of roots, ops, failures and foreign spans."""
         root = spans.root(reward=1.0)
@@ -159,6 +162,7 @@ class TestCallOfSpan:
         ]
         assert weave_types.ask("problems", batch) == ""
 
+    @pytest.mark.integration
     def test_weave_types_do_refuse(self, spans, weave_types) -> None:
         """The check above can fail: a record without its id, or with a text for its inputs, is refused."""
         record = record_of(spans.root())
@@ -231,6 +235,36 @@ class TestIdsAsText:
         value = {inner: f'a "quoted\\" {inner}', "b\\": inner, "c": "\\"}
         payload = json.dumps(value).encode()
         assert ids_as_text(payload) == payload
+
+    @given(
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(st.text(), inner, max_size=3)
+                | st.lists(st.integers(), min_size=60, max_size=70)
+                | st.lists(st.integers(), min_size=60, max_size=70).map(json.dumps)
+            ),
+            max_leaves=6,
+        ),
+        st.sampled_from([(",", ":"), (", ", ": ")]),
+        st.booleans(),
+    )
+    def test_any_json(self, value, separators, is_ascii) -> None:
+        """Whatever the payload, only its long lists of whole numbers change, each into a text of the same list."""
+        payload = json.dumps(value, separators=separators, ensure_ascii=is_ascii).encode()
+        assert json.loads(ids_as_text(payload)) == with_texts(value)
+
+
+def with_texts(value: Any) -> Any:
+    """Return a value with its long lists of whole numbers as texts."""
+    if isinstance(value, dict):
+        return {key: with_texts(item) for key, item in value.items()}
+    if isinstance(value, list):
+        if len(value) >= 64 and all(type(item) is int for item in value):
+            return json.dumps(value, separators=(",", ":"))
+        return [with_texts(item) for item in value]
+    return value
 
 
 class TestException:
