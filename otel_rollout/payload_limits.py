@@ -15,7 +15,7 @@ import orjson
 
 from otel_rollout.payload import cut_text
 
-__all__ = ["cut_json", "cut_media", "narrow_integers"]
+__all__ = ["cut_json", "cut_media", "may_need_mending", "narrow_integers"]
 
 # Each check starts with a look that costs a fraction of it: a pattern that begins with a rare byte, which `re` finds
 # with memchr, or every n-th byte instead of all.
@@ -38,6 +38,19 @@ _READABLE_BYTES: Final = 200
 """What a long item should have at least, if there is room: fewer items that say something, rather than only notes."""
 
 
+def may_need_mending(text: bytes) -> bool:
+    """Return whether `text` may have media or wide integers in it: False is sure, True is worth a closer look.
+
+    Args:
+        text: JSON in UTF-8, or several such texts one after the other.
+    """
+    return (
+        _BASE64_MARK.search(text) is not None
+        or _LONG_BASE64 in text[::16].translate(_BASE64_BYTES)
+        or (_SOME_DIGITS in text[::9].translate(_DIGITS) and _NINETEEN_DIGITS in text.translate(_DIGITS))
+    )
+
+
 def cut_media(text: bytes) -> bytes:
     """Return `text` with inline media (`data:…;base64,…`) replaced by its type and size.
 
@@ -46,7 +59,7 @@ def cut_media(text: bytes) -> bytes:
     """
     if _BASE64_MARK.search(text) is not None:
         text = _DATA_URI.sub(lambda match: b"data:%s;base64,[%d bytes cut]" % (match[1], len(match[0])), text)
-    if len(text) > 1024 and _LONG_BASE64 in text[::16].translate(_BASE64_BYTES):
+    if _LONG_BASE64 in text[::16].translate(_BASE64_BYTES):
         text = _BARE_BASE64.sub(lambda match: b'"%s":"[%d bytes of base64 cut]"' % (match[1], len(match[0])), text)
     return text
 
@@ -57,7 +70,7 @@ def narrow_integers(text: bytes) -> bytes:
     Args:
         text: JSON in UTF-8.
     """
-    if _SOME_DIGITS not in text[::9].translate(_DIGITS) or _NINETEEN_DIGITS not in text.translate(_DIGITS):
+    if _NINETEEN_DIGITS not in text.translate(_DIGITS):
         return text
     try:
         return orjson.dumps(_narrow(orjson.loads(text)))

@@ -60,16 +60,22 @@ class Redactor:
         self._key = re.compile(rb'"[\w\x80-\xff.-]{0,64}(?:%s)\\*":' % b"|".join(words)) if words else None
         self._suspect = _suspect_colon(words)
 
+    def may_find(self, text: bytes) -> bool:
+        """Return whether `text` may hold a secret: False is sure, True is worth a closer look.
+
+        Args:
+            text: JSON in UTF-8, or several such texts one after the other.
+        """
+        return self._key is not None and self._suspect.search(text) is not None
+
     def __call__(self, text: bytes) -> bytes:
         """Return the JSON `text` with the secrets in it replaced.
 
         Args:
             text: JSON in UTF-8.
         """
-        if self._key is None or self._suspect.search(text) is None:
-            return text
         lowered = text.lower()
-        if self._key.search(lowered) is None:
+        if self._key is None or self._key.search(lowered) is None:
             return text
         inner = b'\\":' in lowered
         try:

@@ -25,6 +25,7 @@ class TrajectoryState:
         "input_tokens",
         "output_tokens",
         "root",
+        "tag_bytes",
         "tags",
         "truncated_bytes",
         "turns",
@@ -32,6 +33,7 @@ class TrajectoryState:
 
     def __init__(self, tags: dict[str, Any]) -> None:
         self.tags = tags
+        self.tag_bytes = sum(4 * len(value) for value in tags.values() if isinstance(value, str))
         self.annotations: dict[str, Any] = {}
         self.root: Any = None
         self.turns = 0

@@ -18,9 +18,10 @@ from opentelemetry.util.types import Attributes
 
 from otel_rollout import semconv
 from otel_rollout.delivery.shrink import replace_attributes
+from otel_rollout.delivery.size import SizedSpan
 from otel_rollout.log_once import internal_error
 from otel_rollout.payload import clean_text, cut_text, snapshot
-from otel_rollout.payload_limits import cut_json, cut_media, narrow_integers
+from otel_rollout.payload_limits import cut_json, cut_media, may_need_mending, narrow_integers
 from otel_rollout.redaction import Redactor
 from otel_rollout.span import RolloutSpan
 from otel_rollout.token_text import add_token_text
@@ -32,6 +33,10 @@ MAX_TEXT_CHARACTERS: Final = 64 * 1024
 
 SMALL_PAYLOAD: Final = 256
 """A payload up to this size is not worth a note in its place."""
+
+SIZE_OF_SPAN: Final = 400
+SIZE_OF_ATTRIBUTE: Final = 72
+"""What a span and one of its attributes take beside payload and long texts, about; a little more rather than less."""
 
 _UNSET: Final = Status(StatusCode.UNSET)
 
@@ -52,6 +57,18 @@ class PayloadFinisher:
     def __call__(self, text: bytes) -> str:
         """Return the finished text; what was cut is added to `truncated_bytes`."""
         return self.finish(text)[0]
+
+    def is_clean(self, text: bytes) -> bool:
+        """Return whether `text` is fit as it is: most payloads are, and a look at both sides of a span says so.
+
+        Args:
+            text: JSON in UTF-8, or several such texts one after the other, shorter than the limit together.
+        """
+        return (
+            len(text) <= self.max_bytes
+            and not may_need_mending(text)
+            and not (self.redactor is not None and self.redactor.may_find(text))
+        )
 
     def finish(self, text: bytes) -> tuple[str, int]:
         """Return the finished text, and how many bytes were cut from it; what can't be finished does not leave."""
@@ -113,25 +130,32 @@ class SpanReader:
         trajectory = span.trajectory
         attributes: dict[str, Any] = {}
         cut = 0
-        if span.input is not None:
-            attributes[semconv.INPUT_VALUE], cut = self._finisher.finish(span.input)
-            attributes[semconv.INPUT_MIME_TYPE] = semconv.JSON_MIME_TYPE
-        if span.output is not None:
-            output = span.output
-            if span.tokenizer is not None:
-                output = add_token_text(span.tokenizer, span.input, output)
-                span.tokenizer = None
-            attributes[semconv.OUTPUT_VALUE], cut_output = self._finisher.finish(output)
-            attributes[semconv.OUTPUT_MIME_TYPE] = semconv.JSON_MIME_TYPE
-            cut += cut_output
-        _add_attributes(attributes, span.attributes)
+        output = span.output
+        if output is not None and span.tokenizer is not None:
+            output = add_token_text(span.tokenizer, span.input, output)
+            span.tokenizer = None
+        is_clean = self._finisher.is_clean(b"%b\n%b" % (span.input or b"", output or b""))
+        for text, value, mime_type in (
+            (span.input, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE),
+            (output, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE),
+        ):
+            if text is None:
+                continue
+            if is_clean:
+                attributes[value] = text.decode()
+            else:
+                attributes[value], bytes_cut = self._finisher.finish(text)
+                cut += bytes_cut
+            attributes[mime_type] = semconv.JSON_MIME_TYPE
+        text_bytes = len(span.name) * 4 + _add_attributes(attributes, span.attributes)
         if trajectory is not None:
             attributes.update(trajectory.tags)
+            text_bytes += trajectory.tag_bytes
             if cut:
                 trajectory.truncated_bytes += cut
             if span.parent is None and trajectory.truncated_bytes:
                 attributes[semconv.TRUNCATED_BYTES] = trajectory.truncated_bytes
-        return ReadableSpan(
+        readable = SizedSpan(
             name=_text(span.name),
             context=span.context,
             parent=span.parent,
@@ -146,6 +170,10 @@ class SpanReader:
             end_time=span.end_time,
             instrumentation_scope=self._scope,
         )
+        if not span.events and not span.links:
+            payload_bytes = len(span.input or b"") + len(output or b"") - cut
+            readable.size = SIZE_OF_SPAN + SIZE_OF_ATTRIBUTE * len(attributes) + payload_bytes + text_bytes
+        return readable
 
 
 def _keep(span: RolloutSpan, readable: ReadableSpan) -> None:
@@ -160,16 +188,20 @@ def _keep(span: RolloutSpan, readable: ReadableSpan) -> None:
         span.input, span.output = (text.encode() if isinstance(text, str) else None for text in texts)
 
 
-def _add_attributes(attributes: dict[str, Any], added: Mapping[str, Any]) -> None:
-    """Add attributes in a form that OTLP and every backend accept."""
+def _add_attributes(attributes: dict[str, Any], added: Mapping[str, Any]) -> int:
+    """Add attributes in a form that OTLP and every backend accept; return what their texts take, about."""
+    size = 0
     for key, value in added.items():
         kind = type(value)
         if kind is str:
-            attributes[_text(key)] = _text(value)
-        elif kind is bool or kind is float:
+            text = attributes[_text(key)] = _text(value)
+            size += len(text) if text.isascii() else 4 * len(text)
+        elif kind is bool or kind is float or (kind is int and -(2**63) <= value < 2**63):
             attributes[_text(key)] = value
         elif value is not None:
-            attributes[_text(key)] = _attribute(value)
+            plain = attributes[_text(key)] = _attribute(value)
+            size += 4 * len(repr(plain))
+    return size
 
 
 def _attribute(value: Any) -> Any:
@@ -185,7 +217,9 @@ def _attribute(value: Any) -> Any:
 
 
 def _text(text: str) -> str:
-    return clean_text(text if len(text) <= MAX_TEXT_CHARACTERS else cut_text(text, MAX_TEXT_CHARACTERS))
+    if len(text) > MAX_TEXT_CHARACTERS:
+        text = cut_text(text, MAX_TEXT_CHARACTERS)
+    return text if text.isascii() else clean_text(text)
 
 
 def _event(name: str, timestamp: int, content: Attributes | TracebackException) -> Event:

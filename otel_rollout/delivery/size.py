@@ -9,14 +9,22 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.span import RolloutSpan
 
-__all__ = ["readable_size", "trim_payload"]
+__all__ = ["SizedSpan", "readable_size", "trim_payload"]
 
 BASE_BYTES: Final = 300
 PER_ATTRIBUTE_BYTES: Final = 24
 
 
+class SizedSpan(ReadableSpan):
+    """A span whose size was known when it was made."""
+
+    size: int | None = None
+
+
 def readable_size(span: ReadableSpan) -> int:
     """Return the bytes that `span` takes when it is encoded, about; a little more rather than less."""
+    if isinstance(span, SizedSpan) and span.size is not None:
+        return span.size
     size = BASE_BYTES + len(span.name) + _attributes_size(span.attributes or {})
     for event in span.events:
         size += 64 + _attributes_size(event.attributes or {})

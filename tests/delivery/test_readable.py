@@ -136,7 +136,7 @@ class TestPayloadFinisher:
         monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
         monkeypatch.setattr(readable, "cut_media", lambda text: 1 / 0)
         span = light()
-        span.input = b'"secret"'
+        span.input = b'{"image":";base64,","password":"secret"}'
 
         assert read(span).attributes[semconv.INPUT_VALUE] == '"…[the payload could not be read]"'
 
