@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from otel_rollout import runtime
 from otel_rollout.integrations.verl import batch as batches
+from otel_rollout.integrations.verl import executor
 from otel_rollout.integrations.verl import rollout as rollouts
 from otel_rollout.integrations.verl.batch import Batch, PromptSelection
 from otel_rollout.integrations.verl.config import RolloutTraceConfig
@@ -76,6 +77,7 @@ def trace_run(original: Callable[..., Any]) -> Callable[..., Any]:
         begun = _begin(self, trajectory, kwargs)
         if begun is None:
             return await original(self, sampling_params, trajectory, **kwargs)
+        executor.keep_context()
         rollout, trajectory, kwargs = begun
         token = rollouts.rollout_variable.set(rollout)
         try:
@@ -177,9 +179,7 @@ def _begin(
         data_source = kwargs.get("data_source")
         if data_source is not None:
             attributes["rollout.data_source"] = str(scalar(data_source))
-        rollout = rollouts.Rollout(
-            attributes, identity.step, kwargs.get("raw_prompt"), vars(worker).get(_TOKENIZER)
-        )
+        rollout = rollouts.Rollout(attributes, identity.step, kwargs.get("raw_prompt"), vars(worker).get(_TOKENIZER))
         numbers = {
             **trajectory,
             "step": identity.step,

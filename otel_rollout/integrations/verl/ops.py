@@ -28,4 +28,7 @@ def rollout_trace_op(function: Any = None, /, **options: Any) -> Any:
         return generation.trace_generate(function)
     if name == "execute":
         return tools.trace_execute(function)
+    if name == "extract_tool_calls":
+        # Its arguments are what the turn before has come to.
+        return op.rollout_trace_op(capture_inputs=False)(function)
     return op.rollout_trace_op(function)

@@ -11,7 +11,7 @@ from opentelemetry import context as context_api
 from otel_rollout import op, runtime
 from otel_rollout.context import current_frame
 from otel_rollout.integrations import ray
-from otel_rollout.integrations.verl import config, facts
+from otel_rollout.integrations.verl import config, executor, facts
 from otel_rollout.integrations.verl import rollout as rollouts
 from otel_rollout.integrations.verl.patching import report
 from otel_rollout.log_once import internal_error
@@ -59,6 +59,7 @@ def trace_reward_score(original: Callable[..., Any]) -> Callable[..., Any]:
         carrier = _take_carrier(data)
         if carrier is None or _is_off():
             return await original(self, data)
+        executor.keep_context()
         with ray.extract(carrier):
             return await traced(self, data)
 
@@ -104,5 +105,3 @@ def _describe(worker: Any, outputs: Any, columns: Any) -> None:
         annotate(reward=output["reward"], status=status, output=output, **attributes)
     except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
         internal_error("describing a trajectory of verl")
-
-
