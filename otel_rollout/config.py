@@ -176,7 +176,9 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
         tracer = ProviderTracer(provider.get_tracer(SCOPE.name, SCOPE.version), finisher)
     for queue in queues:
         queue.start()
-    return Pipeline(request.experiment_name, settings, tracer, queues, finisher, provider)
+    # Without a run id that all workers share, groups can't be told apart by run: the workers' would not meet.
+    run = "/".join([request.project_name, request.experiment_name, *([settings.run_id] if settings.run_id else [])])
+    return Pipeline(run, request.experiment_name, settings, tracer, queues, finisher, provider)
 
 
 def _limits(settings: Settings) -> QueueLimits:

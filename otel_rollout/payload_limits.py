@@ -15,7 +15,7 @@ import orjson
 
 from otel_rollout.payload import cut_text
 
-__all__ = ["cut_json", "cut_media", "may_need_mending", "narrow_integers"]
+__all__ = ["characters_cut", "cut_json", "cut_media", "may_need_mending", "narrow_integers"]
 
 # Each check starts with a look that costs a fraction of it: a pattern that begins with a rare byte, which `re` finds
 # with memchr, or every n-th byte instead of all.
@@ -32,6 +32,7 @@ _DIGITS: Final = bytes(0x30 if 0x30 <= code <= 0x39 else code for code in range(
 _NINETEEN_DIGITS: Final = b"0" * 19
 _SOME_DIGITS: Final = b"00"
 """What nineteen digits in a row show in every ninth byte."""
+_CUT_NOTE: Final = re.compile("…\\[([0-9,]+) characters cut\\]…".encode())
 _NOTE_BYTES: Final = 48
 """What the note of a cut takes at most."""
 _READABLE_BYTES: Final = 200
@@ -49,6 +50,15 @@ def may_need_mending(text: bytes) -> bool:
         or _LONG_BASE64 in text[::16].translate(_BASE64_BYTES)
         or (_SOME_DIGITS in text[::9].translate(_DIGITS) and _NINETEEN_DIGITS in text.translate(_DIGITS))
     )
+
+
+def characters_cut(text: bytes) -> int:
+    """Return how many characters the notes in `text` say were cut before it was written.
+
+    Args:
+        text: JSON in UTF-8.
+    """
+    return sum(int(number.replace(b",", b"")) for number in _CUT_NOTE.findall(text))
 
 
 def cut_media(text: bytes) -> bytes:

@@ -25,6 +25,7 @@ class Pipeline:
     """Everything between a decorated function and the exporters.
 
     Args:
+        run: What tells this run's groups from another's.
         experiment_name: What every trajectory is tagged with.
         settings: The settings.
         tracer: Makes spans.
@@ -35,6 +36,7 @@ class Pipeline:
 
     def __init__(
         self,
+        run: str,
         experiment_name: str,
         settings: Settings,
         tracer: RolloutTracer,
@@ -42,6 +44,7 @@ class Pipeline:
         finisher: PayloadFinisher,
         provider: TracerProvider,
     ) -> None:
+        self.run = run
         self.experiment_name = experiment_name
         self.settings = settings
         self.token2text = settings.token2text

@@ -282,8 +282,9 @@ class _Trajectory(AbstractContextManager[None]):
             semconv.OPERATION_NAME: semconv.OPERATION_NAMES["AGENT"],
             semconv.CONVERSATION_ID: f"{root.get_span_context().trace_id:032x}",
         }
-        if state.group is not None:
-            attributes[semconv.SESSION_ID] = state.group
+        group = state.group(self._pipeline.run)
+        if group is not None:
+            attributes[semconv.SESSION_ID] = group
         root.set_attributes(attributes)
         self._state, self._root = state, root
         self._token = enter(context, Frame(state, root))

@@ -56,15 +56,14 @@ class TrajectoryState:
         with self._lock:
             self.dropped_spans[exporter] += 1
 
-    @property
-    def group(self) -> str | None:
-        """The group id: what all rollouts of one prompt in one step share; None without a sample index."""
+    def group(self, run: str) -> str | None:
+        """Return the group id: what all rollouts of one prompt in one step share; None without a sample index.
+
+        Args:
+            run: What tells this run's groups from another's: Phoenix knows a session id once, over all its projects.
+        """
         sample = self.tags.get(semconv.SAMPLE_INDEX)
         if sample is None:
             return None
-        parts = [
-            self.tags.get(semconv.EXPERIMENT_NAME),
-            "validate" if self.tags.get(semconv.VALIDATE) else None,
-        ]
-        parts += [self.tags.get(semconv.STEP, "-"), sample]
-        return "/".join(str(part) for part in parts if part not in (None, ""))
+        parts = [run, *(["validate"] if self.tags.get(semconv.VALIDATE) else []), self.tags.get(semconv.STEP, "-")]
+        return "/".join(str(part) for part in [*parts, sample])

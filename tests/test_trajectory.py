@@ -85,7 +85,10 @@ class TestRoot:
                 },
             },
             root_record(
-                {"step": 3, "sample_index": 7, "rollout_n": 1}, "test-experiment/3/7", name="agent", end_time=4
+                {"step": 3, "sample_index": 7, "rollout_n": 1},
+                "test-project/test-experiment/3/7",
+                name="agent",
+                end_time=4,
             ),
         ]
 
@@ -101,7 +104,8 @@ class TestRoot:
             pass
         assert recorded(rollout_spans) == [
             root_record(
-                {"step": 0, "sample_index": 0, "rollout_n": 0, "validate": True}, "test-experiment/validate/0/0"
+                {"step": 0, "sample_index": 0, "rollout_n": 0, "validate": True},
+                "test-project/test-experiment/validate/0/0",
             )
         ]
 
@@ -109,7 +113,9 @@ class TestRoot:
         """Without a step the group is named by the sample."""
         with rollout_trace_attr(sample_index="uid-1"):
             pass
-        assert recorded(rollout_spans) == [root_record({"sample_index": "uid-1"}, "test-experiment/-/uid-1")]
+        assert recorded(rollout_spans) == [
+            root_record({"sample_index": "uid-1"}, "test-project/test-experiment/-/uid-1")
+        ]
 
     @pytest.mark.parametrize(
         ("given", "tag"),
@@ -171,7 +177,7 @@ class TestOutcome:
         assert (event["exception.type"], event["exception.message"]) == ("ValueError", "lost")
         assert root == root_record(
             {"sample_index": 1},
-            "test-experiment/-/1",
+            "test-project/test-experiment/-/1",
             status="ERROR",
             description="ValueError: lost",
             metadata={"status": "error"},
@@ -199,7 +205,7 @@ class TestOutcome:
         next(generator)
         generator.close()
         assert recorded(rollout_spans) == [
-            root_record({"sample_index": 1}, "test-experiment/-/1", metadata={"status": "cancelled"})
+            root_record({"sample_index": 1}, "test-project/test-experiment/-/1", metadata={"status": "cancelled"})
         ]
 
     def test_annotated_status_counts(self, rollout_spans: InMemorySpanExporter) -> None:
@@ -319,7 +325,7 @@ class TestReuse:
         entering.start()
         entering.join()
         trajectory.__exit__(None, None, None)
-        assert recorded(rollout_spans) == [root_record({"sample_index": 1}, "test-experiment/-/1")]
+        assert recorded(rollout_spans) == [root_record({"sample_index": 1}, "test-project/test-experiment/-/1")]
         assert caplog.records == []
 
 

@@ -20,8 +20,9 @@ from otel_rollout import semconv
 from otel_rollout.delivery.shrink import replace_attributes
 from otel_rollout.delivery.size import SizedSpan
 from otel_rollout.log_once import internal_error
+from otel_rollout.payload import MAX_TEXT_CHARACTERS as EARLY_CUT_CHARACTERS
 from otel_rollout.payload import clean_text, cut_text, snapshot
-from otel_rollout.payload_limits import cut_json, cut_media, may_need_mending, narrow_integers
+from otel_rollout.payload_limits import characters_cut, cut_json, cut_media, may_need_mending, narrow_integers
 from otel_rollout.redaction import Redactor
 from otel_rollout.span import RolloutSpan
 from otel_rollout.token_text import add_token_text
@@ -81,6 +82,8 @@ class PayloadFinisher:
             internal_error("finishing a payload")
             finished = orjson.dumps("…[the payload could not be read]")
         cut = max(0, len(text) - len(finished))
+        if len(text) >= EARLY_CUT_CHARACTERS:
+            cut += characters_cut(text)
         self.truncated_bytes += cut
         return finished.decode(), cut
 

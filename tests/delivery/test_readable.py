@@ -131,6 +131,14 @@ class TestPayloadFinisher:
         assert len(finished.encode()) <= 300
         assert 4700 < cut == finisher.truncated_bytes
 
+    def test_what_was_cut_before_is_counted(self):
+        """A text so long that the caller's thread has cut it counts as cut in both places."""
+        finisher = PayloadFinisher(1000, None)
+
+        finished, cut = finisher.finish(snapshot("x" * 20_000_000))
+
+        assert cut == finisher.truncated_bytes == pytest.approx(20_000_000 - len(finished), abs=200)
+
     def test_fault(self, monkeypatch):
         """A payload that can't be finished doesn't leave; the span does."""
         monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")

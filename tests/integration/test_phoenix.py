@@ -209,13 +209,10 @@ class TestSessions:
         ]
         assert sorted(sessions, key=sorted) == sorted(expected, key=sorted)
 
-    @pytest.mark.xfail(
-        strict=True, reason="the session id does not say which run it is, and Phoenix has one for all projects"
-    )
     def test_two_runs_of_one_experiment_have_sessions_of_their_own(self, phoenix, programs, otlp):
-        """A second run with the same names, in the same project, does not join the first one's groups."""
-        for _ in range(2):
-            programs.run("group", "runs", **otlp(phoenix, "http/protobuf"))
+        """A second run with the same names has groups of its own where OTEL_ROLLOUT_RUN_ID tells the runs apart."""
+        for run in ("first", "second"):
+            programs.run("group", "runs", OTEL_ROLLOUT_RUN_ID=run, **otlp(phoenix, "http/protobuf"))
         phoenix.api.wait_for_spans("runs", 84)
         assert sorted(len(session["traces"]) for session in phoenix.api.sessions("runs")) == [1, 1, 3, 3, 3, 3]
 
