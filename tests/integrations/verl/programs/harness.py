@@ -1,0 +1,224 @@
+"""verl's own agent loop in one process, with only the engine and the tokenizer's vocabulary faked."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import verl
+from hydra import compose, initialize_config_dir
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+CHAT_TEMPLATE = """{%- if tools %}<|im_start|>system
+{{ tools | tojson }}<|im_end|>
+{% endif %}{%- for message in messages %}<|im_start|>{{ message.role }}
+{{ message.content }}{% if message.tool_calls %}{{ message.tool_calls | tojson }}{% endif %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+
+FOLDER = Path(__file__).parent
+
+
+def make_model(folder: Path) -> Path:
+    """Write a model folder whose tokenizer knows every byte, and no weights."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    special = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
+    inner = Tokenizer(models.BPE({token: number for number, token in enumerate([*alphabet, *special])}, []))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner, eos_token="<|im_end|>", pad_token="<|endoftext|>", additional_special_tokens=special[:1]
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.save_pretrained(folder)
+    config = {
+        "architectures": ["Qwen2ForCausalLM"],
+        "model_type": "qwen2",
+        "vocab_size": 259,
+        "hidden_size": 8,
+        "intermediate_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+        "num_key_value_heads": 1,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def make_config(model: Path, *overrides: str):
+    """Return verl's whole configuration for this model."""
+    with initialize_config_dir(config_dir=str(Path(verl.__file__).parent / "trainer" / "config"), version_base=None):
+        return compose(
+            config_name="ppo_trainer",
+            overrides=[
+                f"actor_rollout_ref.model.path={model}",
+                "actor_rollout_ref.rollout.name=vllm",
+                "actor_rollout_ref.rollout.mode=async",
+                "actor_rollout_ref.rollout.prompt_length=1024",
+                "actor_rollout_ref.rollout.response_length=1024",
+                "actor_rollout_ref.rollout.n=2",
+                "actor_rollout_ref.rollout.agent.num_workers=2",
+                "actor_rollout_ref.rollout.calculate_log_probs=True",
+                "actor_rollout_ref.rollout.multi_turn.enable=True",
+                "actor_rollout_ref.rollout.multi_turn.format=hermes",
+                f"actor_rollout_ref.rollout.multi_turn.function_tool_path={FOLDER / 'function_tools.py'}",
+                f"actor_rollout_ref.rollout.multi_turn.tool_config_path={FOLDER / 'tools.yaml'}",
+                "actor_rollout_ref.rollout.agent.default_agent_loop=tool_agent",
+                f"reward.custom_reward_function.path={FOLDER / 'reward.py'}",
+                "trainer.project_name=verl-project",
+                "trainer.experiment_name=exp-1",
+                *overrides,
+            ],
+        )
+
+
+class Remote:
+    """What a Ray actor handle looks like, over an object of this process."""
+
+    def __init__(self, target):
+        self._target = target
+
+    def __getattr__(self, name):
+        method = getattr(self._target, name)
+
+        class Method:
+            @staticmethod
+            def remote(*args, **kwargs):
+                result = method(*args, **kwargs)
+                if asyncio.iscoroutine(result):
+                    return asyncio.ensure_future(result)
+                future = asyncio.get_running_loop().create_future()
+                future.set_result(result)
+                return future
+
+        return Method()
+
+
+TOOL_CALLS = {
+    "plan": [
+        ("add", {"a": 1, "b": 2}),
+        ("calculator", {"expression": "2*3"}),
+    ],
+    "broken": [("fail", {"why": "no luck"}), ("nothing", {}), ("add", "{not json"), ("calculator", {"expression": "x"})],
+    "long": [],
+}
+
+
+class Engine:
+    """Answers as a model would that was asked for a list of tool calls by the prompt's first word."""
+
+    def __init__(self, tokenizer, *, aborts: int = 0, delay: float = 0.0, version: int = 4):
+        self.tokenizer = tokenizer
+        self.aborts = aborts
+        self.delay = delay
+        self.version = version
+        self.requests = []
+
+    async def generate(self, request_id, prompt_ids, sampling_params, image_data=None, video_data=None, **kwargs):
+        from verl.workers.rollout.replica import TokenOutput
+
+        self.requests.append(request_id)
+        await asyncio.sleep(self.delay)
+        text = self.tokenizer.decode(prompt_ids)
+        user = text.split("<|im_start|>user\n", 1)[1].split("<|im_end|>", 1)[0]
+        turn = text.count("<|im_start|>tool\n")
+        half_done = not text.endswith("<|im_start|>assistant\n")
+        calls = TOOL_CALLS.get(user.split()[0], [])
+        if turn < len(calls):
+            name, arguments = calls[turn]
+            if isinstance(arguments, dict):
+                call = json.dumps({"name": name, "arguments": arguments})
+            else:
+                call = json.dumps({"name": name, "arguments": arguments})
+            answer = f"I call {name}. <tool_call>\n{call}\n</tool_call>"
+        elif user.startswith("long"):
+            answer = "x" * 4000
+        else:
+            answer = f"The answer to {user!r} is {hashlib.sha256(user.encode()).hexdigest()[:8]}."
+        ids = self.tokenizer.encode(answer, add_special_tokens=False) + [self.tokenizer.eos_token_id]
+        stop = "completed"
+        if half_done:
+            ids = ids[len(self.tokenizer.encode(text.rsplit("<|im_start|>assistant\n", 1)[1])) :]
+        elif self.aborts:
+            self.aborts -= 1
+            self.version += 1
+            ids, stop = ids[:5], "aborted"
+        ids = ids[: sampling_params.get("max_tokens") or 1024]
+        extra = {"global_steps": self.version - (stop == "aborted"), "num_cached_tokens": 7}
+        return TokenOutput(
+            token_ids=ids, log_probs=[-0.5] * len(ids), stop_reason=stop, num_preempted=0, extra_fields=extra
+        )
+
+
+def make_worker(config, *, client_class=None, **engine):
+    """Return verl's worker with its real client, load balancer and reward worker, over fake engines."""
+    from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
+    from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+    from verl.utils import hf_tokenizer
+    from verl.workers.rollout.llm_server import LLMServerClient
+    from verl.workers.rollout.router import GlobalRequestLoadBalancer
+
+    tokenizer = hf_tokenizer(config.actor_rollout_ref.model.path)
+    servers = {f"server-{number}": Remote(Engine(tokenizer, **engine)) for number in range(2)}
+    client = (client_class or LLMServerClient)(
+        config=config, load_balancer_handle=Remote(GlobalRequestLoadBalancer(servers))
+    )
+    return AgentLoopWorker(config, client, None, [Remote(RewardLoopWorker(config))])
+
+
+def make_batch(prompts: list[str], n: int, *, step: int | None = 3, validate: bool = False, indices=None, uids=True):
+    """Return a batch as verl's trainer makes it: each prompt n times."""
+    from verl.protocol import DataProto
+
+    rows = len(prompts)
+    columns = {
+        "raw_prompt": object_array([[{"role": "user", "content": prompt}] for prompt in prompts]),
+        "data_source": np.array(["arithmetic"] * rows, dtype=object),
+        "reward_model": object_array([{"style": "rule", "ground_truth": "7"}] * rows),
+        "extra_info": object_array([{}] * rows),
+        "index": np.array(list(range(10, 10 + rows)) if indices is None else indices, dtype=object),
+    }
+    if uids:
+        columns["uid"] = np.array([f"uid-{number}" for number in range(rows)], dtype=object)
+    batch = DataProto.from_dict(
+        tensors={"dummy_tensor": __import__("torch").zeros(rows, 1)}, non_tensors=columns
+    )
+    batch = batch.repeat(repeat_times=n, interleave=True)
+    batch.meta_info = {"validate": validate} if step is None else {"validate": validate, "global_steps": step}
+    return batch
+
+
+def object_array(values):
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def digest(*outputs) -> str:
+    """Return one hash of everything that training gets from these outputs."""
+    hasher = hashlib.sha256()
+    for output in outputs:
+        for key in sorted(output.batch.keys()):
+            hasher.update(key.encode() + output.batch[key].numpy().tobytes())
+        for key in sorted(output.non_tensor_batch):
+            hasher.update(f"{key}={output.non_tensor_batch[key].tolist()}".encode())
+    return hasher.hexdigest()
+
+
+def manager_of(config, workers):
+    """Return verl's manager over workers of this process."""
+    from verl.experimental.agent_loop.agent_loop import AgentLoopManager
+
+    manager = object.__new__(AgentLoopManager)
+    manager.config, manager.rollout_config = config, config.actor_rollout_ref.rollout
+    manager.agent_loop_workers = [Remote(worker) for worker in workers]
+    manager.reward_loop_worker_handles = None
+    return manager
+
+
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")

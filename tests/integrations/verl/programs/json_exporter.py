@@ -1,0 +1,34 @@
+"""An exporter that writes every span as a line of JSON, one file per process."""
+
+import json
+import os
+from pathlib import Path
+
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from otel_rollout.testing import InMemorySpanExporter
+
+
+class JsonSpanExporter(SpanExporter):
+    def export(self, spans):
+        memory = InMemorySpanExporter()
+        memory.export(spans)
+        with (Path(os.environ["VERL_TEST_FOLDER"]) / f"{os.getpid()}.jsonl").open("a") as file:
+            for record, span in zip(memory.as_dicts(), spans, strict=True):
+                record["trace_id"] = f"{record['trace_id']:032x}"
+                record["pid"] = os.getpid()
+                record["resource"] = dict(span.resource.attributes)
+                file.write(json.dumps(record) + "\n")
+        return SpanExportResult.SUCCESS
+
+
+class BrokenSpanExporter(SpanExporter):
+    def export(self, spans):
+        raise RuntimeError("broken")
+
+
+class HangingSpanExporter(SpanExporter):
+    def export(self, spans):
+        import time
+
+        time.sleep(1000)

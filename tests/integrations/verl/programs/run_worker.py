@@ -1,0 +1,37 @@
+"""Some batches through verl's agent loop in this process; the digest of its results goes to the folder given."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import harness
+
+folder = Path(sys.argv[1])
+options = json.loads(sys.argv[2])
+
+
+async def main() -> None:
+    config = harness.make_config(harness.make_model(folder / "model"), *options.get("overrides", []))
+    client_class = None
+    if options.get("fully_async"):
+        from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient as client_class
+    workers = [
+        harness.make_worker(config, client_class=client_class, **options.get("engine", {}))
+        for _ in range(options.get("workers", 1))
+    ]
+    if options.get("bad_tokenizer"):
+        for worker in workers:
+            vars(worker)["_otel_rollout_tokenizer"].decode = lambda ids, **kwargs: 1 / 0
+    manager = harness.manager_of(config, workers)
+    outputs = []
+    for batch in options["batches"]:
+        data = harness.make_batch(batch.pop("prompts"), batch.pop("n"), **batch)
+        outputs.append(
+            await (manager.generate_sequences(data) if len(workers) > 1 else workers[0].generate_sequences(data))
+        )
+        assert "otel_rollout_rows" not in data.meta_info
+    (folder / "digest").write_text(harness.digest(*outputs))
+
+
+asyncio.run(main())

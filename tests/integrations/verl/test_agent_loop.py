@@ -1,0 +1,279 @@
+"""verl's own worker, tool agent loop, client, balancer and reward worker in one process; engine and vocabulary fake."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from tests.integrations.verl.conftest import Run, RunProgram, traced
+
+pytestmark = pytest.mark.integration
+
+TOKEN2TEXT = "actor_rollout_ref.rollout.trace.token2text=True"
+STEP = {"prompts": ["plan a", "broken b", "long c"], "n": 2, "step": 6}
+
+TURN = ["LLMServerClient.generate", "HermesToolParser.extract_tool_calls"]
+REWARD = ["RewardLoopWorker.compute_score", "judge"]
+
+
+@pytest.fixture(scope="module")
+def step(run_program: RunProgram) -> Run:
+    """A traced step."""
+    return run_program("run_worker.py", batches=[STEP], overrides=traced(TOKEN2TEXT))
+
+
+@pytest.fixture(scope="module")
+def untraced(run_program: RunProgram) -> Run:
+    """The same step, not traced."""
+    return run_program("run_worker.py", batches=[STEP])
+
+
+class TestTree:
+    def test_every_trajectory_is_one_whole_tree(self, step: Run) -> None:
+        """Each of the 6 trajectories is one trace with one root, no orphan and nothing left over."""
+        assert [trace[0]["name"] for trace in step.traces()] == ["agent_loop"] * 6
+        for trace in step.traces():
+            ids = {span["span_id"] for span in trace}
+            assert all(span["parent_id"] in ids for span in trace[1:])
+
+    def test_spans_of_a_trajectory(self, step: Run) -> None:
+        """Turns, tools and reward stand where they ran, the reward function in its thread included."""
+        trace = step.trace_of("plan a")
+        names = [span["name"] for span in trace]
+        assert names == ["agent_loop", "ToolAgentLoop.run", *TURN, "add", *TURN, "calculator", *TURN, *REWARD]
+        by_id = {span["span_id"]: span["name"] for span in trace}
+        parents = {span["name"]: by_id.get(span["parent_id"]) for span in trace}
+        assert parents == {
+            "agent_loop": None,
+            "ToolAgentLoop.run": "agent_loop",
+            "LLMServerClient.generate": "ToolAgentLoop.run",
+            "HermesToolParser.extract_tool_calls": "ToolAgentLoop.run",
+            "add": "ToolAgentLoop.run",
+            "calculator": "ToolAgentLoop.run",
+            "RewardLoopWorker.compute_score": "agent_loop",
+            "judge": "RewardLoopWorker.compute_score",
+        }
+
+    def test_tags_are_on_every_span(self, step: Run) -> None:
+        """Every span says which trajectory it belongs to, in native types."""
+        for trace in step.traces():
+            tags = {key: trace[0]["attributes"][key] for key in ("rollout.step", "rollout.sample_index")}
+            assert tags["rollout.step"] == 6
+            for span in trace:
+                attributes = span["attributes"]
+                assert tags.items() <= attributes.items()
+                assert attributes["rollout.validate"] is False
+                assert attributes["rollout.experiment_name"] == "exp-1"
+
+    def test_the_project_is_the_trainers(self, step: Run) -> None:
+        """trainer.project_name is the project of every span."""
+        assert {span["resource"]["rollout.project_name"] for span in step.spans} == {"verl-project"}
+
+
+class TestTrajectory:
+    def test_facts_on_the_root(self, step: Run) -> None:
+        """The root says what came of the trajectory, as far as verl knows it."""
+        attributes = step.trace_of("plan a")[0]["attributes"]
+        expected = {
+            "rollout.status": "completed",
+            "rollout.uid": "uid-0",
+            "rollout.dataset_index": 10,
+            "rollout.data_source": "arithmetic",
+            "rollout.num_turns": 6,
+            "rollout.turns": 3,
+            "rollout.tool_calls": 2,
+            "rollout.tool_errors": 0,
+            "rollout.tool_rewards": [0.0, 0.25],
+            "rollout.finish_reason": "completed",
+            "rollout.min_weights_version": 4,
+            "rollout.max_weights_version": 4,
+            "rollout.staleness": 1,
+            "rollout.cached_tokens": 21,
+            "rollout.preemptions": 0,
+        }
+        assert expected.items() <= attributes.items()
+        assert json.loads(attributes["rollout.reward_extra_info"])["acc"] is True
+        assert attributes["rollout.reward"] == json.loads(attributes["rollout.reward_extra_info"])["score"]
+        assert attributes["rollout.model_tokens"] == attributes["rollout.output_tokens"]
+        assert attributes["rollout.response_length"] > attributes["rollout.model_tokens"]
+        assert attributes["rollout.prompt_length"] > 0
+        for key in ("rollout.generate_seconds", "rollout.tool_seconds", "rollout.score_seconds"):
+            assert attributes[key] > 0
+
+    def test_input_is_the_prompt_and_output_the_final_text(self, step: Run) -> None:
+        """The root goes from the raw prompt's messages to the final text and the reward."""
+        attributes = step.trace_of("plan a")[0]["attributes"]
+        assert attributes["input.value"] == {"messages": [{"role": "user", "content": "plan a"}]}
+        assert attributes["output.value"]["response_text"].startswith("The answer to 'plan a' is ")
+        assert attributes["output.value"]["reward"] == attributes["rollout.reward"]
+
+    def test_a_full_response_is_truncated(self, step: Run) -> None:
+        """A response that fills its limit is truncated, though the engine says it was completed."""
+        trace = step.trace_of("long c")
+        assert trace[0]["attributes"]["rollout.status"] == "truncated"
+        assert trace[0]["attributes"]["rollout.finish_reason"] == "length"
+        assert trace[0]["attributes"]["rollout.response_length"] == 1024
+        assert trace[2]["attributes"]["gen_ai.response.finish_reasons"] == ["completed"]
+
+
+class TestTurn:
+    def test_attributes_of_a_turn(self, step: Run) -> None:
+        """Each generate says who made it, from what, and with which weights."""
+        turns = [span for span in step.trace_of("plan a") if span["name"] == TURN[0]]
+        assert len({span["attributes"]["rollout.request_id"] for span in turns}) == 1
+        assert len({span["attributes"]["rollout.server"] for span in turns}) == 1
+        assert len({span["attributes"]["rollout.engine_request_id"] for span in turns}) == 3
+        for span in turns:
+            attributes = span["attributes"]
+            assert attributes["openinference.span.kind"] == "LLM"
+            assert attributes["rollout.max_weights_version"] == 4
+            assert attributes["gen_ai.usage.cache_read.input_tokens"] == 7
+            assert attributes["gen_ai.usage.output_tokens"] == len(attributes["output.value"]["token_ids"])
+            assert attributes["gen_ai.usage.input_tokens"] > 0
+
+    def test_text_beside_the_ids(self, step: Run) -> None:
+        """token2text shows the text of the run and of each turn."""
+        trace = step.trace_of("plan a")
+        run = next(span for span in trace if span["name"] == "ToolAgentLoop.run")["attributes"]["output.value"]
+        assert "plan a" in run["prompt_text"]
+        assert "The answer" in run["response_text"]
+        turns = [span["attributes"]["output.value"] for span in trace if span["name"] == TURN[0]]
+        assert [turn["response_text"][:8] for turn in turns] == ["I call a", "I call c", "The answ"]
+
+    def test_a_turn_shows_what_is_new(self, step: Run) -> None:
+        """Later turns leave out the ids that earlier ones have shown; together they are the whole conversation."""
+        trace = step.trace_of("plan a")
+        run = next(span for span in trace if span["name"] == "ToolAgentLoop.run")["attributes"]["output.value"]
+        ids: list[int] = []
+        for span in trace:
+            if span["name"] == TURN[0]:
+                shown = span["attributes"]["input.value"]
+                assert shown.get("prompt_ids_start", 0) == len(ids)
+                ids += shown["prompt_ids"] + span["attributes"]["output.value"]["token_ids"]
+        assert ids == run["prompt_ids"] + run["response_ids"]
+
+    def test_nothing_is_a_repr(self, step: Run) -> None:
+        """No payload shows an object by its address."""
+        assert " object at 0x" not in json.dumps(step.spans)
+
+
+class TestTools:
+    def test_function_tool_and_overriding_tool(self, step: Run) -> None:
+        """A function tool, and a tool that overrides execute without the decorator, are TOOL spans."""
+        spans = {span["name"]: span["attributes"] for span in step.trace_of("plan a")}
+        assert spans["add"]["openinference.span.kind"] == spans["calculator"]["openinference.span.kind"] == "TOOL"
+        assert spans["add"]["input.value"] == {"name": "add", "arguments": {"a": 1, "b": 2}}
+        assert spans["add"]["output.value"] == {"text": "3", "reward": 0.0}
+        assert spans["calculator"]["gen_ai.tool.name"] == "calculator"
+        assert spans["calculator"]["output.value"] == {"text": "6", "reward": 0.25, "metrics": {"calls": 1}}
+        assert spans["calculator"]["rollout.tool_reward"] == 0.25
+
+    def test_failures_that_verl_makes_text_of(self, step: Run) -> None:
+        """An exception, an unknown tool and wrong arguments are errors on the tool's span, counted on the root."""
+        trace = step.trace_of("broken b")
+        tools = [span for span in trace if span["attributes"]["openinference.span.kind"] == "TOOL"]
+        assert [span["name"] for span in tools] == ["fail", "nothing", "add", "calculator"]
+        assert {span["status"] for span in tools} == {"ERROR"}
+        assert tools[0]["attributes"]["error.type"] == "RuntimeError"
+        assert tools[0]["events"][0]["exception.message"] == "no luck"
+        assert "there is no tool of this name" in tools[1]["description"]
+        assert tools[3]["attributes"]["error.type"] == "NameError"
+        assert trace[0]["attributes"]["rollout.tool_errors"] == 4
+        assert trace[0]["attributes"]["rollout.status"] == "completed"
+
+
+class TestTraining:
+    def test_tokens_are_the_same(self, step: Run, untraced: Run) -> None:
+        """What training gets is the same with tracing on and off."""
+        assert step.digest == untraced.digest
+        assert untraced.spans == []
+
+    def test_faults_change_nothing(self, run_program: RunProgram, untraced: Run) -> None:
+        """Exporters that raise and hang, and a tokenizer that raises in delivery, change nothing in training."""
+        run = run_program(
+            "run_worker.py",
+            batches=[STEP],
+            overrides=traced(TOKEN2TEXT, backend="'json,broken,hanging'"),
+            bad_tokenizer=True,
+            variables={"OTEL_BSP_EXPORT_TIMEOUT": "3000", "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": ""},
+        )
+        assert run.digest == untraced.digest
+        assert len(run.roots()) == 6
+
+    def test_a_backend_that_is_not_there(self, run_program: RunProgram, untraced: Run) -> None:
+        """An unknown backend is one warning that says that nothing is traced."""
+        run = run_program("run_worker.py", batches=[STEP], overrides=traced(backend="nowhere"))
+        assert run.output.count("verl: nothing is traced: trace.backend=nowhere") == 1
+        assert run.digest == untraced.digest
+
+    def test_off(self, run_program: RunProgram, untraced: Run) -> None:
+        """OTEL_ROLLOUT_VERL=off leaves verl as it is."""
+        run = run_program(
+            "run_worker.py", batches=[STEP], overrides=traced(), variables={"OTEL_ROLLOUT_VERL": "off"}
+        )
+        assert run.digest == untraced.digest
+        assert run.spans == []
+
+
+class TestFullyAsync:
+    def test_one_span_per_turn(self, run_program: RunProgram) -> None:
+        """An aborted and resumed turn is one span with the abort and the resumption as events; steps are unknown."""
+        run = run_program(
+            "run_worker.py",
+            fully_async=True,
+            engine={"aborts": 1},
+            batches=[{"prompts": ["plan a"], "n": 2, "step": None}],
+            overrides=traced(),
+        )
+        turns = [span for span in run.spans if span["name"].endswith("generate")]
+        assert Counter(span["name"] for span in turns) == {"FullyAsyncLLMServerClient.generate": 6}
+        aborted = [span for span in turns if span.get("events")]
+        assert aborted
+        for span in aborted:
+            assert [event["name"] for event in span["events"]] == ["generation.aborted", "generation.resumed"]
+            assert [event["weights_version"] for event in span["events"]] == ["4", "5"] or [
+                event["weights_version"] for event in span["events"]
+            ] == [4, 5]
+            assert span["attributes"]["rollout.max_weights_version"] == 5
+        roots = [root["attributes"] for root in run.roots()]
+        assert {(root["rollout.sample_index"], root["rollout.rollout_n"]) for root in roots} == {
+            ("uid-0", 0),
+            ("uid-0", 1),
+        }
+        assert {root["rollout.sample_index_from"] for root in roots} == {"uid"}
+
+
+class TestIdentity:
+    def test_no_two_trajectories_are_the_same(self, run_program: RunProgram) -> None:
+        """Groups split over workers, indices that are all zero or shared, and padding: every trajectory has its own."""
+        run = run_program(
+            "run_worker.py",
+            workers=2,
+            overrides=traced(),
+            batches=[
+                {"prompts": ["a", "b", "c", "d"], "n": 3, "step": 1},
+                {"prompts": ["a", "b", "c"], "n": 2, "step": 2, "indices": [0, 0, 0]},
+                {"prompts": ["a", "b"], "n": 2, "step": 2, "validate": True, "indices": [5, 6]},
+            ],
+        )
+        roots = [root["attributes"] for root in run.roots()]
+        keys = ("rollout.step", "rollout.sample_index", "rollout.rollout_n", "rollout.validate")
+        assert len({tuple(root[key] for key in keys) for root in roots}) == len(roots) == 12 + 6 + 4
+        assert {root["rollout.rollout_n_from"] for root in roots} == {"batch"}
+        first = [root for root in roots if root["rollout.step"] == 1]
+        assert {root["session.id"] for root in first} == {f"exp-1/1/{index}" for index in range(10, 14)}
+        zero = [root for root in roots if root["rollout.step"] == 2 and not root["rollout.validate"]]
+        assert {root["rollout.sample_index_from"] for root in zero} == {"uid"}
+        groups = Counter((root["session.id"], root["rollout.uid"]) for root in zero)
+        assert list(groups.values()) == [2, 2, 2]
+
+    def test_a_share_of_the_samples(self, run_program: RunProgram) -> None:
+        """max_samples_per_step_per_worker traces that many samples with all their rollouts."""
+        setting = "actor_rollout_ref.rollout.trace.max_samples_per_step_per_worker=1"
+        run = run_program(
+            "run_worker.py", overrides=traced(setting), batches=[{"prompts": ["a", "b", "c"], "n": 2, "step": 1}]
+        )
+        assert len(run.roots()) == 2
+        assert len({root["attributes"]["rollout.uid"] for root in run.roots()}) == 1

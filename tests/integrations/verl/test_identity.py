@@ -1,0 +1,104 @@
+"""Which trajectory is which, from what verl knows of it."""
+
+from __future__ import annotations
+
+from otel_rollout.integrations.verl.batch import META_KEY, Batch, PromptSelection, batch_variable, is_selecting
+from otel_rollout.integrations.verl.identity import BatchLedger, Row, identify
+
+
+def trajectory(step: int = 3, index: object = 7, rollout_n: int = 0) -> dict[str, object]:
+    """What verl's get_trajectory_info returns."""
+    return {"step": step, "sample_index": index, "rollout_n": rollout_n, "validate": False}
+
+
+class TestIdentify:
+    def test_session_is_the_rollout_number(self) -> None:
+        """In the v1 trainer the rollout number is the session, not verl's, which is 0 for all of them."""
+        columns = {"uid": "u", "index": 7, "session_id": 2}
+        identity = identify(trajectory(), columns, is_index_trusted=True)
+        assert (identity.sample_index, identity.rollout_n) == (7, 2)
+        assert (identity.sample_index_from, identity.rollout_n_from) == ("index", "session_id")
+
+    def test_index_that_may_be_another_prompts(self) -> None:
+        """An index that nobody vouches for gives way to the uid, and stays on the span as the dataset's index."""
+        identity = identify(trajectory(index=0), {"uid": "u", "index": 0, "session_id": 0})
+        assert (identity.sample_index, identity.sample_index_from) == ("u", "uid")
+        assert identity.attributes()["rollout.dataset_index"] == 0
+
+    def test_unknown_step(self) -> None:
+        """With step -1 the uid tells epochs apart, in which the index comes again."""
+        identity = identify(trajectory(step=-1), {"uid": "u", "index": 7}, row=Row(True, 0))
+        assert (identity.sample_index, identity.step) == ("u", -1)
+
+    def test_nothing_better(self) -> None:
+        """Without uid and index, verl's numbers are kept, and the attributes say what they are."""
+        identity = identify(trajectory(index=4), {})
+        assert identity.attributes() == {
+            "rollout.sample_index_from": "row of the worker",
+            "rollout.rollout_n_from": "worker",
+        }
+
+
+class TestBatchLedger:
+    def test_group_in_order(self) -> None:
+        """Rows of a group are numbered over the whole batch, wherever it is split."""
+        rows = BatchLedger().number(1, False, ["a", "a", "b", "b", "a"], [1, 1, 2, 2, 1])
+        assert [row.rollout_n for row in rows] == [0, 1, 0, 1, 2]
+        assert all(row.is_index_unique for row in rows)
+
+    def test_shared_index(self) -> None:
+        """An index that two prompts of a batch have is neither's."""
+        rows = BatchLedger().number(1, False, ["a", "b", "c"], [0, 0, 5])
+        assert [row.is_index_unique for row in rows] == [False, False, True]
+
+    def test_index_taken_by_an_earlier_batch(self) -> None:
+        """The first batch of a step keeps the index that it was traced by; a later prompt with it goes by its uid."""
+        ledger = BatchLedger()
+        assert ledger.number(1, True, ["a"], [5]) == [Row(True, 0)]
+        assert ledger.number(1, True, ["b", "a"], [5, 5]) == [Row(False, 0), Row(True, 1)]
+
+    def test_steps_are_apart(self) -> None:
+        """The same index in another step, or in validation, is another trajectory anyway."""
+        ledger = BatchLedger()
+        ledger.number(1, False, ["a"], [5])
+        assert ledger.number(2, False, ["b"], [5]) == [Row(True, 0)]
+        assert ledger.number(1, True, ["c"], [5]) == [Row(True, 0)]
+
+    def test_no_index(self) -> None:
+        """Without an index column no index is anybody's."""
+        assert BatchLedger().number(1, False, ["a"], None) == [Row(False, 0)]
+
+
+class TestBatch:
+    def test_whole_batch_before_the_part(self) -> None:
+        """A worker takes its rows' numbers from the whole batch, by verl's own numbering of the rows."""
+        batch = Batch({"uid": ["b"]}, {META_KEY: [Row(True, 0), Row(True, 5)]}, None)
+        identity = batch.identify(trajectory(), {"uid": "b", "index": 7, "priority": 1})
+        assert (identity.sample_index, identity.rollout_n, identity.rollout_n_from) == (7, 5, "batch")
+
+    def test_own_count(self) -> None:
+        """Without the whole batch a worker counts its own rows, and says so."""
+        batch = Batch({"uid": ["b", "b"]}, {}, None)
+        found = [batch.identify(trajectory(), {"uid": "b", "index": 7}) for _ in range(2)]
+        assert [(identity.rollout_n, identity.rollout_n_from) for identity in found] == [(0, "worker"), (1, "worker")]
+
+    def test_share(self) -> None:
+        """A share of the samples is picked with all their rows, and verl is told not to pick."""
+        columns = {"uid": ["a", "a", "b", "b"]}
+        batch = Batch(columns, {"global_steps": 1}, 1)
+        picked = [batch.is_traced({"uid": uid}) for uid in columns["uid"]]
+        assert picked in ([True, True, False, False], [False, False, True, True])
+        token = batch_variable.set(batch)
+        assert is_selecting()
+        batch_variable.reset(token)
+        assert not is_selecting()
+
+
+class TestPromptSelection:
+    def test_first_ones(self) -> None:
+        """Where prompts come one by one, the first ones of each step are picked, with all their sessions."""
+        selection = PromptSelection()
+        asked = [selection.is_traced(1, False, prompt, 1) for prompt in ("a", "b", "a")]
+        assert asked == [True, False, True]
+        assert selection.is_traced(2, False, "b", 1)
+        assert selection.is_traced(1, False, "z", None)

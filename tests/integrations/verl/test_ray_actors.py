@@ -1,0 +1,57 @@
+"""The same in Ray actors: verl's old manager and the v1 trainer's, up to a `ray.shutdown()` right after the step."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from tests.integrations.verl.conftest import Run, RunProgram, traced
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(
+        not os.environ.get("OTEL_ROLLOUT_TEST_RAY"), reason="takes minutes; set OTEL_ROLLOUT_TEST_RAY=1"
+    ),
+]
+
+
+def check_whole(run: Run) -> None:
+    """Assert that nothing is missing, that no two are the same and that the reward process is linked."""
+    ids = {span["span_id"] for span in run.spans}
+    assert all(span["parent_id"] in ids for span in run.spans if span["parent_id"])
+    roots = [root["attributes"] for root in run.roots()]
+    assert len(roots) == 6
+    keys = ("rollout.step", "rollout.sample_index", "rollout.rollout_n", "rollout.validate")
+    assert len({tuple(root[key] for key in keys) for root in roots}) == 6
+    assert all("rollout.reward" in root for root in roots)
+    assert len({root["session.id"] for root in roots}) == 3
+    assert len({span["resource"]["rollout.run_id"] for span in run.spans}) == 1
+    for trace in run.traces():
+        score = next(span for span in trace if span["name"] == "RewardLoopWorker.compute_score")
+        assert score["pid"] != trace[0]["pid"]
+        assert score["attributes"]["rollout.sample_index"] == trace[0]["attributes"]["rollout.sample_index"]
+
+
+class TestRay:
+    def test_manager(self, run_program: RunProgram) -> None:
+        """All trajectories of the last step are there after `ray.shutdown()`, a group split over workers included."""
+        run = run_program("run_ray.py", overrides=traced(), prompts=["plan a", "plan b", "long c"], n=2)
+        check_whole(run)
+        assert {root["attributes"]["rollout.rollout_n_from"] for root in run.roots()} == {"batch"}
+        assert {root["attributes"]["rollout.sample_index"] for root in run.roots()} == {10, 11, 12}
+
+    def test_v1(self, run_program: RunProgram) -> None:
+        """The v1 trainer's trajectories are traced; a dataset index that two prompts share gives way to their uid."""
+        prompts, indices = ["plan a", "plan b", "long c"], [5, 6, 6]
+        run = run_program("run_ray.py", v1=True, overrides=traced(), prompts=prompts, n=2, indices=indices)
+        check_whole(run)
+        assert {root["attributes"]["rollout.rollout_n_from"] for root in run.roots()} == {"session_id"}
+        origins = {
+            root["attributes"]["rollout.dataset_index"]: root["attributes"]["rollout.sample_index_from"]
+            for root in run.roots()
+        }
+        assert origins == {5: "index", 6: "uid"}
+        tags = json.loads((run.folder / "status").read_text()).values()
+        assert {tag["status"] for tag in tags} == {"success", "finished"}
