@@ -11,10 +11,13 @@ may have 32 MiB. `/_faults` takes answers to give instead, `/_requests` tells wh
 from __future__ import annotations
 
 import argparse
+import atexit
 import base64
 import gzip
 import json
 import os
+import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -130,6 +133,7 @@ def clickhouse_store() -> Any:
     # A newer sqlparse refuses the migration that seeds the prices of models.
     sqlparse.engine.grouping.MAX_GROUPING_TOKENS = None
     folder = tempfile.mkdtemp(prefix="weave-clickhouse-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
     class Embedded(ClickHouseTraceServer):
         """The production server on ClickHouse's engine inside this process."""
@@ -355,5 +359,7 @@ if __name__ == "__main__":
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--store", choices=("memory", "clickhouse"), default="memory")
     arguments = parser.parse_args()
+    # uvicorn raises the signal again when it has ended; an exit removes the store, death by signal would not.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     store = memory_store() if arguments.store == "memory" else clickhouse_store()
     uvicorn.run(make_app(store), host="127.0.0.1", port=arguments.port, log_level="warning")
