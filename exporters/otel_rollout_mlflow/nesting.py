@@ -1,0 +1,74 @@
+"""mlflow's own spans inside a trajectory: `mlflow.start_span`, `@mlflow.trace` and autologging.
+
+mlflow keeps a provider and a context of its own, so its spans don't see ours: without this they become traces of their
+own. mlflow goes on writing its spans itself, to its own tracking URI and experiment; those should be the exporter's.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+
+__all__ = ["nested_mlflow_spans"]
+
+SECONDS_UNTIL_SENT: Final = 60.0
+"""mlflow forgets a trace with its spans when it is taken off the list of running ones: not before they are sent."""
+
+_running: Final[deque[tuple[float, int]]] = deque()
+_lock: Final = threading.Lock()
+
+
+@contextmanager
+def nested_mlflow_spans() -> Iterator[None]:
+    """Nest what mlflow traces inside the block under the current span, a trajectory or an op of otel-rollout.
+
+    Does nothing where mlflow isn't imported or no span is current. May be used again inside an op, whose span is then
+    the parent.
+    """
+    current = trace.get_current_span().get_span_context()
+    provider: Any = sys.modules.get("mlflow.tracing.provider")
+    if provider is None or not current.is_valid or not current.trace_flags.sampled:
+        yield
+        return
+    runtime = provider.get_context_api()
+    if runtime is not provider.mlflow_runtime_context:
+        # mlflow shares the global provider and context, and sees our span by itself.
+        yield
+        return
+    _register(current.trace_id)
+    token = runtime.attach(trace.set_span_in_context(trace.NonRecordingSpan(current), Context()))
+    try:
+        yield
+    finally:
+        runtime.detach(token)
+
+
+def _register(trace_id: int) -> None:
+    """Put our trace on mlflow's list of running traces: it drops a span whose trace isn't there."""
+    from mlflow.entities import TraceInfo, TraceState
+    from mlflow.tracing.trace_manager import InMemoryTraceManager
+
+    manager = InMemoryTraceManager.get_instance()
+    with _lock:
+        now = time.monotonic()
+        while _running and now - _running[0][0] > SECONDS_UNTIL_SENT:
+            _, first = _running.popleft()
+            if manager.has_open_spans(first):
+                _running.append((now, first))
+                break
+            manager.pop_trace(first)
+        if manager.get_mlflow_trace_id_from_otel_id(trace_id) is not None:
+            return
+        info = TraceInfo(
+            trace_id=f"tr-{trace_id:032x}", trace_location=None, request_time=None, state=TraceState.IN_PROGRESS
+        )
+        manager.register_trace(trace_id, info, is_remote_trace=True)
+        _running.append((now, trace_id))
