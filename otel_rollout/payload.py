@@ -30,7 +30,7 @@ MAX_REPR_CHARACTERS: Final = 200
 MAX_DEPTH: Final = 40
 MAX_NODES: Final = 20_000
 """How much of a value that orjson can't write in one go is walked in Python."""
-MAX_TEXT_CHARACTERS: Final = 8 * 1024 * 1024
+MAX_TEXT_CHARACTERS: Final = 4 * 1024 * 1024
 """A longer text directly among the arguments is cut before it is copied."""
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS
