@@ -47,6 +47,7 @@ _SPAN_STATUS_UNSET: Final = b"\x7a\x00"
 _SPAN_NUMBERS: Final = struct.Struct("<BBBQBQHI").pack
 
 _SHORT_TEXT: Final = 64
+_SMALL_SPAN: Final = 16 * 1024
 _MAX_CACHED: Final = 8192
 # Most names and attributes (tags, kinds, MIME types) are the same on thousands of spans.
 _encoded_pairs: dict[tuple[str, type, str | int], bytes] = {}
@@ -69,7 +70,12 @@ def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
         _, scopes = resources.setdefault(id(resource), (resource, {}))
         _, parts = scopes.setdefault(id(scope), (scope, []))
         pieces = _encode_span(span, span.context)
-        parts += (_SCOPE_SPANS_SPANS, _varint(sum(map(len, pieces))), *pieces)
+        size = sum(map(len, pieces))
+        if size <= _SMALL_SPAN:
+            # A copy of a small span costs less than handling its pieces twice more.
+            parts.append(b"%b%b%b" % (_SCOPE_SPANS_SPANS, _varint(size), b"".join(pieces)))
+        else:
+            parts += (_SCOPE_SPANS_SPANS, _varint(size), *pieces)
     request: list[bytes] = []
     for resource, scopes in resources.values():
         resource_parts = [_encode_resource(resource)]

@@ -17,9 +17,6 @@ from otel_rollout.payload import cut_text
 
 __all__ = ["characters_cut", "cut_json", "cut_media", "may_need_mending", "narrow_integers"]
 
-# Each check starts with a look that costs a fraction of it: a pattern that begins with a rare byte, which `re` finds
-# with memchr, or every n-th byte instead of all.
-_BASE64_MARK: Final = re.compile(rb";base64,")
 _DATA_URI: Final = re.compile(rb"data:([\w/+.;=-]{0,100});base64,[A-Za-z0-9+/=_-]{256,}")
 _BARE_BASE64: Final = re.compile(rb'"(data|b64_json)":"[A-Za-z0-9+/=_-]{1024,}"')
 """Keys under which the APIs of OpenAI, Anthropic and MCP hand over images and sounds without a data URI."""
@@ -46,7 +43,8 @@ def may_need_mending(text: bytes) -> bool:
         text: JSON in UTF-8, or several such texts one after the other.
     """
     return (
-        _BASE64_MARK.search(text) is not None
+        # One byte is found many times faster than several.
+        (b";" in text and b";base64," in text)
         or _LONG_BASE64 in text[::16].translate(_BASE64_BYTES)
         or (_SOME_DIGITS in text[::9].translate(_DIGITS) and _NINETEEN_DIGITS in text.translate(_DIGITS))
     )
@@ -67,7 +65,7 @@ def cut_media(text: bytes) -> bytes:
     Args:
         text: JSON in UTF-8.
     """
-    if _BASE64_MARK.search(text) is not None:
+    if b";base64," in text:
         text = _DATA_URI.sub(lambda match: b"data:%s;base64,[%d bytes cut]" % (match[1], len(match[0])), text)
     if _LONG_BASE64 in text[::16].translate(_BASE64_BYTES):
         text = _BARE_BASE64.sub(lambda match: b'"%s":"[%d bytes of base64 cut]"' % (match[1], len(match[0])), text)

@@ -95,9 +95,13 @@ class SpanReader:
         resource: What the spans were made by.
         scope: The instrumentation scope.
         finisher: Finishes payloads.
+        is_shared: Whether several exporters read each span.
     """
 
-    def __init__(self, resource: Resource, scope: InstrumentationScope, finisher: PayloadFinisher) -> None:
+    def __init__(
+        self, resource: Resource, scope: InstrumentationScope, finisher: PayloadFinisher, *, is_shared: bool = True
+    ) -> None:
+        self._is_shared = is_shared
         self._resource = resource
         self._scope = scope
         self._finisher = finisher
@@ -122,7 +126,11 @@ class SpanReader:
                 readable = span.readable
                 if readable is None:
                     readable = self._read(span)
-                    _keep(span, readable)
+                    if self._is_shared:
+                        _keep(span, readable)
+                    else:
+                        span.readable = readable
+                        span.input = span.output = None
         if span.parent is None and span.trajectory is not None:
             dropped = span.trajectory.dropped_spans[exporter]
             if dropped:
@@ -182,13 +190,16 @@ class SpanReader:
 def _keep(span: RolloutSpan, readable: ReadableSpan) -> None:
     """Keep the finished payload for the next exporter: in the standard form, or as bytes where that is far smaller."""
     attributes = readable.attributes or {}
-    texts = [attributes.get(key) for key in (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)]
-    if all(not isinstance(text, str) or text.isascii() for text in texts):
+    texts = (attributes.get(semconv.INPUT_VALUE, ""), attributes.get(semconv.OUTPUT_VALUE, ""))
+    for text in texts:
+        if isinstance(text, str) and not text.isascii():
+            break
+    else:
         span.readable = readable
         span.input = span.output = None
-    else:
-        # One emoji makes a text of Python take four bytes for each character, and a slow exporter's queue holds many.
-        span.input, span.output = (text.encode() if isinstance(text, str) else None for text in texts)
+        return
+    # One emoji makes a text of Python take four bytes for each character, and a slow exporter's queue holds many.
+    span.input, span.output = (text.encode() if isinstance(text, str) and text else None for text in texts)
 
 
 def _add_attributes(attributes: dict[str, Any], added: Mapping[str, Any]) -> int:
