@@ -99,7 +99,7 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     Attribute(EXPERIMENT_NAME, "root and children", "str", "the experiment given to `init`", "filters"),
     Attribute(STATUS, "root; a cancelled span", "str", "completed, error, cancelled or truncated", "filters"),
     Attribute(REWARD, "root", "double", "the reward given to `annotate`", "filters, MLflow and Weave feedback"),
-    Attribute(TURNS, "root", "int", "how many LLM ops the trajectory had", "filters"),
+    Attribute(TURNS, "root", "int", "how many LLM ops the trajectory had, without those inside another", "filters"),
     Attribute(INPUT_TOKENS, "root", "int", "sum of the LLM ops' input tokens", "filters"),
     Attribute(OUTPUT_TOKENS, "root", "int", "sum of the LLM ops' output tokens", "filters"),
     Attribute(DROPPED_SPANS, "root", "int", "spans of this trajectory that were lost before it ended", "you"),

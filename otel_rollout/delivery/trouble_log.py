@@ -1,4 +1,4 @@
-"""What one exporter's delivery says in the log: each kind of trouble once a minute at most."""
+"""What one exporter's delivery says in the log: each kind of trouble once a minute at most, a refusal once."""
 
 from __future__ import annotations
 
@@ -34,9 +34,15 @@ class TroubleLog:
     def __init__(self, exporter: str) -> None:
         self._exporter = exporter
         self._last: dict[str, float] = {}
+        self._last_denial = ""
 
     def note(self, outcome: Outcome) -> None:
         """Warn of an attempt that did not deliver everything."""
+        if outcome.verdict is Verdict.DENIED:
+            # It stays so until someone mends a setting: saying it again helps nobody.
+            if outcome.reason == self._last_denial:
+                return
+            self._last_denial = outcome.reason
         self.warn(outcome.verdict.value, f"{_CONSEQUENCES[outcome.verdict]} ({outcome.reason})")
 
     def warn(self, kind: str, text: str) -> None:

@@ -1,0 +1,36 @@
+"""What one exporter's delivery says in the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from otel_rollout.delivery.outcome import Outcome, Verdict
+from otel_rollout.delivery.trouble_log import TroubleLog
+
+
+class TestTroubleLog:
+    """How often trouble is told."""
+
+    def test_each_kind_is_told_once_in_a_while(self, caplog: pytest.LogCaptureFixture):
+        """A second failure of the same kind within a minute is not told; one of another kind is."""
+        log = TroubleLog("otlp")
+
+        log.note(Outcome(Verdict.RETRY, "refused"))
+        log.note(Outcome(Verdict.RETRY, "reset"))
+        log.note(Outcome(Verdict.TOO_LARGE, "413"))
+
+        assert [record.getMessage() for record in caplog.records] == [
+            "otlp: not reached, trying again (refused)",
+            "otlp: a batch is too large, sending it in parts (413)",
+        ]
+
+    def test_a_refusal_is_told_once(self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
+        """Being turned away for the same reason is told once, however long it lasts; for another reason, again."""
+        log = TroubleLog("otlp")
+        clock = iter(range(0, 100_000, 1000))
+        monkeypatch.setattr("otel_rollout.delivery.trouble_log.time.monotonic", lambda: next(clock))
+
+        for reason in ("401", "401", "401", "403"):
+            log.note(Outcome(Verdict.DENIED, reason))
+
+        assert [record.getMessage().rpartition("(")[2] for record in caplog.records] == ["401)", "403)"]
