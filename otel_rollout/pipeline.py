@@ -109,10 +109,11 @@ class QueueProcessor(SpanProcessor):
         self._queues = queues
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Queue a finished span."""
+        """Queue a finished span; once tracing is off, the provider's spans are no longer ours to count."""
         if span.context is not None and span.context.trace_flags.sampled:
             for queue in self._queues:
-                queue.put(span)
+                if not queue.is_closed:
+                    queue.put(span)
 
     def shutdown(self) -> None:
         """Deliver what is queued; called where the provider is shut down before we are."""

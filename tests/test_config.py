@@ -326,6 +326,20 @@ class TestShutdown:
         assert double(4) == 8
         assert exporter.spans == []
 
+    def test_an_applications_provider_goes_on_without_us(self, caplog: pytest.LogCaptureFixture):
+        """Spans that the application's own provider makes after shutdown are nobody's loss."""
+        theirs, ours = SdkInMemorySpanExporter(), InMemorySpanExporter()
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(theirs))
+        init("p", "e", backend=ours, tracer_provider=provider)
+        shutdown()
+
+        provider.get_tracer("theirs").start_span("later").end()
+
+        assert [span.name for span in theirs.get_finished_spans()] == ["later"]
+        assert ours.spans == []
+        assert caplog.records == []
+
     def test_it_happens_at_exit_by_itself(self):
         """A program that ends without shutdown still delivers, and says what it lost."""
         program = """

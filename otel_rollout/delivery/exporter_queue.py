@@ -171,6 +171,11 @@ class ExporterQueue:
                 return
             self._thread = thread
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `shutdown` was called."""
+        return self._is_closed
+
     def hurry(self) -> None:
         """Have what is queued sent now: neither wait for a full batch, nor for the next repetition."""
         with self._lock:
