@@ -13,6 +13,8 @@ def score() -> float:
 
 
 class TestCarrier:
+    """`inject` and `extract`."""
+
     def test_op_in_another_process_is_a_child(self, rollout_spans: InMemorySpanExporter) -> None:
         """An op inside `extract` stands under the span that was current at `inject`, with the trajectory's tags."""
         carriers = []

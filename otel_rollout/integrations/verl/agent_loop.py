@@ -250,7 +250,7 @@ def _tell_workers(manager: Any, prompts: Any) -> None:
         trace = manager.rollout_config.trace
         if not trace.get("backend") or "index" not in prompts or "uid" not in prompts:
             return
-        import ray
+        import ray  # type: ignore[import-not-found, unused-ignore]  # there where verl is
 
         uids = [str(scalar(uid)) for uid in prompts["uid"]]
         validate = "validate" in prompts and bool(scalar(prompts["validate"]))

@@ -31,7 +31,7 @@ class RolloutTraceConfig:
         self.project_name: str | None = None
         self.experiment_name: str | None = None
         self.max_samples: int | None = None
-        self._initialized = False
+        self.is_initialized = False
 
     @classmethod
     def get_instance(cls) -> RolloutTraceConfig:
@@ -59,9 +59,9 @@ class RolloutTraceConfig:
             max_samples_per_step_per_worker: How many samples of a step each worker traces; None for all.
         """
         instance = cls.get_instance()
-        if instance._initialized:
+        if instance.is_initialized:
             return
-        instance._initialized = True
+        instance.is_initialized = True
         instance.project_name, instance.experiment_name = project_name, experiment_name
         instance.token2text, instance.max_samples = bool(token2text), max_samples_per_step_per_worker
         if not backend:
@@ -146,7 +146,7 @@ def _run_id() -> str | None:
     try:
         if ray is None or not ray.is_initialized():
             return None
-        session = ray._private.worker._global_node.session_name
+        session = ray._private.worker._global_node.session_name  # noqa: SLF001 - nothing public names the session
         return f"{session}-{ray.get_runtime_context().get_job_id()}"
     except Exception:  # noqa: BLE001, RUF100 - private to Ray, and only a convenience
         return None

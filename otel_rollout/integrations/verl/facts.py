@@ -85,7 +85,7 @@ def describe_output(
     output: dict[str, Any] = {"reward": reward}
     if info:
         output["reward_extra_info"] = orjson.Fragment(attributes[REWARD_EXTRA_INFO])
-    output["response_ids"] = list(rollout.last_token_ids or getattr(final, "response_ids", ()))
+    output["response_ids"] = rollout.last_token_ids or list(final.response_ids)
     attributes = {key: value for key, value in attributes.items() if value is not None}
     return attributes, output, TRUNCATED if is_truncated else None
 

@@ -113,7 +113,7 @@ def trace_subclasses(cls: Any) -> None:
     """
     original = cls.__init_subclass__
 
-    def __init_subclass__(subclass: Any, **kwargs: Any) -> None:  # noqa: N807 - the data model's name
+    def __init_subclass__(subclass: Any, /, **kwargs: Any) -> None:  # noqa: N807 - the data model's name
         original(**kwargs)
         _trace_own_execute(subclass)
 
@@ -230,7 +230,8 @@ def _end(call: _ToolCall | None, result: Any) -> None:
             rollout.last_action = "tool"
             rollout.tool_calls += 1
             rollout.tool_errors += is_error
-            annotate(**{TOOL_CALLS: rollout.tool_calls, TOOL_ERRORS: rollout.tool_errors})
+            counts: dict[str, Any] = {TOOL_CALLS: rollout.tool_calls, TOOL_ERRORS: rollout.tool_errors}
+            annotate(**counts)
     except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
         internal_error("describing a tool call of verl")
 

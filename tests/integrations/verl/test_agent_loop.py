@@ -31,6 +31,8 @@ def untraced(run_program: RunProgram) -> Run:
 
 
 class TestTree:
+    """Which spans there are, and where."""
+
     def test_every_trajectory_is_one_whole_tree(self, step: Run) -> None:
         """Each of the 6 trajectories is one trace with one root, no orphan and nothing left over."""
         assert [trace[0]["name"] for trace in step.traces()] == ["agent_loop"] * 6
@@ -73,6 +75,8 @@ class TestTree:
 
 
 class TestTrajectory:
+    """What the root says."""
+
     def test_facts_on_the_root(self, step: Run) -> None:
         """The root says what came of the trajectory, as far as verl knows it."""
         attributes = step.trace_of("plan a")[0]["attributes"]
@@ -119,6 +123,8 @@ class TestTrajectory:
 
 
 class TestTurn:
+    """What a turn of the model says."""
+
     def test_attributes_of_a_turn(self, step: Run) -> None:
         """Each generate says who made it, from what, and with which weights."""
         turns = [span for span in step.trace_of("plan a") if span["name"] == TURN[0]]
@@ -160,6 +166,8 @@ class TestTurn:
 
 
 class TestTools:
+    """What a tool call says."""
+
     def test_function_tool_and_overriding_tool(self, step: Run) -> None:
         """A function tool, and a tool that overrides execute without the decorator, are TOOL spans."""
         spans = {span["name"]: span["attributes"] for span in step.trace_of("plan a")}
@@ -185,6 +193,8 @@ class TestTools:
 
 
 class TestTraining:
+    """What training notices: nothing."""
+
     def test_tokens_are_the_same(self, step: Run, untraced: Run) -> None:
         """What training gets is the same with tracing on and off."""
         assert step.digest == untraced.digest
@@ -210,14 +220,14 @@ class TestTraining:
 
     def test_off(self, run_program: RunProgram, untraced: Run) -> None:
         """OTEL_ROLLOUT_VERL=off leaves verl as it is."""
-        run = run_program(
-            "run_worker.py", batches=[STEP], overrides=traced(), variables={"OTEL_ROLLOUT_VERL": "off"}
-        )
+        run = run_program("run_worker.py", batches=[STEP], overrides=traced(), variables={"OTEL_ROLLOUT_VERL": "off"})
         assert run.digest == untraced.digest
         assert run.spans == []
 
 
 class TestFullyAsync:
+    """Turns that are aborted and resumed."""
+
     def test_one_span_per_turn(self, run_program: RunProgram) -> None:
         """An aborted and resumed turn is one span with the abort and the resumption as events; steps are unknown."""
         run = run_program(
@@ -233,9 +243,7 @@ class TestFullyAsync:
         assert aborted
         for span in aborted:
             assert [event["name"] for event in span["events"]] == ["generation.aborted", "generation.resumed"]
-            assert [event["weights_version"] for event in span["events"]] == ["4", "5"] or [
-                event["weights_version"] for event in span["events"]
-            ] == [4, 5]
+            assert [event["weights_version"] for event in span["events"]] == [4, 5]
             assert span["attributes"]["rollout.max_weights_version"] == 5
         roots = [root["attributes"] for root in run.roots()]
         assert {(root["rollout.sample_index"], root["rollout.rollout_n"]) for root in roots} == {
@@ -246,6 +254,8 @@ class TestFullyAsync:
 
 
 class TestIdentity:
+    """Which trajectory is which."""
+
     def test_no_two_trajectories_are_the_same(self, run_program: RunProgram) -> None:
         """Groups split over workers, indices that are all zero or shared, and padding: every trajectory has its own."""
         run = run_program(
@@ -263,7 +273,9 @@ class TestIdentity:
         assert len({tuple(root[key] for key in keys) for root in roots}) == len(roots) == 12 + 6 + 4
         assert {root["rollout.rollout_n_from"] for root in roots} == {"batch"}
         first = [root for root in roots if root["rollout.step"] == 1]
-        assert {root["session.id"] for root in first} == {f"exp-1/1/{index}" for index in range(10, 14)}
+        assert {root["session.id"].partition("exp-1/")[2] for root in first} == {
+            f"1/{index}" for index in range(10, 14)
+        }
         zero = [root for root in roots if root["rollout.step"] == 2 and not root["rollout.validate"]]
         assert {root["rollout.sample_index_from"] for root in zero} == {"uid"}
         groups = Counter((root["session.id"], root["rollout.uid"]) for root in zero)

@@ -12,6 +12,8 @@ def trajectory(step: int = 3, index: object = 7, rollout_n: int = 0) -> dict[str
 
 
 class TestIdentify:
+    """One trajectory."""
+
     def test_session_is_the_rollout_number(self) -> None:
         """In the v1 trainer the rollout number is the session, not verl's, which is 0 for all of them."""
         columns = {"uid": "u", "index": 7, "session_id": 2}
@@ -40,6 +42,8 @@ class TestIdentify:
 
 
 class TestBatchLedger:
+    """What the whole batch shows."""
+
     def test_group_in_order(self) -> None:
         """Rows of a group are numbered over the whole batch, wherever it is split."""
         rows = BatchLedger().number(1, False, ["a", "a", "b", "b", "a"], [1, 1, 2, 2, 1])
@@ -70,6 +74,8 @@ class TestBatchLedger:
 
 
 class TestBatch:
+    """A worker's part of a batch."""
+
     def test_whole_batch_before_the_part(self) -> None:
         """A worker takes its rows' numbers from the whole batch, by verl's own numbering of the rows."""
         batch = Batch({"uid": ["b"]}, {META_KEY: [Row(True, 0), Row(True, 5)]}, None)
@@ -95,6 +101,8 @@ class TestBatch:
 
 
 class TestPromptSelection:
+    """Prompts that come one by one."""
+
     def test_first_ones(self) -> None:
         """Where prompts come one by one, the first ones of each step are picked, with all their sessions."""
         selection = PromptSelection()

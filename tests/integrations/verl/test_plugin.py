@@ -23,6 +23,8 @@ from otel_rollout.testing import InMemorySpanExporter
 
 
 class TestImportHook:
+    """Hooks on import."""
+
     def test_runs_when_the_module_has_been_imported(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The callback gets the module whole, before whoever imports it goes on; its source is found as before."""
         (tmp_path / "hooked_module.py").write_text("def function():\n    return 1\n")
@@ -39,6 +41,8 @@ class TestImportHook:
 
 
 class TestInstall:
+    """Hooking a verl that may be another one."""
+
     def test_a_hook_that_does_not_fit(self, caplog: pytest.LogCaptureFixture) -> None:
         """A verl that is not as expected costs one warning that says what is not traced, and raises nothing."""
         with caplog.at_level(logging.WARNING, "otel_rollout"):
@@ -46,7 +50,9 @@ class TestInstall:
                 plugin._guarded(what, hook)(SimpleNamespace())
         messages = [record.message for record in caplog.records]
         assert len(messages) == len(plugin._HOOKS)
-        assert all(message.startswith(f"verl: {what}") for message, (_, what, _) in zip(messages, plugin._HOOKS, strict=True))
+        assert all(
+            message.startswith(f"verl: {what}") for message, (_, what, _) in zip(messages, plugin._HOOKS, strict=True)
+        )
 
     def test_replacement_looks_like_the_original(self) -> None:
         """A replaced method keeps name, module, signature and kind, by which verl, Ray and cloudpickle know it."""
@@ -72,6 +78,8 @@ class TestInstall:
 
 
 class TestConfig:
+    """verl's `RolloutTraceConfig`."""
+
     def test_off_where_verl_names_no_backend(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without trace.backend nothing is traced, whatever the environment says; the names are kept for verl."""
         monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
@@ -112,6 +120,8 @@ class TestConfig:
 
 
 class TestOps:
+    """verl's `rollout_trace_op`, and tools."""
+
     def test_by_value(self) -> None:
         """A class with decorated methods goes by value through cloudpickle, as one of `__main__` does under Ray."""
 

@@ -35,6 +35,8 @@ def check_whole(run: Run) -> None:
 
 
 class TestRay:
+    """Whole programs under Ray."""
+
     def test_manager(self, run_program: RunProgram) -> None:
         """All trajectories of the last step are there after `ray.shutdown()`, a group split over workers included."""
         run = run_program("run_ray.py", overrides=traced(), prompts=["plan a", "plan b", "long c"], n=2)

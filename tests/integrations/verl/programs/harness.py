@@ -99,12 +99,17 @@ class Remote:
         return Method()
 
 
-TOOL_CALLS = {
+TOOL_CALLS: dict[str, list] = {
     "plan": [
         ("add", {"a": 1, "b": 2}),
         ("calculator", {"expression": "2*3"}),
     ],
-    "broken": [("fail", {"why": "no luck"}), ("nothing", {}), ("add", "{not json"), ("calculator", {"expression": "x"})],
+    "broken": [
+        ("fail", {"why": "no luck"}),
+        ("nothing", {}),
+        ("add", "{not json"),
+        ("calculator", {"expression": "x"}),
+    ],
     "long": [],
 }
 
@@ -120,6 +125,7 @@ class Engine:
         self.requests = []
 
     async def generate(self, request_id, prompt_ids, sampling_params, image_data=None, video_data=None, **kwargs):
+        """Return the next turn of the conversation, or its beginning where it is to be aborted."""
         from verl.workers.rollout.replica import TokenOutput
 
         self.requests.append(request_id)
@@ -131,16 +137,13 @@ class Engine:
         calls = TOOL_CALLS.get(user.split()[0], [])
         if turn < len(calls):
             name, arguments = calls[turn]
-            if isinstance(arguments, dict):
-                call = json.dumps({"name": name, "arguments": arguments})
-            else:
-                call = json.dumps({"name": name, "arguments": arguments})
+            call = json.dumps({"name": name, "arguments": arguments})
             answer = f"I call {name}. <tool_call>\n{call}\n</tool_call>"
         elif user.startswith("long"):
             answer = "x" * 4000
         else:
             answer = f"The answer to {user!r} is {hashlib.sha256(user.encode()).hexdigest()[:8]}."
-        ids = self.tokenizer.encode(answer, add_special_tokens=False) + [self.tokenizer.eos_token_id]
+        ids = [*self.tokenizer.encode(answer, add_special_tokens=False), self.tokenizer.eos_token_id]
         stop = "completed"
         if half_done:
             ids = ids[len(self.tokenizer.encode(text.rsplit("<|im_start|>assistant\n", 1)[1])) :]
@@ -185,9 +188,7 @@ def make_batch(prompts: list[str], n: int, *, step: int | None = 3, validate: bo
     }
     if uids:
         columns["uid"] = np.array([f"uid-{number}" for number in range(rows)], dtype=object)
-    batch = DataProto.from_dict(
-        tensors={"dummy_tensor": __import__("torch").zeros(rows, 1)}, non_tensors=columns
-    )
+    batch = DataProto.from_dict(tensors={"dummy_tensor": __import__("torch").zeros(rows, 1)}, non_tensors=columns)
     batch = batch.repeat(repeat_times=n, interleave=True)
     batch.meta_info = {"validate": validate} if step is None else {"validate": validate, "global_steps": step}
     return batch

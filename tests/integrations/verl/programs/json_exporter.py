@@ -10,7 +10,10 @@ from otel_rollout.testing import InMemorySpanExporter
 
 
 class JsonSpanExporter(SpanExporter):
+    """Writes to the folder `VERL_TEST_FOLDER`."""
+
     def export(self, spans):
+        """Write the spans."""
         memory = InMemorySpanExporter()
         memory.export(spans)
         with (Path(os.environ["VERL_TEST_FOLDER"]) / f"{os.getpid()}.jsonl").open("a") as file:
@@ -23,12 +26,18 @@ class JsonSpanExporter(SpanExporter):
 
 
 class BrokenSpanExporter(SpanExporter):
+    """Raises."""
+
     def export(self, spans):
+        """Raise."""
         raise RuntimeError("broken")
 
 
 class HangingSpanExporter(SpanExporter):
+    """Never comes back."""
+
     def export(self, spans):
+        """Sleep."""
         import time
 
         time.sleep(1000)

@@ -15,6 +15,8 @@ options = json.loads(sys.argv[2])
 
 @ray.remote(num_cpus=0)
 class EngineActor(harness.Engine):
+    """An engine in an actor."""
+
     def __init__(self, model):
         from verl.utils import hf_tokenizer
 
@@ -50,7 +52,16 @@ def run_v1(config, client, rewards) -> None:
     from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
     from verl.utils import tensordict_utils as tu
 
-    tq.init(OmegaConf.create({"backend": {"storage_backend": "SimpleStorage", "SimpleStorage": {"num_data_storage_units": 1, "total_storage_size": 1000}}}))
+    tq.init(
+        OmegaConf.create(
+            {
+                "backend": {
+                    "storage_backend": "SimpleStorage",
+                    "SimpleStorage": {"num_data_storage_units": 1, "total_storage_size": 1000},
+                }
+            }
+        )
+    )
     manager = AgentLoopManagerTQ.create(config, client, None, rewards)
     data = harness.make_batch(options["prompts"], 1, step=6, indices=options.get("indices"))
     columns = dict(data.non_tensor_batch)

@@ -12,6 +12,10 @@ options = json.loads(sys.argv[2])
 
 
 async def main() -> None:
+    # It runs the manager in a thread with a loop of its own, where the workers of this process can't follow.
+    import verl.utils.ray_utils
+
+    verl.utils.ray_utils.auto_await = lambda function: function
     config = harness.make_config(harness.make_model(folder / "model"), *options.get("overrides", []))
     client_class = None
     if options.get("fully_async"):

@@ -1,0 +1,217 @@
+"""`python -m benchmarks.verl`: what tracing costs a rollout of verl: off, verl's MLflow backend, ours.
+
+verl's own worker, tool agent loop, client, balancer and reward worker run in one process, over engines that answer at
+once: 64 samples, 4 rollouts each, 3 tool turns and an answer. Each measurement is a process of its own; the modes take
+turns, and each figure is the least of the rounds, as a ratio to tracing off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ROOT / "tests" / "integrations" / "verl" / "programs"
+TICK = 0.005
+
+MODES = {
+    "off": "tracing off",
+    "verl-mlflow": "verl's mlflow backend, sqlite",
+    "ours-mlflow": "ours, mlflow on sqlite",
+    "ours-otlp": "ours, OTLP to a sink",
+}
+FIGURES = {
+    "rollout_wall": "rollout, wall",
+    "total_wall": "with flush, wall",
+    "total_cpu": "with flush, CPU",
+    "stall": "longest stall of the event loop",
+}
+ENTRY_POINTS = """
+[verl.plugins]
+otel_rollout = otel_rollout.integrations.verl.plugin
+
+[opentelemetry_traces_exporter]
+mlflow = otel_rollout_mlflow:MlflowSpanExporter
+"""
+
+
+# --- one measurement, in verl's environment
+
+
+def measure(mode: str, samples: int, rollouts: int, folder: Path) -> dict[str, float]:
+    """Roll out one step and return the seconds that it took."""
+    import harness
+
+    harness.TOOL_CALLS["bench"] = [
+        ("add", {"a": 1, "b": 2}),
+        ("calculator", {"expression": "2*3"}),
+        ("add", {"a": 3, "b": 4}),
+    ]
+    backend = {"off": "null", "verl-mlflow": "mlflow", "ours-mlflow": "mlflow", "ours-otlp": "otlp"}[mode]
+    config = harness.make_config(
+        harness.make_model(folder / "model"),
+        f"actor_rollout_ref.rollout.trace.backend={backend}",
+        "actor_rollout_ref.rollout.response_length=2048",
+    )
+    return asyncio.run(_measure(harness, config, mode, samples, rollouts))
+
+
+async def _measure(harness: Any, config: Any, mode: str, samples: int, rollouts: int) -> dict[str, float]:
+    worker = harness.make_worker(config)
+    # Makes the store's tables and whatever else is made once.
+    await worker.generate_sequences(harness.make_batch(["bench warm-up"], 2, step=0))
+    _flush(mode)
+    batch = harness.make_batch([f"bench {number}" for number in range(samples)], rollouts, step=1)
+    stalls: list[float] = []
+    ticker = asyncio.create_task(_tick(stalls))
+    wall, cpu = time.perf_counter(), time.process_time()
+    output = await worker.generate_sequences(batch)
+    rollout_wall = time.perf_counter() - wall
+    ticker.cancel()
+    _flush(mode)
+    return {
+        "rollout_wall": rollout_wall,
+        "total_wall": time.perf_counter() - wall,
+        "total_cpu": time.process_time() - cpu,
+        "stall": max(stalls, default=0.0),
+        "digest": harness.digest(output),
+    }
+
+
+async def _tick(stalls: list[float]) -> None:
+    while True:
+        before = time.perf_counter()
+        await asyncio.sleep(TICK)
+        stalls.append(time.perf_counter() - before - TICK)
+
+
+def _flush(mode: str) -> None:
+    if mode == "verl-mlflow":
+        import mlflow
+
+        mlflow.flush_trace_async_logging()
+    elif mode != "off":
+        import otel_rollout
+
+        if not otel_rollout.flush(300):
+            raise RuntimeError(f"not everything was delivered: {otel_rollout.stats()}")
+
+
+# --- the sink
+
+
+class Sink(BaseHTTPRequestHandler):
+    """Takes what comes and says that all is well."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *unused: object) -> None:
+        pass
+
+
+# --- the whole run
+
+
+def main() -> int:
+    """Run what the command line asks for; 1 where the tokens were not the same in all modes."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.verl", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--samples", type=int, default=64)
+    parser.add_argument("--rollouts", type=int, default=4)
+    parser.add_argument("--python", help="the Python of verl's environment (default: it is made if need be)")
+    parser.add_argument("--measure", choices=MODES, help=argparse.SUPPRESS)
+    parser.add_argument("--sink", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.sink:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Sink)
+        print(server.server_port, flush=True)
+        server.serve_forever()
+    if arguments.measure:
+        with tempfile.TemporaryDirectory() as folder:
+            figures = measure(arguments.measure, arguments.samples, arguments.rollouts, Path(folder))
+        print("FIGURES " + json.dumps(figures))
+        return 0
+    python = arguments.python or str(_verl_python())
+    sink = subprocess.Popen([sys.executable, __file__, "--sink"], stdout=subprocess.PIPE, text=True)
+    try:
+        port = int(sink.stdout.readline())  # type: ignore[union-attr]  # it is a pipe
+        rounds = [
+            {mode: _run(python, mode, port, arguments) for mode in MODES} for _ in range(max(1, arguments.rounds))
+        ]
+    finally:
+        sink.kill()
+        sink.wait()
+    return _show(rounds)
+
+
+def _verl_python() -> Path:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from environments import ensure
+
+    return ensure("verl") / "bin" / "python"
+
+
+def _run(python: str, mode: str, port: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        info = folder / "site" / "otel_rollout-0.1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: otel-rollout\nVersion: 0.1.0\n")
+        (info / "entry_points.txt").write_text(ENTRY_POINTS)
+        path = [info.parent, ROOT, ROOT / "exporters", PROGRAMS]
+        environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("OTEL_", "MLFLOW_"))},
+            "PYTHONPATH": os.pathsep.join(map(str, path)),
+            "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}",
+            "OTEL_ROLLOUT_VERL": "off" if mode in ("off", "verl-mlflow") else "",
+            "VERL_TEST_FOLDER": name,
+        }
+        # Not as a script: its folder would come first on the path, and `import verl` would be this file.
+        start = f"import runpy; runpy.run_path({__file__!r}, run_name='__main__')"
+        if mode == "ours-otlp":
+            # In verl's own run, MLflow would send its traces there.
+            environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{port}"
+        command = [python, "-c", start, "--measure", mode]
+        command += ["--samples", str(arguments.samples), "--rollouts", str(arguments.rollouts)]
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900, check=False
+        )
+    for line in done.stdout.splitlines():
+        if line.startswith("FIGURES "):
+            figures: dict[str, Any] = json.loads(line.removeprefix("FIGURES "))
+            print(mode, {key: value for key, value in figures.items() if key != "digest"}, file=sys.stderr)
+            return figures
+    raise RuntimeError(f"{mode} was not measured:\n{(done.stdout + done.stderr)[-3000:]}")
+
+
+def _show(rounds: list[dict[str, dict[str, Any]]]) -> int:
+    best = {mode: {figure: min(each[mode][figure] for each in rounds) for figure in FIGURES} for mode in MODES}
+    print(f"{'':34}" + "".join(f"{title:>33}" for title in FIGURES.values()))
+    for mode, title in MODES.items():
+        cells = (
+            f"{best[mode][figure]:8.2f} s, {best[mode][figure] / max(best['off'][figure], 1e-9):5.2f} x"
+            for figure in FIGURES
+        )
+        print(f"{title:34}" + "".join(f"{cell:>33}" for cell in cells))
+    digests = {each[mode]["digest"] for each in rounds for mode in MODES}
+    print("tokens are the same in all modes" if len(digests) == 1 else f"TOKENS DIFFER: {digests}")
+    return 0 if len(digests) == 1 else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

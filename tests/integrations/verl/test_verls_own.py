@@ -1,0 +1,54 @@
+"""verl's own tests, as far as its wheel has them and they run on the CPU, with the plugin loaded."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+SECONDS = 400
+
+
+class TestVerlsOwnTests:
+    """What verl expects of itself."""
+
+    def test_plugin_is_loaded_by_its_entry_point(self, verl_python: Path, verl_environment: dict[str, str]) -> None:
+        """Importing verl is enough: its trace module is ours, and what it decorates has our decorator."""
+        program = (
+            "import verl.experimental.agent_loop as loops\n"
+            "import verl.tools.base_tool as tool\n"
+            "import verl.utils.rollout_trace as trace\n"
+            "assert trace.RolloutTraceConfig.__module__ == 'otel_rollout.integrations.verl.config'\n"
+            "assert hasattr(loops.AgentLoopWorker._run_agent_loop, '__otel_rollout_hook__')\n"
+            "assert hasattr(tool.BaseTool.execute, '__otel_rollout_execute__')\n"
+        )
+        done = subprocess.run(
+            [str(verl_python), "-c", program],
+            env=verl_environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert "as this verl is not as expected" not in done.stderr
+
+    def test_agent_loop_tests_pass(self, verl_python: Path, verl_environment: dict[str, str]) -> None:
+        """verl's agent loop tests pass with the plugin loaded."""
+        site = next(verl_python.parent.parent.glob("lib/python*/site-packages"))
+        files = sorted(str(file) for file in (site / "tests/experimental/agent_loop").glob("*_on_cpu.py"))
+        assert len(files) >= 6
+        done = subprocess.run(
+            [str(verl_python), "-m", "pytest", "-q", "--asyncio-mode=auto", "-p", "no:cacheprovider", *files],
+            cwd=site,
+            env=verl_environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+        )
+        assert done.returncode == 0, done.stdout[-3000:]
+        assert " passed" in done.stdout
