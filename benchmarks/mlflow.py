@@ -45,7 +45,7 @@ class Load(NamedTuple):
 LOADS = {
     "1": Load("1 KB", 1_000, 60),
     "50": Load("50 KB", 50_000, 16),
-    "500": Load("500 KB", 500_000, 4),
+    "500": Load("500 KB", 500_000, 10),
     "burst": Load("burst", 800, 600, 9),
 }
 

@@ -2,7 +2,8 @@
 
     python scripts/mlflow_screenshots.py            # writes docs/images/mlflow-*.png
 
-Runs the demo into a sqlite file, opens MLflow's own UI over it, and takes the pictures with Debian's chromium, headless.
+Runs the demo into a sqlite file, opens MLflow's own UI over it, and takes the pictures with Debian's chromium,
+headless.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ START_PAGE = "/otel-rollout-start"
 
 
 class Front(http.server.BaseHTTPRequestHandler):
-    """Hands requests on to MLflow, but for one page, which fills the browser's storage and goes to the real one."""
+    """Hands requests on to MLflow, but for one page, which fills the storage and shows the real one."""
 
     mlflow = ""
 
@@ -67,8 +68,12 @@ class Front(http.server.BaseHTTPRequestHandler):
         """Answer with the start page, or with what MLflow answers."""
         if self.path.startswith(START_PAGE):
             script = "".join(f"localStorage.setItem({key!r},{json.dumps(value)!r});" for key, value in SEEN.items())
-            target = "decodeURIComponent(location.search.slice(1))"
-            page = f"<script>{script}location.replace({target})</script>".encode()
+            page = (
+                "<style>*{margin:0;border:0}iframe{width:100vw;height:100vh;display:block}</style>"
+                f"<iframe id=ui></iframe><script>{script}"
+                "const [first, then] = location.search.slice(1).split('&').map(decodeURIComponent);"
+                "ui.src = first; if (then) setTimeout(() => ui.contentWindow.location.hash = then, 8000)</script>"
+            ).encode()
             self.reply(200, {"Content-Type": "text/html"}, page)
         else:
             self.hand_on(None)
@@ -153,10 +158,11 @@ def main() -> None:
         with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Front) as front:
             threading.Thread(target=front.serve_forever, daemon=True).start()
             start = f"http://127.0.0.1:{front.server_address[1]}{START_PAGE}?"
-            page = f"/#/experiments/{experiment_id}/traces?startTimeLabel=ALL"
-            of_step = quote(f"{page}&filter=TAG::=::1::step", safe="")
-            picture(start + of_step, IMAGES / "mlflow-trajectories.png", width=1500, height=760)
-            one = quote(f"{page}&selectedEvaluationId={trace.info.trace_id}", safe="")
+            traces = f"#/experiments/{experiment_id}/traces?startTimeLabel=ALL"
+            # The UI drops a filter that it is opened with, and takes one that comes later.
+            pages = quote(f"/{traces}", safe=""), quote(f"{traces}&filter=TAG::=::1::step", safe="")
+            picture(start + "&".join(pages), IMAGES / "mlflow-trajectories.png", width=1500, height=760)
+            one = quote(f"/{traces}&selectedEvaluationId={trace.info.trace_id}", safe="")
             picture(start + one, IMAGES / "mlflow-trajectory.png", width=1300, height=760)
             front.shutdown()
 
