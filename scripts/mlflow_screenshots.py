@@ -1,4 +1,4 @@
-"""Take the documentation's pictures of the demo in MLflow: the trajectories of one step, and one of them.
+"""Take the documentation's pictures of the demo in MLflow: its trajectories, and one of them.
 
     python scripts/mlflow_screenshots.py            # writes docs/images/mlflow-*.png
 
@@ -71,8 +71,7 @@ class Front(http.server.BaseHTTPRequestHandler):
             page = (
                 "<style>*{margin:0;border:0}iframe{width:100vw;height:100vh;display:block}</style>"
                 f"<iframe id=ui></iframe><script>{script}"
-                "const [first, then] = location.search.slice(1).split('&').map(decodeURIComponent);"
-                "ui.src = first; if (then) setTimeout(() => ui.contentWindow.location.hash = then, 8000)</script>"
+                "ui.src = decodeURIComponent(location.search.slice(1))</script>"
             ).encode()
             self.reply(200, {"Content-Type": "text/html"}, page)
         else:
@@ -159,9 +158,7 @@ def main() -> None:
             threading.Thread(target=front.serve_forever, daemon=True).start()
             start = f"http://127.0.0.1:{front.server_address[1]}{START_PAGE}?"
             traces = f"#/experiments/{experiment_id}/traces?startTimeLabel=ALL"
-            # The UI drops a filter that it is opened with, and takes one that comes later.
-            pages = quote(f"/{traces}", safe=""), quote(f"{traces}&filter=TAG::=::1::step", safe="")
-            picture(start + "&".join(pages), IMAGES / "mlflow-trajectories.png", width=1500, height=760)
+            picture(start + quote(f"/{traces}", safe=""), IMAGES / "mlflow-trajectories.png", width=1500, height=760)
             one = quote(f"/{traces}&selectedEvaluationId={trace.info.trace_id}", safe="")
             picture(start + one, IMAGES / "mlflow-trajectory.png", width=1300, height=760)
             front.shutdown()
