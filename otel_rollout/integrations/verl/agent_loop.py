@@ -210,10 +210,18 @@ def _end(worker: Any) -> None:
             queue.hurry()
 
 
+def _is_traced(manager: Any) -> bool:
+    """Whether the workers trace; the manager's own process does not."""
+    try:
+        return bool(manager.rollout_config.trace.get("backend"))
+    except Exception:  # noqa: BLE001, RUF100 - a configuration without a trace section has nobody trace
+        return False
+
+
 def _number_rows(manager: Any, prompts: Any) -> bool:
     try:
         columns = getattr(prompts, "non_tensor_batch", None)
-        if columns is None or "uid" not in columns:
+        if columns is None or "uid" not in columns or not _is_traced(manager):
             return False
         if "priority" in columns and [scalar(value) for value in columns["priority"]] != list(range(len(prompts))):
             # verl numbers the rows in this column; where it means something else, a worker can't tell which it has.
@@ -247,8 +255,7 @@ async def _finish(result: Awaitable[Any], prompts: Any, is_numbered: bool) -> An
 
 def _tell_workers(manager: Any, prompts: Any) -> None:
     try:
-        trace = manager.rollout_config.trace
-        if not trace.get("backend") or "index" not in prompts or "uid" not in prompts:
+        if not _is_traced(manager) or "index" not in prompts or "uid" not in prompts:
             return
         import ray  # type: ignore[import-not-found, unused-ignore]  # there where verl is
 

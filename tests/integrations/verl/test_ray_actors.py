@@ -44,6 +44,11 @@ class TestRay:
         assert {root["attributes"]["rollout.rollout_n_from"] for root in run.roots()} == {"batch"}
         assert {root["attributes"]["rollout.sample_index"] for root in run.roots()} == {10, 11, 12}
 
+    def test_end_of_the_driver(self, run_program: RunProgram) -> None:
+        """All of the last step is there as well where the driver ends without `ray.shutdown()`."""
+        prompts = ["plan a", "plan b", "long c"]
+        check_whole(run_program("run_ray.py", overrides=traced(), prompts=prompts, n=2, just_exit=True))
+
     def test_v1(self, run_program: RunProgram) -> None:
         """The v1 trainer's trajectories are traced; a dataset index that two prompts share gives way to their uid."""
         prompts, indices = ["plan a", "plan b", "long c"], [5, 6, 6]

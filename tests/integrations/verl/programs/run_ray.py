@@ -43,7 +43,8 @@ def main() -> None:
         batch = harness.make_batch(options["prompts"], options["n"], step=6, indices=options.get("indices"))
         output = manager.generate_sequences(batch)
         (folder / "digest").write_text(harness.digest(output))
-    ray.shutdown()
+    if not options.get("just_exit"):
+        ray.shutdown()
 
 
 def run_v1(config, client, rewards) -> None:
