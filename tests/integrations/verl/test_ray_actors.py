@@ -11,9 +11,7 @@ from tests.integrations.verl.conftest import Run, RunProgram, traced
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(
-        not os.environ.get("OTEL_ROLLOUT_TEST_RAY"), reason="takes minutes; set OTEL_ROLLOUT_TEST_RAY=1"
-    ),
+    pytest.mark.skipif(not os.environ.get("VERL_TEST_RAY"), reason="takes minutes; set VERL_TEST_RAY=1"),
 ]
 
 
