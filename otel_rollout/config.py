@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 
 from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
+from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
 from opentelemetry.trace import TracerProvider
 
 from otel_rollout import log_once, process_exit, runtime
@@ -27,7 +28,7 @@ from otel_rollout.tracer import LightTracer, ProviderTracer, RolloutTracer
 __all__ = ["RolloutTraceConfig", "flush", "init", "shutdown", "stats"]
 
 _logger = logging.getLogger("otel_rollout")
-_lock: Final = threading.RLock()
+_lock = threading.RLock()
 
 
 def init(
@@ -120,19 +121,18 @@ def shutdown(timeout: float | None = None) -> bool:
         RolloutTraceConfig.forget()
     if pipeline is None:
         return True
-    process_exit.uninstall_sigterm_handler()
-    is_whole = pipeline.shutdown(pipeline.settings.shutdown_timeout_ms / 1000 if timeout is None else timeout)
-    totals = pipeline.stats()
-    _state.last_stats = totals
-    if pipeline.queues:
-        _logger.log(logging.INFO if is_whole else logging.WARNING, "%s", totals)
+    _state.last_pipeline = pipeline
+    with process_exit.sigterm_waits():
+        is_whole = pipeline.shutdown(pipeline.settings.shutdown_timeout_ms / 1000 if timeout is None else timeout)
+        if pipeline.queues:
+            _logger.log(logging.INFO if is_whole else logging.WARNING, "%s", pipeline.stats())
     return is_whole
 
 
 def stats() -> Stats:
     """Return what was traced, delivered and lost so far; after `shutdown`, the final counts."""
-    pipeline = runtime.pipeline
-    return pipeline.stats() if pipeline is not None else _state.last_stats
+    pipeline = runtime.pipeline or _state.last_pipeline
+    return pipeline.stats() if pipeline is not None else Stats()
 
 
 def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
@@ -142,6 +142,9 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
         settings.max_payload_bytes, Redactor(settings.redact_keys) if settings.redact_keys else None
     )
     provider = request.tracer_provider or application_provider()
+    if provider is _state.global_provider:
+        # An earlier init made it: it is no application's.
+        provider = None
     # Such a provider has its exporters, from OTEL_TRACES_EXPORTER say: only an argument adds to them.
     is_complete = request.tracer_provider is not None or is_auto_instrumented()
     adds_exporters = is_backend_given or not is_complete
@@ -152,8 +155,7 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
     if provider is None:
         own = make_provider(resource)
         if settings.set_global:
-            own.add_span_processor(QueueProcessor(queues))
-            trace.set_tracer_provider(own)
+            _make_global(own, queues)
 
         def on_end(span: Any) -> None:
             for queue in queues:
@@ -175,6 +177,22 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
     # Without a run id that all workers share, groups can't be told apart by run: the workers' would not meet.
     run = "/".join([request.project_name, request.experiment_name, *([settings.run_id] if settings.run_id else [])])
     return Pipeline(run, request.experiment_name, settings, tracer, queues, finisher, provider)
+
+
+def _make_global(provider: SdkTracerProvider, queues: list[ExporterQueue]) -> None:
+    """Make `provider` the process's global one; where an earlier init has made one, have its spans arrive here."""
+    if _state.global_processor is not None:
+        _state.global_processor.queues = queues
+        return
+    _state.global_provider, _state.global_processor = provider, QueueProcessor(queues)
+    provider.add_span_processor(_state.global_processor)
+    trace.set_tracer_provider(provider)
+
+
+def after_fork() -> None:
+    """Forget a lock that another thread of the parent may have held."""
+    global _lock  # noqa: PLW0603 - a lock can't be freed by another thread than its own
+    _lock = threading.RLock()
 
 
 def _limits(settings: Settings) -> QueueLimits:
@@ -225,7 +243,9 @@ class _State:
     """What the module remembers between calls."""
 
     request: _Request | None = None
-    last_stats = Stats()
+    last_pipeline: Pipeline | None = None
+    global_provider: SdkTracerProvider | None = None
+    global_processor: QueueProcessor | None = None
 
 
 _state: Final = _State()
@@ -295,7 +315,7 @@ class RolloutTraceConfig:
     def reset(cls) -> None:
         """Switch tracing off and forget everything; for tests."""
         shutdown(timeout=5.0)
-        _state.last_stats = Stats()
+        _state.last_pipeline = None
         log_once.forget()
 
     @classmethod

@@ -82,10 +82,13 @@ class Pipeline:
         Args:
             timeout: Seconds to wait at most, for all together.
         """
+        if not self.queues:
+            return self.flush(timeout)
         return shutdown_queues(self.queues, timeout)
 
     def after_fork(self) -> None:
         """Start empty in a forked child."""
+        self.finisher.truncated_bytes = 0
         for queue in self.queues:
             queue.after_fork()
 
@@ -102,26 +105,26 @@ class QueueProcessor(SpanProcessor):
     """Brings the spans of an SDK provider to our queues.
 
     Args:
-        queues: One per exporter.
+        queues: One per exporter; another `init` may put others in their place.
     """
 
     def __init__(self, queues: list[ExporterQueue]) -> None:
-        self._queues = queues
+        self.queues = queues
 
     def on_end(self, span: ReadableSpan) -> None:
         """Queue a finished span; once tracing is off, the provider's spans are no longer ours to count."""
         if span.context is not None and span.context.trace_flags.sampled:
-            for queue in self._queues:
+            for queue in self.queues:
                 if not queue.is_closed:
                     queue.put(span)
 
     def shutdown(self) -> None:
         """Deliver what is queued; called where the provider is shut down before we are."""
-        shutdown_queues(self._queues, 30.0)
+        shutdown_queues(self.queues, 30.0)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Wait until the queues have settled what they hold."""
-        return flush_queues(self._queues, timeout_millis / 1000)
+        return flush_queues(self.queues, timeout_millis / 1000)
 
 
 def flush_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:

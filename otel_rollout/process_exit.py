@@ -7,6 +7,8 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import util as multiprocessing_util
 from types import FrameType
 from typing import Any, Final
@@ -23,6 +25,8 @@ class _Exit:
     previous_sigterm: Any = None
     is_delivering = False
     is_delivered = False
+    is_shutting_down = False
+    must_end = False
 
 
 _exit: Final = _Exit()
@@ -72,13 +76,32 @@ def _at_exit() -> None:
 
 
 def _after_fork() -> None:
-    _exit.is_delivering = _exit.is_delivered = False
+    from otel_rollout import config
+
+    config.after_fork()
+    _exit.is_delivering = _exit.is_delivered = _exit.is_shutting_down = _exit.must_end = False
     if runtime.pipeline is not None:
         runtime.pipeline.after_fork()
 
 
+@contextmanager
+def sigterm_waits() -> Iterator[None]:
+    """Let a SIGTERM that comes while tracing is shut down wait for the end of that; then our handler is gone."""
+    _exit.is_shutting_down = True
+    try:
+        yield
+    finally:
+        _exit.is_shutting_down = False
+        uninstall_sigterm_handler()
+        if _exit.must_end:
+            _exit.must_end = False
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
 def _on_sigterm(number: int, frame: FrameType | None) -> None:
-    if runtime.pipeline is None or _exit.is_delivered:
+    if _exit.is_shutting_down and not _exit.is_delivering:
+        _exit.must_end = True
+    elif runtime.pipeline is None or _exit.is_delivered:
         _exit.is_delivering = _exit.is_delivered = False
         _pass_on(number, frame)
     elif not _exit.is_delivering:

@@ -130,9 +130,9 @@ class RolloutSpan(Span):
             return
         if isinstance(value, str):
             self.extra_bytes += len(value)
-        elif isinstance(value, list):
+        elif isinstance(value, (list, tuple)):
             value = tuple(value)
-            self.extra_bytes += 16 * len(value)
+            self.extra_bytes += _held_bytes(value)
         elif isinstance(value, Mapping):
             value = snapshot(value).decode()
             self.extra_bytes += len(value)
@@ -145,7 +145,8 @@ class RolloutSpan(Span):
 
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
         """Add an event at `timestamp` (nanoseconds since the epoch; now where None)."""
-        self._add_event(name, dict(attributes) if attributes else None, timestamp, 200)
+        size = 200 + (sum(_held_bytes(value) for value in attributes.values()) if attributes else 0)
+        self._add_event(name, dict(attributes) if attributes else None, timestamp, size)
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
         """Add a link to a span of another trace."""
@@ -184,7 +185,7 @@ class RolloutSpan(Span):
         noted = TracebackException(
             type(exception), exception, exception.__traceback__, limit=-MAX_FRAMES, lookup_lines=False, compact=True
         )
-        self._add_event(semconv.EXCEPTION_EVENT, noted, timestamp, 4000)
+        self._add_event(semconv.EXCEPTION_EVENT, noted, timestamp, _noted_bytes(noted))
         if attributes:
             self.set_attributes({key: value for key, value in attributes.items() if value is not None})
 
@@ -204,3 +205,21 @@ class RolloutSpan(Span):
             return
         self.extra_bytes += size
         self.events.append((name, timestamp or time_ns(), content))
+
+
+def _held_bytes(value: Any) -> int:
+    """Return what an attribute's value keeps in memory, about."""
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    if isinstance(value, (list, tuple)):
+        return sum(8 + _held_bytes(item) for item in value)
+    return 32
+
+
+def _noted_bytes(noted: TracebackException | None) -> int:
+    """Return what a noted exception keeps in memory, about: its message and frames, and those of its causes."""
+    size = 0
+    while noted is not None:
+        size += 2000 + len(str(noted)) + 200 * len(noted.stack)
+        noted = noted.__cause__ or noted.__context__
+    return size

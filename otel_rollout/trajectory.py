@@ -38,11 +38,13 @@ _TAKEN: Final = {
         for attribute in semconv.ATTRIBUTES
         for prefix in accumulate(attribute.key.split(".")[:-1], "{}.{}".format)
     ),
-    semconv.METADATA,
-    semconv.SPAN_KIND,
-    semconv.CONVERSATION_ID,
+    *(attribute.key for attribute in semconv.ATTRIBUTES),
 }
-"""Names that `annotate` does not set: they say which trajectory this is, or hold other attributes."""
+"""Names that `annotate` does not set: they have a meaning of their own, or hold other attributes."""
+_TOTALS: Final = (semconv.TURNS, semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS)
+"""Names that we count ourselves, where nobody knows better."""
+_BELOW: Final = tuple(f"{attribute.key}." for attribute in semconv.ATTRIBUTES)
+"""What a name must not begin with: the value would be lost below another."""
 
 MAX_METADATA_CHARACTERS: Final = 1000
 """Longer values are left out of `metadata`, which is there to filter by."""
@@ -142,7 +144,7 @@ def _annotate(
     if output_value is not None:
         pipeline.tracer.set_output(root, snapshot(output_value))
     for key, value in attributes.items():
-        if key in _TAKEN:
+        if (key in _TAKEN and key not in _TOTALS) or key.startswith(_BELOW):
             _leave_out(key, "this name is taken")
             continue
         attribute = _attribute(value)
@@ -308,7 +310,12 @@ class _Trajectory(AbstractContextManager[None]):
     def _finish(self, root: Span, state: TrajectoryState, exception: BaseException | None) -> None:
         try:
             status = "completed" if exception is None else record_failure(root, exception)
-            annotations = {semconv.STATUS: status, **state.annotations}
+            # Ours first: beyond the limit of attributes of a span, the last ones are dropped.
+            annotations = {
+                semconv.STATUS: status,
+                **{key: state.annotations[key] for key in (semconv.REWARD,) if key in state.annotations},
+                **state.annotations,
+            }
             if exception is None and annotations[semconv.STATUS] == "error":
                 root.set_status(StatusCode.ERROR, "annotated as error")
             for key, total in (
@@ -318,8 +325,8 @@ class _Trajectory(AbstractContextManager[None]):
             ):
                 if total:
                     annotations.setdefault(key, total)
-            root.set_attributes(annotations)
             root.set_attribute(semconv.METADATA, _metadata({**state.tags, **annotations}))
+            root.set_attributes(annotations)
         finally:
             root.end()
             # The root knows its trajectory: without this, only the garbage collector would free the two.

@@ -288,3 +288,31 @@ class TestElsewhere:
         """While tracing is off, `annotate` does nothing and says nothing."""
         annotate(reward="wrong")  # type: ignore[arg-type]
         assert caplog.records == []
+
+
+class TestManyAttributes:
+    """More annotations than a span has room for."""
+
+    def test_the_reward_is_never_pushed_out(self, rollout_spans):
+        """Beyond 128 attributes the last annotations are dropped; reward, status and metadata are there."""
+        with otel_rollout.rollout_trace_attr(sample_index=1):
+            otel_rollout.annotate(**{f"key{number}": number for number in range(200)})
+            otel_rollout.annotate(reward=1.0)
+        assert otel_rollout.flush()
+
+        attributes = rollout_spans.as_dicts()[0]["attributes"]
+        assert attributes["rollout.reward"] == 1.0
+        assert attributes["rollout.status"] == "completed"
+        assert attributes["metadata"]["reward"] == 1.0
+
+    @pytest.mark.parametrize("key", ["rollout.reward.format", "metadata.x", "input.value", "session.id"])
+    def test_names_with_a_meaning_are_left_out(self, rollout_spans, caplog, key):
+        """A name that is ours, or stands below one of ours, is not set, and the log says so."""
+        with otel_rollout.rollout_trace_attr(sample_index=1):
+            otel_rollout.annotate(reward=1.0, **{key: "mine"})
+        assert otel_rollout.flush()
+
+        assert "mine" not in str(rollout_spans.as_dicts()[0]["attributes"])
+        assert [record.getMessage() for record in caplog.records] == [
+            f"annotate({key}=…): this name is taken; it is left out"
+        ]

@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter as SdkInMemorySpanExporter
 from opentelemetry.trace import NoOpTracerProvider
 
@@ -301,6 +301,29 @@ class TestProvider:
 
         assert run_program(program).stdout.strip() == "[['rollout_trace', ['op', ['GET', ['inner']]]]]"
 
+    def test_a_second_init_replaces_an_earlier_global_provider_of_ours(self):
+        """After init, shutdown and init, spans carry the second project, and other tracers' spans arrive once."""
+        program = """
+            import otel_rollout
+            from opentelemetry import trace
+            from otel_rollout.testing import InMemorySpanExporter, span_tree
+            @otel_rollout.rollout_trace_op
+            def op():
+                with trace.get_tracer("httpx").start_as_current_span("GET"):
+                    pass
+            for project in ("first", "second"):
+                exporter = InMemorySpanExporter()
+                otel_rollout.init(project, "e", backend=exporter, set_global=True)
+                with otel_rollout.rollout_trace_attr(sample_index=1):
+                    op()
+                assert otel_rollout.shutdown()
+                ours = [span for span in exporter.spans if span.name == "op"]
+                print(span_tree(exporter.spans), ours[0].resource.attributes["rollout.project_name"])
+        """
+
+        tree = "[['rollout_trace', ['op', ['GET']]]]"
+        assert run_program(program).stdout.splitlines() == [f"{tree} first", f"{tree} second"]
+
 
 class TestShutdown:
     """Switching off."""
@@ -339,6 +362,26 @@ class TestShutdown:
         assert [span.name for span in theirs.get_finished_spans()] == ["later"]
         assert ours.spans == []
         assert caplog.records == []
+
+    def test_a_late_end_is_counted(self):
+        """A span that ends after shutdown is lost, and stats says so."""
+        init("p", "e", backend=InMemorySpanExporter())
+        with rollout_trace_attr(sample_index=1):
+            shutdown()
+
+        assert stats().exporters["InMemorySpanExporter"].lost == {"after_shutdown": 1}
+
+    def test_an_applications_exporters_are_flushed(self):
+        """Where only the application's own exporters receive spans, shutdown waits for these."""
+        theirs = SdkInMemorySpanExporter()
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(BatchSpanProcessor(theirs, schedule_delay_millis=3_600_000))
+        init("p", "e", tracer_provider=provider)
+        double(1)
+
+        assert shutdown() is True
+        assert [span.name for span in theirs.get_finished_spans()] == ["double"]
+        provider.shutdown()
 
     def test_it_happens_at_exit_by_itself(self):
         """A program that ends without shutdown still delivers, and says what it lost."""

@@ -381,6 +381,29 @@ class TestSigterm:
         assert code == -signal.SIGTERM, errors
         assert program.delivered == [["last"]]
 
+    def test_a_signal_during_shutdown_waits_for_it(self, program):
+        """SIGTERM while tracing is shut down doesn't cut the delivery short, and is passed on afterwards."""
+        program.start(
+            f"""
+            class Slow(File):
+                def export(self, spans):
+                    open({str(program.folder / "ready")!r}, "w").close()
+                    while not os.path.exists({str(program.folder / "signalled")!r}):
+                        time.sleep(0.01)
+                    return super().export(spans)
+            start(Slow(), handle_sigterm=True)
+            trace("last")
+            otel_rollout.shutdown()
+            time.sleep(60)
+            """
+        )
+        program.await_file("ready")
+        program.process.send_signal(signal.SIGTERM)
+        (program.folder / "signalled").touch()
+        code, errors = program.wait()
+        assert code == -signal.SIGTERM, errors
+        assert program.delivered == [["last"]]
+
     def test_the_previous_handler_is_called_after_delivery(self, program):
         """A handler of the program's own is called once what is queued is delivered, and tracing goes on."""
         program.start(

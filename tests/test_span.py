@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
@@ -214,3 +215,24 @@ class TestTraceback:
         text = "".join(noted.format())
         assert 'raise ValueError("bottom")' in text
         assert len(noted.stack) == 64
+
+
+class TestHeldBytes:
+    """What a span counts as held in memory: the queue's bound is made of it."""
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda span: span.set_attribute("ids", tuple(range(100_000))),
+            lambda span: span.set_attribute("texts", ["x" * 1000] * 1000),
+            lambda span: span.add_event("event", {"text": "x" * 1_000_000}),
+            lambda span: span.record_exception(ValueError("x" * 1_000_000)),
+        ],
+        ids=["tuple", "texts in a list", "event", "exception"],
+    )
+    def test_large_values_count(self, change):
+        """Whatever is large counts with about its size."""
+        span = RolloutSpan("op", 1, SpanContext(1, 2, False), {}, None, (), lambda span: None)
+        change(span)
+
+        assert span.size > 1_000_000
