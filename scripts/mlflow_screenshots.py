@@ -1,53 +1,29 @@
-"""Take the documentation's pictures of the demo in MLflow: its trajectories, and one of them.
+"""Take the documentation's pictures of the demo in MLflow: the trajectories of one step, and one of them.
 
     python scripts/mlflow_screenshots.py            # writes docs/images/mlflow-*.png
 
-Runs the demo into a sqlite file, opens MLflow's own UI over it, and takes the pictures with Debian's chromium,
-headless.
+Runs the demo into a sqlite file, opens MLflow's own UI over it, filters its list of traces by clicks as a user would
+(no address does), and takes the pictures.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import http.server
-import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-import threading
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
-
-import requests
-from PIL import Image
+from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path += [str(ROOT / "tests"), str(ROOT / "scripts")]
 
-from environments import ensure  # noqa: E402 - found through the path set above
+from browser import IMAGES, open_browser, open_page, take_picture  # noqa: E402 - found through the path set above
+from environments import ensure  # noqa: E402
 from servers.mlflow_server import Mlflow  # noqa: E402
 
-IMAGES = ROOT / "docs" / "images"
-CHROMIUM_OPTIONS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--force-prefers-reduced-motion",
-    "--virtual-time-budget=30000",
-]
-COLOURS = 128
-"""Of the palette: screenshots need few, and a picture with a palette is a third of the size."""
-
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 # What the UI keeps of having shown its hints, and of the assistant's panel, which opens itself on the first visit.
 SEEN = {
@@ -56,48 +32,13 @@ SEEN = {
     "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": True,
     "mlflow.assistant.panelOpen_v1": False,
 }
-START_PAGE = "/otel-rollout-start"
-
-
-class Front(http.server.BaseHTTPRequestHandler):
-    """Hands requests on to MLflow, but for one page, which fills the storage and shows the real one."""
-
-    mlflow = ""
-
-    def do_GET(self) -> None:
-        """Answer with the start page, or with what MLflow answers."""
-        if self.path.startswith(START_PAGE):
-            script = "".join(f"localStorage.setItem({key!r},{json.dumps(value)!r});" for key, value in SEEN.items())
-            page = (
-                "<style>*{margin:0;border:0}iframe{width:100vw;height:100vh;display:block}</style>"
-                f"<iframe id=ui></iframe><script>{script}"
-                "ui.src = decodeURIComponent(location.search.slice(1))</script>"
-            ).encode()
-            self.reply(200, {"Content-Type": "text/html"}, page)
-        else:
-            self.hand_on(None)
-
-    def do_POST(self) -> None:
-        """Answer with what MLflow answers."""
-        self.hand_on(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
-
-    def hand_on(self, body: bytes | None) -> None:
-        """Ask MLflow and reply with its answer."""
-        headers = {"Content-Type": self.headers.get("Content-Type") or "application/json"}
-        answer = requests.request(self.command, self.mlflow + self.path, data=body, headers=headers, timeout=60)
-        self.reply(answer.status_code, {"Content-Type": answer.headers.get("Content-Type", "")}, answer.content)
-
-    def reply(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        """Send an answer."""
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        with contextlib.suppress(BrokenPipeError):
-            self.wfile.write(body)
-
-    def log_message(self, *unused: object) -> None:
-        """Say nothing."""
+STEP = "1"
+HIDDEN_COLUMNS = ["Time", "Session", "Duration", "Tags"]
+SHOWN_COLUMNS = ["sample_index", "rollout_n", "step"]
+OUTPUT_NARROWER_BY = 200
+"""Pixels; the answers are short, and the columns to the right of them find room."""
+ROWS = 50
+"""On a page: all trajectories of one step."""
 
 
 def run_demo(uri: str) -> None:
@@ -108,60 +49,93 @@ def run_demo(uri: str) -> None:
     subprocess.run(command, env=environment, check=True, timeout=300)
 
 
-def picture(url: str, file: Path, *, width: int, height: int) -> None:
-    """Take a picture of a page.
-
-    Args:
-        url: The page.
-        file: Where the picture goes.
-        width: Of the window.
-        height: Of the window.
-    """
-    profile = tempfile.mkdtemp(prefix="chromium-")
-    try:
-        command = [
-            "chromium", *CHROMIUM_OPTIONS, f"--user-data-dir={profile}", f"--window-size={width},{height}",
-            f"--screenshot={file}", url,
-        ]  # fmt: skip
-        subprocess.run(command, check=True, capture_output=True, timeout=180)
-    finally:
-        shutil.rmtree(profile, ignore_errors=True)
-    with Image.open(file) as taken:
-        taken.convert("RGB").quantize(COLOURS).save(file, optimize=True)
-    print(f"{file.relative_to(ROOT)}: {file.stat().st_size / 1000:.0f} kB")
-
-
-def telling_trace(address: str) -> tuple[str, Any]:
-    """Return the demo's experiment, and the longest of its trajectories that was right."""
+def traces_of_step(address: str) -> tuple[str, list[Any]]:
+    """Return the demo's experiment, and its trajectories of the step, as MLflow's client finds them."""
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(address)
     (experiment,) = [item for item in client.search_experiments() if item.name != "Default"]
     traces = client.search_traces(
-        locations=[experiment.experiment_id], filter_string="tags.step = '1' AND feedback.reward > 0.5", max_results=100
+        locations=[experiment.experiment_id], filter_string=f"tags.step = '{STEP}'", max_results=100
     )
-    return experiment.experiment_id, max(traces, key=lambda trace: len(trace.data.spans))
+    return experiment.experiment_id, list(traces)
+
+
+def telling_trace(traces: list[Any]) -> str:
+    """Return the longest trajectory that was right."""
+    right = [
+        trace
+        for trace in traces
+        if any(item.name == "reward" and item.feedback.value > 0 for item in trace.info.assessments)
+    ]
+    return str(max(right, key=lambda trace: len(trace.data.spans)).info.trace_id)
+
+
+def choose_columns(page: Page) -> None:
+    """Show the tags that say which trajectory it is, and hide what is the same in every row."""
+    page.get_by_role("button", name="Display").click()
+    page.get_by_role("menuitem", name="Columns").click()
+    for names, checked in ((HIDDEN_COLUMNS, "false"), (SHOWN_COLUMNS, "true")):
+        for name in names:
+            # "Tags" is a column, and below the columns a group of them.
+            item = page.get_by_role("menuitemcheckbox", name=name, exact=True).first
+            item.click()
+            if item.get_attribute("aria-checked") != checked:
+                raise RuntimeError(f"the column {name} did not change")
+    page.keyboard.press("Escape")
+    page.get_by_role("menu").first.wait_for(state="hidden")
+    handle = page.get_by_role("columnheader", name="Output").get_by_role("button", name="Resize Column").bounding_box()
+    if handle is None:
+        raise RuntimeError("the column Output can't be made narrower")
+    x, y = handle["x"] + handle["width"] / 2, handle["y"] + handle["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - OUTPUT_NARROWER_BY, y, steps=5)
+    page.mouse.up()
+
+
+def filter_by_step(page: Page) -> set[str]:
+    """Filter the list by the tag `step`, as a user would.
+
+    Returns:
+        The ids of the traces that the page then got from the server.
+    """
+    page.get_by_role("button", name="Filters").click()
+    page.get_by_role("combobox", name="Filter field").click()
+    page.get_by_role("option", name="Tag", exact=True).click()
+    page.get_by_label("Filter key").fill("step")
+    page.get_by_label("Filter value").fill(STEP)
+    with page.expect_response(
+        lambda answer: (
+            answer.url.endswith("/traces/search") and f"tags.step = '{STEP}'" in (answer.request.post_data or "")
+        )
+    ) as answer:
+        page.get_by_role("button", name="Apply filters").click()
+    return {trace["trace_id"] for trace in answer.value.json()["traces"]}
 
 
 def main() -> None:
     """Run the demo, start MLflow's UI, take the pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.parse_args()
-    if shutil.which("chromium") is None:
-        parser.error("chromium is not installed: apt-get install chromium")
-    IMAGES.mkdir(parents=True, exist_ok=True)
-    with Mlflow(ensure("mlflow")) as mlflow:
+    with open_browser() as browser, Mlflow(ensure("mlflow")) as mlflow:
         run_demo(f"sqlite:///{mlflow.database}")
-        experiment_id, trace = telling_trace(mlflow.address)
-        Front.mlflow = mlflow.address
-        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Front) as front:
-            threading.Thread(target=front.serve_forever, daemon=True).start()
-            start = f"http://127.0.0.1:{front.server_address[1]}{START_PAGE}?"
-            traces = f"#/experiments/{experiment_id}/traces?startTimeLabel=ALL"
-            picture(start + quote(f"/{traces}", safe=""), IMAGES / "mlflow-trajectories.png", width=1500, height=760)
-            one = quote(f"/{traces}&selectedEvaluationId={trace.info.trace_id}", safe="")
-            picture(start + one, IMAGES / "mlflow-trajectory.png", width=1300, height=760)
-            front.shutdown()
+        experiment_id, traces = traces_of_step(mlflow.address)
+        url = f"{mlflow.address}/#/experiments/{experiment_id}/traces?startTimeLabel=ALL"
+        with open_page(browser, url, width=1500, height=760, storage=SEEN) as page:
+            page.get_by_role("button", name="Toggle sidebar").click()
+            page.get_by_role("combobox", name="Rows per page").click()
+            page.get_by_role("option", name=str(ROWS)).click()
+            choose_columns(page)
+            listed = filter_by_step(page)
+            if listed != {trace.info.trace_id for trace in traces}:
+                raise RuntimeError(f"the page lists {len(listed)} traces, and step {STEP} has {len(traces)}")
+            page.get_by_text(f"{len(traces)} of ").wait_for()
+            take_picture(page, IMAGES / "mlflow-trajectories.png")
+        one = f"{url}&selectedEvaluationId={telling_trace(traces)}"
+        with open_page(browser, one, width=1300, height=760, storage=SEEN) as page:
+            page.get_by_text("Policy.generate").first.wait_for()
+            take_picture(page, IMAGES / "mlflow-trajectory.png")
 
 
 if __name__ == "__main__":
