@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
+from pathlib import Path
 
 __all__ = ["choose_backends", "describe", "where_next"]
 
@@ -28,7 +31,7 @@ def choose_backends(argument: str | None, environ: Mapping[str, str] = os.enviro
             return names
     if environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         return ["otlp"]
-    if _is_server(environ) or all(importlib.util.find_spec(package) for package in SQL_STORE_PACKAGES):
+    if _is_server(environ) or _has_sql_store():
         return ["mlflow"]
     return ["console"]
 
@@ -88,12 +91,12 @@ def _in_mlflow(project: str, experiment: str, uri: str) -> list[str]:
         ]
     query = f"tags.experiment_name = '{experiment}' AND tags.step = '1'"
     return [
-        f"The trajectories are in MLflow, experiment {project}. Find those of the first step with",
+        f"The trajectories are in MLflow, experiment {project}. Find those of the first step in {_python()} with",
         "",
         "    import mlflow",
         f'    mlflow.set_tracking_uri("{uri}")',
         f'    mlflow.set_experiment("{project}")',
-        f'    mlflow.search_traces(filter_string="{query}")',
+        f'    print(len(mlflow.search_traces(filter_string="{query}")), "trajectories")',
         "",
         *opening,
     ]
@@ -118,12 +121,36 @@ def _in_weave(project: str, environ: Mapping[str, str]) -> list[str]:
 
 
 def _on_console() -> list[str]:
+    command = _command()
+    to_mlflow = f"{command} --backend mlflow"
+    if not _has_sql_store():
+        to_mlflow = f"pip install 'otel-rollout[mlflow,demo]' && {to_mlflow}"
     return [
         "The spans stayed in this process. To keep them, run one of",
         "",
-        "    pip install 'otel-rollout[mlflow]' && otel-rollout demo",
-        "    OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 otel-rollout demo",
+        f"    {to_mlflow}",
+        f"    OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 {command} --backend otlp",
     ]
+
+
+def _has_sql_store() -> bool:
+    return all(importlib.util.find_spec(package) for package in SQL_STORE_PACKAGES)
+
+
+def _command() -> str:
+    """Return how this command is called from here: it may stand in an environment that is not activated."""
+    program = Path(sys.argv[0])
+    if program.name != "otel-rollout" or shutil.which("otel-rollout") == str(program):
+        return "otel-rollout demo"
+    return f"{os.path.relpath(program)} demo"
+
+
+def _python() -> str:
+    """Return how this Python is called from here."""
+    if shutil.which("python") == sys.executable:
+        return "python"
+    path = os.path.relpath(sys.executable)
+    return sys.executable if path.startswith("..") else path
 
 
 def _unreached(backend: str) -> list[str]:

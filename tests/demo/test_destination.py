@@ -100,8 +100,13 @@ class TestWhereNext:
         """Two backends, two paragraphs; another exporter is named; none says nothing."""
         assert next_steps("weave", "other").count("\n\n") == 1
         assert "exporter other" in next_steps("other")
-        assert "pip install 'otel-rollout[mlflow]'" in next_steps("console")
+        assert "demo --backend mlflow" in next_steps("console")
         assert next_steps("none") == ""
+
+    def test_what_keeps_the_spans_is_installed_with_the_demo(self, monkeypatch):
+        """Where the SQL store's packages are missing, the line that brings them brings the demo's own too."""
+        monkeypatch.setattr(destination, "_has_sql_store", lambda: False)
+        assert "pip install 'otel-rollout[mlflow,demo]' && " in next_steps("console")
 
     def test_a_backend_that_got_nothing_is_not_recommended(self):
         """It says so, and what to do."""
