@@ -27,7 +27,7 @@ class RetryPolicy:
     Args:
         initial_delay: Seconds before the first repetition; doubles each time, with jitter.
         max_delay: Seconds that the delay never exceeds.
-        max_retry_after: Seconds that a backend's own wish to wait is heeded for at most.
+        max_retry_after: Seconds that a backend's own wish to wait longer is heeded for at most.
         denied_delay: Seconds between attempts while the backend turns us away.
         unexplained_attempts: How often a batch that fails without a reason is sent before it is halved.
         failures_in_a_row: How many parts in a row may fail before the backend counts as taking nothing at all, and
@@ -45,11 +45,13 @@ class RetryPolicy:
 
     def delay(self, attempt: int, outcome: Outcome) -> float:
         """Return the seconds to wait after the attempt numbered `attempt`, counted from 1."""
-        if outcome.retry_after is not None:
-            return min(outcome.retry_after, self.max_retry_after)
         if outcome.verdict in (Verdict.DENIED, Verdict.REFUSED):
-            return self.denied_delay
-        return min(self.max_delay, self.initial_delay * 2.0 ** min(attempt - 1, 16) * _jitter.uniform(0.75, 1.25))
+            delay = self.denied_delay
+        else:
+            delay = self.initial_delay * 2.0 ** min(attempt - 1, 16) * _jitter.uniform(0.75, 1.25)
+            delay = min(self.max_delay, delay)
+        # Backends say 0, or name a date that is past by our clock: heeded alone, that would be a loop without a wait.
+        return max(delay, min(outcome.retry_after or 0.0, self.max_retry_after))
 
 
 # A generator of its own: the trainer's seeded one must not notice.

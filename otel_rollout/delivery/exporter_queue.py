@@ -192,16 +192,16 @@ class ExporterQueue:
             Whether the backend has every span put since the last flush.
         """
         with self._lock:
-            target, denials = self._taken, self._denials
+            target, denials, lost_before = self._taken, self._denials, self._lost_at_flush
             self.hurry()
             self._progress.wait_for(
                 lambda: self._settled >= target or self._denials != denials, min(timeout, threading.TIMEOUT_MAX)
             )
             if self._settled < target:
                 return False
-            lost = self._lost.total()
-            is_whole, self._lost_at_flush = lost == self._lost_at_flush, lost
-            return is_whole
+            self._lost_at_flush = self._lost.total()
+            # Not what another flush has noted meanwhile: a loss is news to each that waited for it.
+            return self._lost_at_flush == lost_before
 
     def shutdown(self, deadline: float) -> None:
         """Ask the thread to deliver what it holds and end; `join` waits for it.
@@ -367,12 +367,9 @@ class ExporterQueue:
                     return False
                 # Several attempts still fit in, however long the delay has grown.
                 seconds = min(seconds, left / 4)
-            self._work.wait_for(
-                lambda: (
-                    self._hurries != self._hurries_seen and (outcome.retry_after is None or self._deadline is not None)
-                ),
-                seconds,
-            )
+            asked = min(seconds, max(0.0, outcome.retry_after or 0.0))
+            self._work.wait_for(lambda: self._hurries != self._hurries_seen and self._deadline is not None, asked)
+            self._work.wait_for(lambda: self._hurries != self._hurries_seen, seconds - asked)
         return True
 
     def _note_trouble(self, outcome: Outcome) -> None:

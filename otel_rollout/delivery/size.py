@@ -37,10 +37,18 @@ def trim_payload(span: RolloutSpan) -> None:
     A text of orjson keeps the buffer that it was written into: 4 KiB for the smallest, 64 KiB for one of 5 KB (3.13).
     A queue that is emptied as fast as it fills needs no copies; one that is not would hold many times its bound.
     """
-    if span.input is not None and span.readable is None:
-        span.input = memoryview(span.input).tobytes()
-    if span.output is not None and span.readable is None:
-        span.output = memoryview(span.output).tobytes()
+    # Another exporter's thread may finish or take the payload meanwhile: each side is read once, and put back only
+    # where it is still the same.
+    text = span.input
+    if text is not None and span.readable is None:
+        trimmed = memoryview(text).tobytes()
+        if span.input is text:
+            span.input = trimmed
+    text = span.output
+    if text is not None and span.readable is None:
+        trimmed = memoryview(text).tobytes()
+        if span.output is text:
+            span.output = trimmed
 
 
 def _attributes_size(attributes: Mapping[str, Any]) -> int:

@@ -127,12 +127,21 @@ class TestPassingFaults:
         assert first.waits != second.waits
         assert random.getstate() == before
 
-    @pytest.mark.parametrize(("asked", "waited"), [(7.0, 7.0), (0.0, None), (86_400.0, 300.0)])
+    @pytest.mark.parametrize(("asked", "waited"), [(7.0, 7.0), (86_400.0, 300.0)])
     def test_retry_after_is_honoured_up_to_a_limit(self, spans, asked, waited):
         """The backend's own wish is waited for, five minutes at most."""
         clock = _Clock()
         deliver(answers(Outcome(Verdict.RETRY, "busy", retry_after=asked)), spans, clock=clock)
-        assert clock.waits == ([] if waited is None else [waited])
+        assert clock.waits == [waited]
+
+    @pytest.mark.parametrize("asked", [0.0, -30.0])
+    def test_a_retry_after_of_no_time_does_not_shorten_the_backoff(self, spans, asked):
+        """A backend that is busy and asks for no wait, or for a date that is past, is not hammered."""
+        clock = _Clock()
+        deliver(answers(*[Outcome(Verdict.RETRY, "busy", retry_after=asked)] * 8), spans, clock=clock)
+        assert len(clock.waits) == 8
+        assert clock.waits[0] >= 0.375
+        assert clock.waits[-1] == 30.0
 
     def test_what_has_no_time_left_is_lost_to_the_shutdown(self, spans):
         """Where there is no time to try again, every span is lost for that reason, in order."""

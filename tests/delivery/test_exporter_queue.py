@@ -422,6 +422,15 @@ class TestTroubles:
         exporter.outcome = lambda spans: DELIVERED
         assert queue.flush(10)
 
+    def test_a_flush_cuts_short_what_the_backend_did_not_ask_for(self, make_queue, exporter, make_span):
+        """Where the backoff is longer than Retry-After, a flush waits for no more than the latter."""
+        exporter.outcome = lambda spans: Outcome(Verdict.RETRY, "busy", retry_after=0.01)
+        queue = make_queue(exporter, policy=RetryPolicy(initial_delay=60.0, max_delay=60.0))
+        queue.put(make_span("kept"))
+        until(lambda: exporter.attempts == 1)
+        exporter.outcome = lambda spans: DELIVERED
+        assert queue.flush(10)
+
     def test_trouble_is_logged_once(self, make_queue, exporter, make_span, caplog):
         """A backend that is down for many attempts makes one line in the log, which names it."""
         exporter.outcome = lambda spans: RETRY
@@ -521,6 +530,22 @@ class TestDeadlines:
         exporter.outcome = lambda spans: DELIVERED
         queue.put(make_span())
         assert queue.flush(10) is True
+
+    def test_flushes_at_the_same_time_both_tell_of_a_loss(self, make_queue, exporter, make_span):
+        """Two flushes that wait for the same lost span are both False."""
+        exporter.outcome = lambda spans: Outcome(Verdict.REFUSED, "bad")
+        queue = make_queue(exporter)
+        block(queue, exporter, make_span())
+        results = []
+        flushes = [threading.Thread(target=lambda: results.append(queue.flush(10))) for _ in range(2)]
+        hurries = queue._hurries
+        for thread in flushes:
+            thread.start()
+        until(lambda: queue._hurries == hurries + 2)
+        exporter.gate.set()
+        for thread in flushes:
+            thread.join()
+        assert results == [False, False]
 
     @pytest.mark.parametrize("timeout", [float("inf"), 1e300])
     def test_a_flush_may_wait_for_ever(self, make_queue, exporter, make_span, timeout):
