@@ -37,7 +37,13 @@ DEFAULT_REDACTED_KEYS: Final = (
     "token",
 )
 """Keys whose text values are replaced; upper case, camelCase, `-` and `_` make no difference, and so does anything
-before them (`X-API-Key`, `OPENAI_API_KEY`), except before `token`: `eos_token` and `pad_token` are no secrets."""
+before them (`X-API-Key`, `OPENAI_API_KEY`), except before `token`: `eos_token` and `pad_token` are no secrets. In upper
+case, as environment variables are named, `…_TOKEN` is one (`GITHUB_TOKEN`), except a tokenizer's special tokens."""
+
+SPECIAL_TOKENS: Final = frozenset(
+    {"bos_token", "cls_token", "eos_token", "mask_token", "pad_token", "sep_token", "unk_token"}
+)
+"""Source: https://huggingface.co/docs/transformers/main_classes/tokenizer"""
 
 _SEPARATORS: Final = str.maketrans("-.", "__")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -46,7 +52,8 @@ _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 class Redactor:
     """Replaces text values under keys that name a secret, also in JSON that stands as a text in the payload.
 
-    Only text is replaced: a number or a list of numbers under `token` is a token id, not a secret.
+    Only text is replaced, alone or in a list: a number or a list of numbers under `token` is a token id, not a secret.
+    In a text that holds broken JSON, or JSON among other things, the quoted values behind the keys are replaced.
 
     Args:
         keys: The names of the keys, in any case; empty to replace nothing.
@@ -59,6 +66,7 @@ class Redactor:
         # From the quote that opens a key to the one that closes it, which is escaped in JSON within a text.
         self._key = re.compile(rb'"[\w\x80-\xff.-]{0,64}(?:%s)\\*":' % b"|".join(words)) if words else None
         self._suspect = _suspect_colon(words)
+        self._pair = _pair_in_text(words) if words else None
 
     def may_find(self, text: bytes) -> bool:
         """Return whether `text` may hold a secret: False is sure, True is worth a closer look.
@@ -94,32 +102,56 @@ class Redactor:
             for key, item in value.items() if isinstance(value, dict) else enumerate(value):
                 name = key if isinstance(key, str) else ""
                 is_secret = bool(name) and isinstance(item, (str, list)) and self._names_secret(name)
-                replaced = item
                 if isinstance(item, (dict, list)):
-                    pending.append(item)
                     # Texts under `token` are a model's tokens; under `Authorization`, a header's values.
-                    if is_secret and _normal(name) != "token" and all(isinstance(text, str) for text in item):
-                        replaced = [REDACTED] * len(item)
+                    if is_secret and isinstance(item, list) and _normal(name) != "token":
+                        found = _hide_texts(item) or found
+                    pending.append(item)
                 elif isinstance(item, str) and item:
-                    if is_secret:
-                        replaced = REDACTED
-                    elif inner and item[0] in "{[":
-                        replaced = self._redact_inner(item)
-                if replaced is not item:
-                    value[key] = replaced
-                    found = True
+                    replaced = REDACTED if is_secret else self._redact_inner(item) if inner else item
+                    if replaced is not item:
+                        value[key] = replaced
+                        found = True
         return found
 
     def _redact_inner(self, text: str) -> str:
-        try:
-            value = orjson.loads(text)
-            return orjson.dumps(value).decode() if self._redact(value, inner=True) else text
-        except (ValueError, TypeError, RecursionError):
+        if '":' not in text:
             return text
+        if text.lstrip()[:1] in ("{", "["):
+            try:
+                value = orjson.loads(text)
+                return orjson.dumps(value).decode() if self._redact(value, inner=True) else text
+            except (ValueError, TypeError, RecursionError):
+                # What Python's `json` writes and orjson doesn't read (NaN, lone surrogates), JSON lines, a cut text.
+                pass
+        return self._pair.sub(self._hide_pair, text) if self._pair is not None else text
+
+    def _hide_pair(self, match: re.Match[str]) -> str:
+        key, quote, between, value = match.group("key", "quote", "between", "value")
+        is_list = value.startswith("[")
+        if not self._names_secret(key) or value == quote * 2 or (is_list and _normal(key) == "token"):
+            return match[0]
+        hidden = f"{quote}{REDACTED}{quote}"
+        return f'"{key}{quote}{between}{f"[{hidden}]" if is_list else hidden}'
 
     def _names_secret(self, key: str) -> bool:
         normal = _normal(key)
-        return normal in self._exact or normal.endswith(self._endings)
+        return (
+            normal in self._exact
+            or normal.endswith(self._endings)
+            or (key.isupper() and normal.endswith("_token") and "token" in self._exact and normal not in SPECIAL_TOKENS)
+        )
+
+
+def _hide_texts(items: list[Any]) -> bool:
+    found = False
+    for position, item in enumerate(items):
+        if isinstance(item, str) and item:
+            items[position] = REDACTED
+            found = True
+        elif isinstance(item, list):
+            found = _hide_texts(item) or found
+    return found
 
 
 def _normal(key: str) -> str:
@@ -142,6 +174,21 @@ def _suspect_colon(words: Iterable[bytes]) -> re.Pattern[bytes]:
     """
     endings = b"|".join(b'(?<=%s":)' % _any_case(word) for word in words)
     return re.compile(rb':(?<=":)(?:(?<=\\":)|%s)' % endings)
+
+
+def _pair_in_text(words: Iterable[bytes]) -> re.Pattern[str]:
+    """Return a pattern for a key that may end in one of `words` with the text or list behind it, in any text.
+
+    A quote is escaped once or more in JSON within JSON. A text or list that has no end goes to the end of all, so that
+    each match succeeds at the first try, whatever the text.
+
+    Args:
+        words: The last words of the keys, escaped for a pattern, in lower case.
+    """
+    names = "|".join(word.decode() for word in words)
+    key = rf'"(?P<key>[\w.-]{{0,64}}(?:{names}))(?P<quote>\\*")(?P<between>\s*:\s*)'
+    text = r"(?P=quote).*?(?:(?<!\\)(?P=quote)|\Z)"
+    return re.compile(rf"{key}(?P<value>{text}|\[(?:{text}|[^\]])*\]?)", re.IGNORECASE | re.DOTALL)
 
 
 def _any_case(word: bytes) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
 
 import orjson
@@ -26,7 +28,7 @@ class TestKeys:
             "access_token", "accessToken",
             "hf_token", "X-Auth-Token", "refreshToken", "client_secret", "clientSecret", "secret",
             "aws_secret_access_key",
-            "privateKey", "cookie", "Set-Cookie", "openai.api_key",
+            "privateKey", "cookie", "Set-Cookie", "openai.api_key", "GITHUB_TOKEN", "HUGGING_FACE_HUB_TOKEN",
         ],
     )  # fmt: skip
     def test_secret(self, key):
@@ -38,7 +40,7 @@ class TestKeys:
         [
             "prompt_ids", "token_ids", "response_ids", "max_tokens", "max_new_tokens", "tokens", "eos_token",
             "pad_token", "bos_token", "tokenizer", "token_count", "valid_token", "next_token", "key", "keys",
-            "content", "secretary", "author", "monkey",
+            "content", "secretary", "author", "monkey", "EOS_TOKEN", "PAD_TOKEN", "MASK_TOKEN", "MAX_TOKENS",
         ],
     )  # fmt: skip
     def test_no_secret(self, key):
@@ -53,6 +55,18 @@ class TestKeys:
     def test_header_with_several_values(self):
         """All texts of a list under a header's name are replaced."""
         assert redact({"Authorization": ["Bearer a", "Basic b"]}) == {"Authorization": ["[redacted]", "[redacted]"]}
+
+    def test_list_of_texts_and_others(self):
+        """Each text of a list is replaced, whatever stands beside it."""
+        value = {"authorization": ["Bearer sk", None, ["Basic b"], {"api_key": "k", "n": 1}]}
+
+        assert redact(value) == {
+            "authorization": ["[redacted]", None, ["[redacted]"], {"api_key": "[redacted]", "n": 1}]
+        }
+
+    def test_upper_case_tokens_go_with_token(self):
+        """Variables such as `GITHUB_TOKEN` are replaced because `token` is among the keys, not with other keys."""
+        assert redact({"GITHUB_TOKEN": "k"}, keys=["auth_token"]) == {"GITHUB_TOKEN": "k"}
 
     def test_own_keys(self):
         """The keys can be chosen; then the built-in ones don't count."""
@@ -86,11 +100,62 @@ class TestTexts:
         assert called["q"] == 1
         assert orjson.loads(called["body"]) == {"headers": {"authorization": "[redacted]"}}
 
-    def test_broken_json_within_a_text(self):
-        """A text that only looks like JSON stays as it is."""
-        value = {"text": '{"api_key": "k", ', "a": '["api_key": 1'}
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            (json.dumps({"api_key": "sk-1", "score": float("nan")}), '{"api_key": "[redacted]", "score": NaN}'),
+            (json.dumps({"api_key": "sk-1", "x": "\ud800"}), '{"api_key": "[redacted]", "x": "\\ud800"}'),
+            ('{"api_key":"sk-1"}\n{"secret":"sk-2"}', '{"api_key":"[redacted]"}\n{"secret":"[redacted]"}'),
+            ('\n {"api_key": "sk-1"}', '{"api_key":"[redacted]"}'),
+            ('{"api_key": "sk-1", ', '{"api_key": "[redacted]", '),
+            ('{"api_key": "sk-1', '{"api_key": "[redacted]"'),
+            ('{"authorization": ["sk-1", NaN, "sk-2"], "n": 1}', '{"authorization": ["[redacted]"], "n": 1}'),
+            ('<call>{"n": 1, "apiKey": "sk-1"}</call>', '<call>{"n": 1, "apiKey": "[redacted]"}</call>'),
+            (json.dumps('{"api_key": "sk-1"}'), '"{\\"api_key\\": \\"[redacted]\\"}"'),
+        ],
+        ids=["nan", "surrogate", "lines", "newline", "comma", "cut", "list", "tags", "twice"],
+    )  # fmt: skip
+    def test_secret_in_a_text_that_is_no_json(self, text, expected):
+        """In JSON that can't be read, or stands among other text, the values behind the keys are replaced."""
+        assert redact({"result": text}) == {"result": expected}
 
-        assert redact(value) == value
+    def test_json_that_is_nested_in_json_that_can_not_be_read(self):
+        """Quotes that are escaped several times are followed to where the value ends."""
+        value = {"authorization": ['a "quoted" sk-1', "sk-2"], "api_key": 'sk-3 "\\', "n": float("nan")}
+        text = json.dumps(value)
+        for _ in range(4):
+            text = json.dumps({"body": text, "n": float("nan")})
+
+        seen = redact({"result": text})["result"]
+
+        assert "sk-" not in seen
+        for _ in range(4):
+            seen = json.loads(seen)["body"]
+        assert seen.startswith('{"authorization": ["[redacted]"], "api_key": "[redacted]"')
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '["api_key": 1',
+            '{"n": NaN, "token": ["Hel", "lo"], "tokens": "a", "api_key": ""}',
+            'the "monkey": "value" and what is an api_key?',
+        ],
+    )
+    def test_no_secret_in_a_text(self, text):
+        """A text without a secret stays as it is."""
+        assert redact({"result": text}) == {"result": text}
+
+    @pytest.mark.parametrize(
+        "text",
+        ['"api_key":' * 50_000, '"api_key":["' * 50_000, '"api_key":"' + "\\" * 500_000, '"api_key":[' + '"a",' * 9999],
+        ids=["keys", "lists", "backslashes", "items"],
+    )  # fmt: skip
+    def test_time(self, text):
+        """No text takes time that grows with its square."""
+        started = time.perf_counter()
+        redact({"result": text, "api_key": "k"})
+
+        assert time.perf_counter() - started < 5
 
     def test_payload_that_is_one_text(self):
         """A payload may be nothing but a text that holds JSON."""
