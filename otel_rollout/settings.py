@@ -50,7 +50,7 @@ def _read_bytes(value: Any) -> int:
     unit = text[len(number) :].strip()
     try:
         size = int(float(number) * _UNITS[unit])
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OverflowError):
         size = 0
     if size <= 0:
         raise ValueError("a positive size in bytes, such as 1048576 or 256MiB")
@@ -60,7 +60,7 @@ def _read_bytes(value: Any) -> int:
 def _read_count(value: Any) -> int:
     try:
         count = int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         count = 0
     if count <= 0:
         raise ValueError("a positive whole number")
@@ -70,7 +70,7 @@ def _read_count(value: Any) -> int:
 def _read_samples(value: Any) -> int:
     try:
         count = int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         count = -1
     if count < 0:
         raise ValueError("a whole number, 0 or more")
@@ -80,7 +80,7 @@ def _read_samples(value: Any) -> int:
 def _read_milliseconds(value: Any) -> float:
     try:
         milliseconds = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         milliseconds = -1.0
     if not 0 <= milliseconds < float("inf"):
         raise ValueError("a number of milliseconds, 0 or more")
@@ -102,9 +102,13 @@ def _read_keys(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [] if value.strip().lower() == "none" else value.split(",")
     try:
-        keys = tuple(sorted({str(key).strip() for key in value if str(key).strip()}))
+        named = [str(key).strip() for key in value]
     except TypeError:
-        raise ValueError("names separated by commas, or none") from None
+        named = [""]
+    keys = tuple(sorted({key for key in named if key}))
+    if named and not keys:
+        # What looks empty by mistake must not switch redaction off.
+        raise ValueError("names separated by commas, or none")
     return keys
 
 

@@ -72,6 +72,19 @@ class TestValues:
         """`none` replaces nothing; names replace the default list."""
         assert resolve_settings({}, {"OTEL_ROLLOUT_REDACT_KEYS": "none"}).redact_keys == ()
         assert resolve_settings({"redact_keys": ["b", "a "]}, {}).redact_keys == ("a", "b")
+        assert resolve_settings({"redact_keys": ()}, {}).redact_keys == ()
+
+    @pytest.mark.parametrize("keys", ["", " ", ", ,", [""], 7])
+    def test_redaction_is_not_switched_off_by_mistake(self, keys: object):
+        """Only `none` and an empty list mean that nothing is replaced."""
+        with pytest.raises(ConfigurationError, match="this should be names separated by commas, or none"):
+            resolve_settings({"redact_keys": keys}, {})
+
+    @pytest.mark.parametrize("name", ["max_queue_bytes", "max_batch_spans", "max_samples_per_step_per_worker"])
+    def test_infinity(self, name: str):
+        """A number without an end is an error like any other."""
+        with pytest.raises(ConfigurationError, match=f"^{name}=inf: this should be"):
+            resolve_settings({name: float("inf")}, {})
 
     @pytest.mark.parametrize(
         ("variable", "text", "right"),
@@ -81,6 +94,8 @@ class TestValues:
             ("OTEL_BSP_SCHEDULE_DELAY", "-1", "a number of milliseconds, 0 or more"),
             ("OTEL_BSP_EXPORT_TIMEOUT", "inf", "a number of milliseconds, 0 or more"),
             ("OTEL_ROLLOUT_MAX_QUEUE_BYTES", "256 potatoes", "a positive size in bytes, such as 1048576 or 256MiB"),
+            ("OTEL_ROLLOUT_MAX_QUEUE_BYTES", "inf", "a positive size in bytes, such as 1048576 or 256MiB"),
+            ("OTEL_ROLLOUT_REDACT_KEYS", ",", "names separated by commas, or none"),
             ("OTEL_ROLLOUT_TOKEN2TEXT", "maybe", "true or false"),
             ("OTEL_ROLLOUT_MAX_SAMPLES_PER_STEP_PER_WORKER", "-3", "a whole number, 0 or more"),
             ("OTEL_ROLLOUT_OTLP_PROFILE", "jaeger", "one of none, weave"),
