@@ -11,7 +11,7 @@ import dataclasses
 import sys
 from array import array
 from collections import UserList, deque
-from collections.abc import Collection, Mapping, ValuesView
+from collections.abc import Collection, Mapping, MappingView
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any, Final
@@ -32,6 +32,10 @@ MAX_NODES: Final = 20_000
 """How much of a value that orjson can't write in one go is walked in Python."""
 MAX_TEXT_CHARACTERS: Final = 4 * 1024 * 1024
 """A longer text directly among the arguments is cut before it is copied."""
+
+_DICT_VIEWS: Final[tuple[type, ...]] = tuple(type(getattr({}, name)()) for name in ("keys", "values", "items"))
+_IN_MEMORY: Final[tuple[type, ...]] = (set, frozenset, deque, UserList, array, *_DICT_VIEWS)
+"""Collections whose items are there; those of others may be made as they are read."""
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS
 
@@ -105,34 +109,36 @@ def _encode(value: Any) -> Any:
 
 def _encode_known(value: Any) -> Any:
     cls = type(value)
-    # The class is asked, not the instance: a mock or a proxy answers yes to any attribute.
+    # The class is asked, not the instance: a mock or a proxy answers yes to any attribute, and says it is of any class.
     if hasattr(cls, "model_fields") or hasattr(cls, "__fields__"):
         extra = getattr(value, "__pydantic_extra__", None)
         return {**value.__dict__, **extra} if extra else dict(value.__dict__)
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
+    if torch is not None and issubclass(cls, torch.Tensor):
         return _encode_tensor(torch, value)
     numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+    if numpy is not None and issubclass(cls, (numpy.ndarray, numpy.generic)):
         return _encode_scalar(numpy, value) if value.ndim == 0 else _encode_array(value)
-    if isinstance(value, (str, float, int, complex)):
+    if issubclass(cls, (str, float, int, complex)):
         return _plain_scalar(value)
-    if isinstance(value, (bytes, bytearray, memoryview)):
+    if issubclass(cls, (bytes, bytearray, memoryview)):
         return _describe_bytes(value)
-    if isinstance(value, tuple):
+    if issubclass(cls, tuple):
         names = getattr(cls, "_fields", None)
         return dict(zip(names, value, strict=True)) if names else _listed(value)
-    if isinstance(value, (AbstractSet, deque, UserList, ValuesView, array)):
+    if issubclass(cls, _IN_MEMORY):
         return _listed(value)
-    if isinstance(value, type):
+    if issubclass(cls, (AbstractSet, MappingView)):
+        return list(value) if len(value) <= MAX_NODES else _edges(value)
+    if issubclass(cls, type):
         return f"{value.__module__}.{value.__qualname__}"
     if hasattr(cls, "__rollout_payload__"):
         return value.__rollout_payload__()
-    if isinstance(value, BaseException):
+    if issubclass(cls, BaseException):
         text = str(value)
         return f"{cls.__name__}: {text if len(text) <= MAX_TEXT_CHARACTERS else cut_text(text, MAX_TEXT_CHARACTERS)}"
     package = cls.__module__.partition(".")[0]
-    if package == "PIL" and hasattr(value, "size"):
+    if package == "PIL" and hasattr(cls, "size"):
         return {"type": f"{cls.__module__}.{cls.__qualname__}", "mode": value.mode, "size": list(value.size)}
     if package == "pandas":
         return _encode_pandas(value)
@@ -140,9 +146,12 @@ def _encode_known(value: Any) -> Any:
         return sys.modules["omegaconf"].OmegaConf.to_container(value, resolve=False)
     if hasattr(cls, "__attrs_attrs__"):
         return {field.name: getattr(value, field.name, None) for field in cls.__attrs_attrs__}
-    if isinstance(value, Mapping):
-        return dict(value)
-    if hasattr(value, "isoformat"):
+    if issubclass(cls, Mapping):
+        # Reading an item of one that is no dict may take long.
+        pairs = {key: value[key] for key in islice(value, MAX_NODES)}
+        left = len(value) - len(pairs)
+        return {**pairs, "…": f"[{left:,} keys cut]"} if left > 0 else pairs
+    if hasattr(cls, "isoformat"):
         # A date of a subclass, or in a time zone that orjson doesn't know.
         return value.isoformat()
     return _short_text(value)
@@ -241,17 +250,17 @@ def _describe_bytes(value: bytes | bytearray | memoryview) -> dict[str, Any]:
 def _encode_pandas(value: Any) -> Any:
     cls = type(value)
     kind = f"pandas.{cls.__qualname__}"
-    if hasattr(value, "columns"):
+    if hasattr(cls, "columns"):
         return {
             "type": kind,
             "shape": list(value.shape),
             "columns": [str(column) for column in islice(value.columns, MAX_COLUMNS)],
             "head": value.iloc[:ARRAY_EDGE_ELEMENTS, :MAX_COLUMNS].astype(object).to_numpy().tolist(),
         }
-    if hasattr(value, "dtype") and hasattr(value, "tolist"):
-        head = (value.iloc if hasattr(value, "iloc") else value)[:ARRAY_EDGE_ELEMENTS].tolist()
+    if hasattr(cls, "dtype") and hasattr(cls, "tolist"):
+        head = (value.iloc if hasattr(cls, "iloc") else value)[:ARRAY_EDGE_ELEMENTS].tolist()
         return {"type": kind, "shape": list(value.shape), "dtype": str(value.dtype), "head": head}
-    if hasattr(value, "isoformat"):
+    if hasattr(cls, "isoformat"):
         return value.isoformat()
     return _short_text(value)
 

@@ -454,6 +454,52 @@ class UnreadableModel:
         raise RuntimeError("dict")
 
 
+class Client:
+    """A client whose every method is a remote call, and that says it is of a class that it isn't."""
+
+    def __init__(self, kind: type = object) -> None:
+        self.calls: list[str] = []
+        self.kind = kind
+
+    @property
+    def __class__(self) -> Any:
+        return self.kind
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: self.calls.append(name) or name
+
+    def keys(self) -> Any:
+        """Be called."""
+        self.calls.append("keys")
+        return []
+
+    def __iter__(self) -> Any:
+        self.calls.append("iter")
+        return iter(())
+
+    def __len__(self) -> int:
+        self.calls.append("len")
+        return 0
+
+
+class Lazy(collections.abc.Mapping):
+    """A mapping that makes its items as they are read."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.read = 0
+
+    def __getitem__(self, key: str) -> int:
+        self.read += 1
+        return int(key)
+
+    def __iter__(self) -> Any:
+        return map(str, range(self.length))
+
+    def __len__(self) -> int:
+        return self.length
+
+
 def _generator() -> Any:
     yield 1
 
@@ -529,6 +575,43 @@ class TestHostileValues:
 
         assert beside["before"] == "kept"
         assert beside["after"] == {"big": str(2**70), "ids": [1]}
+
+    @pytest.mark.parametrize("kind", [object, dict, set, tuple, str, collections.deque, ValueError, dt.date])
+    def test_no_method_of_a_client_is_called(self, kind):
+        """Of an object that answers yes to any attribute, or that it is of any class, nothing is called."""
+        client = Client(kind)
+
+        snapshot({"client": client, "surrogate": "\ud800"})
+
+        assert client.calls == []
+
+    def test_a_mock_has_no_calls(self):
+        """A mock that a traced function takes shows no calls of ours."""
+        mocked = mock.MagicMock(spec=dict)
+        snapshot({"mocked": mocked})
+
+        assert mocked.mock_calls == []
+
+    def test_a_lazy_mapping_is_read_in_part(self):
+        """So many items are read, and how many are not is said."""
+        lazy = Lazy(200_000)
+
+        seen = read(lazy)
+
+        assert lazy.read == 20_000
+        assert seen.pop("…") == "[180,000 keys cut]"
+        assert seen == {str(key): key for key in range(20_000)}
+
+    @pytest.mark.parametrize("view", ["keys", "values", "items"])
+    def test_a_view_of_a_lazy_mapping_is_read_in_part(self, view):
+        """A long view is its edge; one of a dict is there already, and is kept."""
+        lazy = Lazy(200_000)
+
+        seen = read(getattr(lazy, view)())
+
+        assert lazy.read <= 8
+        assert (seen["length"], len(seen["head"])) == (200_000, 8)
+        assert len(read(getattr(dict.fromkeys(range(30_000)), view)())) == 30_000
 
     def test_unknown_objects_say_their_type(self):
         """What isn't known is a short text with its type."""
