@@ -47,11 +47,12 @@ _SPAN_STATUS_UNSET: Final = b"\x7a\x00"
 _SPAN_NUMBERS: Final = struct.Struct("<BBBQBQHI").pack
 
 _SHORT_TEXT: Final = 64
-_SMALL_SPAN: Final = 16 * 1024
+_LARGE_TEXT: Final = 16 * 1024
 _MAX_CACHED: Final = 8192
 # Most names and attributes (tags, kinds, MIME types) are the same on thousands of spans.
 _encoded_pairs: dict[tuple[str, type, str | int], bytes] = {}
 _encoded_names: dict[str, bytes] = {}
+_encoded_keys: dict[str, bytes] = {}
 _kinds: Final = {kind: kind.value + 1 for kind in SpanKind}
 """OTLP numbers the kinds from 1, the API from 0."""
 
@@ -69,13 +70,13 @@ def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
         resource, scope = span.resource, span.instrumentation_scope
         _, scopes = resources.setdefault(id(resource), (resource, {}))
         _, parts = scopes.setdefault(id(scope), (scope, []))
-        pieces = _encode_span(span, span.context)
-        size = sum(map(len, pieces))
-        if size <= _SMALL_SPAN:
-            # A copy of a small span costs less than handling its pieces twice more.
-            parts.append(b"%b%b%b" % (_SCOPE_SPANS_SPANS, _varint(size), b"".join(pieces)))
+        pieces, has_large_text = _encode_span(span, span.context)
+        if has_large_text:
+            parts += (_SCOPE_SPANS_SPANS, _varint(sum(map(len, pieces))), *pieces)
         else:
-            parts += (_SCOPE_SPANS_SPANS, _varint(size), *pieces)
+            # A copy of a small span costs less than handling its pieces twice more.
+            data = b"".join(pieces)
+            parts += (_SCOPE_SPANS_SPANS, _varint(len(data)), data)
     request: list[bytes] = []
     for resource, scopes in resources.values():
         resource_parts = [_encode_resource(resource)]
@@ -107,8 +108,9 @@ def _encode_scope(scope: InstrumentationScope | None) -> bytes:
     return message.SerializeToString()
 
 
-def _encode_span(span: ReadableSpan, context: SpanContext) -> list[bytes]:
-    """Return a span in pieces, so that its payload is not copied before all spans are joined."""
+def _encode_span(span: ReadableSpan, context: SpanContext) -> tuple[list[bytes], bool]:
+    """Return a span in pieces, and whether one is so large that it should not be copied before all are joined."""
+    has_large_text = False
     parent = span.parent
     flags = _HAS_IS_REMOTE | (context.trace_flags & 0xFF)
     name = span.name
@@ -131,6 +133,7 @@ def _encode_span(span: ReadableSpan, context: SpanContext) -> list[bytes]:
         kind = type(value)
         if kind is str:
             if len(value) > _SHORT_TEXT:
+                has_large_text = has_large_text or len(value) > _LARGE_TEXT
                 parts += _encode_long_text(key, value)
                 continue
         elif kind is not bool and kind is not int:
@@ -147,7 +150,7 @@ def _encode_span(span: ReadableSpan, context: SpanContext) -> list[bytes]:
         parts.append(_encode_rest(span, context))
     else:
         parts.append(_SPAN_STATUS_UNSET)
-    return parts
+    return parts, has_large_text
 
 
 def _encode_name(name: str) -> bytes:
@@ -166,10 +169,20 @@ def _encode_long_text(key: str, value: str) -> tuple[bytes, ...]:
         text = value.encode()
     except UnicodeEncodeError:
         text = _text(value).encode()
+    size = _varint(len(text))
+    value_size = _varint(1 + len(size) + len(text))
+    head = b"%b%b%b%b" % (_encoded_keys.get(key) or _encode_key(key), value_size, _VALUE_STRING, size)
+    return _SPAN_ATTRIBUTES, _varint(len(head) + len(text)), head, text
+
+
+def _encode_key(key: str) -> bytes:
+    """Return the beginning of a pair: its key, and the tag of its value."""
     name = _text(key).encode()
-    value_head = _VALUE_STRING + _varint(len(text))
-    pair_head = _PAIR_KEY + _varint(len(name)) + name + _PAIR_VALUE + _varint(len(value_head) + len(text)) + value_head
-    return _SPAN_ATTRIBUTES, _varint(len(pair_head) + len(text)), pair_head, text
+    encoded = _PAIR_KEY + _varint(len(name)) + name + _PAIR_VALUE
+    if len(_encoded_keys) >= _MAX_CACHED:
+        _encoded_keys.clear()
+    _encoded_keys[key] = encoded
+    return encoded
 
 
 def _encode_pair(key: str, value: Any) -> bytes:
