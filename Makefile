@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-fast check format bench bench-smoke docs screenshots clean
+.PHONY: help demo test test-fast test-slow check format bench bench-smoke docs screenshots clean
 
 help:  ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -16,6 +16,10 @@ test: $(VENV)/.dev  ## Run all tests; servers are installed and started where th
 
 test-fast: $(VENV)/.dev  ## Run the tests that need no server
 	@$(BIN)/python -m pytest -m "not integration" $(ARGS)
+
+test-slow: $(VENV)/.dev  ## The tests that CI leaves out: Ray actors of verl, Weave's production store; five minutes
+	@VERL_TEST_RAY=1 $(BIN)/python -m pytest tests/integrations/verl/test_ray_actors.py
+	@TEST_WEAVE_CLICKHOUSE=1 $(BIN)/python -m pytest tests/exporters/weave -k clickhouse
 
 check: $(VENV)/.dev  ## Lint, formatting, types
 	@$(BIN)/ruff check .
