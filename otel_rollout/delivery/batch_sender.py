@@ -29,10 +29,12 @@ class RetryPolicy:
         max_delay: Seconds that the delay never exceeds.
         max_retry_after: Seconds that a backend's own wish to wait longer is heeded for at most.
         denied_delay: Seconds between attempts while the backend turns us away.
-        unexplained_attempts: How often a batch that fails without a reason is sent before it is halved.
+        unexplained_attempts: How often in a row a batch may fail whole, without a reason or for a passing one, before
+            it is halved.
         failures_in_a_row: How many parts in a row may fail before the backend counts as taking nothing at all, and
             the search for a bad span pauses. One bad span among 512 makes 11 at most: its halvings and itself, shrunk.
-        max_pauses: How many such pauses there are before what is left of the batch is given up.
+        max_pauses: How many such pauses there are, nothing being delivered between them, before what is left of the
+            batch is given up. Where the backend took nothing of it at all and says no reason, it is kept instead.
     """
 
     initial_delay: float = 0.5
@@ -99,7 +101,8 @@ def send_batch(
     """Bring one batch to its end and report what became of each span.
 
     A span that fails without a reason is only given up where the backend has taken others of its batch: as long as
-    it takes nothing at all, this is an outage, and the span is not at fault.
+    it takes nothing at all, this is an outage, and the span is not at fault. Nothing is given up for a passing fault;
+    a batch that meets one again and again goes in parts, because it may be its size that the backend can't manage.
 
     Args:
         send: One attempt to hand spans to the backend; an exception counts as a failure without a reason.
@@ -147,13 +150,15 @@ class _Sending:
         # Single spans that failed without a reason, in order.
         self._suspects: list[_Part] = []
         self._attempt = 0
+        self._passing_in_a_row = 0
         self._failures_in_a_row = 0
         self._pauses = 0
         self._is_halving = False
+        self._is_size_suspect = False
 
     def note_delivered(self, part: _Part, outcome: Outcome) -> None:
         """Count a part that the backend has; what failed without a reason before it gets a last chance."""
-        self._attempt = self._failures_in_a_row = 0
+        self._attempt = self._passing_in_a_row = self._failures_in_a_row = self._pauses = 0
         rejected = min(outcome.rejected, len(part.spans))
         self.report.delivered += len(part.spans) - rejected
         if part.original is not None:
@@ -166,8 +171,11 @@ class _Sending:
     def note_failed(self, part: _Part, outcome: Outcome) -> float:
         """Decide what is sent next after a failure, and return the seconds to wait before that."""
         self._attempt += 1
+        if outcome.verdict is Verdict.RETRY:
+            return self._note_passing(part, outcome)
+        self._passing_in_a_row = 0
         is_unexplained = outcome.verdict is Verdict.UNEXPLAINED
-        if outcome.verdict in (Verdict.RETRY, Verdict.DENIED) or (
+        if outcome.verdict is Verdict.DENIED or (
             is_unexplained and not self._is_halving and self._attempt < self._policy.unexplained_attempts
         ):
             self.pending.append(part)
@@ -176,8 +184,7 @@ class _Sending:
         self._failures_in_a_row += 1
         self._attempt = 0
         if len(part.spans) > 1:
-            middle = len(part.spans) // 2
-            self.pending += [_Part(part.spans[middle:]), _Part(part.spans[:middle])]
+            self._halve(part)
         elif part.original is None:
             self.pending.append(part._replace(spans=[shrink_span(part.spans[0])], original=part.spans))
         elif is_unexplained and part.is_last_chance:
@@ -199,13 +206,40 @@ class _Sending:
         self._lose([*self._suspects, *reversed(self.pending)], reason)
         self._suspects, self.pending = [], []
 
+    def _note_passing(self, part: _Part, outcome: Outcome) -> float:
+        # A backend that names a time is busy, whatever the size.
+        self._passing_in_a_row = 0 if outcome.retry_after else self._passing_in_a_row + 1
+        if self._passing_in_a_row >= self._policy.unexplained_attempts:
+            self._is_size_suspect = True
+        if len(part.spans) > 1 and self._is_size_suspect and self._passing_in_a_row:
+            self._halve(part)
+        else:
+            self.pending.append(part)
+        return self._policy.delay(self._attempt, outcome)
+
+    def _halve(self, part: _Part) -> None:
+        middle = len(part.spans) // 2
+        self.pending += [_Part(part.spans[middle:]), _Part(part.spans[:middle])]
+
     def _pause(self, outcome: Outcome) -> float:
         self._pauses += 1
         self._failures_in_a_row = 0
-        self.pending += reversed(self._suspects)
-        self._suspects = []
-        if self._pauses > self._policy.max_pauses:
-            self.lose_rest("export_failed")
+        # What the backend takes after the pause it may take whole: a payload is not cut for an outage.
+        self.pending = [
+            part if part.original is None else part._replace(spans=part.original, original=None)
+            for part in self.pending
+        ]
+        suspects, self._suspects = self._suspects, []
+        is_unexplained = outcome.verdict is Verdict.UNEXPLAINED
+        if self._pauses <= self._policy.max_pauses:
+            self.pending += reversed(suspects)
+        elif is_unexplained and not self.report.delivered:
+            # An outage; or these are all at fault, and only what comes after them would be taken.
+            if suspects:
+                self.pending.insert(0, _Part([span for suspect in suspects for span in suspect.spans]))
+        else:
+            self._suspects = suspects
+            self.lose_rest("export_failed" if is_unexplained else outcome.verdict.value)
         return self._policy.delay(self._policy.unexplained_attempts + self._pauses, outcome)
 
     def _lose(self, parts: Sequence[_Part], reason: str) -> None:

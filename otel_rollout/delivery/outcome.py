@@ -14,7 +14,7 @@ class Verdict(Enum):
     DELIVERED = "delivered"
     """The backend has it."""
     RETRY = "retry"
-    """A passing fault (network, overload): the same batch again, later."""
+    """A passing fault (network, overload): the same batch again, later; in halves if that goes on."""
     TOO_LARGE = "too_large"
     """The batch is over a size limit of the backend: send its halves."""
     REFUSED = "refused"

@@ -101,12 +101,36 @@ class TestDelivered:
 class TestPassingFaults:
     """Network and overload: the same batch, later."""
 
-    def test_the_same_batch_is_sent_until_it_is_taken(self, spans):
-        """A passing fault is answered with the same batch, however often, and nothing is lost or sent twice."""
-        backend, report = deliver(answers(*[RETRY] * 50), spans)
-        assert backend.attempts == [list("01234567")] * 51
+    @pytest.mark.parametrize("outcome", [RETRY, Outcome(Verdict.RETRY, "busy", retry_after=1.0)])
+    def test_the_same_batch_is_sent_until_it_is_taken(self, spans, outcome):
+        """A passing fault is answered with the same batch, and nothing is lost or sent twice."""
+        failures = 4 if outcome is RETRY else 50
+        backend, report = deliver(answers(*[outcome] * failures), spans)
+        assert backend.attempts == [list("01234567")] * (failures + 1)
+        assert report.delivered == 8
+
+    def test_a_long_outage_loses_nothing_and_keeps_the_order(self, spans):
+        """After an outage of whatever length everything is delivered once, whole, in order and in few parts."""
+        backend, report = deliver(answers(*[RETRY] * 500), spans)
         assert backend.received == list("01234567")
-        assert report.lost == {}
+        assert len(backend.attempts) == 500 + 4
+        assert (report.delivered, dict(report.lost), report.shrunk) == (8, {}, 0)
+
+    def test_a_batch_that_always_times_out_goes_in_parts(self, make_span):
+        """A backend that times out on more than 64 spans gets them all, in order, within minutes."""
+        spans = [make_span(str(number)) for number in range(512)]
+        clock = _Clock()
+        backend, report = deliver(lambda part: RETRY if len(part) > 64 else DELIVERED, spans, clock=clock)
+        assert backend.received == [str(number) for number in range(512)]
+        assert (report.delivered, dict(report.lost), report.shrunk) == (512, {}, 0)
+        assert len(backend.attempts) < 25
+        assert sum(clock.waits) < 120.0
+
+    def test_a_single_span_that_times_out_is_neither_cut_nor_dropped(self, make_span):
+        """Nothing is given up for a passing fault, not even the payload of a span that can't be halved."""
+        backend, report = deliver(answers(*[RETRY] * 100), [make_span("only", "x" * 100_000)])
+        assert len(backend.attempts) == 101
+        assert (report.delivered, dict(report.lost), report.shrunk) == (1, {}, 0)
 
     def test_the_delay_doubles_up_to_a_limit(self, spans):
         """Waits grow exponentially, vary by a quarter, and stay below the limit."""
@@ -236,11 +260,49 @@ class TestUnexplained:
         assert backend.received == ["only"]
         assert (report.delivered, report.lost) == (1, {})
 
-    def test_what_never_gets_through_is_given_up_in_the_end(self, make_span):
-        """A batch that fails without a reason for minutes is given up, so that others get their turn."""
+    @pytest.mark.parametrize("size", [1, 20, 512])
+    def test_an_outage_of_hours_loses_nothing(self, make_span, size):
+        """Where nothing of a batch ever got through it is kept, at a pace of twice a minute, until the shutdown."""
+        spans = [make_span(str(number)) for number in range(size)]
+        clock = _Clock(patience=4 * 3600.0)
+        backend, report = deliver(lambda part: UNEXPLAINED, spans, clock=clock)
+        assert report.lost == {"shutdown": size}
+        assert len(backend.attempts) < 24 * 500
         clock = _Clock()
-        _, report = deliver(lambda part: UNEXPLAINED, [make_span() for _ in range(20)], clock=clock)
-        assert report.lost == {"export_failed": 20}
+        backend, report = deliver(
+            lambda part: UNEXPLAINED if sum(clock.waits) < 3600 else DELIVERED, spans, clock=clock
+        )
+        assert sorted(backend.received, key=int) == [str(number) for number in range(size)]
+        assert (report.delivered, dict(report.lost), report.shrunk) == (size, {}, 0)
+
+    @pytest.mark.parametrize("size", [1, 2, 3, 20, 512])
+    def test_an_outage_cuts_no_payload(self, make_span, size):
+        """Whenever the backend returns while we wait, it gets every span whole."""
+        spans = [make_span(str(number), "x" * 5000) for number in range(size)]
+        for waits in range(1, 40):
+            clock = _Clock()
+
+            def rule(part, clock=clock, waits=waits):
+                return UNEXPLAINED if len(clock.waits) < waits else DELIVERED
+
+            _, report = deliver(rule, spans, clock=clock)
+            assert (report.delivered, report.shrunk) == (size, 0)
+
+    def test_many_bad_spans_do_not_keep_the_good_ones(self, make_span):
+        """Behind more bad spans than are looked at before a pause the good ones are found; only the bad are lost."""
+        spans = [make_span("bad" if number < 100 else "good") for number in range(128)]
+        clock = _Clock(patience=4 * 3600.0)
+        backend, report = deliver(bad("bad", UNEXPLAINED), spans, clock=clock)
+        assert backend.received == ["good"] * 28
+        assert report.lost == {"export_failed": 100}
+
+    def test_what_fails_for_minutes_while_others_got_through_is_given_up(self, make_span):
+        """Where the backend took some of a batch and then nothing for minutes, the rest gives way to other batches."""
+        spans = [make_span("good"), *(make_span("bad") for _ in range(99))]
+        clock = _Clock()
+        backend, report = deliver(bad("bad", UNEXPLAINED), spans, clock=clock)
+        assert backend.received == ["good"]
+        assert report.lost == {"export_failed": 99}
         assert 120.0 < sum(clock.waits) < 900.0
 
     @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), asyncio.CancelledError(), MemoryError()])
