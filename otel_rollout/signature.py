@@ -15,7 +15,7 @@ from typing import Any, Final
 __all__ = ["Binder", "compile_binder"]
 
 Binder = Callable[..., dict[str, Any]]
-"""Takes the arguments of a call and returns them by name; raises TypeError where the call itself would."""
+"""Takes the arguments of a call and returns them by name; raises TypeError where they don't fit the signature."""
 
 _RECEIVERS: Final = ("self", "cls")
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -25,13 +25,14 @@ def compile_binder(function: Callable[..., Any]) -> Binder:
     """Return a binder for `function`; `self` and `cls` are left out of what it returns.
 
     Args:
-        function: Any callable. One whose signature can't be read gets a binder that returns `args` and `kwargs`.
+        function: Any callable. One whose signature can't be read, or shows the receiver at another place than calls
+            have it, gets a binder that returns `args` and `kwargs`.
     """
     try:
-        binder = _compile(list(_signature(function).parameters.values()))
+        parameters = list(_signature(function).parameters.values())
+        return _bind_after_receiver if _hides_receiver(function, parameters) else _compile(parameters)
     except Exception:  # noqa: BLE001, RUF100 - a callable may do anything when it is looked at
-        return _bind_unnamed
-    return _lenient(binder) if _shows_another_signature(function) else binder
+        return _bind_after_receiver if _takes_receiver(function) else _bind_unnamed
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
@@ -43,19 +44,23 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
-def _shows_another_signature(function: Any) -> bool:
-    """Whether the signature may not be the one that calls are bound by, as with a decorator that adds arguments."""
-    return hasattr(function, "__wrapped__") or hasattr(function, "__signature__")
+def _hides_receiver(function: Any, parameters: list[Parameter]) -> bool:
+    """Whether calls begin with a receiver and the signature doesn't, as with a decorator that adds arguments."""
+    if inspect.ismethod(function) or not (hasattr(function, "__wrapped__") or hasattr(function, "__signature__")):
+        return False
+    names = [parameter.name for parameter in parameters if parameter.kind in _POSITIONAL]
+    if names[:1] and names[0] in _RECEIVERS:
+        return False
+    return any(name in _RECEIVERS for name in names) or _takes_receiver(inspect.unwrap(function, stop=_takes_receiver))
 
 
-def _lenient(binder: Binder) -> Binder:
-    def bind_or_list(*args: Any, **kwargs: Any) -> dict[str, Any]:
-        try:
-            return binder(*args, **kwargs)
-        except TypeError:
-            return _bind_unnamed(*args, **kwargs)
-
-    return bind_or_list
+def _takes_receiver(function: Any) -> bool:
+    """Whether the first parameter is a receiver, whatever signature the function shows."""
+    try:
+        code = None if inspect.ismethod(function) else function.__code__
+        return code is not None and code.co_argcount > 0 and code.co_varnames[0] in _RECEIVERS
+    except Exception:  # noqa: BLE001, RUF100 - a callable may do anything when it is looked at
+        return False
 
 
 def _compile(parameters: list[Parameter]) -> Binder:
@@ -100,3 +105,7 @@ def _compile(parameters: list[Parameter]) -> Binder:
 
 def _bind_unnamed(*args: Any, **kwargs: Any) -> dict[str, Any]:
     return {"args": args, "kwargs": kwargs}
+
+
+def _bind_after_receiver(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    return {"args": args[1:], "kwargs": kwargs}

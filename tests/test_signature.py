@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from otel_rollout import rollout_trace_op
 from otel_rollout.signature import compile_binder
+from tests.ops import record, recorded
 
 if TYPE_CHECKING:
     from nowhere import Missing
@@ -203,7 +205,7 @@ class TestOddCallables:
         assert compile_binder(Odd())(1) == {"args": (1,), "kwargs": {}}
 
     def test_decorator_that_adds_an_argument(self):
-        """Where a decorator passes more than it is given, what it was given is listed and no call is lost."""
+        """Where a decorator passes more than it is given, what it was given doesn't fit."""
 
         def with_database(function):
             @functools.wraps(function)
@@ -216,7 +218,78 @@ class TestOddCallables:
         def query(database, text):
             return database, text
 
-        assert compile_binder(query)("select") == {"args": ("select",), "kwargs": {}}
+        with pytest.raises(TypeError):
+            compile_binder(query)("select")
+
+    @staticmethod
+    def adding(wrapper, function):
+        """Return `wrapper` as a decorator of `function` leaves it."""
+        return functools.wraps(function)(wrapper)
+
+    @pytest.mark.parametrize(
+        "function",
+        [
+            adding(lambda self, *args: None, lambda database, text="": None),
+            adding(lambda *args: None, lambda database, self, text="": None),
+            adding(lambda *args: None, adding(lambda cls, *args: None, lambda database, text="": None)),
+        ],
+        ids=["outside", "inside", "between"],
+    )
+    def test_receiver_that_the_signature_does_not_begin_with(self, function):
+        """A receiver is left out where a decorator hides that calls begin with it."""
+        assert compile_binder(function)(object(), "hello") == {"args": ("hello",), "kwargs": {}}
+
+    def test_receiver_where_the_signature_can_not_be_read(self):
+        """A receiver is left out of what is listed."""
+
+        def method(self, text):
+            """Take `self`."""
+
+        method.__signature__ = "no signature"
+
+        assert compile_binder(method)(object(), "hello") == {"args": ("hello",), "kwargs": {}}
+
+    def test_bound_method_of_a_decorated_function(self):
+        """A method that is bound already is called without its receiver, and its names are right."""
+
+        def passing(function):
+            @functools.wraps(function)
+            def wrapper(self, *args):
+                return function(self, *args)
+
+            return wrapper
+
+        class Agent:
+            @passing
+            def ask(self, text):
+                """Take a text."""
+
+        assert compile_binder(Agent().ask)("hello") == {"text": "hello"}
+        assert compile_binder(Agent.ask)(Agent(), "hello") == {"text": "hello"}
+
+    @pytest.mark.parametrize("parameters", ["self, database, text", "database, text", "database, self, text"])
+    def test_receiver_of_a_decorated_method_in_a_span(self, parameters, rollout_spans):
+        """What a span shows of a decorated method's arguments never holds the object."""
+
+        class Agent:
+            def __init__(self):
+                self.conn = "postgres://user:secret@host"
+
+            def __rollout_payload__(self):
+                return {"conn": self.conn}
+
+        def add(function):
+            @functools.wraps(function)
+            def wrapper(self, *args):
+                return "done"
+
+            return wrapper
+
+        inner = eval(f"lambda {parameters}: None")
+        Agent.query = rollout_trace_op(name="query")(add(inner))
+        Agent().query("hello")
+
+        assert recorded(rollout_spans) == [record("query", {"args": ["hello"], "kwargs": {}}, "done")]
 
     def test_decorator_that_passes_all_on(self):
         """Through an ordinary decorator the names are those of the function inside."""
