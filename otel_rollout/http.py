@@ -5,6 +5,7 @@ from __future__ import annotations
 import email.utils
 import math
 import os
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,11 +16,14 @@ from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 if TYPE_CHECKING:
     import requests
 
-__all__ = ["HttpAnswer", "HttpClient", "outcome_of_answer"]
+__all__ = ["HttpAnswer", "HttpClient", "outcome_of_answer", "without_userinfo"]
 
 _PASSING = frozenset({408, 425, 429, 502, 503, 504})
 _INVALID = frozenset({400, 422})
 _NEVER_SERVED = frozenset({501, 505})
+_USERINFO = re.compile(r"[^/?#]*@|[^/?#:\[]*:(?!\d*(?:[/?#]|\Z)).*@", re.DOTALL)
+"""What stands before the host; also where the password holds a character that should be escaped there."""
+_URL_WITH_USERINFO = re.compile(r"(?<=://)[^/?#\s]*@")
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ class HttpClient:
             # A connection that broke in the middle is not used again.
             self.close()
             is_passing = isinstance(error, requests.RequestException) and not _is_our_fault(error)
-            return HttpAnswer(0, fault=f"{type(error).__name__}: {error}", is_permanent=not is_passing)
+            return HttpAnswer(0, fault=_describe_fault(error, url), is_permanent=not is_passing)
         return HttpAnswer(answer.status_code, answer.content, _retry_after(answer.headers.get("Retry-After")))
 
     def close(self) -> None:
@@ -113,6 +117,34 @@ class HttpClient:
         session, self._session = self._session, None
         if session is not None:
             session.close()
+
+
+def without_userinfo(url: str) -> str:
+    """Return `url` without the user and password in it, for a message.
+
+    Args:
+        url: A URL, or a host and port.
+    """
+    scheme, _, rest = _split_userinfo(url)
+    return scheme + rest
+
+
+def _split_userinfo(url: str) -> tuple[str, str, str]:
+    """Return the scheme with its slashes, the user and password with their `@`, and the rest; each may be empty."""
+    start = url.find("://") + 3 if "://" in url else 0
+    match = _USERINFO.match(url, start)
+    end = match.end() if match else start
+    return url[:start], url[start:end], url[end:]
+
+
+def _describe_fault(error: Exception, url: str) -> str:
+    text = f"{type(error).__name__}: {error}"
+    _, userinfo, _ = _split_userinfo(url)
+    # A URL that is taken apart at the wrong place has the beginning of a password for a port.
+    for secret in (userinfo, re.split(r"[/?#]", userinfo)[0]):
+        if ":" in secret:
+            text = text.replace(secret, "")
+    return _URL_WITH_USERINFO.sub("", text)
 
 
 def _is_our_fault(error: requests.RequestException) -> bool:
@@ -138,6 +170,7 @@ def outcome_of_answer(answer: HttpAnswer, url: str, *, denied_hint: str = "") ->
         denied_hint: What to check when the server turns us away: the settings that hold the credentials.
     """
     status = answer.status
+    url = without_userinfo(url)
     if 200 <= status < 300:
         return DELIVERED
     if status == 0:

@@ -17,7 +17,7 @@ from functools import partial
 import pytest
 
 from otel_rollout.delivery.outcome import Verdict
-from otel_rollout.http import HttpAnswer, HttpClient, outcome_of_answer
+from otel_rollout.http import HttpAnswer, HttpClient, outcome_of_answer, without_userinfo
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -82,6 +82,32 @@ def certificate(tmp_path_factory):
     except FileNotFoundError:
         pytest.skip("openssl is not installed")
     return files
+
+
+class TestWithoutUserinfo:
+    """A URL as a message shows it."""
+
+    @pytest.mark.parametrize(
+        ("url", "shown"),
+        [
+            ("http://xavier:hunter2@host:4318/v1?a=b@c", "http://host:4318/v1?a=b@c"),
+            ("http://ada@host", "http://host"),
+            ("http://ada:hunt/er2@host/x", "http://host/x"),
+            ("http://ada:hunt://er2@host/x", "http://host/x"),
+            ("xavier:hunter2@host:4317", "host:4317"),
+        ],
+    )
+    def test_hidden(self, url, shown):
+        """User and password are left out; the rest stays."""
+        assert without_userinfo(url) == shown
+
+    @pytest.mark.parametrize(
+        "url",
+        ["http://host:4318/a@b", "http://host/a:b@c", "http://[::1]:4318/a@b", "http://host?a@b", "host:4317", "", "http://"],
+    )  # fmt: skip
+    def test_unchanged(self, url):
+        """A URL without them stays as it is."""
+        assert without_userinfo(url) == url
 
 
 class TestOutcomeOfAnswer:
@@ -250,6 +276,30 @@ class TestFaults:
             answer = http_client.request("POST", url, b"")
         assert answer.is_permanent
         assert outcome_of_answer(answer, url).verdict is Verdict.DENIED
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "http://xavier:hunter2@127.0.0.1:1/x",
+            "http://xavier:hunter2@/x",
+            "http://xavier:hunter2@a b/x",
+            "http://xavier:hunt/er2@host/x",
+            "http://xavier:hunt#er2@host/x",
+            "http://xavier:hunt@er2@127.0.0.1:1/x",
+            "http://xavier:hunt er2@.x/",
+            "nothing://xavier:hunter2@host/x",
+            "xavier:hunter2@host/x",
+        ],
+    )
+    def test_a_password_in_a_url_is_in_no_message(self, url):
+        """The user and password of a URL are left out of what is logged, also where the URL can't work."""
+        with client(timeout=0.5) as http_client:
+            answer = http_client.request("POST", url, b"")
+        outcome = outcome_of_answer(answer, url)
+        refused = outcome_of_answer(HttpAnswer(401), url)
+        for message in (answer.fault, outcome.reason, refused.reason):
+            assert message
+            assert not any(word in message for word in ("xavier", "hunt", "er2"))
 
     @pytest.mark.parametrize("value", ["a\nb", "漢字"])
     def test_a_header_that_cannot_be_sent_is_our_fault(self, value):
