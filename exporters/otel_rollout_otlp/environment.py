@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.http import without_userinfo
 
 __all__ = ["OtlpEnvironment", "read_environment"]
 
@@ -64,7 +65,7 @@ def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
     is_host_and_port = is_grpc and not has_scheme and "://" not in endpoint and bool(endpoint)
     if not has_scheme and not is_host_and_port:
         right = "a URL such as http://localhost:4317" if is_grpc else "a URL such as http://localhost:4318"
-        raise ConfigurationError(f"{variable}={endpoint!r}: this should be {right}")
+        raise ConfigurationError(f"{variable}={without_userinfo(endpoint)!r}: this should be {right}")
     variable, timeout_text = _read("TIMEOUT")
     try:
         timeout = float(timeout_text or 10.0)
@@ -101,12 +102,16 @@ def _read(name: str) -> tuple[str, str | None]:
 def _headers() -> dict[str, str]:
     variable, text = _read("HEADERS")
     headers: dict[str, str] = {}
-    for pair in (text or "").split(","):
+    for position, pair in enumerate((text or "").split(","), 1):
         if not pair.strip():
             continue
         name, separator, value = pair.partition("=")
         if not separator or not name.strip():
-            raise ConfigurationError(f"{variable}: {pair!r} should be name=value; pairs are separated by commas")
+            # Not the pair itself: it may be a secret that its name, or a comma inside, has been left out of.
+            raise ConfigurationError(
+                f"{variable}: pair {position} should be name=value; pairs are separated by commas, and a comma in a "
+                "value is written %2C"
+            )
         headers[name.strip().lower()] = unquote(value.strip())
     return headers
 

@@ -81,8 +81,6 @@ class TestOthers:
             ("TIMEOUT", "0"),
             ("TIMEOUT", "nan"),
             ("COMPRESSION", "zip"),
-            ("HEADERS", "no equals sign"),
-            ("HEADERS", "=value"),
             ("CERTIFICATE", "/nowhere/ca.pem"),
         ],
     )
@@ -93,3 +91,20 @@ class TestOthers:
             read_environment(is_grpc=False)
         assert f"OTEL_EXPORTER_OTLP_{name}" in str(raised.value)
         assert value in str(raised.value)
+
+    @pytest.mark.parametrize("pair", ["sk-secret", "=sk-secret", " = sk-secret"])
+    def test_a_bad_header_is_named_by_its_position(self, monkeypatch, pair):
+        """What should have been a header may be a secret, and is not shown."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"x-project=seven,{pair}")
+        with pytest.raises(
+            ConfigurationError, match=r"^OTEL_EXPORTER_OTLP_HEADERS: pair 2 should be name=value"
+        ) as raised:
+            read_environment(is_grpc=False)
+        assert "secret" not in str(raised.value)
+
+    def test_a_bad_endpoint_is_shown_without_its_password(self, monkeypatch):
+        """The user and password of an endpoint that can't work are left out of the error."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://ada:hunter2@host")
+        with pytest.raises(ConfigurationError, match=r"='ftp://host/v1/traces': this") as raised:
+            read_environment(is_grpc=False)
+        assert "hunter2" not in str(raised.value)
