@@ -78,7 +78,16 @@ def describe_span(span: ReadableSpan) -> str:
         parts.append(" → ".join(payload))
     if span.status.status_code is StatusCode.ERROR:
         parts.append(f"ERROR {_clip(span.status.description or '')}".rstrip())
-    return "  ".join(part for part in parts if part)
+    return _printable("  ".join(part for part in parts if part))
+
+
+def _printable(text: str) -> str:
+    # An escape sequence in a name or an error would move the terminal's cursor, or say something false.
+    return (
+        text
+        if text.isprintable()
+        else "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    )
 
 
 def _summary(attributes: Any) -> list[str]:

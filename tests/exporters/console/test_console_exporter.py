@@ -108,6 +108,18 @@ class TestTrees:
         assert line.endswith("…")
         assert len(line) < 90
 
+    def test_control_characters_do_not_reach_the_terminal(self, stream):
+        """What a terminal would act on is replaced, wherever it stands in a span; other characters stay."""
+        attributes = {"openinference.span.kind": "TO\x9bOL", "input.value": '"\x1b[2Jé 漢"'}
+        status = Status(StatusCode.ERROR, "no\x1b[31m\u202eway")
+        ConsoleSpanExporter(stream=stream).send([make_span("a\r\n\x1b]0;b\x07", attributes=attributes, status=status)])
+        assert stream.getvalue() == 'TO�OL a���]0;b�  1.0 ms  "�[2Jé 漢"  ERROR no�[31m�way\n'
+
+    def test_the_status_of_a_root_can_not_draw_either(self, stream):
+        """The tags of a root are replaced like the rest."""
+        ConsoleSpanExporter(stream=stream).send([make_span("a", attributes={"rollout.status": "\x1b[2J"})])
+        assert stream.getvalue() == "CHAIN a  1.0 ms  �[2J\n"
+
     def test_a_trace_of_any_depth_is_drawn(self, stream):
         """A chain of spans deeper than Python's stack is drawn."""
         spans = [make_span("root")]
