@@ -60,6 +60,7 @@ class RolloutSpan(Span):
         "output",
         "parent",
         "readable",
+        "releases",
         "start_time",
         "status_code",
         "status_description",
@@ -94,6 +95,8 @@ class RolloutSpan(Span):
         self.dropped_events = 0
         self.tokenizer: Any = None
         self.readable: ReadableSpan | None = None
+        # How many exporters are done with the span.
+        self.releases = 0
         self.end_time: int | None = None
         self.start_time = time_ns()
 

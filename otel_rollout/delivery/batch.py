@@ -23,10 +23,15 @@ class Batch:
     def __init__(self, exporter: str) -> None:
         self._exporter = exporter
         self.spans: list[ReadableSpan] = []
-        self.taken = 0
+        self.queued: list[RolloutSpan | ReadableSpan] = []
         self.queued_bytes = 0
         self._light_spans: dict[int, RolloutSpan] = {}
         self._has_losses = False
+
+    @property
+    def taken(self) -> int:
+        """How many spans were taken off the queue."""
+        return len(self.queued)
 
     @property
     def unreadable(self) -> int:
@@ -41,7 +46,7 @@ class Batch:
             queued_bytes: What it took in the queue.
             readable: Its standard form; None where it could not be read.
         """
-        self.taken += 1
+        self.queued.append(span)
         self.queued_bytes += queued_bytes
         if readable is not None:
             self.spans.append(readable)

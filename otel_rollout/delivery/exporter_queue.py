@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
@@ -79,6 +80,7 @@ class ExporterQueue:
         self.name = name
         self.exporter = exporter
         self._reader = reader
+        reader.register()
         self._limits = limits or QueueLimits()
         self._batch_bytes = min(self._limits.batch_bytes, getattr(exporter, "max_batch_bytes", 2**62))
         max_bytes, max_spans = self._limits.max_bytes, self._limits.max_spans or sys.maxsize
@@ -135,6 +137,8 @@ class ExporterQueue:
                 if self._bytes + size > limits.max_bytes * PAYLOAD_SHARE:
                     whole, span = span, without_payload(span)
                     has_payload = span is whole
+                    if not has_payload:
+                        self._reader.release(whole)
                     size = _size(span)
                 max_bytes, max_spans = self._root_bounds if span.parent is None else self._child_bounds
                 if self._bytes + size > max_bytes or self._taken - self._settled >= max_spans:
@@ -150,6 +154,7 @@ class ExporterQueue:
             else:
                 self._lost[reason] += 1
         if reason is not None:
+            self._reader.release(span)
             if isinstance(span, RolloutSpan) and span.trajectory is not None:
                 span.trajectory.add_dropped_span(self.name)
             self._log.warn(reason, f"spans are being lost ({reason}); otel_rollout.stats() counts them")
@@ -295,7 +300,10 @@ class ExporterQueue:
             if left:
                 self._lost["shutdown"] += left
                 self._settled = self._taken
-                self._items.clear()
+                # One by one: the thread may be taking some itself.
+                with contextlib.suppress(IndexError):
+                    while True:
+                        self._reader.release(self._items.popleft()[0])
                 self._bytes = 0
             self._progress.notify_all()
 
@@ -313,6 +321,8 @@ class ExporterQueue:
         except Exception:
             _logger.exception("%s: internal error while delivering a batch", self.name)
             report = BatchReport(lost=Counter(internal_error=len(batch.spans)))
+        for span in batch.queued:
+            self._reader.release(span)
         if batch.unreadable:
             report.lost["internal_error"] += batch.unreadable
         with self._lock:

@@ -102,6 +102,7 @@ class SpanReader:
         self, resource: Resource, scope: InstrumentationScope, finisher: PayloadFinisher, *, is_shared: bool = True
     ) -> None:
         self._is_shared = is_shared
+        self._readers = 0
         self._resource = resource
         self._scope = scope
         self._finisher = finisher
@@ -110,6 +111,22 @@ class SpanReader:
     def after_fork(self) -> None:
         """Forget a lock that a thread of the parent may have held."""
         self._lock = threading.Lock()
+
+    def register(self) -> None:
+        """Count one more exporter that every span goes to, before the first span."""
+        self._readers += 1
+
+    def release(self, span: RolloutSpan | ReadableSpan) -> None:
+        """Give back what a span holds once every exporter is done with it; called once by each.
+
+        A copied context, such as a background task's, keeps the span itself for as long as it lives.
+        """
+        if not isinstance(span, RolloutSpan):
+            return
+        # Without a lock, for a trainer's thread never waits: a count lost between two threads only keeps the payload.
+        span.releases += 1
+        if span.releases >= self._readers:
+            span.readable = span.input = span.output = span.events = span.tokenizer = None
 
     def read(self, span: RolloutSpan | ReadableSpan, exporter: str) -> ReadableSpan:
         """Return the span in its standard form.

@@ -308,6 +308,65 @@ class TestBounds:
         assert len(other.spans[0].attributes[semconv.INPUT_VALUE]) == 50_002
 
 
+class TestMemory:
+    """What a span that somebody still refers to holds once it is settled."""
+
+    @pytest.mark.parametrize("letter", ["x", "é漢"])
+    def test_a_delivered_span_holds_no_payload(self, make_queue, exporter, make_light_span, letter):
+        """A span that a copied context keeps alive gives its payload back when it is delivered."""
+        queue = make_queue(exporter)
+        span = make_light_span("op", snapshot(letter * 50_000))
+        queue.put(span)
+        assert queue.flush(10)
+        assert len(exporter.spans[0].attributes[semconv.INPUT_VALUE]) > 50_000
+        assert span.readable is span.input is span.output is span.events is None
+
+    @pytest.mark.parametrize("letter", ["x", "é漢"])
+    def test_a_span_keeps_its_payload_until_the_last_exporter_has_it(
+        self, make_queue, exporter, make_light_span, letter
+    ):
+        """The payload stays while one exporter still needs it, and goes with the last."""
+        other = _Recorder()
+        slow, fast = make_queue(exporter, "slow"), make_queue(other, "fast")
+        block(slow, exporter, make_light_span("first"))
+        span = make_light_span("op", snapshot(letter * 50_000))
+        fast.put(span)
+        assert fast.flush(10)
+        slow.put(span)
+        exporter.gate.set()
+        assert slow.flush(10)
+        assert exporter.spans[-1].attributes == other.spans[-1].attributes
+        assert len(exporter.spans[-1].attributes[semconv.INPUT_VALUE]) > 50_000
+        assert span.readable is span.input is span.output is None
+
+    def test_a_lost_span_holds_no_payload(self, make_queue, exporter, make_light_span):
+        """A span lost before a full queue, or to the shutdown, gives its payload back, as one left without does."""
+        queue = make_queue(exporter, max_bytes=200_000)
+        block(queue, exporter, make_light_span("first"))
+        spans = [make_light_span("op", b'"' + b"x" * 50_000 + b'"') for _ in range(300)]
+        for span in spans:
+            queue.put(span)
+        assert queue.stats().payloads_dropped
+        assert queue.stats().lost
+        queue.shutdown(time.monotonic())
+        queue.join()
+        late = make_light_span("late", b'"' + b"x" * 50_000 + b'"')
+        queue.put(late)
+        assert all(span.readable is None and span.input is None for span in [*spans, late])
+
+    def test_one_exporters_loss_is_not_the_others(self, make_queue, exporter, make_light_span):
+        """A payload that one full queue gives up is kept for the exporter whose queue has room."""
+        other = _Recorder()
+        full, roomy = make_queue(exporter, "full", max_bytes=2_000), make_queue(other, "roomy")
+        span = make_light_span("op", b'"' + b"x" * 50_000 + b'"')
+        full.put(span)
+        full.put(make_light_span())
+        assert span.input is not None
+        roomy.put(span)
+        assert roomy.flush(10)
+        assert len(other.spans[0].attributes[semconv.INPUT_VALUE]) == 50_002
+
+
 class TestTroubles:
     """Exporters and backends that fail."""
 
