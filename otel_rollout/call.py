@@ -257,5 +257,6 @@ def _name(function: Any) -> str:
 def _first_parameter(function: Callable[..., Any]) -> str | None:
     try:
         return next(iter(inspect.signature(function).parameters), None)
-    except (TypeError, ValueError):
+    except (NameError, TypeError, ValueError):
+        # NameError: an annotation that only a type checker can resolve.
         return None

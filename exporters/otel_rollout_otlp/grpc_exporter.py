@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.exporter import OutcomeSpanExporter
+from otel_rollout.http import without_userinfo
 from otel_rollout.otlp_encoding import encode_spans
 from otel_rollout_otlp.environment import read_environment
 from otel_rollout_otlp.http_exporter import partial_outcome
@@ -160,7 +161,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
 
         code = error.code().name if isinstance(error, grpc.Call) else "UNKNOWN"
         details = error.details() if isinstance(error, grpc.Call) else str(error)
-        reason = f"gRPC {code} from {self.endpoint}: {details}"
+        reason = f"gRPC {code} from {without_userinfo(self.endpoint)}: {details}"
         if code == "RESOURCE_EXHAUSTED" and "larger than max" in (details or ""):
             return Outcome(Verdict.TOO_LARGE, reason)
         if code in _PASSING:

@@ -35,6 +35,8 @@ class RetryPolicy:
             the search for a bad span pauses. One bad span among 512 makes 11 at most: its halvings and itself, shrunk.
         max_pauses: How many such pauses there are, nothing being delivered between them, before what is left of the
             batch is given up. Where the backend took nothing of it at all and says no reason, it is kept instead.
+        few_spans: A batch of so few is given up in that case too: all of it may be at fault, and would hold up what
+            comes after it for ever, while an outage costs no more than these few every few minutes.
     """
 
     initial_delay: float = 0.5
@@ -44,6 +46,7 @@ class RetryPolicy:
     unexplained_attempts: int = 5
     failures_in_a_row: int = 24
     max_pauses: int = 10
+    few_spans: int = 4
 
     def delay(self, attempt: int, outcome: Outcome) -> float:
         """Return the seconds to wait after the attempt numbered `attempt`, counted from 1."""
@@ -143,6 +146,7 @@ class _Sending:
         self, spans: Sequence[ReadableSpan], on_lost: Callable[[Sequence[ReadableSpan]], None], policy: RetryPolicy
     ) -> None:
         self.report = BatchReport()
+        self._size = len(spans)
         # A stack: the part that is next in order is on top.
         self.pending = [_Part(spans)] if spans else []
         self._on_lost = on_lost
@@ -233,7 +237,7 @@ class _Sending:
         is_unexplained = outcome.verdict is Verdict.UNEXPLAINED
         if self._pauses <= self._policy.max_pauses:
             self.pending += reversed(suspects)
-        elif is_unexplained and not self.report.delivered:
+        elif is_unexplained and not self.report.delivered and self._size > self._policy.few_spans:
             # An outage; or these are all at fault, and only what comes after them would be taken.
             if suspects:
                 self.pending.insert(0, _Part([span for suspect in suspects for span in suspect.spans]))
