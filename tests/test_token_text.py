@@ -200,13 +200,10 @@ class TestThreads:
         server = Server(tokenizer)
 
         with rollout_trace_attr(sample_index=1, step=1):
-            start = time.perf_counter()
             for _ in range(10):
                 server.generate([65])
-            seconds = time.perf_counter() - start
         assert otel_rollout.flush(30)
 
-        assert seconds < 0.5
         assert threading.get_ident() not in tokenizer.threads
         assert tokenizer.most_at_once == 1
         for exporter in exporters:
