@@ -1,0 +1,1 @@
+"""The `file` exporter: trajectories as OTLP JSON lines in a folder."""
