@@ -14,7 +14,8 @@ from opentelemetry.trace import TracerProvider
 
 from otel_rollout import log_once, process_exit, runtime
 from otel_rollout.backends import Backend, backend_names, make_exporters, requested_backend
-from otel_rollout.delivery.exporter_queue import ExporterQueue, QueueLimits
+from otel_rollout.delivery.exporter_queue import ExporterQueue
+from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
 from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
 from otel_rollout.ids import SystemIdGenerator

@@ -10,13 +10,14 @@ __all__ = ["ExporterStats", "Stats"]
 
 @dataclass(frozen=True)
 class ExporterStats:
-    """The counts of one exporter; `recorded` = `delivered` + `queued` + the sum of `lost`.
+    """The counts of one exporter; `recorded` = `delivered` + `queued` + `spooled` + the sum of `lost`.
 
     Args:
         recorded: Spans that ended.
         delivered: Spans that the backend has.
         queued: Spans that wait or are in flight.
         queued_bytes: What they take in memory, about.
+        spooled: Spans that wait on disk.
         lost: Spans that are gone, by reason.
         payloads_dropped: Spans that arrive without payload, because the queue was full.
         payloads_shrunk: Spans that arrive with their payload cut, because the backend refused them whole.
@@ -27,6 +28,7 @@ class ExporterStats:
     delivered: int = 0
     queued: int = 0
     queued_bytes: int = 0
+    spooled: int = 0
     lost: Mapping[str, int] = field(default_factory=dict)
     payloads_dropped: int = 0
     payloads_shrunk: int = 0
@@ -61,6 +63,8 @@ class Stats:
                 text += f", {lost:,} lost ({', '.join(f'{reason} {n:,}' for reason, n in exporter.lost.items())})"
             if exporter.queued:
                 text += f", {exporter.queued:,} queued"
+            if exporter.spooled:
+                text += f", {exporter.spooled:,} on disk"
             if exporter.payloads_dropped:
                 text += f", {exporter.payloads_dropped:,} without payload"
             if exporter.payloads_shrunk:

@@ -71,11 +71,15 @@ class BatchReport:
         delivered: How many the backend has.
         lost: How many are gone, by reason.
         shrunk: How many arrived with their payload cut, because the backend refused them whole.
+        unsent: What there was no time left for, in order, where the caller keeps that.
+        unsent_reason: Why it would count as lost.
     """
 
     delivered: int = 0
     lost: Counter[str] = field(default_factory=Counter)
     shrunk: int = 0
+    unsent: list[ReadableSpan] = field(default_factory=list)
+    unsent_reason: str = ""
 
 
 class _Part(NamedTuple):
@@ -100,6 +104,7 @@ def send_batch(
     on_trouble: Callable[[Outcome], None] = lambda outcome: None,
     on_lost: Callable[[Sequence[ReadableSpan]], None] = lambda spans: None,
     policy: RetryPolicy | None = None,
+    keeps_unsent: bool = False,
 ) -> BatchReport:
     """Bring one batch to its end and report what became of each span.
 
@@ -114,9 +119,10 @@ def send_batch(
         on_trouble: Told of each attempt that did not deliver everything.
         on_lost: Told of spans that are gone, before the next attempt.
         policy: How failed attempts are repeated.
+        keeps_unsent: Whether the caller keeps what there was no time left for, instead of losing it.
 
     Returns:
-        The counts; delivered and lost add up to the batch.
+        The counts; delivered, lost and unsent add up to the batch.
     """
     sending = _Sending(spans, on_lost, policy or RetryPolicy())
     while sending.pending:
@@ -129,7 +135,11 @@ def send_batch(
             continue
         delay = sending.note_failed(part, outcome)
         if sending.pending and not wait(delay, outcome):
-            sending.lose_rest("denied" if outcome.verdict is Verdict.DENIED else "shutdown")
+            reason = "denied" if outcome.verdict is Verdict.DENIED else "shutdown"
+            if keeps_unsent:
+                sending.keep_rest(reason)
+            else:
+                sending.lose_rest(reason)
     return sending.report
 
 
@@ -208,6 +218,13 @@ class _Sending:
     def lose_rest(self, reason: str) -> None:
         """Give up all that is not settled."""
         self._lose([*self._suspects, *reversed(self.pending)], reason)
+        self._suspects, self.pending = [], []
+
+    def keep_rest(self, reason: str) -> None:
+        """Hand all that is not settled back, whole."""
+        for part in [*self._suspects, *reversed(self.pending)]:
+            self.report.unsent += part.spans if part.original is None else part.original
+        self.report.unsent_reason = reason
         self._suspects, self.pending = [], []
 
     def _note_passing(self, part: _Part, outcome: Outcome) -> float:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import sys
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from opentelemetry import context as context_api
@@ -19,13 +19,14 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from otel_rollout.delivery.batch import Batch
 from otel_rollout.delivery.batch_sender import BatchReport, RetryPolicy, send_batch
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.readable import SpanReader, without_payload
 from otel_rollout.delivery.size import readable_size, trim_payload
 from otel_rollout.delivery.trouble_log import TroubleLog
 from otel_rollout.span import RolloutSpan
 from otel_rollout.stats import ExporterStats
 
-__all__ = ["ExporterQueue", "QueueLimits"]
+__all__ = ["ExporterQueue"]
 
 _logger = logging.getLogger("otel_rollout")
 
@@ -39,25 +40,6 @@ MIN_SECONDS_LEFT: Final = 0.05
 _Item: TypeAlias = "tuple[RolloutSpan | ReadableSpan, int]"  # a span and its bytes
 
 
-@dataclass(frozen=True)
-class QueueLimits:
-    """The bounds of a queue and of its batches.
-
-    Args:
-        max_bytes: Bytes held, waiting and in flight.
-        max_spans: Spans held, where a count is asked for (`OTEL_BSP_MAX_QUEUE_SIZE`).
-        batch_bytes: Bytes of a batch; a single larger span goes alone.
-        batch_spans: Spans of a batch.
-        delay: Seconds that a span waits at most for others to fill a batch.
-    """
-
-    max_bytes: int = 256 * 1024 * 1024
-    max_spans: int | None = None
-    batch_bytes: int = 4 * 1024 * 1024
-    batch_spans: int = 512
-    delay: float = 1.0
-
-
 class ExporterQueue:
     """Takes finished spans from any thread and brings them to one exporter, in order.
 
@@ -68,6 +50,8 @@ class ExporterQueue:
         limits: The bounds.
         policy: How failed attempts are repeated.
     """
+
+    _keeps_unsent = False
 
     def __init__(
         self,
@@ -114,6 +98,9 @@ class ExporterQueue:
         self._lost: Counter[str] = Counter()
         self._lost_at_flush = 0
         self._last_trouble = ""
+        # For a queue that puts on disk what it can't hold.
+        self._spooled = 0
+        self._spill_bytes: float = math.inf
         self._log = TroubleLog(self.name)
 
     # --- from any thread
@@ -141,7 +128,7 @@ class ExporterQueue:
                         self._reader.release(whole)
                     size = _size(span)
                 max_bytes, max_spans = self._root_bounds if span.parent is None else self._child_bounds
-                if self._bytes + size > max_bytes or self._taken - self._settled >= max_spans:
+                if self._bytes + size > max_bytes or self._taken - self._settled - self._spooled >= max_spans:
                     reason = "queue_full"
             if reason is None:
                 self._payloads_dropped += not has_payload
@@ -151,6 +138,8 @@ class ExporterQueue:
                 if self._is_idle and self._is_batch_full():
                     self._is_idle = False
                     self._work.notify()
+                if self._bytes > self._spill_bytes:
+                    self._spill()
             else:
                 self._lost[reason] += 1
         if reason is not None:
@@ -232,6 +221,11 @@ class ExporterQueue:
         if thread is not None and thread is not threading.current_thread() and deadline is not None:
             thread.join(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
         self._abandon()
+        return self.is_whole
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the backend has all that was put and settled."""
         return not self._lost
 
     def after_fork(self) -> None:
@@ -248,8 +242,9 @@ class ExporterQueue:
             return ExporterStats(
                 recorded=self._recorded,
                 delivered=self._delivered,
-                queued=self._taken - self._settled,
+                queued=self._taken - self._settled - self._spooled,
                 queued_bytes=self._bytes,
+                spooled=self._spooled,
                 lost=dict(self._lost),
                 payloads_dropped=self._payloads_dropped,
                 payloads_shrunk=self._payloads_shrunk,
@@ -266,9 +261,9 @@ class ExporterQueue:
             is_last = False
             while not is_last:
                 is_last = self._await_work()
-                while self._items and not self._is_late():
+                while self._has_work() and not self._is_late():
                     self._deliver_batch()
-            self._abandon()
+            self._finish()
         finally:
             context_api.detach(token)
             try:
@@ -286,6 +281,16 @@ class ExporterQueue:
             self._hurries_seen = self._hurries
             return self._is_closed
 
+    def _has_work(self) -> bool:
+        return bool(self._items)
+
+    def _spill(self) -> None:
+        """Make room; called with the lock held."""
+
+    def _finish(self) -> None:
+        """Settle what is left once the last attempt has been made."""
+        self._abandon()
+
     def _is_batch_full(self) -> bool:
         return self._bytes >= self._batch_bytes or len(self._items) >= self._limits.batch_spans
 
@@ -296,10 +301,10 @@ class ExporterQueue:
         """Count what is left at the end as lost; what a hanging attempt still comes to is not counted again."""
         with self._lock:
             self._is_abandoned = True
-            left = self._taken - self._settled
+            left = self._taken - self._settled - self._spooled
             if left:
                 self._lost["shutdown"] += left
-                self._settled = self._taken
+                self._settled += left
                 # One by one: the thread may be taking some itself.
                 with contextlib.suppress(IndexError):
                     while True:
@@ -309,18 +314,24 @@ class ExporterQueue:
 
     def _deliver_batch(self) -> None:
         batch = self._take_batch()
+        self._settle(batch, self._send(batch))
+
+    def _send(self, batch: Batch) -> BatchReport:
         try:
-            report = send_batch(
+            return send_batch(
                 lambda spans: self._attempt(batch.with_losses(spans)),
                 batch.spans,
                 wait=self._wait,
                 on_trouble=self._note_trouble,
                 on_lost=batch.note_lost,
                 policy=self._policy,
+                keeps_unsent=self._keeps_unsent,
             )
         except Exception:
             _logger.exception("%s: internal error while delivering a batch", self.name)
-            report = BatchReport(lost=Counter(internal_error=len(batch.spans)))
+            return BatchReport(lost=Counter(internal_error=len(batch.spans)))
+
+    def _settle(self, batch: Batch, report: BatchReport) -> None:
         for span in batch.queued:
             self._reader.release(span)
         if batch.unreadable:
@@ -329,7 +340,7 @@ class ExporterQueue:
             if self._is_abandoned:
                 return
             self._bytes -= batch.queued_bytes
-            self._settled += batch.taken
+            self._settled += batch.taken - len(report.unsent)
             self._delivered += report.delivered
             self._payloads_shrunk += report.shrunk
             self._lost.update(report.lost)
