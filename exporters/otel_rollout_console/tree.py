@@ -9,6 +9,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
+from otel_rollout.trace_tree import Place, duration, place_of, printable, shorten, walk_tree
 
 __all__ = ["Branch", "describe_span", "draw_trace", "make_branch"]
 
@@ -19,27 +20,17 @@ class Branch(NamedTuple):
     """What is kept of a span until its trace is drawn.
 
     Args:
-        span_id: The span's id.
-        parent_id: Its parent's; None for a root.
-        start_time: When it started.
+        place: Where the span stands.
         line: What is drawn.
     """
 
-    span_id: int
-    parent_id: int | None
-    start_time: int
+    place: Place
     line: str
 
 
 def make_branch(span: ReadableSpan) -> Branch:
     """Return what is kept of `span`: its line, not its payload."""
-    context = span.get_span_context()
-    return Branch(
-        span_id=context.span_id if context else 0,
-        parent_id=span.parent.span_id if span.parent else None,
-        start_time=span.start_time or 0,
-        line=describe_span(span),
-    )
+    return Branch(place_of(span), describe_span(span))
 
 
 def draw_trace(branches: Sequence[Branch]) -> list[str]:
@@ -48,29 +39,16 @@ def draw_trace(branches: Sequence[Branch]) -> list[str]:
     Args:
         branches: All spans of one trace; one whose parent is missing is drawn as a root.
     """
-    known = {branch.span_id for branch in branches}
-    children: dict[int | None, list[Branch]] = {}
-    for branch in sorted(branches, key=lambda each: each.start_time, reverse=True):
-        parent = branch.parent_id if branch.parent_id in known and branch.parent_id != branch.span_id else None
-        children.setdefault(parent, []).append(branch)
-    lines: list[str] = []
-    # A stack instead of recursion, which would end at a depth of 1,000.
-    waiting = [(root, "", "") for root in children.get(None, [])]
-    while waiting:
-        branch, indent, indent_below = waiting.pop()
-        lines.append(f"{indent}{branch.line}")
-        for position, child in enumerate(children.pop(branch.span_id, [])):
-            is_last = position == 0
-            waiting.append(
-                (child, f"{indent_below}{'└─' if is_last else '├─'} ", f"{indent_below}{'   ' if is_last else '│  '}")
-            )
-    return lines
+    return [f"{guide}{branch.line}" for branch, guide, _ in walk_tree(branches, lambda branch: branch.place)]
 
 
 def describe_span(span: ReadableSpan) -> str:
     """Return one line on a span: kind, name, duration, tags and totals of a root, payload of an op, error."""
     attributes = span.attributes or {}
-    parts = [f"{attributes.get(semconv.SPAN_KIND, 'SPAN')} {span.name}", _duration(span)]
+    parts = [
+        f"{attributes.get(semconv.SPAN_KIND, 'SPAN')} {span.name}",
+        duration((span.end_time or 0) - (span.start_time or 0)),
+    ]
     if span.parent is None and semconv.STATUS in attributes:
         parts.append(" ".join(_summary(attributes)))
     else:
@@ -78,16 +56,7 @@ def describe_span(span: ReadableSpan) -> str:
         parts.append(" → ".join(payload))
     if span.status.status_code is StatusCode.ERROR:
         parts.append(f"ERROR {_clip(span.status.description or '')}".rstrip())
-    return _printable("  ".join(part for part in parts if part))
-
-
-def _printable(text: str) -> str:
-    # An escape sequence in a name or an error would move the terminal's cursor, or say something false.
-    return (
-        text
-        if text.isprintable()
-        else "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
-    )
+    return printable("  ".join(part for part in parts if part))
 
 
 def _summary(attributes: Any) -> list[str]:
@@ -111,12 +80,4 @@ def _summary(attributes: Any) -> list[str]:
 
 
 def _clip(value: Any) -> str:
-    text = " ".join(str(value)[: 10 * MAX_PAYLOAD_CHARACTERS].split())
-    return text if len(text) <= MAX_PAYLOAD_CHARACTERS else f"{text[: MAX_PAYLOAD_CHARACTERS - 1]}…"
-
-
-def _duration(span: ReadableSpan) -> str:
-    nanoseconds = (span.end_time or 0) - (span.start_time or 0)
-    if nanoseconds < 1_000_000:
-        return f"{nanoseconds / 1e3:.0f} µs"
-    return f"{nanoseconds / 1e6:.1f} ms" if nanoseconds < 1_000_000_000 else f"{nanoseconds / 1e9:.2f} s"
+    return shorten(str(value), MAX_PAYLOAD_CHARACTERS)

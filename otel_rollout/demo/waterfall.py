@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -11,6 +11,7 @@ from opentelemetry.trace import StatusCode
 from rich.text import Text
 
 from otel_rollout import semconv
+from otel_rollout.trace_tree import place_of, walk_tree
 
 __all__ = ["waterfall"]
 
@@ -26,7 +27,7 @@ def waterfall(spans: Sequence[ReadableSpan], *, bar_width: int = 20) -> list[Tex
         bar_width: Columns for the bars that show when each span ran.
     """
     root = next(span for span in spans if span.parent is None)
-    rows = list(_walk(root, spans, ""))
+    rows = [(span, guide) for span, guide, _ in walk_tree(spans, place_of)]
     name_width = max(len(guide) + len(span.name) for span, guide in rows)
     return [_line(span, guide, name_width, _bar(span, root, bar_width)) for span, guide in rows]
 
@@ -43,15 +44,6 @@ def _line(span: ReadableSpan, guide: str, name_width: int, bar: str) -> Text:
         (bar + "  ", style),
         _about(span, kind, failed=failed),
     )
-
-
-def _walk(span: ReadableSpan, spans: Sequence[ReadableSpan], guide: str) -> Iterator[tuple[ReadableSpan, str]]:
-    """Go through the tree from `span`, with the lines that are drawn before each name."""
-    yield span, guide
-    stem = guide.replace("├─ ", "│  ").replace("└─ ", "   ")
-    children = [child for child in spans if child.parent and child.parent.span_id == span.context.span_id]
-    for child in children:
-        yield from _walk(child, spans, stem + ("└─ " if child is children[-1] else "├─ "))
 
 
 def _milliseconds(span: ReadableSpan) -> str:

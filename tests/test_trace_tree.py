@@ -1,0 +1,61 @@
+"""What every drawing of a trace needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from otel_rollout.trace_tree import Place, duration, printable, shorten, walk_tree
+
+
+def draw(*places: Place) -> list[str]:
+    return [f"{guide}{place.span_id}" for place, guide, _ in walk_tree(places, lambda place: place)]
+
+
+class TestWalkTree:
+    """The order and the lines of a tree."""
+
+    def test_children_stand_below_their_parent_in_the_order_of_start(self):
+        """Whatever the order in which spans are given, the tree is the same."""
+        places = [Place(4, 2, 30), Place(3, 1, 40), Place(2, 1, 20), Place(1, None, 10)]
+        assert draw(*places) == draw(*reversed(places)) == ["1", "├─ 2", "│  └─ 4", "└─ 3"]
+
+    def test_spans_that_start_together_keep_their_order(self):
+        """Where times say nothing, the order given counts."""
+        assert draw(Place(1, None, 0), Place(3, 1, 0), Place(2, 1, 0)) == ["1", "├─ 3", "└─ 2"]
+
+    def test_a_span_whose_parent_is_missing_is_a_root(self):
+        """Nothing is left out of the drawing for want of a parent, or for being its own."""
+        assert draw(Place(2, 9, 1), Place(3, 3, 2)) == ["2", "3"]
+
+    def test_what_stands_below_a_node_continues_its_lines(self):
+        """Text below a node is indented so that the tree's lines run on beside it."""
+        places = [Place(1, None, 0), Place(2, 1, 1), Place(3, 2, 2), Place(4, 1, 3)]
+        below = [below for _, _, below in walk_tree(places, lambda place: place)]
+        assert below == ["│  ", "│  │  ", "│        ", "      "]
+
+
+class TestText:
+    """Text for a terminal."""
+
+    @pytest.mark.parametrize("text", ["plain", "é 漢 字", "a\N{IDEOGRAPHIC SPACE}b\N{NO-BREAK SPACE}c", "👩\u200d🔬"])
+    def test_what_only_shows_is_kept(self, text):
+        """Letters, spaces of any script and joined emoji stay as they are."""
+        assert printable(text) == text
+
+    @pytest.mark.parametrize("character", ["\x1b", "\x9b", "\r", "\n", "\x07", "\u202e", "\u2028", "\x00", "\udc80"])
+    def test_what_a_terminal_acts_on_is_marked(self, character):
+        """Control and format characters, line breaks and lone surrogates are replaced."""
+        assert printable(f"a{character}b") == "a�b"
+
+    def test_shortened_text_is_one_line(self):
+        """Line breaks become blanks, and what is cut is marked."""
+        assert shorten(" a\n\n b ", 10) == "a b"
+        assert shorten("a" * 11, 10) == "a" * 9 + "…"
+
+    @pytest.mark.parametrize(
+        ("nanoseconds", "text"),
+        [(0, "0 µs"), (1500, "2 µs"), (2_500_000, "2.5 ms"), (1_234_000_000, "1.23 s"), (-2_500_000, "-2.5 ms")],
+    )
+    def test_a_duration_has_a_unit_that_suits_it(self, nanoseconds, text):
+        """Microseconds, milliseconds or seconds."""
+        assert duration(nanoseconds) == text
