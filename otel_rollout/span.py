@@ -195,7 +195,8 @@ class RolloutSpan(Span):
     def end(self, end_time: int | None = None) -> None:
         """End the span and hand it over; only the first call counts."""
         if self.end_time is None:
-            self.end_time = end_time or time_ns()
+            # The system's clock may have been set back meanwhile.
+            self.end_time = end_time or max(time_ns(), self.start_time)
             self.on_end(self)
 
     def _add_event(self, name: str, content: Attributes | TracebackException, timestamp: int | None, size: int) -> None:
