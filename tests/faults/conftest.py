@@ -1,0 +1,78 @@
+"""Training processes, receivers that fail as they are told, a small disk, and real backends behind a proxy."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+# Helpers that no installed package holds.
+sys.path += [str(HERE), str(HERE.parent), str(HERE.parents[1] / "scripts")]
+
+from faulty_receiver import FaultyReceiver  # noqa: E402
+from trainer import Trainer  # noqa: E402
+
+MAX_SECONDS_FACTOR, MAX_SECONDS_MORE = 10.0, 3.0
+"""How much longer training may take than untraced: far less than what one wait for a backend would add."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[FaultyReceiver]:
+    """An OTLP receiver."""
+    with FaultyReceiver() as server:
+        yield server
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
+    """Starts training processes; keyword arguments are settings of `init`, upper-case ones environment variables."""
+    started: list[Trainer] = []
+
+    def run(receiver: FaultyReceiver | None = None, **given: Any) -> Trainer:
+        variables = {key: str(value) for key, value in given.items() if key.isupper()}
+        settings = {key: value for key, value in given.items() if not key.isupper()}
+        if receiver is not None:
+            variables = {"BACKENDS": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, **variables}
+        trainer = Trainer(tmp_path / f"trainer-{len(started)}", variables, settings)
+        started.append(trainer)
+        return trainer
+
+    yield run
+    for trainer in started:
+        trainer.close()
+
+
+@pytest.fixture(scope="session")
+def untraced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., dict[str, Any]]]:
+    """Trains without tracing, for the result and the time to compare with; each kind of training once."""
+    trainer = Trainer(tmp_path_factory.mktemp("untraced") / "trainer", {}, {})
+    known: dict[str, dict[str, Any]] = {}
+
+    def train(*arguments: Any, **given: Any) -> dict[str, Any]:
+        key = repr((arguments, sorted(given.items())))
+        if key not in known:
+            known[key] = trainer.train(*arguments, **given)
+        return known[key]
+
+    yield train
+    trainer.close()
+
+
+@pytest.fixture
+def train(untraced: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Has a process train, and checks that it noticed nothing: results, exceptions, and no wait for a backend."""
+
+    def run(trainer: Trainer, *arguments: Any, **given: Any) -> dict[str, Any]:
+        expected = untraced(*arguments, **given)
+        done = trainer.train(*arguments, **given)
+        assert done["result"] == expected["result"]
+        assert done["seconds"] < MAX_SECONDS_FACTOR * expected["seconds"] + MAX_SECONDS_MORE
+        return done
+
+    return run

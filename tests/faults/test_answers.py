@@ -1,0 +1,139 @@
+"""What a backend answers: refusals, limits, missing credentials, overload, and a fault after the spans were stored."""
+
+from __future__ import annotations
+
+import pytest
+from faulty_receiver import Fault
+from trainer import account
+
+
+def counts(trainer):
+    """Return the final counts."""
+    return trainer.report["exporters"]["otlp"]
+
+
+class TestRefusals:
+    """The backend finds fault with a part of what it is sent."""
+
+    def test_400_for_one_span(self, receiver, start, train) -> None:
+        """A batch that is refused for one span costs that span alone, under `refused`; the others arrive once."""
+        receiver.refuses = lambda spans, size: 400 if any(span.name == "bad" for span in spans) else 0
+        trainer = start(receiver)
+        train(trainer, bads=1)
+        assert trainer.flush() is False
+        assert trainer.finish() == 0
+        assert account(trainer.sent, receiver.stored, counts(trainer)) == {"refused": 1}
+        assert set(receiver.stored.values()) == {1}
+        assert "bad" not in receiver.names
+
+    def test_413_for_a_batch(self, receiver, start, train) -> None:
+        """A batch over the backend's limit goes in parts, whole."""
+        receiver.refuses = lambda spans, size: 413 if size > 20_000 else 0
+        trainer = start(receiver)
+        train(trainer, 16, size=2000)
+        assert trainer.flush() is True
+        assert trainer.finish() == 0
+        assert account(trainer.sent, receiver.stored, counts(trainer)) == {}
+        assert counts(trainer)["payloads_shrunk"] == 0
+        assert set(receiver.stored.values()) == {1}
+
+    def test_413_for_single_spans(self, receiver, start, train) -> None:
+        """A span that is over the limit on its own arrives with its payload cut, and is counted as that."""
+        receiver.refuses = lambda spans, size: 413 if size > 20_000 else 0
+        trainer = start(receiver)
+        train(trainer, 4, size=30_000)
+        assert trainer.flush() is True
+        assert trainer.finish() == 0
+        assert account(trainer.sent, receiver.stored, counts(trainer)) == {}
+        # The model's answer stands in the output of the call, in the input of the tool, and in that of the root.
+        assert counts(trainer)["payloads_shrunk"] == 12
+
+    def test_413_for_everything(self, receiver, start, train) -> None:
+        """A backend that finds even the smallest span too large loses them under that name, and is not hammered."""
+        receiver.steady = Fault(status=413)
+        trainer = start(receiver, shutdown_timeout_ms=1000)
+        train(trainer, 2)
+        assert trainer.flush(2.0) is False
+        assert trainer.finish() == 0
+        lost = account(trainer.sent, receiver.stored, counts(trainer))
+        assert sum(lost.values()) == 6
+        assert set(lost) <= {"too_large", "shutdown"}
+        assert receiver.requests < 60
+
+
+class TestCredentials:
+    """The backend turns us away."""
+
+    @pytest.mark.parametrize("status", [401, 403])
+    def test_to_the_end(self, receiver, start, train, status) -> None:
+        """Wrong credentials lose everything as `denied`; a flush says so at once, and nobody knocks a second time."""
+        receiver.steady = Fault(status=status)
+        trainer = start(receiver)
+        train(trainer)
+        assert trainer.flush(30.0) is False
+        assert trainer.finish() == 0
+        assert account(trainer.sent, receiver.stored, counts(trainer)) == {"denied": 24}
+        assert receiver.requests < 5
+        assert f"HTTP {status}" in trainer.errors
+
+    def test_that_are_mended(self, receiver, start, train) -> None:
+        """What was recorded while we were turned away arrives once the backend lets us in."""
+        receiver.faults += [Fault(status=401)]
+        trainer = start(receiver)
+        train(trainer)
+        assert trainer.flush() is False
+        assert trainer.flush() is True
+        assert trainer.finish() == 0
+        assert account(trainer.sent, receiver.stored, counts(trainer)) == {}
+
+
+class TestOverload:
+    """The backend asks for patience, or answers that it failed."""
+
+    def test_429_with_retry_after(self, receiver, start, train) -> None:
+        """The pause that a backend asks for is kept, by a flush too; nothing is lost or sent twice."""
+        receiver.faults += [Fault(status=429, headers=(("retry-after", "2"),))]
+        trainer = start(receiver)
+        train(trainer)
+        assert trainer.flush(1.0) is False
+        assert receiver.requests == 1
+        assert trainer.flush() is True
+        assert trainer.finish() == 0
+        assert account(trainer.sent, receiver.stored, counts(trainer)) == {}
+        assert set(receiver.stored.values()) == {1}
+
+    def test_that_passes(self, receiver, start, train) -> None:
+        """Answers that the backend is busy or failed, several in a row, cost nothing."""
+        receiver.faults += [Fault(status=status) for status in (503, 500, 502, 504)]
+        trainer = start(receiver)
+        train(trainer)
+        assert trainer.flush() is True
+        assert trainer.finish() == 0
+        assert account(trainer.sent, receiver.stored, counts(trainer)) == {}
+        assert set(receiver.stored.values()) == {1}
+
+    def test_503_after_commit(self, receiver, start, train) -> None:
+        """Spans that were stored although the answer was 503 are sent again with the same ids, and lost nowhere."""
+        receiver.faults += [Fault(status=503, after_commit=True)]
+        trainer = start(receiver)
+        train(trainer)
+        assert trainer.flush() is True
+        assert trainer.finish() == 0
+        assert account(trainer.sent, receiver.stored, counts(trainer)) == {}
+        assert set(receiver.stored.values()) == {2}
+
+
+class TestConnections:
+    """The connection breaks."""
+
+    @pytest.mark.parametrize(("moment", "times"), [("body", 1), ("answer", 2)])
+    def test_reset(self, receiver, start, train, moment, times) -> None:
+        """A connection that is reset while the batch or the answer is on its way costs nothing but another attempt."""
+        receiver.faults += [Fault(reset=moment)] * 2
+        trainer = start(receiver)
+        train(trainer, 16, size=100_000)
+        assert trainer.flush() is True
+        assert trainer.finish() == 0
+        assert account(trainer.sent, receiver.stored, counts(trainer)) == {}
+        assert sum(receiver.met.values()) == 2
+        assert max(receiver.stored.values()) >= times

@@ -1,0 +1,116 @@
+"""How a process ends, and what of its queue is delivered; ends without a backend are in tests/test_process_exit.py."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+from trainer import account
+
+
+def traced(receiver, start, **given):
+    """Return a process with 24 spans that are delivered and 24 that are queued, and the ids of the first."""
+    trainer = start(receiver, **given)
+    trainer.train()
+    assert trainer.flush() is True
+    trainer.train()
+    assert len(receiver.stored) == 24
+    return trainer
+
+
+class TestEndsThatDeliver:
+    """The interpreter comes to an end of its own."""
+
+    def test_exception_in_main(self, receiver, start) -> None:
+        """The exception's traceback is printed and its exit status is kept, after what was queued is delivered."""
+        trainer = traced(receiver, start)
+        trainer.tell("raise")
+        assert trainer.finish() == 1
+        assert "RuntimeError: the trainer fails" in trainer.errors
+        assert account(trainer.sent, receiver.stored, trainer.report["exporters"]["otlp"]) == {}
+
+    def test_sigint(self, receiver, start) -> None:
+        """Ctrl-C ends the process as it does without tracing, after what was queued is delivered."""
+        trainer = traced(receiver, start)
+        trainer.ask("wait")
+        trainer.process.send_signal(signal.SIGINT)
+        assert trainer.wait() == -signal.SIGINT
+        assert account(trainer.sent, receiver.stored, trainer.report["exporters"]["otlp"]) == {}
+
+    def test_second_sigint(self, receiver, start) -> None:
+        """A second Ctrl-C does not wait for a backend that is away."""
+        trainer = traced(receiver, start, shutdown_timeout_ms=600_000)
+        receiver.down()
+        trainer.ask("wait")
+        trainer.process.send_signal(signal.SIGINT)
+        while trainer.process.poll() is None and "KeyboardInterrupt" not in trainer.errors:
+            time.sleep(0.02)
+        trainer.process.send_signal(signal.SIGINT)
+        trainer.wait()
+        assert len(receiver.stored) == 24
+
+    def test_sigterm_that_the_program_handles(self, receiver, start) -> None:
+        """A program whose own handler exits is delivered whole without `handle_sigterm`."""
+        trainer = traced(receiver, start, OWN_SIGTERM=1)
+        trainer.ask("wait")
+        trainer.process.send_signal(signal.SIGTERM)
+        assert trainer.wait() == 7
+        assert account(trainer.sent, receiver.stored, trainer.report["exporters"]["otlp"]) == {}
+
+    def test_sigterm_with_handle_sigterm(self, receiver, start) -> None:
+        """With `handle_sigterm`, SIGTERM ends the process by that signal, after what was queued is delivered."""
+        trainer = traced(receiver, start, handle_sigterm=True)
+        trainer.ask("wait")
+        trainer.process.send_signal(signal.SIGTERM)
+        assert trainer.wait() == -signal.SIGTERM
+        assert set(receiver.stored) == trainer.sent
+        assert set(receiver.stored.values()) == {1}
+
+    def test_sigterm_amid_rollouts(self, receiver, start) -> None:
+        """SIGTERM between two awaits of a running step delivers what has ended, once, and the process is gone."""
+        trainer = traced(receiver, start, handle_sigterm=True)
+        queued = trainer.sent
+        trainer.tell("train", trajectories=100_000, size=200, bads=0)
+        while len(trainer.sent) < 500:
+            time.sleep(0.02)
+        trainer.process.send_signal(signal.SIGTERM)
+        assert trainer.wait() == -signal.SIGTERM
+        assert queued < set(receiver.stored) <= trainer.sent
+        assert set(receiver.stored.values()) == {1}
+
+    def test_sigterm_while_the_backend_hangs(self, receiver, start) -> None:
+        """With `handle_sigterm` and a backend that is away, the process is gone after the time given for shutdown."""
+        trainer = traced(receiver, start, handle_sigterm=True, shutdown_timeout_ms=500)
+        receiver.down()
+        trainer.ask("wait")
+        trainer.process.send_signal(signal.SIGTERM)
+        assert trainer.wait() == -signal.SIGTERM
+        assert "24 lost (shutdown 24)" in trainer.errors
+        assert len(receiver.stored) == 24
+
+
+class TestEndsThatLoseTheQueue:
+    """The interpreter is not asked."""
+
+    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
+    def test_signal(self, receiver, start, number) -> None:
+        """SIGKILL, and SIGTERM without `handle_sigterm`, lose exactly what `stats()` showed as queued."""
+        trainer = traced(receiver, start)
+        queued = trainer.stats("otlp")["queued"]
+        trainer.ask("wait")
+        trainer.process.send_signal(number)
+        assert trainer.wait() == -number
+        assert queued == 24
+        assert len(trainer.sent) == len(receiver.stored) + queued
+        assert set(receiver.stored.values()) == {1}
+        assert not trainer.has_report
+
+    def test_os_exit(self, receiver, start) -> None:
+        """`os._exit` loses exactly what `stats()` showed as queued."""
+        trainer = traced(receiver, start)
+        queued = trainer.stats("otlp")["queued"]
+        trainer.tell("exit", code=3)
+        assert trainer.wait() == 3
+        assert len(trainer.sent) == len(receiver.stored) + queued
+        assert set(receiver.stored.values()) == {1}

@@ -1,0 +1,41 @@
+"""One exporter's trouble beside another that works."""
+
+from __future__ import annotations
+
+import pytest
+from trainer import account
+
+
+class TestOtherExporters:
+    """Several exporters in one process."""
+
+    @pytest.mark.parametrize("broken", ["raising", "blocking"])
+    def test_costs_the_others_nothing(self, receiver, start, train, broken) -> None:
+        """Beside an exporter that raises SystemExit or never returns, the other gets everything, and training too."""
+        trainer = start(receiver, BACKENDS=f"{broken},otlp", shutdown_timeout_ms=2000)
+        train(trainer)
+        assert trainer.flush(1.0) is False
+        assert len(receiver.stored) == 24
+        train(trainer)
+        assert trainer.finish() == 0
+        report = trainer.report["exporters"]
+        assert account(trainer.sent, receiver.stored, report["otlp"]) == {}
+        assert set(receiver.stored.values()) == {1}
+        assert account(trainer.sent, {}, report[broken.capitalize()]) == {"shutdown": 48}
+
+    def test_a_dead_backend_beside_a_living_one(self, receiver, start, train, tmp_path) -> None:
+        """A backend that nobody answers for keeps neither spans nor memory of the one beside it."""
+        trainer = start(
+            receiver,
+            BACKENDS="mlflow,otlp",
+            MLFLOW_TRACKING_URI="http://127.0.0.1:9",
+            MLFLOW_DISABLE_TELEMETRY="true",
+            shutdown_timeout_ms=1000,
+        )
+        train(trainer)
+        assert trainer.flush(1.0) is False
+        assert len(receiver.stored) == 24
+        assert trainer.finish() == 0
+        report = trainer.report["exporters"]
+        assert account(trainer.sent, receiver.stored, report["otlp"]) == {}
+        assert account(trainer.sent, {}, report["mlflow"]) == {"shutdown": 24}
