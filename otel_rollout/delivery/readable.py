@@ -162,7 +162,7 @@ class SpanReader:
         if output is not None and span.tokenizer is not None:
             output = add_token_text(span.tokenizer, span.input, output)
             span.tokenizer = None
-        is_clean = self._finisher.is_clean(b"%b\n%b" % (span.input or b"", output or b""))
+        is_clean = self._finisher.is_clean(b"\n".join((span.input or b"", output or b"")))
         for text, value, mime_type in (
             (span.input, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE),
             (output, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE),
