@@ -1,0 +1,1 @@
+"""One file per store; each is written span by span and answers the same four questions."""

@@ -1,0 +1,126 @@
+"""Plain OTLP JSON lines: one file, one line per trajectory, held in memory until its root has come."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+from opentelemetry.sdk.trace import ReadableSpan
+
+from benchmarks.trace_files.stores.store import Group, Root, Store, Trajectories
+from otel_rollout import semconv
+
+
+class JsonLines(Store):
+    title = "OTLP JSON lines"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._path = folder / "traces.jsonl"
+        self._file = self._path.open("ab")
+        self._trajectories = Trajectories()
+
+    def write(self, spans: Sequence[ReadableSpan]) -> None:
+        for trajectory in self._trajectories.add(spans):
+            self._file.write(orjson.dumps(_request(trajectory), option=orjson.OPT_APPEND_NEWLINE))
+
+    def finish(self) -> None:
+        self._file.close()
+
+    def roots(self, step: int) -> Sequence[Root]:
+        return [_root(spans[-1]) for spans in self._lines((_tag(semconv.STEP, step),))]
+
+    def trajectory(self, step: int, sample_index: int, rollout_n: int) -> Sequence[Any]:
+        tags = {semconv.STEP: step, semconv.SAMPLE_INDEX: sample_index, semconv.ROLLOUT_N: rollout_n}
+        return next(self._lines([_tag(key, value) for key, value in tags.items()]))
+
+    def spans(self, step: int) -> Sequence[Any]:
+        return [span for spans in self._lines((_tag(semconv.STEP, step),)) for span in spans]
+
+    def groups(self) -> Sequence[Group]:
+        rewards: dict[tuple[int, int], list[float]] = {}
+        for spans in self._lines(()):
+            root = _attributes(spans[-1])
+            rewards.setdefault((int(root[semconv.STEP]), int(root[semconv.SAMPLE_INDEX])), []).append(
+                root[semconv.REWARD]
+            )
+        return [Group(*key, len(values), statistics.fmean(values)) for key, values in rewards.items()]
+
+    def attributes_of(self, span: Any) -> dict[str, Any]:
+        return _attributes(span)
+
+    def _lines(self, tags: Iterable[bytes]) -> Iterator[Any]:
+        """Yield the spans of each line that holds all these tags; what does not is not parsed."""
+        with self._path.open("rb") as file:
+            for line in file:
+                if all(tag in line for tag in tags):
+                    yield orjson.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]
+
+
+def _request(spans: Sequence[ReadableSpan]) -> dict[str, Any]:
+    first = spans[0]
+    scope = first.instrumentation_scope
+    scope_spans = {
+        "scope": {"name": scope.name, "version": scope.version} if scope else {},
+        "spans": [_span(span) for span in spans],
+    }
+    resource = {"attributes": [_pair(key, value) for key, value in first.resource.attributes.items()]}
+    return {"resourceSpans": [{"resource": resource, "scopeSpans": [scope_spans]}]}
+
+
+def _span(span: ReadableSpan) -> dict[str, Any]:
+    context = span.context
+    assert context is not None
+    record = {
+        "traceId": f"{context.trace_id:032x}",
+        "spanId": f"{context.span_id:016x}",
+        "name": span.name,
+        "kind": span.kind.value + 1,
+        "startTimeUnixNano": str(span.start_time),
+        "endTimeUnixNano": str(span.end_time),
+        "attributes": [_pair(key, value) for key, value in (span.attributes or {}).items()],
+        "status": {"code": span.status.status_code.value},
+        "flags": 0x100 | context.trace_flags,
+    }
+    if span.parent is not None:
+        record["parentSpanId"] = f"{span.parent.span_id:016x}"
+    return record
+
+
+def _pair(key: str, value: Any) -> dict[str, Any]:
+    kind = type(value)
+    if kind is str:
+        return {"key": key, "value": {"stringValue": value}}
+    if kind is bool:
+        return {"key": key, "value": {"boolValue": value}}
+    if kind is int:
+        return {"key": key, "value": {"intValue": str(value)}}
+    return {"key": key, "value": {"doubleValue": value}}
+
+
+def _tag(key: str, value: Any) -> bytes:
+    return orjson.dumps(_pair(key, value))
+
+
+def _attributes(span: dict[str, Any]) -> dict[str, Any]:
+    attributes = {}
+    for pair in span["attributes"]:
+        ((kind, value),) = pair["value"].items()
+        attributes[pair["key"]] = int(value) if kind == "intValue" else value
+    return attributes
+
+
+def _root(span: dict[str, Any]) -> Root:
+    attributes = _attributes(span)
+    return Root(
+        span["traceId"],
+        attributes[semconv.SAMPLE_INDEX],
+        attributes[semconv.ROLLOUT_N],
+        attributes[semconv.STATUS],
+        attributes[semconv.REWARD],
+        int(span["startTimeUnixNano"]),
+        int(span["endTimeUnixNano"]),
+    )
