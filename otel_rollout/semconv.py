@@ -31,6 +31,45 @@ DROPPED_SPANS: Final = "rollout.dropped_spans"
 TRUNCATED_BYTES: Final = "rollout.truncated_bytes"
 OUTSIDE_TRAJECTORY: Final = "rollout.outside_trajectory"
 
+# --- what verl's plugin knows of a trajectory, on the root
+UID: Final = "rollout.uid"
+DATASET_INDEX: Final = "rollout.dataset_index"
+SAMPLE_INDEX_FROM: Final = "rollout.sample_index_from"
+ROLLOUT_N_FROM: Final = "rollout.rollout_n_from"
+DATA_SOURCE: Final = "rollout.data_source"
+REWARD_EXTRA_INFO: Final = "rollout.reward_extra_info"
+FINISH_REASON: Final = "rollout.finish_reason"
+NUM_TURNS: Final = "rollout.num_turns"
+NUM_OUTPUTS: Final = "rollout.num_outputs"
+PROMPT_LENGTH: Final = "rollout.prompt_length"
+RESPONSE_LENGTH: Final = "rollout.response_length"
+MODEL_TOKENS: Final = "rollout.model_tokens"
+CACHED_TOKENS: Final = "rollout.cached_tokens"
+TOOL_CALLS: Final = "rollout.tool_calls"
+TOOL_ERRORS: Final = "rollout.tool_errors"
+TURN_SCORES: Final = "rollout.turn_scores"
+TOOL_REWARDS: Final = "rollout.tool_rewards"
+GENERATE_SECONDS: Final = "rollout.generate_seconds"
+TOOL_SECONDS: Final = "rollout.tool_seconds"
+SCORE_SECONDS: Final = "rollout.score_seconds"
+STALENESS: Final = "rollout.staleness"
+
+# --- what verl's plugin knows of a turn or a tool call
+PREEMPTIONS: Final = "rollout.preemptions"
+MIN_WEIGHTS_VERSION: Final = "rollout.min_weights_version"
+MAX_WEIGHTS_VERSION: Final = "rollout.max_weights_version"
+REQUEST_ID: Final = "rollout.request_id"
+ENGINE_REQUEST_ID: Final = "rollout.engine_request_id"
+SERVER: Final = "rollout.server"
+PREFIX_BROKEN: Final = "rollout.prefix_broken"
+TOOL_REWARD: Final = "rollout.tool_reward"
+TOOL_RESPONSE_TRUNCATED: Final = "rollout.tool_response_truncated"
+
+# --- the events of a turn of verl that was aborted and went on
+WEIGHTS_VERSION: Final = "weights_version"
+NEW_TOKENS: Final = "new_tokens"
+STOP_REASON: Final = "stop_reason"
+
 # --- resource
 SERVICE_NAME: Final = "service.name"
 SERVICE_INSTANCE_ID: Final = "service.instance.id"
@@ -52,8 +91,10 @@ OPERATION_NAME: Final = "gen_ai.operation.name"
 REQUEST_MODEL: Final = "gen_ai.request.model"
 USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+USAGE_CACHED_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 TOOL_NAME: Final = "gen_ai.tool.name"
+TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 
 # --- the exception event (https://opentelemetry.io/docs/specs/semconv/exceptions/exceptions-spans/)
 EXCEPTION_EVENT: Final = "exception"
@@ -136,8 +177,45 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     Attribute(REQUEST_MODEL, "LLM ops", "str", "the model, where the call names it", "MLflow, Weave, Logfire"),
     Attribute(USAGE_INPUT_TOKENS, "LLM ops", "int", "prompt tokens, where known", "MLflow, Weave, Phoenix"),
     Attribute(USAGE_OUTPUT_TOKENS, "LLM ops", "int", "generated tokens, where known", "MLflow, Weave, Phoenix"),
+    Attribute(USAGE_CACHED_TOKENS, "LLM ops (verl)", "int", "prompt tokens that the engine had cached", "Logfire"),
     Attribute(FINISH_REASONS, "LLM ops", "list of str", "why generation stopped, where known", "Logfire"),
     Attribute(TOOL_NAME, "TOOL ops", "str", "the tool's name", "Logfire, Phoenix"),
+    Attribute(TOOL_CALL_ID, "TOOL ops (verl)", "str", "the model's id of the call", "Logfire"),
+    Attribute(UID, "root (verl)", "str", "verl's id of the prompt in this step", "filters"),
+    Attribute(DATASET_INDEX, "root (verl)", "int or str", "`extra_info.index` of the dataset, as it is", "filters"),
+    Attribute(SAMPLE_INDEX_FROM, "root (verl)", "str", "index, uid, or row of the worker", "you"),
+    Attribute(ROLLOUT_N_FROM, "root (verl)", "str", "session_id, batch or worker", "you"),
+    Attribute(DATA_SOURCE, "root (verl)", "str", "the dataset's `data_source`", "filters"),
+    Attribute(REWARD_EXTRA_INFO, "root (verl)", "str (JSON)", "what the reward function said beside the reward", "you"),
+    Attribute(FINISH_REASON, "root (verl)", "str", "length where it was cut, else what the engine said", "filters"),
+    Attribute(NUM_TURNS, "root (verl)", "int", "turns of the chat, as verl counts them", "filters"),
+    Attribute(NUM_OUTPUTS, "root (verl)", "int", "sequences that the agent loop made, where more than one", "you"),
+    Attribute(PROMPT_LENGTH, "root (verl)", "int", "tokens of the prompt", "filters"),
+    Attribute(RESPONSE_LENGTH, "root (verl)", "int", "tokens of the response, with what tools said", "filters"),
+    Attribute(MODEL_TOKENS, "root (verl)", "int", "tokens of the response that the model made", "filters"),
+    Attribute(
+        CACHED_TOKENS, "root (verl)", "int", "prompt tokens that the engine had cached, summed over turns", "filters"
+    ),
+    Attribute(TOOL_CALLS, "root (verl)", "int", "how many tool calls there were", "filters"),
+    Attribute(TOOL_ERRORS, "root (verl)", "int", "how many of them failed", "filters"),
+    Attribute(TURN_SCORES, "root (verl)", "list of double", "as the agent loop collected them", "you"),
+    Attribute(TOOL_REWARDS, "root (verl)", "list of double", "as the agent loop collected them", "you"),
+    Attribute(GENERATE_SECONDS, "root (verl)", "double", "verl's metric generate_sequences", "filters"),
+    Attribute(TOOL_SECONDS, "root (verl)", "double", "verl's metric tool_calls", "filters"),
+    Attribute(SCORE_SECONDS, "root (verl)", "double", "verl's metric compute_score", "filters"),
+    Attribute(STALENESS, "root (verl)", "int", "step - 1 - newest weights, where the step is known", "filters"),
+    Attribute(PREEMPTIONS, "root and turns (verl)", "int", "how often the engine preempted the request", "filters"),
+    Attribute(MIN_WEIGHTS_VERSION, "root and turns (verl)", "int", "the oldest weights that took part", "filters"),
+    Attribute(MAX_WEIGHTS_VERSION, "root and turns (verl)", "int", "the newest weights that took part", "filters"),
+    Attribute(REQUEST_ID, "turns (verl)", "str", "verl's id of the conversation", "you"),
+    Attribute(ENGINE_REQUEST_ID, "turns (verl)", "str", "the id of this turn in the engine", "vLLM's own spans"),
+    Attribute(SERVER, "turns (verl)", "str", "which server the load balancer picked", "filters"),
+    Attribute(PREFIX_BROKEN, "turns (verl)", "bool", "the prompt does not go on from the turn before", "filters"),
+    Attribute(TOOL_REWARD, "tool calls (verl)", "double", "the reward that the tool gave", "filters"),
+    Attribute(TOOL_RESPONSE_TRUNCATED, "tool calls (verl)", "bool", "true where verl cuts the answer", "filters"),
+    Attribute(WEIGHTS_VERSION, "generation.* events (verl)", "int", "the weights of this attempt", "you"),
+    Attribute(NEW_TOKENS, "generation.* events (verl)", "int", "the tokens that it made", "you"),
+    Attribute(STOP_REASON, "generation.* events (verl)", "str", "why it stopped", "you"),
     Attribute(EXCEPTION_TYPE, "exception event", "str", "the exception's class", "all"),
     Attribute(EXCEPTION_MESSAGE, "exception event", "str", "its message", "all"),
     Attribute(EXCEPTION_STACKTRACE, "exception event", "str", "its traceback", "all"),

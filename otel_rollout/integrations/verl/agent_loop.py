@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from otel_rollout import runtime
+from otel_rollout import runtime, semconv
 from otel_rollout.integrations.verl import batch as batches
 from otel_rollout.integrations.verl import executor
 from otel_rollout.integrations.verl import rollout as rollouts
@@ -178,7 +178,7 @@ def _begin(
         attributes = identity.attributes()
         data_source = kwargs.get("data_source")
         if data_source is not None:
-            attributes["rollout.data_source"] = str(scalar(data_source))
+            attributes[semconv.DATA_SOURCE] = str(scalar(data_source))
         rollout = rollouts.Rollout(attributes, identity.step, kwargs.get("raw_prompt"), vars(worker).get(_TOKENIZER))
         numbers = {
             **trajectory,

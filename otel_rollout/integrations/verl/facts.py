@@ -7,30 +7,12 @@ from typing import Any, Final
 
 import orjson
 
+from otel_rollout import semconv
 from otel_rollout.integrations.verl.identity import scalar
 from otel_rollout.integrations.verl.rollout import Rollout
 from otel_rollout.payload import snapshot
 
 __all__ = ["describe_output"]
-
-REWARD_EXTRA_INFO: Final = "rollout.reward_extra_info"
-NUM_TURNS: Final = "rollout.num_turns"
-NUM_OUTPUTS: Final = "rollout.num_outputs"
-PROMPT_LENGTH: Final = "rollout.prompt_length"
-RESPONSE_LENGTH: Final = "rollout.response_length"
-MODEL_TOKENS: Final = "rollout.model_tokens"
-FINISH_REASON: Final = "rollout.finish_reason"
-TURN_SCORES: Final = "rollout.turn_scores"
-TOOL_REWARDS: Final = "rollout.tool_rewards"
-GENERATE_SECONDS: Final = "rollout.generate_seconds"
-TOOL_SECONDS: Final = "rollout.tool_seconds"
-SCORE_SECONDS: Final = "rollout.score_seconds"
-PREEMPTIONS: Final = "rollout.preemptions"
-CACHED_TOKENS: Final = "rollout.cached_tokens"
-MIN_WEIGHTS_VERSION: Final = "rollout.min_weights_version"
-MAX_WEIGHTS_VERSION: Final = "rollout.max_weights_version"
-STALENESS: Final = "rollout.staleness"
-DATA_SOURCE: Final = "rollout.data_source"
 
 TRUNCATED: Final = "truncated"
 
@@ -60,31 +42,31 @@ def describe_output(
     finish = "length" if is_truncated else rollout.stop_reason
     preempted = getattr(metrics, "num_preempted", None)
     attributes: dict[str, Any] = {
-        NUM_TURNS: getattr(final, "num_turns", None),
-        PROMPT_LENGTH: lengths[0][0],
-        RESPONSE_LENGTH: sum(response for _, response in lengths),
-        MODEL_TOKENS: sum(sum(output.response_mask) for output in outputs),
-        FINISH_REASON: finish,
-        TURN_SCORES: _numbers(extra.get("turn_scores")),
-        TOOL_REWARDS: _numbers(extra.get("tool_rewards")),
-        GENERATE_SECONDS: getattr(metrics, "generate_sequences", None),
-        TOOL_SECONDS: getattr(metrics, "tool_calls", None),
-        SCORE_SECONDS: getattr(metrics, "compute_score", None),
+        semconv.NUM_TURNS: getattr(final, "num_turns", None),
+        semconv.PROMPT_LENGTH: lengths[0][0],
+        semconv.RESPONSE_LENGTH: sum(response for _, response in lengths),
+        semconv.MODEL_TOKENS: sum(sum(output.response_mask) for output in outputs),
+        semconv.FINISH_REASON: finish,
+        semconv.TURN_SCORES: _numbers(extra.get("turn_scores")),
+        semconv.TOOL_REWARDS: _numbers(extra.get("tool_rewards")),
+        semconv.GENERATE_SECONDS: getattr(metrics, "generate_sequences", None),
+        semconv.TOOL_SECONDS: getattr(metrics, "tool_calls", None),
+        semconv.SCORE_SECONDS: getattr(metrics, "compute_score", None),
         # -1 is verl's "not available".
-        PREEMPTIONS: preempted if preempted is not None and preempted >= 0 else None,
-        CACHED_TOKENS: rollout.cached_tokens,
-        MIN_WEIGHTS_VERSION: oldest,
-        MAX_WEIGHTS_VERSION: newest,
-        DATA_SOURCE: _text(columns.get("data_source")),
-        REWARD_EXTRA_INFO: snapshot(info).decode() if info else None,
-        NUM_OUTPUTS: len(outputs) if len(outputs) > 1 else None,
+        semconv.PREEMPTIONS: preempted if preempted is not None and preempted >= 0 else None,
+        semconv.CACHED_TOKENS: rollout.cached_tokens,
+        semconv.MIN_WEIGHTS_VERSION: oldest,
+        semconv.MAX_WEIGHTS_VERSION: newest,
+        semconv.DATA_SOURCE: _text(columns.get("data_source")),
+        semconv.REWARD_EXTRA_INFO: snapshot(info).decode() if info else None,
+        semconv.NUM_OUTPUTS: len(outputs) if len(outputs) > 1 else None,
     }
     if isinstance(newest, int) and isinstance(step, int) and step > 0:
         # As verl's v1 trainer counts it: 0 for what the newest weights before this step have made.
-        attributes[STALENESS] = step - 1 - newest
+        attributes[semconv.STALENESS] = step - 1 - newest
     output: dict[str, Any] = {"reward": reward}
     if info:
-        output["reward_extra_info"] = orjson.Fragment(attributes[REWARD_EXTRA_INFO])
+        output["reward_extra_info"] = orjson.Fragment(attributes[semconv.REWARD_EXTRA_INFO])
     output["response_ids"] = rollout.last_token_ids or list(final.response_ids)
     attributes = {key: value for key, value in attributes.items() if value is not None}
     return attributes, output, TRUNCATED if is_truncated else None

@@ -10,22 +10,12 @@ from typing import Any, Final
 
 from opentelemetry.trace import get_current_span
 
-from otel_rollout import op, runtime
+from otel_rollout import op, runtime, semconv
 from otel_rollout.integrations.verl import rollout as rollouts
 from otel_rollout.log_once import internal_error
 from otel_rollout.payload import snapshot
 
 __all__ = ["note_engine_request", "note_server", "trace_generate"]
-
-REQUEST_ID: Final = "rollout.request_id"
-ENGINE_REQUEST_ID: Final = "rollout.engine_request_id"
-SERVER: Final = "rollout.server"
-MIN_WEIGHTS_VERSION: Final = "rollout.min_weights_version"
-MAX_WEIGHTS_VERSION: Final = "rollout.max_weights_version"
-PREEMPTIONS: Final = "rollout.preemptions"
-PREFIX_BROKEN: Final = "rollout.prefix_broken"
-CACHED_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
-"""https://github.com/open-telemetry/semantic-conventions-genai"""
 
 ABORTED: Final = "generation.aborted"
 RESUMED: Final = "generation.resumed"
@@ -88,16 +78,16 @@ def note_server(server: Any) -> None:
     """Record which server the load balancer has picked for the running turn."""
     turn = _generation.get()
     if turn is not None:
-        turn.attempt[SERVER] = str(server)
-        get_current_span().set_attribute(SERVER, str(server))
+        turn.attempt[semconv.SERVER] = str(server)
+        get_current_span().set_attribute(semconv.SERVER, str(server))
 
 
 def note_engine_request(request_id: Any) -> None:
     """Record the id under which the engine knows the running turn: vLLM's own spans carry it."""
     turn = _generation.get()
     if turn is not None:
-        turn.attempt[ENGINE_REQUEST_ID] = str(request_id)
-        get_current_span().set_attribute(ENGINE_REQUEST_ID, str(request_id))
+        turn.attempt[semconv.ENGINE_REQUEST_ID] = str(request_id)
+        get_current_span().set_attribute(semconv.ENGINE_REQUEST_ID, str(request_id))
 
 
 def _is_off() -> bool:
@@ -117,7 +107,7 @@ def _begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Generation | None:
         span, pipeline = get_current_span(), runtime.pipeline
         if pipeline is None or not span.is_recording():
             return turn
-        span.set_attribute(REQUEST_ID, str(request_id))
+        span.set_attribute(semconv.REQUEST_ID, str(request_id))
         shown: dict[str, Any] = {"request_id": request_id, **kwargs}
         start = _known_prefix(turn)
         if start:
@@ -125,7 +115,7 @@ def _begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Generation | None:
             shown["prompt_ids"] = turn.prompt_ids[start:]
             shown["prompt_ids_start"] = start
         elif start is None:
-            span.set_attribute(PREFIX_BROKEN, True)
+            span.set_attribute(semconv.PREFIX_BROKEN, True)
         pipeline.tracer.set_input(span, snapshot({key: value for key, value in shown.items() if value is not None}))
     except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
         internal_error("describing a turn of verl")
@@ -163,10 +153,10 @@ def _end(turn: _Generation | None, output: Any) -> None:
         _set(
             span,
             {
-                MIN_WEIGHTS_VERSION: version if oldest is None else oldest,
-                MAX_WEIGHTS_VERSION: version if newest is None else newest,
-                CACHED_TOKENS: cached,
-                PREEMPTIONS: getattr(output, "num_preempted", None),
+                semconv.MIN_WEIGHTS_VERSION: version if oldest is None else oldest,
+                semconv.MAX_WEIGHTS_VERSION: version if newest is None else newest,
+                semconv.USAGE_CACHED_TOKENS: cached,
+                semconv.PREEMPTIONS: getattr(output, "num_preempted", None),
             },
         )
         rollout = rollouts.current_rollout()
@@ -194,9 +184,9 @@ def _end_attempt(started: int, output: Any) -> None:
         span = get_current_span()
         extra = getattr(output, "extra_fields", None) or {}
         facts = {
-            "weights_version": extra.get("global_steps"),
-            "new_tokens": len(getattr(output, "token_ids", None) or ()),
-            "stop_reason": getattr(output, "stop_reason", None),
+            semconv.WEIGHTS_VERSION: extra.get("global_steps"),
+            semconv.NEW_TOKENS: len(getattr(output, "token_ids", None) or ()),
+            semconv.STOP_REASON: getattr(output, "stop_reason", None),
             **turn.attempt,
         }
         facts = {key: value for key, value in facts.items() if value is not None}

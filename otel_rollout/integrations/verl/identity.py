@@ -18,12 +18,9 @@ from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-__all__ = ["BatchLedger", "Identity", "Row", "identify", "scalar"]
+from otel_rollout import semconv
 
-SAMPLE_INDEX_FROM: Final = "rollout.sample_index_from"
-ROLLOUT_N_FROM: Final = "rollout.rollout_n_from"
-UID: Final = "rollout.uid"
-DATASET_INDEX: Final = "rollout.dataset_index"
+__all__ = ["BatchLedger", "Identity", "Row", "identify", "scalar"]
 
 _MAX_STEPS: Final = 8
 """How many steps a ledger remembers: asynchronous trainers have several in flight."""
@@ -42,11 +39,11 @@ class Identity(NamedTuple):
 
     def attributes(self) -> dict[str, Any]:
         """Return what the root span says beside the tags."""
-        attributes = {SAMPLE_INDEX_FROM: self.sample_index_from, ROLLOUT_N_FROM: self.rollout_n_from}
+        attributes = {semconv.SAMPLE_INDEX_FROM: self.sample_index_from, semconv.ROLLOUT_N_FROM: self.rollout_n_from}
         if self.uid is not None:
-            attributes[UID] = self.uid
+            attributes[semconv.UID] = self.uid
         if self.dataset_index is not None:
-            attributes[DATASET_INDEX] = self.dataset_index
+            attributes[semconv.DATASET_INDEX] = self.dataset_index
         return attributes
 
 

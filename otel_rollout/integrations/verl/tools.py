@@ -20,12 +20,6 @@ from otel_rollout.trajectory import annotate
 
 __all__ = ["agent_data_payload", "trace_call", "trace_call_tool", "trace_execute", "trace_subclasses"]
 
-TOOL_REWARD: Final = "rollout.tool_reward"
-TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
-RESPONSE_TRUNCATED: Final = "rollout.tool_response_truncated"
-TOOL_ERRORS: Final = "rollout.tool_errors"
-TOOL_CALLS: Final = "rollout.tool_calls"
-
 MAX_MESSAGE_CHARACTERS: Final = 2000
 
 
@@ -174,7 +168,7 @@ def _begin(loop: Any, tool_call: Any, args: tuple[Any, ...], kwargs: dict[str, A
         span.set_attribute(semconv.TOOL_NAME, name)
         identifier = getattr(tool_call, "tool_call_id", None)
         if identifier is not None:
-            span.set_attribute(TOOL_CALL_ID, str(identifier))
+            span.set_attribute(semconv.TOOL_CALL_ID, str(identifier))
         agent_data = kwargs.get("agent_data", args[1] if len(args) > 1 else None)
         tools = getattr(agent_data, "_active_tools", None)
         tools = getattr(loop, "tools", None) if tools is None else tools
@@ -216,9 +210,9 @@ def _end(call: _ToolCall | None, result: Any) -> None:
         shown = {key: value for key, value in shown.items() if value not in (None, {}, [])}
         pipeline.tracer.set_output(span, snapshot(shown))
         if isinstance(reward, (int, float)):
-            span.set_attribute(TOOL_REWARD, float(reward))
+            span.set_attribute(semconv.TOOL_REWARD, float(reward))
         if isinstance(text, str) and isinstance(call.limit, int) and len(text) > call.limit:
-            span.set_attribute(RESPONSE_TRUNCATED, True)
+            span.set_attribute(semconv.TOOL_RESPONSE_TRUNCATED, True)
         is_error = call.error is not None or call.fault is not None or _says_error(call, text)
         if call.error is not None:
             record_failure(span, call.error)
@@ -230,7 +224,7 @@ def _end(call: _ToolCall | None, result: Any) -> None:
             rollout.last_action = "tool"
             rollout.tool_calls += 1
             rollout.tool_errors += is_error
-            counts: dict[str, Any] = {TOOL_CALLS: rollout.tool_calls, TOOL_ERRORS: rollout.tool_errors}
+            counts: dict[str, Any] = {semconv.TOOL_CALLS: rollout.tool_calls, semconv.TOOL_ERRORS: rollout.tool_errors}
             annotate(**counts)
     except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
         internal_error("describing a tool call of verl")
