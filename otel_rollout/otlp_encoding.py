@@ -49,12 +49,31 @@ _SPAN_NUMBERS: Final = struct.Struct("<BBBQBQHI").pack
 _SHORT_TEXT: Final = 64
 _LARGE_TEXT: Final = 16 * 1024
 _MAX_CACHED: Final = 8192
+_MAX_KEPT_NUMBER: Final = 0x4000
 # Most names and attributes (tags, kinds, MIME types) are the same on thousands of spans.
 _encoded_pairs: dict[tuple[str, type, str | int], bytes] = {}
 _encoded_names: dict[str, bytes] = {}
 _encoded_keys: dict[str, bytes] = {}
 _kinds: Final = {kind: kind.value + 1 for kind in SpanKind}
 """OTLP numbers the kinds from 1, the API from 0."""
+
+
+class _Varints(dict[int, bytes]):
+    """Numbers as protobuf writes them; small ones, of which a span has seven, are kept."""
+
+    def __missing__(self, number: int) -> bytes:
+        left, parts = number, bytearray()
+        while left >= 0x80:
+            parts.append(left & 0x7F | 0x80)
+            left >>= 7
+        parts.append(left)
+        encoded = bytes(parts)
+        if number < _MAX_KEPT_NUMBER:
+            self[number] = encoded
+        return encoded
+
+
+_varint: Final = _Varints().__getitem__
 
 
 def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
@@ -64,13 +83,19 @@ def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
         spans: Finished spans, of the SDK or of ours.
     """
     resources: dict[int, tuple[Resource, dict[int, tuple[InstrumentationScope | None, list[bytes]]]]] = {}
+    last_resource: Any = None
+    last_scope: Any = None
+    parts: list[bytes] = []
     for span in spans:
-        if span.context is None:
+        context = span.context
+        if context is None:
             continue
         resource, scope = span.resource, span.instrumentation_scope
-        _, scopes = resources.setdefault(id(resource), (resource, {}))
-        _, parts = scopes.setdefault(id(scope), (scope, []))
-        pieces, has_large_text = _encode_span(span, span.context)
+        if resource is not last_resource or scope is not last_scope:
+            _, scopes = resources.setdefault(id(resource), (resource, {}))
+            _, parts = scopes.setdefault(id(scope), (scope, []))
+            last_resource, last_scope = resource, scope
+        pieces, has_large_text = _encode_span(span, context)
         if has_large_text:
             parts += (_SCOPE_SPANS_SPANS, _varint(sum(map(len, pieces))), *pieces)
         else:
@@ -169,10 +194,12 @@ def _encode_long_text(key: str, value: str) -> tuple[bytes, ...]:
         text = value.encode()
     except UnicodeEncodeError:
         text = _text(value).encode()
-    size = _varint(len(text))
-    value_size = _varint(1 + len(size) + len(text))
-    head = b"%b%b%b%b" % (_encoded_keys.get(key) or _encode_key(key), value_size, _VALUE_STRING, size)
-    return _SPAN_ATTRIBUTES, _varint(len(head) + len(text)), head, text
+    length = len(text)
+    size = _varint(length)
+    value_length = 1 + len(size) + length
+    start, value_size = _encoded_keys.get(key) or _encode_key(key), _varint(value_length)
+    pair_size = _varint(len(start) + len(value_size) + value_length)
+    return _SPAN_ATTRIBUTES, pair_size, start, value_size, _VALUE_STRING, size, text
 
 
 def _encode_key(key: str) -> bytes:
@@ -218,19 +245,6 @@ def _encode_rest(span: ReadableSpan, context: SpanContext) -> bytes:
     if span.status.description:
         message.status.message = _text(span.status.description)
     return message.SerializeToString()
-
-
-def _varint(number: int) -> bytes:
-    if number < 0x80:
-        return bytes((number,))
-    if number < 0x4000:
-        return bytes((number & 0x7F | 0x80, number >> 7))
-    parts = bytearray()
-    while number >= 0x80:
-        parts.append(number & 0x7F | 0x80)
-        number >>= 7
-    parts.append(number)
-    return bytes(parts)
 
 
 def _fill_attributes(message: Any, attributes: Mapping[str, Any]) -> None:
