@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from importlib import import_module
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +78,64 @@ def train(untraced: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, An
         return done
 
     return run
+
+
+@pytest.fixture(scope="session")
+def uncaptured(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[None]]:
+    """Make a context in which what is printed reaches the terminal."""
+    return request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled
+
+
+def environment(name: str) -> Path:
+    """Return a server's virtual environment; skip, saying why, where it can't be made."""
+    try:
+        return import_module("environments").ensure(name)
+    except subprocess.CalledProcessError as error:
+        if os.environ.get("OTEL_ROLLOUT_REQUIRE_SERVERS"):
+            raise
+        pytest.skip(f"the {name} server can't be installed here: {error}")
+
+
+@pytest.fixture(scope="session")
+def phoenix(uncaptured: Any) -> Iterator[Any]:
+    """A Phoenix with an empty store."""
+    with import_module("servers.phoenix_server").Phoenix(environment("phoenix"), uncaptured=uncaptured) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mlflow_server(uncaptured: Any) -> Iterator[Any]:
+    """An MLflow with an empty store."""
+    with import_module("servers.mlflow_server").Mlflow(environment("mlflow"), uncaptured=uncaptured) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def weave_server(uncaptured: Any) -> Iterator[Any]:
+    """A Weave trace server with an empty store."""
+    with import_module("servers.weave_server").WeaveServer(environment("weave"), uncaptured=uncaptured) as server:
+        yield server
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """Mounts file systems of so many bytes, which only root may do; elsewhere the test is skipped."""
+    mounted: list[Path] = []
+
+    def mount(size: int, name: str = "disk") -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
