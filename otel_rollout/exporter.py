@@ -5,17 +5,32 @@ from __future__ import annotations
 import abc
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_rollout.delivery.batch_sender import send_batch, wait_until
-from otel_rollout.delivery.outcome import Outcome
+from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 
-__all__ = ["OutcomeSpanExporter"]
+__all__ = ["OutcomeSpanExporter", "ReadBack", "one_attempt_of"]
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ReadBack:
+    """What a backend says it has of some spans.
+
+    Args:
+        found: How many of them; None where it can't be asked.
+        place: Where they are for a person to look, or why the backend can't be asked.
+    """
+
+    found: int | None
+    place: str
 
 
 class OutcomeSpanExporter(SpanExporter, abc.ABC):
@@ -26,6 +41,16 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
     """
 
     export_timeout: float = 30.0
+    variables: ClassVar[Mapping[str, str]] = {}
+    """The environment variables that it reads beside those of otel-rollout and OpenTelemetry, each with its meaning."""
+
+    @property
+    def destination(self) -> str | None:
+        """Where the spans go, without secrets: where this is the same, so is the place that the spans end up in.
+
+        None where that can't be said; what was delivered by a replay is not remembered then.
+        """
+        return None
 
     @abc.abstractmethod
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
@@ -51,6 +76,29 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS
 
+    def expect_repeats(self) -> None:
+        """Be told that spans to come may be in the backend already: a replay. Only where that needs other requests."""
+        return
+
+    def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
+        """Ask the backend once which of `spans`, all of one trace, it has; raises what goes wrong on the way."""
+        return ReadBack(None, "this exporter has no way to ask its backend")
+
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Return True: nothing is buffered here."""
         return True
+
+
+def one_attempt_of(exporter: SpanExporter) -> Callable[[Sequence[ReadableSpan]], Outcome]:
+    """Return what makes one attempt to hand spans to an exporter, ours or anyone's, and says what became of it."""
+    send: Callable[[Sequence[ReadableSpan]], Outcome] | None = getattr(exporter, "send", None)
+    if send is not None:
+        return send
+
+    def attempt(spans: Sequence[ReadableSpan]) -> Outcome:
+        result: Any = exporter.export(spans)
+        if result is SpanExportResult.SUCCESS:
+            return DELIVERED
+        return Outcome(Verdict.UNEXPLAINED, f"export() returned {result}")
+
+    return attempt

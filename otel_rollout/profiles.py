@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import semconv
 from otel_rollout.delivery.outcome import Outcome
 from otel_rollout.delivery.shrink import replace_attributes
-from otel_rollout.exporter import OutcomeSpanExporter
+from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
 
 __all__ = ["PROFILES", "ProfiledSpanExporter", "weave_profile"]
 
@@ -70,6 +70,19 @@ class ProfiledSpanExporter(OutcomeSpanExporter):
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`, each in the form that the profile gives it."""
         return self._exporter.send([self._profile(span) for span in spans])
+
+    @property
+    def destination(self) -> str | None:
+        """Where the exporter sends."""
+        return self._exporter.destination
+
+    def expect_repeats(self) -> None:
+        """Tell the exporter that spans may be in the backend already."""
+        self._exporter.expect_repeats()
+
+    def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
+        """Ask the exporter's backend which of `spans` it has."""
+        return self._exporter.read_back(spans)
 
     def shutdown(self) -> None:
         """Shut the exporter down."""

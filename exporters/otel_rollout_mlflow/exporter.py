@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.errors import ConfigurationError, MissingExtraError
-from otel_rollout.exporter import OutcomeSpanExporter
+from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
+from otel_rollout.http import without_userinfo
 from otel_rollout.log_once import warn_once
 from otel_rollout_mlflow.attempt import AttemptError, denied
-from otel_rollout_mlflow.credentials import read_credentials
+from otel_rollout_mlflow.credentials import (
+    CLIENT_CERTIFICATE,
+    INSECURE_TLS,
+    PASSWORD,
+    SERVER_CERTIFICATE,
+    TOKEN,
+    USERNAME,
+    WORKSPACE,
+    read_credentials,
+)
 from otel_rollout_mlflow.http_store import HttpStore
 from otel_rollout_mlflow.recent_ids import RecentIds
 from otel_rollout_mlflow.run_association import RunAssociation
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import MAX_LINKED_TRACES, Feedback, Store
 from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
-from otel_rollout_mlflow.translate import mlflow_trace_id, reward_of, trace_id_of
+from otel_rollout_mlflow.translate import mlflow_trace_id, reward_of, span_id_of, trace_id_of
 
 __all__ = ["MlflowSpanExporter"]
 
@@ -46,6 +56,21 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             `OTEL_ROLLOUT_MLFLOW_CREATE_RUN` if not given.
         timeout: Seconds for a request to a server.
     """
+
+    variables: ClassVar[Mapping[str, str]] = {
+        "MLFLOW_TRACKING_URI": "the server or the database; default: sqlite:///mlruns.db in the working folder",
+        EXPERIMENT_ID: "the experiment of spans that name no project",
+        EXPERIMENT_NAME: "the same by its name",
+        "MLFLOW_RUN_ID": "the run that traces are associated with",
+        CREATE_RUN: "`true`: make a run for all workers where there is none",
+        USERNAME: "who we are to a server",
+        PASSWORD: "the password",
+        TOKEN: "a token in the place of name and password",
+        INSECURE_TLS: "`true`: don't check the server's certificate",
+        SERVER_CERTIFICATE: "a file of trusted certificates",
+        CLIENT_CERTIFICATE: "our own certificate",
+        WORKSPACE: "the workspace of a server that has several",
+    }
 
     def __init__(
         self,
@@ -71,6 +96,19 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         self._linked = RecentIds()
         self._recorded = RecentIds()
         self._is_shut_down = False
+
+    @property
+    def destination(self) -> str | None:
+        """The tracking URI, and what stands in the place of the spans' own project."""
+        if self._fault is not None:
+            return None
+        workspace = os.environ.get(WORKSPACE, "") if self._uri.kind == "http" else ""
+        parts = [
+            without_userinfo(self._uri.uri),
+            f"workspace {workspace}" if workspace else "",
+            f"experiment {self._experiment_name}" if self._experiment_name else "",
+        ]
+        return ", ".join(part for part in parts if part)
 
     def check(self) -> None:
         """Look for what can be seen to be wrong without a connection.
@@ -100,6 +138,16 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         except Exception as error:
             return Outcome(Verdict.UNEXPLAINED, f"{type(error).__name__}: {error}")
         return DELIVERED
+
+    def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
+        """Ask which of `spans`, all of one trace, MLflow has."""
+        store = self._opened()
+        stored = store.span_ids(mlflow_trace_id(spans[0]))
+        project = self._experiment_name or _project(spans[0])
+        place = f"experiment {project or self._experiment_id(store, None)} of {without_userinfo(self._uri.uri)}"
+        if stored is None:
+            return ReadBack(None, f"this version of MLflow doesn't list the spans of a trace; it has it in {place}")
+        return ReadBack(sum(span_id_of(span) in stored for span in spans), place)
 
     def shutdown(self) -> None:
         """Mark a run that was made here as finished, and let go of connections."""

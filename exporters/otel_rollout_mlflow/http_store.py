@@ -139,6 +139,19 @@ class HttpStore:
             except AttemptError as second:
                 raise error from second
 
+    def span_ids(self, trace_id: str) -> set[str] | None:
+        """Return the ids of the spans that a trace has, in 16 hexadecimal digits; None where they aren't listed."""
+        try:
+            trace = self._get("/api/3.0/mlflow/traces/get", {"trace_id": trace_id})["trace"]
+        except AttemptError as error:
+            if error.is_missing:
+                return set()
+            raise
+        spans = trace.get("spans")
+        if spans is None:
+            return None
+        return {base64.b64decode(span["span_id"]).hex() for span in spans}
+
     def has_run(self, run_id: str) -> bool:
         """Return whether there is such a run."""
         try:

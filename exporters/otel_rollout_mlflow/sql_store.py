@@ -110,6 +110,13 @@ class SqlStore:
             except AttemptError as second:
                 raise error from second
 
+    def span_ids(self, trace_id: str) -> set[str] | None:
+        """Return the ids of the spans that a trace has, in 16 hexadecimal digits."""
+        self._open()
+        store = self._tracing.store
+        traces = _attempt(lambda: store.batch_get_traces([trace_id]))
+        return {str(span.span_id) for trace in traces for span in trace.data.spans}
+
     def has_run(self, run_id: str) -> bool:
         """Return whether there is such a run."""
         client = self._open()

@@ -58,6 +58,9 @@ class Store(Protocol):
     def record(self, feedback: Feedback) -> None:
         """Store a reward, unless it is there already."""
 
+    def span_ids(self, trace_id: str) -> set[str] | None:
+        """Return the ids of the spans that a trace has, in 16 hexadecimal digits; None where they aren't listed."""
+
     def has_run(self, run_id: str) -> bool:
         """Return whether there is such a run."""
 

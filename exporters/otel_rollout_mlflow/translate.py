@@ -27,6 +27,7 @@ __all__ = [
     "payload_of",
     "reward_of",
     "session_of",
+    "span_id_of",
     "stored_spans",
     "trace_id_of",
     "trace_tags",
@@ -79,6 +80,12 @@ def trace_id_of(span: ReadableSpan) -> int:
     """Return the span's trace id, zero where it has none."""
     context = span.get_span_context()
     return 0 if context is None else context.trace_id
+
+
+def span_id_of(span: ReadableSpan) -> str:
+    """Return the span's id in 16 hexadecimal digits, zero where it has none."""
+    context = span.get_span_context()
+    return f"{0 if context is None else context.span_id:016x}"
 
 
 def mlflow_trace_id(span: ReadableSpan) -> str:

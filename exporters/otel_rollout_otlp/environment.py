@@ -5,7 +5,9 @@ Source: https://opentelemetry.io/docs/specs/otel/protocol/exporter/
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -13,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.http import without_userinfo
 
-__all__ = ["OtlpEnvironment", "read_environment"]
+__all__ = ["OtlpEnvironment", "destination_of", "read_environment"]
 
 DEFAULT_HTTP_ENDPOINT: Final = "http://localhost:4318"
 DEFAULT_GRPC_ENDPOINT: Final = "http://localhost:4317"
@@ -88,6 +90,23 @@ def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
         client_key=_file("CLIENT_KEY"),
         is_insecure=parts.scheme == "http" or (is_host_and_port and (insecure or "").lower() == "true"),
     )
+
+
+def destination_of(endpoint: str, headers: Mapping[str, str]) -> str:
+    """Return what tells one place that spans end up in from another: a header can name a project, or its owner.
+
+    Args:
+        endpoint: The URL, or host and port.
+        headers: Sent with each request; only their hash is returned.
+    """
+    secrets = sorted((name.lower(), value) for name, value in headers.items())
+    place = without_userinfo(endpoint)
+    if place != endpoint:
+        secrets.append(("", endpoint))
+    if not secrets:
+        return place
+    names = ", ".join(name for name, _ in secrets if name) or "a user name"
+    return f"{place} ({names}: {hashlib.sha256(repr(secrets).encode()).hexdigest()[:8]})"
 
 
 def _read(name: str) -> tuple[str, str | None]:

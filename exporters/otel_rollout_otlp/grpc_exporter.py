@@ -14,10 +14,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.errors import MissingExtraError
-from otel_rollout.exporter import OutcomeSpanExporter
+from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.http import without_userinfo
 from otel_rollout.otlp_encoding import encode_spans
-from otel_rollout_otlp.environment import read_environment
+from otel_rollout_otlp.environment import destination_of, read_environment
 from otel_rollout_otlp.http_exporter import partial_outcome
 
 if TYPE_CHECKING:
@@ -82,6 +82,11 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         self._pid = 0
         self._parents_channels: list[grpc.Channel] = []
 
+    @property
+    def destination(self) -> str:
+        """The endpoint, told apart by the headers too."""
+        return destination_of(self.endpoint, dict(self._headers))
+
     def check(self) -> None:
         """Raise MissingExtraError where gRPC isn't installed."""
         if importlib.util.find_spec("grpc") is None:
@@ -110,6 +115,10 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
             return Outcome(Verdict.DENIED, f"{self.endpoint}: {type(error).__name__}: {error}; {_HINT}")
         partial = answer.partial_success
         return partial_outcome(partial.rejected_spans, partial.error_message, len(spans))
+
+    def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
+        """Say that OTLP over gRPC only writes."""
+        return ReadBack(None, "OTLP over gRPC has no way to ask a receiver what it has")
 
     def shutdown(self) -> None:
         """Close the channel."""

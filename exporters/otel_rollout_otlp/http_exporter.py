@@ -12,10 +12,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.delivery.outcome import Outcome, Verdict
-from otel_rollout.exporter import OutcomeSpanExporter
+from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.http import HttpClient, outcome_of_answer
 from otel_rollout.otlp_encoding import encode_spans
-from otel_rollout_otlp.environment import OtlpEnvironment, read_environment
+from otel_rollout_otlp.environment import OtlpEnvironment, destination_of, read_environment
+from otel_rollout_otlp.phoenix import read_back_from_phoenix
 
 __all__ = ["OtlpHttpSpanExporter"]
 
@@ -49,12 +50,18 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
         environment = read_environment(is_grpc=False)
         self.endpoint = endpoint or environment.endpoint
         self._compression = environment.compression
+        self._headers = {**environment.headers, **(headers or {})}
         self._client = HttpClient(
-            headers={"content-type": "application/x-protobuf", **environment.headers, **(headers or {})},
+            headers={"content-type": "application/x-protobuf", **self._headers},
             timeout=timeout or environment.timeout,
             verify=environment.certificate or True,
             cert=_client_certificate(environment),
         )
+
+    @property
+    def destination(self) -> str:
+        """The endpoint, told apart by the headers too."""
+        return destination_of(self.endpoint, self._headers)
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""
@@ -73,6 +80,10 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
             # A body that is not protobuf (Phoenix and others answer in JSON or text) says nothing of rejected spans.
             return outcome
         return partial_outcome(partial.rejected_spans, partial.error_message, len(spans))
+
+    def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
+        """Ask which of `spans` are there, where the receiver is a Phoenix."""
+        return read_back_from_phoenix(self._client, self.endpoint, spans)
 
     def shutdown(self) -> None:
         """Close the connections."""

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
@@ -14,12 +14,13 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.exporter import OutcomeSpanExporter
+from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
+from otel_rollout.http import without_userinfo
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.catalogue import Catalogue
 from otel_rollout_weave.rewards import RewardFeedback
 from otel_rollout_weave.sent import SentIds, StatusesByTrace
-from otel_rollout_weave.settings import CREDENTIALS_HINT, read_settings
+from otel_rollout_weave.settings import CREDENTIALS_HINT, WeaveSettings, read_settings
 from otel_rollout_weave.translate import NONE_BELOW, StatusCounts, call_id, call_of_span
 from otel_rollout_weave.wandb_run import run_of_process
 
@@ -29,6 +30,9 @@ _logger = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES: Final = 8 * 1024 * 1024
 """One call alone may be larger. The server takes 32 MiB, at about a second per MB of numbers."""
+
+IDS_AS_TEXT: Final = "OTEL_ROLLOUT_WEAVE_IDS_AS_TEXT"
+ASK_FIRST: Final = "OTEL_ROLLOUT_WEAVE_ASK_FIRST"
 
 MAY_BE_STORED: Final = (Verdict.RETRY, Verdict.UNEXPLAINED)
 """Failures after which the server may have the batch all the same."""
@@ -65,6 +69,21 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         max_request_bytes: The size of a request that is not passed by more than one call.
     """
 
+    variables: ClassVar[Mapping[str, str]] = {
+        "WANDB_API_KEY": "the key; else the netrc entry that `wandb login` writes",
+        "WANDB_ENTITY": "the team or user; else the key's default",
+        "WANDB_PROJECT": "the project of spans that name none",
+        "WANDB_RUN_ID": "the run that calls belong to",
+        "WANDB_BASE_URL": "the W&B server",
+        "WANDB_PUBLIC_BASE_URL": "its name for others, where that is another",
+        "WANDB_CONFIG_DIR": "where `wandb login --host` notes the server",
+        "WF_TRACE_SERVER_URL": "the trace server; else the one that belongs to the W&B server",
+        "WEAVE_HTTP_TIMEOUT": "seconds for a request, default 90",
+        "WEAVE_INSECURE_DISABLE_SSL": "`true`: don't check the server's certificate",
+        IDS_AS_TEXT: "send long lists of whole numbers as texts",
+        ASK_FIRST: "ask the server before each batch which of its calls it has",
+    }
+
     def __init__(
         self,
         *,
@@ -84,8 +103,8 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         self._base_url = base_url
         self._trace_server_url = trace_server_url
         self._timeout = timeout
-        self._ids_as_text = _flag("OTEL_ROLLOUT_WEAVE_IDS_AS_TEXT") if ids_as_text is None else ids_as_text
-        self._ask_first = _flag("OTEL_ROLLOUT_WEAVE_ASK_FIRST") if ask_first is None else ask_first
+        self._ids_as_text = _flag(IDS_AS_TEXT) if ids_as_text is None else ids_as_text
+        self._ask_first = _flag(ASK_FIRST) if ask_first is None else ask_first
         self._max_request_bytes = max_request_bytes
         self._connection: _Connection | None = None
         self._sent = SentIds()
@@ -106,6 +125,24 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         self._sent.forget(call_id(span) for span in spans)
         self._count_statuses(spans)
         return DELIVERED
+
+    @property
+    def destination(self) -> str:
+        """The trace server, with the entity and project that stand in the place of the spans' own."""
+        settings = self._settings()
+        return f"{without_userinfo(settings.trace_server_url)}, {settings.entity or ''}/{self._project or ''}"
+
+    def expect_repeats(self) -> None:
+        """Ask before each batch which of its calls and rewards are stored: a second row would be shown twice."""
+        self._ask_first = True
+
+    def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
+        """Ask which of `spans` are stored."""
+        connection = self._connect()
+        project_id = connection.catalogue.project_id(self._project_name(spans[0]))
+        stored = connection.api.stored_calls(project_id, [call_id(span) for span in spans])
+        url = without_userinfo(connection.api.settings.trace_server_url)
+        return ReadBack(len(stored), f"project {project_id} of Weave at {url}")
 
     def shutdown(self) -> None:
         """Close the connections."""
@@ -177,19 +214,22 @@ class WeaveSpanExporter(OutcomeSpanExporter):
 
     def _connect(self) -> _Connection:
         if self._connection is None:
-            settings = read_settings(
-                api_key=self._api_key,
-                base_url=self._base_url,
-                trace_server_url=self._trace_server_url,
-                entity=self._entity,
-                timeout=self._timeout,
-            )
+            settings = self._settings()
             if not settings.api_key:
                 raise RequestFailedError(Outcome(Verdict.DENIED, f"no W&B API key: {CREDENTIALS_HINT}"))
             api = WeaveApi(settings)
             catalogue = Catalogue(api)
             self._connection = _Connection(api, catalogue, RewardFeedback(api, catalogue, self._sent_rewards))
         return self._connection
+
+    def _settings(self) -> WeaveSettings:
+        return read_settings(
+            api_key=self._api_key,
+            base_url=self._base_url,
+            trace_server_url=self._trace_server_url,
+            entity=self._entity,
+            timeout=self._timeout,
+        )
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -1,0 +1,57 @@
+"""Asking a receiver what it has: OTLP itself has no way to, but Phoenix answers on the same address.
+
+Source: https://arize.com/docs/phoenix/sdk-api-reference/rest-api/overview
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import quote
+
+import orjson
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout import semconv
+from otel_rollout.exporter import ReadBack
+from otel_rollout.http import HttpClient, outcome_of_answer, without_userinfo
+
+__all__ = ["read_back_from_phoenix"]
+
+TRACES_PATH: Final = "/v1/traces"
+NO_WAY: Final = "OTLP has no way to ask a receiver what it has, and this one is not a Phoenix"
+
+
+def read_back_from_phoenix(client: HttpClient, endpoint: str, spans: Sequence[ReadableSpan]) -> ReadBack:
+    """Ask which of `spans`, all of one trace, the receiver has, if it is a Phoenix.
+
+    Args:
+        client: Sends requests with the exporter's headers.
+        endpoint: Where the spans were sent.
+        spans: The spans.
+
+    Raises:
+        OSError: It is a Phoenix, and did not answer as it should.
+    """
+    if not endpoint.endswith(TRACES_PATH):
+        return ReadBack(None, NO_WAY)
+    address = endpoint.removesuffix(TRACES_PATH)
+    accept = {"accept": "application/json"}
+    about = client.request("GET", f"{address}/arize_phoenix_version", headers=accept)
+    if about.status != 200 or b"<" in about.body:
+        return ReadBack(None, NO_WAY)
+    context = spans[0].get_span_context()
+    trace_id = f"{context.trace_id:032x}" if context is not None else ""
+    project = str(spans[0].resource.attributes.get(semconv.OPENINFERENCE_PROJECT) or "default")
+    url = f"{address}/v1/projects/{quote(project, safe='')}/spans?trace_id={trace_id}&limit=1000"
+    answer = client.request("GET", url, headers=accept)
+    if answer.status == 404:
+        # There is no such project before its first span has been stored.
+        found = 0
+    elif answer.status == 200:
+        wanted = {f"{one.span_id:016x}" for one in (span.get_span_context() for span in spans) if one is not None}
+        stored = {span["context"]["span_id"] for span in orjson.loads(answer.body)["data"]}
+        found = len(wanted & stored)
+    else:
+        raise OSError(outcome_of_answer(answer, url).reason)
+    return ReadBack(found, f"project {project} of Phoenix at {without_userinfo(address)}")
