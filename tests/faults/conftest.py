@@ -36,12 +36,12 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
     """Starts training processes; keyword arguments are settings of `init`, upper-case ones environment variables."""
     started: list[Trainer] = []
 
-    def run(receiver: FaultyReceiver | None = None, **given: Any) -> Trainer:
+    def run(receiver: FaultyReceiver | None = None, *, launcher: str = "", **given: Any) -> Trainer:
         variables = {key: str(value) for key, value in given.items() if key.isupper()}
         settings = {key: value for key, value in given.items() if not key.isupper()}
         if receiver is not None:
             variables = {"BACKENDS": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, **variables}
-        trainer = Trainer(tmp_path / f"trainer-{len(started)}", variables, settings)
+        trainer = Trainer(tmp_path / f"trainer-{len(started)}", variables, settings, launcher=launcher)
         started.append(trainer)
         return trainer
 

@@ -54,8 +54,8 @@ class FaultyReceiver:
     """
 
     def __init__(self, target: str = "") -> None:
-        self.faults: deque[Fault] = deque()
-        """For the next requests, one each."""
+        self.faults: deque[Fault | None] = deque()
+        """For the next requests, one each; None for one that goes well."""
         self.steady: Fault | None = None
         """For every request that `faults` has none for."""
         self.met: Counter[Fault] = Counter()
@@ -123,8 +123,8 @@ class FaultyReceiver:
         """Return the fault that a request meets."""
         with self._lock:
             self.requests += 1
-            if self.faults and self.faults[0].path in path:
-                fault: Fault | None = self.faults.popleft()
+            if self.faults and (self.faults[0] is None or self.faults[0].path in path):
+                fault = self.faults.popleft()
             else:
                 fault = self.steady if self.steady is not None and self.steady.path in path else None
             if fault is not None:
@@ -145,9 +145,7 @@ class FaultyReceiver:
             kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
             return answer.status_code, kept, answer.content
         request = ExportTraceServiceRequest.FromString(body)
-        spans = [
-            span for resource in request.resource_spans for scope in resource.scope_spans for span in scope.spans
-        ]
+        spans = [span for resource in request.resource_spans for scope in resource.scope_spans for span in scope.spans]
         status = self.refuses(spans, len(body))
         if status:
             return status, {}, b"the receiver does not take this"
@@ -231,7 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer)
         return None
 
-    do_GET = do_PUT = do_PATCH = do_DELETE = do_POST  # noqa: N815 - the names that http.server looks for
+    do_GET = do_PUT = do_PATCH = do_DELETE = do_POST
 
     def _hang(self) -> None:
         self.close_connection = True

@@ -10,7 +10,7 @@ class TestClock:
 
     def test_goes_back(self, receiver, start, train) -> None:
         """Every span arrives, none ends before it starts, and no wait or deadline is any longer for it."""
-        trainer = start(receiver, CLOCK_STEPS_BACK=1)
+        trainer = start(receiver, launcher="stepping_clock.py")
         receiver.down()
         train(trainer)
         assert trainer.flush(0.5) is False

@@ -25,9 +25,12 @@ class Trainer:
         folder: Where its files are.
         variables: Its environment, beside this process's.
         settings: Arguments of `init`.
+        launcher: Another program of the folder, that runs this one.
     """
 
-    def __init__(self, folder: Path, variables: Mapping[str, str], settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, variables: Mapping[str, str], settings: Mapping[str, Any], *, launcher: str = ""
+    ) -> None:
         folder.mkdir(parents=True)
         self._sent = folder / "sent"
         self._report = folder / "report.json"
@@ -37,7 +40,7 @@ class Trainer:
         own = {"SENT": str(self._sent), "REPORT": str(self._report), "SETTINGS": json.dumps(settings)}
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("OTEL_")}
         self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM)],
+            [sys.executable, *([str(PROGRAM.with_name(launcher))] if launcher else []), str(PROGRAM)],
             env={**inherited, "PROJECT": "faults", **own, **variables},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -20,18 +20,6 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-HOUR_NS = 3600 * 10**9
-if os.environ.get("CLOCK_STEPS_BACK"):
-    # Before otel_rollout takes the function by its name: from then on the clock goes an hour back, now and then.
-    real_time_ns, readings = time.time_ns, 0
-
-    def stepping_time_ns() -> int:
-        global readings
-        readings += 1
-        return real_time_ns() - readings // 5 * HOUR_NS
-
-    time.time_ns = stepping_time_ns
-
 from opentelemetry import trace
 from opentelemetry.sdk.trace.export import SpanExporter
 
@@ -46,6 +34,7 @@ class Raising(SpanExporter):
     """Raises whatever it is given."""
 
     def export(self, spans: Any) -> Any:
+        """Raise."""
         raise SystemExit("not today")
 
 
@@ -53,9 +42,11 @@ class Blocking(SpanExporter):
     """Never returns, not from its shutdown either."""
 
     def export(self, spans: Any) -> Any:
+        """Wait for ever."""
         threading.Event().wait()
 
     def shutdown(self) -> None:
+        """Wait for ever."""
         threading.Event().wait()
 
 
@@ -129,10 +120,13 @@ def memory(field: str) -> int:
 def do(what: str, given: dict[str, Any]) -> Any:
     if what == "train":
         started = time.monotonic()
-        result = asyncio.run(
-            train(given["trajectories"], given["size"], given["bads"], given.get("concurrency", 8))
-        )
-        return {"result": result, "seconds": time.monotonic() - started, "rss": memory("VmRSS"), "peak": memory("VmHWM")}
+        result = asyncio.run(train(given["trajectories"], given["size"], given["bads"], given.get("concurrency", 8)))
+        return {
+            "result": result,
+            "seconds": time.monotonic() - started,
+            "rss": memory("VmRSS"),
+            "peak": memory("VmHWM"),
+        }
     if what == "flush":
         return otel_rollout.flush(given["seconds"])
     if what == "shutdown":
