@@ -23,6 +23,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind
 
+from otel_rollout.breather import Breather
+
 __all__ = ["encode_spans"]
 
 _HAS_IS_REMOTE: Final = 0x100
@@ -86,6 +88,7 @@ def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
     last_resource: Any = None
     last_scope: Any = None
     parts: list[bytes] = []
+    breather = Breather()
     for span in spans:
         context = span.context
         if context is None:
@@ -97,7 +100,9 @@ def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
             last_resource, last_scope = resource, scope
         pieces, has_large_text = _encode_span(span, context)
         if has_large_text:
-            parts += (_SCOPE_SPANS_SPANS, _varint(sum(map(len, pieces))), *pieces)
+            length = sum(map(len, pieces))
+            parts += (_SCOPE_SPANS_SPANS, _varint(length), *pieces)
+            breather.worked(length)
         else:
             # A copy of a small span costs less than handling its pieces twice more.
             data = b"".join(pieces)

@@ -23,7 +23,7 @@ class Batch:
     def __init__(self, exporter: str) -> None:
         self._exporter = exporter
         self.spans: list[ReadableSpan] = []
-        self.queued: list[RolloutSpan | ReadableSpan] = []
+        self.queued: list[tuple[RolloutSpan | ReadableSpan, int]] = []
         self.queued_bytes = 0
         self._light_spans: dict[int, RolloutSpan] = {}
         self._has_losses = False
@@ -46,7 +46,7 @@ class Batch:
             queued_bytes: What it took in the queue.
             readable: Its standard form; None where it could not be read.
         """
-        self.queued.append(span)
+        self.queued.append((span, queued_bytes))
         self.queued_bytes += queued_bytes
         if readable is not None:
             self.spans.append(readable)

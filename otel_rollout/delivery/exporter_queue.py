@@ -16,6 +16,7 @@ from opentelemetry import context as context_api
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from otel_rollout.breather import Breather
 from otel_rollout.delivery.batch import Batch
 from otel_rollout.delivery.batch_sender import BatchReport, RetryPolicy, send_batch
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
@@ -332,7 +333,7 @@ class ExporterQueue:
             return BatchReport(lost=Counter(internal_error=len(batch.spans)))
 
     def _settle(self, batch: Batch, report: BatchReport) -> None:
-        for span in batch.queued:
+        for span, _ in batch.queued:
             self._reader.release(span)
         if batch.unreadable:
             report.lost["internal_error"] += batch.unreadable
@@ -348,6 +349,7 @@ class ExporterQueue:
 
     def _take_batch(self) -> Batch:
         batch = Batch(self.name)
+        breather = Breather()
         total = 0
         while batch.taken < self._limits.batch_spans:
             try:
@@ -366,6 +368,7 @@ class ExporterQueue:
                 break
             batch.add(span, queued_bytes, readable)
             total += size
+            breather.worked(size)
         return batch
 
     def _attempt(self, spans: Sequence[ReadableSpan]) -> Outcome:
