@@ -1,0 +1,198 @@
+"""From a line of OTLP JSON back to spans."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any, Final
+
+import orjson
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
+
+__all__ = ["RecordedSpan", "decode_line"]
+
+_IS_REMOTE: Final = 0x200
+_MAX_CACHED: Final = 256
+_UNSET: Final = Status(StatusCode.UNSET)
+_kinds: Final = {kind.value + 1: kind for kind in SpanKind}
+_resources: dict[bytes, Resource] = {}
+_scopes: dict[bytes, InstrumentationScope] = {}
+
+
+class RecordedSpan(ReadableSpan):
+    """A span that was read from disk; what its SDK dropped of it is known as a count."""
+
+    _dropped: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def dropped_attributes(self) -> int:
+        """How many attributes the SDK had dropped."""
+        return self._dropped[0]
+
+    @property
+    def dropped_events(self) -> int:
+        """How many events the SDK had dropped."""
+        return self._dropped[1]
+
+    @property
+    def dropped_links(self) -> int:
+        """How many links the SDK had dropped."""
+        return self._dropped[2]
+
+
+class _RecordedEvent(Event):
+    _dropped = 0
+
+    @property
+    def dropped_attributes(self) -> int:
+        return self._dropped
+
+
+class _RecordedLink(Link):
+    _dropped = 0
+
+    @property
+    def dropped_attributes(self) -> int:
+        return self._dropped
+
+
+def decode_line(line: bytes) -> list[ReadableSpan]:
+    """Return the spans of a line of OTLP JSON, in order.
+
+    Args:
+        line: An `ExportTraceServiceRequest` in JSON, written by `encode_line` or by any OTLP file exporter.
+
+    Raises:
+        ValueError: This is no such line.
+    """
+    try:
+        spans: list[ReadableSpan] = []
+        for resource_spans in orjson.loads(line).get("resourceSpans", ()):
+            resource = _decode_resource(resource_spans)
+            for scope_spans in resource_spans.get("scopeSpans", ()):
+                scope = _decode_scope(scope_spans)
+                spans += [_decode_span(span, resource, scope) for span in scope_spans.get("spans", ())]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"no line of OTLP JSON ({type(error).__name__}: {error}): {line[:40]!r}") from error
+    return spans
+
+
+def _decode_resource(message: dict[str, Any]) -> Resource:
+    # One object for all spans of a process: exporters know it by its identity.
+    inner, schema_url = message.get("resource", {}), message.get("schemaUrl")
+    key = orjson.dumps((inner, schema_url))
+    resource = _resources.get(key)
+    if resource is None:
+        if len(_resources) >= _MAX_CACHED:
+            _resources.clear()
+        resource = _resources[key] = Resource(_decode_attributes(inner.get("attributes", ())), schema_url)
+    return resource
+
+
+def _decode_scope(message: dict[str, Any]) -> InstrumentationScope | None:
+    inner, schema_url = message.get("scope"), message.get("schemaUrl")
+    if inner is None:
+        return None
+    key = orjson.dumps((inner, schema_url))
+    scope = _scopes.get(key)
+    if scope is None:
+        if len(_scopes) >= _MAX_CACHED:
+            _scopes.clear()
+        scope = _scopes[key] = InstrumentationScope(
+            inner.get("name", ""),
+            inner.get("version"),
+            schema_url,
+            _decode_attributes(inner.get("attributes", ())) or None,
+        )
+    return scope
+
+
+def _decode_span(message: dict[str, Any], resource: Resource, scope: InstrumentationScope | None) -> RecordedSpan:
+    get = message.get
+    trace_id, flags = int(message["traceId"], 16), get("flags", 1)
+    trace_flags = TraceFlags(flags & 0xFF)
+    trace_state = _decode_trace_state(get("traceState"))
+    parent_id = get("parentSpanId")
+    status = get("status")
+    start_time, end_time = get("startTimeUnixNano"), get("endTimeUnixNano")
+    span = RecordedSpan(
+        name=get("name", ""),
+        context=SpanContext(trace_id, int(message["spanId"], 16), False, trace_flags, trace_state),
+        parent=SpanContext(trace_id, int(parent_id, 16), bool(flags & _IS_REMOTE), trace_flags, trace_state)
+        if parent_id
+        else None,
+        resource=resource,
+        attributes=_decode_attributes(get("attributes", ())),
+        events=[_decode_event(event) for event in get("events", ())],
+        links=[_decode_link(link) for link in get("links", ())],
+        kind=_kinds.get(get("kind", 0), SpanKind.INTERNAL),
+        status=_decode_status(status) if status else _UNSET,
+        start_time=int(start_time) if start_time is not None else None,
+        end_time=int(end_time) if end_time is not None else None,
+        instrumentation_scope=scope,
+    )
+    dropped = (get("droppedAttributesCount", 0), get("droppedEventsCount", 0), get("droppedLinksCount", 0))
+    if any(dropped):
+        span._dropped = dropped  # noqa: SLF001 - our own class
+    return span
+
+
+def _decode_status(message: dict[str, Any]) -> Status:
+    code = StatusCode(message.get("code", 0))
+    return Status(code, message.get("message") if code is StatusCode.ERROR else None)
+
+
+def _decode_event(message: dict[str, Any]) -> Event:
+    time = int(message.get("timeUnixNano", 0))
+    event = _RecordedEvent(message.get("name", ""), _decode_attributes(message.get("attributes", ())), time)
+    if dropped := message.get("droppedAttributesCount"):
+        event._dropped = dropped  # noqa: SLF001 - our own class
+    return event
+
+
+def _decode_link(message: dict[str, Any]) -> Link:
+    flags = message.get("flags", 0)
+    context = SpanContext(
+        int(message["traceId"], 16),
+        int(message["spanId"], 16),
+        bool(flags & _IS_REMOTE),
+        TraceFlags(flags & 0xFF),
+        _decode_trace_state(message.get("traceState")),
+    )
+    link = _RecordedLink(context, _decode_attributes(message.get("attributes", ())))
+    if dropped := message.get("droppedAttributesCount"):
+        link._dropped = dropped  # noqa: SLF001 - our own class
+    return link
+
+
+def _decode_trace_state(header: str | None) -> TraceState | None:
+    return TraceState.from_header([header]) if header else None
+
+
+def _decode_attributes(pairs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
+    for pair in pairs:
+        value = pair.get("value") or {}
+        text = value.get("stringValue")
+        attributes[pair["key"]] = text if text is not None else _decode_value(value)
+    return attributes
+
+
+def _decode_value(message: dict[str, Any]) -> Any:
+    for kind, value in message.items():
+        if kind in ("stringValue", "boolValue"):
+            return value
+        if kind == "intValue":
+            return int(value)
+        if kind == "doubleValue":
+            return float(value)
+        if kind == "bytesValue":
+            return base64.b64decode(value)
+        if kind == "arrayValue":
+            return tuple(_decode_value(item) for item in value.get("values", ()))
+        if kind == "kvlistValue":
+            return {pair["key"]: _decode_value(pair.get("value", {})) for pair in value.get("values", ())}
+    return None

@@ -1,0 +1,289 @@
+"""Spans as lines of OTLP JSON, and back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+from google.protobuf import json_format
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
+
+from otel_rollout.otlp_encoding import encode_spans
+from otel_rollout.trace_folder.otlp_json import decode_line, encode_line, join_lines
+
+RESOURCE = Resource({"service.name": "test", "numbers": (1, 2)}, "https://example.org/resource")
+SCOPE = InstrumentationScope("scope", "1.0", "https://example.org/scope", {"a": True})
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
+scalars = st.one_of(
+    texts,
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(),
+    st.binary(max_size=20),
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(st.one_of(inner, st.none()), max_size=4).map(tuple), st.dictionaries(texts, inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+attributes = st.dictionaries(texts.filter(bool), values, max_size=6)
+trace_states = st.sampled_from([None, TraceState([("vendor", "a=b"), ("x", "1")])])
+flags = st.integers(0, 255).map(TraceFlags)
+times = st.integers(0, 2**63 - 1)
+trace_ids = st.integers(1, 2**128 - 1)
+span_ids = st.integers(1, 2**64 - 1)
+scopes = st.one_of(
+    st.none(), st.builds(InstrumentationScope, texts, st.none() | texts, st.sampled_from([None, "https://x"]))
+)
+
+
+@st.composite
+def spans(draw):
+    """A span with anything in it that a span can have."""
+    trace_id, trace_flags, state = draw(trace_ids), draw(flags), draw(trace_states)
+    parent = draw(st.none() | st.tuples(span_ids, st.booleans()))
+    return ReadableSpan(
+        name=draw(texts),
+        context=SpanContext(trace_id, draw(span_ids), False, trace_flags, state),
+        parent=SpanContext(trace_id, *parent, trace_flags, state) if parent else None,
+        resource=Resource(draw(st.dictionaries(texts.filter(bool), texts, max_size=3)), draw(st.just("") | texts)),
+        attributes=draw(attributes),
+        events=[Event(*event) for event in draw(st.lists(st.tuples(texts, attributes, times), max_size=2))],
+        links=[
+            Link(SpanContext(*link), draw(attributes))
+            for link in draw(st.lists(st.tuples(trace_ids, span_ids, st.booleans(), flags, trace_states), max_size=2))
+        ],
+        kind=draw(st.sampled_from(SpanKind)),
+        status=draw(
+            st.sampled_from([Status(StatusCode.UNSET), Status(StatusCode.OK), Status(StatusCode.ERROR)])
+            | texts.map(lambda text: Status(StatusCode.ERROR, text))
+        ),
+        start_time=draw(times),
+        end_time=draw(st.none() | times),
+        instrumentation_scope=draw(scopes),
+    )
+
+
+def comparable(value):
+    """A value with its types, in which NaN equals itself, and 1, 1.0 and True do not equal each other."""
+    if isinstance(value, float):
+        return "float", "NaN" if math.isnan(value) else (value, math.copysign(1, value))
+    if isinstance(value, dict):
+        return "mapping", [(key, comparable(item)) for key, item in value.items()]
+    if isinstance(value, tuple):
+        return "sequence", [comparable(item) for item in value]
+    return type(value).__name__, value
+
+
+def whole(span):
+    """Everything that a span says."""
+    context = lambda each: each and (each.trace_id, each.span_id, each.is_remote, each.trace_flags, each.trace_state)  # noqa: E731
+    pairs = lambda each: [(key, comparable(value)) for key, value in (each or {}).items()]  # noqa: E731
+    scope = span.instrumentation_scope
+    return {
+        "name": span.name,
+        "context": context(span.context),
+        "parent": context(span.parent),
+        "kind": span.kind,
+        "times": (span.start_time, span.end_time),
+        "status": (span.status.status_code, span.status.description),
+        "attributes": pairs(span.attributes),
+        "events": [
+            (each.name, each.timestamp, pairs(each.attributes), each.dropped_attributes) for each in span.events
+        ],
+        "links": [(context(each.context), pairs(each.attributes), each.dropped_attributes) for each in span.links],
+        "dropped": (span.dropped_attributes, span.dropped_events, span.dropped_links),
+        "resource": (pairs(span.resource.attributes), span.resource.schema_url),
+        "scope": scope and (scope.name, scope.version, scope.schema_url, pairs(scope.attributes)),
+    }
+
+
+def make_span(attributes=None, *, name="op", span_id=1, resource=RESOURCE, scope=SCOPE, **options):
+    return ReadableSpan(
+        name,
+        SpanContext(2**100 + 1, span_id, False, TraceFlags(1)),
+        resource=resource,
+        instrumentation_scope=scope,
+        attributes=attributes,
+        start_time=1_700_000_000_000_000_001,
+        end_time=1_700_000_001_000_000_002,
+        **options,
+    )
+
+
+class TestRoundTrip:
+    """encode_line, then decode_line."""
+
+    @settings(deadline=None)
+    @given(st.lists(spans(), max_size=3))
+    def test_nothing_is_lost(self, batch):
+        """Ids, times, kinds, status, events, links, resource, scope, attribute types: all is as it was, in order."""
+        line = encode_line(batch)
+        assert b"\n" not in line
+        assert [whole(span) for span in decode_line(line)] == [whole(span) for span in batch]
+
+    def test_what_the_sdk_dropped_is_still_counted(self):
+        """The counts of dropped attributes, events and links survive, on a span of the SDK that had too many."""
+        from opentelemetry.sdk.trace import SpanLimits
+
+        memory = InMemorySpanExporter()
+        limits = SpanLimits(max_attributes=2, max_events=1, max_links=1, max_event_attributes=1, max_link_attributes=1)
+        provider = TracerProvider(span_limits=limits, shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(memory))
+        other = SpanContext(7, 8, True, TraceFlags(1))
+        links = [Link(other, {"a": 1, "b": 2}), Link(other)]
+        with provider.get_tracer("test").start_as_current_span("op", links=links) as span:
+            span.set_attributes({"a": 1, "b": 2, "c": 3})
+            span.add_event("first", {"a": 1, "b": 2})
+            span.add_event("second", {"a": 1, "b": 2})
+        [span] = memory.get_finished_spans()
+        [read] = decode_line(encode_line([span]))
+        assert whole(read) == whole(span)
+        assert (read.dropped_attributes, read.dropped_events, read.dropped_links) == (1, 1, 1)
+        assert read.events[0].dropped_attributes == 1
+        assert read.links[0].dropped_attributes == span.links[0].dropped_attributes
+
+    def test_spans_of_one_process_share_their_resource(self):
+        """Exporters know a resource by its identity, so the same one is one object, in all lines."""
+        first, second = (decode_line(encode_line([make_span(span_id=number)]))[0] for number in (1, 2))
+        assert first.resource is second.resource
+        assert first.instrumentation_scope is second.instrumentation_scope
+
+    def test_what_json_cannot_say_is_made_sayable(self):
+        """A lone surrogate becomes a question mark; an integer beyond 64 bits a text; nothing raises."""
+        span = make_span(
+            {"a": "x\ud800", "a" * 70: "\ud800" * 70, "big": 2**63, "list": ("\udfff", 2**70)}, name="\ud800"
+        )
+        [read] = decode_line(encode_line([span]))
+        assert read.name == "?"
+        assert read.attributes == {"a": "x?", "a" * 70: "?" * 70, "big": str(2**63), "list": ("?", str(2**70))}
+
+    def test_numbers_that_are_equal_keep_their_types(self):
+        """1 and True are the same key in a dictionary, and different values on a span."""
+        read = decode_line(encode_line([make_span({"a": 1}), make_span({"a": True}), make_span({"a": 1.0})]))
+        assert [type(span.attributes["a"]) for span in read] == [int, bool, float]
+
+    def test_order_is_kept_across_scopes(self):
+        """A span of another library between two of ours stays between them: the root goes last."""
+        other = InstrumentationScope("openai")
+        batch = [make_span(span_id=1), make_span(span_id=2, scope=other), make_span(span_id=3)]
+        assert [span.context.span_id for span in decode_line(encode_line(batch))] == [1, 2, 3]
+
+
+class TestFormat:
+    """The line is OTLP JSON as the specification has it."""
+
+    SPAN = make_span(
+        {"text": '漢字\n"', "int": 2**62, "double": 1.5, "nan": math.nan, "inf": -math.inf, "bytes": b"\x00\xff"}
+        | {"bool": False, "list": (1, 2), "map": {"a": ("b",)}},
+        events=[Event("event", {"n": 1}, 5)],
+        links=[Link(SpanContext(7, 8, True, TraceFlags(1)), {"l": 1})],
+        parent=SpanContext(2**100 + 1, 9, True, TraceFlags(1)),
+        kind=SpanKind.CLIENT,
+        status=Status(StatusCode.ERROR, "why"),
+    )
+
+    def test_protobuf_reads_it_as_what_is_sent_over_the_wire(self):
+        """Parsed with protobuf's json_format it is the request that the OTLP exporters send, but for its ids' base."""
+        parsed = json_format.Parse(encode_line([self.SPAN]), ExportTraceServiceRequest())
+        sent = ExportTraceServiceRequest.FromString(encode_spans([self.SPAN]))
+        for scope in (sent.resource_spans[0].scope_spans[0],):
+            for message in (scope.spans[0], *scope.spans[0].links):
+                message.trace_id = base64.b64decode(message.trace_id.hex())
+                message.span_id = base64.b64decode(message.span_id.hex())
+            scope.spans[0].parent_span_id = base64.b64decode(scope.spans[0].parent_span_id.hex())
+        # NaN does not equal itself.
+        for request in (parsed, sent):
+            pairs = request.resource_spans[0].scope_spans[0].spans[0].attributes
+            [nan] = [pair for pair in pairs if pair.key == "nan"]
+            assert math.isnan(nan.value.double_value)
+            nan.value.double_value = 0
+        assert parsed == sent
+
+    def test_ids_are_hexadecimal_and_long_integers_are_text(self):
+        """What distinguishes OTLP's JSON from protobuf's: hexadecimal ids; and enums are numbers."""
+        [resource_spans] = json.loads(encode_line([self.SPAN]))["resourceSpans"]
+        [span] = resource_spans["scopeSpans"][0]["spans"]
+        assert span["traceId"] == f"{2**100 + 1:032x}"
+        assert span["spanId"] == "0000000000000001"
+        assert span["parentSpanId"] == "0000000000000009"
+        assert span["startTimeUnixNano"] == "1700000000000000001"
+        assert span["kind"] == 3
+        assert span["status"] == {"code": 2, "message": "why"}
+        values = {pair["key"]: pair["value"] for pair in span["attributes"]}
+        assert values["int"] == {"intValue": str(2**62)}
+        assert values["nan"] == {"doubleValue": "NaN"}
+        assert values["inf"] == {"doubleValue": "-Infinity"}
+
+    def test_resource_and_scope_stand_once_for_spans_that_share_them(self):
+        """Consecutive spans of one resource and scope are one group."""
+        [resource_spans] = json.loads(encode_line([make_span(span_id=1), make_span(span_id=2)]))["resourceSpans"]
+        [scope_spans] = resource_spans["scopeSpans"]
+        assert len(scope_spans["spans"]) == 2
+        assert resource_spans["schemaUrl"] == "https://example.org/resource"
+        assert scope_spans["schemaUrl"] == "https://example.org/scope"
+
+    def test_a_line_of_another_tool_is_read(self):
+        """Integers that are numbers, and absent fields, as other file exporters write them."""
+        line = (
+            b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0000000000000000000000000000000A",'
+            b'"spanId":"000000000000000b","parentSpanId":"","name":"op","startTimeUnixNano":5,'
+            b'"attributes":[{"key":"n","value":{"intValue":7}},{"key":"f","value":{"doubleValue":1}}]}]}]}]}'
+        )
+        [span] = decode_line(line)
+        assert (span.context.trace_id, span.context.span_id, span.parent) == (10, 11, None)
+        assert (span.start_time, span.end_time, span.kind) == (5, None, SpanKind.INTERNAL)
+        assert comparable(dict(span.attributes)) == comparable({"n": 7, "f": 1.0})
+        assert span.instrumentation_scope is None
+
+    @pytest.mark.parametrize(
+        "line",
+        [b"", b"x", b"[]", b"7", b'{"resourceSpans":[7]}', b'{"resourceSpans":[{"scopeSpans":[{"spans":[{}]}]}]}'],
+    )
+    def test_what_is_no_line_is_a_value_error(self, line):
+        """Damage comes out as one kind of error."""
+        with pytest.raises(ValueError, match="no line of OTLP JSON"):
+            decode_line(line)
+
+
+class TestJoining:
+    """join_lines: the parts of a trajectory, without parsing them."""
+
+    @settings(deadline=None, max_examples=30)
+    @given(st.lists(st.lists(spans(), max_size=2), min_size=1, max_size=3))
+    def test_a_joined_line_has_the_spans_of_all_parts(self, parts):
+        """In order, with or without line ends, and with empty parts between."""
+        lines = [encode_line(part) + b"\n" * (number % 2) for number, part in enumerate(parts)]
+        expected = [whole(span) for part in parts for span in part]
+        joined = join_lines(lines)
+        assert [whole(span) for span in decode_line(joined)] == expected
+        assert b"\n" not in joined
+
+    def test_what_is_no_line_is_refused(self):
+        """A torn part does not become part of a line that looks sound."""
+        with pytest.raises(ValueError, match="no line of OTLP JSON"):
+            join_lines([encode_line([make_span()]), encode_line([make_span()])[:-1]])
+
+
+class TestImport:
+    """What importing the format costs."""
+
+    def test_zstandard_is_not_imported(self):
+        """Lines are read and written without the `file` extra."""
+        program = "import sys, otel_rollout.trace_folder.otlp_json; assert 'zstandard' not in sys.modules"
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
