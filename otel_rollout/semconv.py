@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["ATTRIBUTES", "SPAN_KINDS", "TAGS", "Attribute"]
+__all__ = ["ANNOTATIONS", "ATTRIBUTES", "SPAN_KINDS", "TAGS", "Attribute"]
 
 # --- the five tags of a trajectory, on the root and on every span inside it
 STEP: Final = "rollout.step"
@@ -66,9 +66,9 @@ TOOL_REWARD: Final = "rollout.tool_reward"
 TOOL_RESPONSE_TRUNCATED: Final = "rollout.tool_response_truncated"
 
 # --- the events of a turn of verl that was aborted and went on
-WEIGHTS_VERSION: Final = "weights_version"
-NEW_TOKENS: Final = "new_tokens"
-STOP_REASON: Final = "stop_reason"
+WEIGHTS_VERSION: Final = "rollout.weights_version"
+NEW_TOKENS: Final = "rollout.new_tokens"
+STOP_REASON: Final = "rollout.stop_reason"
 
 # --- resource
 SERVICE_NAME: Final = "service.name"
@@ -101,6 +101,7 @@ EXCEPTION_EVENT: Final = "exception"
 EXCEPTION_TYPE: Final = "exception.type"
 EXCEPTION_MESSAGE: Final = "exception.message"
 EXCEPTION_STACKTRACE: Final = "exception.stacktrace"
+EXCEPTION_ESCAPED: Final = "exception.escaped"
 
 JSON_MIME_TYPE: Final = "application/json"
 
@@ -125,6 +126,37 @@ class Attribute(NamedTuple):
     type: str
     meaning: str
     readers: str
+
+
+ANNOTATIONS: Final[tuple[Attribute, ...]] = (
+    Attribute(UID, "root (verl)", "str", "verl's id of the prompt in this step", "filters"),
+    Attribute(DATASET_INDEX, "root (verl)", "int or str", "`extra_info.index` of the dataset, as it is", "filters"),
+    Attribute(SAMPLE_INDEX_FROM, "root (verl)", "str", "index, uid, or row of the worker", "you"),
+    Attribute(ROLLOUT_N_FROM, "root (verl)", "str", "session_id, batch or worker", "you"),
+    Attribute(DATA_SOURCE, "root (verl)", "str", "the dataset's `data_source`", "filters"),
+    Attribute(REWARD_EXTRA_INFO, "root (verl)", "str (JSON)", "what the reward function said beside the reward", "you"),
+    Attribute(FINISH_REASON, "root (verl)", "str", "length where it was cut, else what the engine said", "filters"),
+    Attribute(NUM_TURNS, "root (verl)", "int", "turns of the chat, as verl counts them", "filters"),
+    Attribute(NUM_OUTPUTS, "root (verl)", "int", "sequences that the agent loop made, where more than one", "you"),
+    Attribute(PROMPT_LENGTH, "root (verl)", "int", "tokens of the prompt", "filters"),
+    Attribute(RESPONSE_LENGTH, "root (verl)", "int", "tokens of the response, with what tools said", "filters"),
+    Attribute(MODEL_TOKENS, "root (verl)", "int", "tokens of the response that the model made", "filters"),
+    Attribute(
+        CACHED_TOKENS, "root (verl)", "int", "prompt tokens that the engine had cached, summed over turns", "filters"
+    ),
+    Attribute(TOOL_CALLS, "root (verl)", "int", "how many tool calls there were", "filters"),
+    Attribute(TOOL_ERRORS, "root (verl)", "int", "how many of them failed", "filters"),
+    Attribute(TURN_SCORES, "root (verl)", "list of double", "as the agent loop collected them", "you"),
+    Attribute(TOOL_REWARDS, "root (verl)", "list of double", "as the agent loop collected them", "you"),
+    Attribute(GENERATE_SECONDS, "root (verl)", "double", "verl's metric generate_sequences", "filters"),
+    Attribute(TOOL_SECONDS, "root (verl)", "double", "verl's metric tool_calls", "filters"),
+    Attribute(SCORE_SECONDS, "root (verl)", "double", "verl's metric compute_score", "filters"),
+    Attribute(STALENESS, "root (verl)", "int", "step - 1 - newest weights, where the step is known", "filters"),
+    Attribute(PREEMPTIONS, "root and turns (verl)", "int", "how often the engine preempted the request", "filters"),
+    Attribute(MIN_WEIGHTS_VERSION, "root and turns (verl)", "int", "the oldest weights that took part", "filters"),
+    Attribute(MAX_WEIGHTS_VERSION, "root and turns (verl)", "int", "the newest weights that took part", "filters"),
+)
+"""What `annotate` puts on the root where somebody knows it, as verl's plugin does; anybody else may, too."""
 
 
 ATTRIBUTES: Final[tuple[Attribute, ...]] = (
@@ -181,32 +213,7 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     Attribute(FINISH_REASONS, "LLM ops", "list of str", "why generation stopped, where known", "Logfire"),
     Attribute(TOOL_NAME, "TOOL ops", "str", "the tool's name", "Logfire, Phoenix"),
     Attribute(TOOL_CALL_ID, "TOOL ops (verl)", "str", "the model's id of the call", "Logfire"),
-    Attribute(UID, "root (verl)", "str", "verl's id of the prompt in this step", "filters"),
-    Attribute(DATASET_INDEX, "root (verl)", "int or str", "`extra_info.index` of the dataset, as it is", "filters"),
-    Attribute(SAMPLE_INDEX_FROM, "root (verl)", "str", "index, uid, or row of the worker", "you"),
-    Attribute(ROLLOUT_N_FROM, "root (verl)", "str", "session_id, batch or worker", "you"),
-    Attribute(DATA_SOURCE, "root (verl)", "str", "the dataset's `data_source`", "filters"),
-    Attribute(REWARD_EXTRA_INFO, "root (verl)", "str (JSON)", "what the reward function said beside the reward", "you"),
-    Attribute(FINISH_REASON, "root (verl)", "str", "length where it was cut, else what the engine said", "filters"),
-    Attribute(NUM_TURNS, "root (verl)", "int", "turns of the chat, as verl counts them", "filters"),
-    Attribute(NUM_OUTPUTS, "root (verl)", "int", "sequences that the agent loop made, where more than one", "you"),
-    Attribute(PROMPT_LENGTH, "root (verl)", "int", "tokens of the prompt", "filters"),
-    Attribute(RESPONSE_LENGTH, "root (verl)", "int", "tokens of the response, with what tools said", "filters"),
-    Attribute(MODEL_TOKENS, "root (verl)", "int", "tokens of the response that the model made", "filters"),
-    Attribute(
-        CACHED_TOKENS, "root (verl)", "int", "prompt tokens that the engine had cached, summed over turns", "filters"
-    ),
-    Attribute(TOOL_CALLS, "root (verl)", "int", "how many tool calls there were", "filters"),
-    Attribute(TOOL_ERRORS, "root (verl)", "int", "how many of them failed", "filters"),
-    Attribute(TURN_SCORES, "root (verl)", "list of double", "as the agent loop collected them", "you"),
-    Attribute(TOOL_REWARDS, "root (verl)", "list of double", "as the agent loop collected them", "you"),
-    Attribute(GENERATE_SECONDS, "root (verl)", "double", "verl's metric generate_sequences", "filters"),
-    Attribute(TOOL_SECONDS, "root (verl)", "double", "verl's metric tool_calls", "filters"),
-    Attribute(SCORE_SECONDS, "root (verl)", "double", "verl's metric compute_score", "filters"),
-    Attribute(STALENESS, "root (verl)", "int", "step - 1 - newest weights, where the step is known", "filters"),
-    Attribute(PREEMPTIONS, "root and turns (verl)", "int", "how often the engine preempted the request", "filters"),
-    Attribute(MIN_WEIGHTS_VERSION, "root and turns (verl)", "int", "the oldest weights that took part", "filters"),
-    Attribute(MAX_WEIGHTS_VERSION, "root and turns (verl)", "int", "the newest weights that took part", "filters"),
+    *ANNOTATIONS,
     Attribute(REQUEST_ID, "turns (verl)", "str", "verl's id of the conversation", "you"),
     Attribute(ENGINE_REQUEST_ID, "turns (verl)", "str", "the id of this turn in the engine", "vLLM's own spans"),
     Attribute(SERVER, "turns (verl)", "str", "which server the load balancer picked", "filters"),
@@ -219,4 +226,5 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     Attribute(EXCEPTION_TYPE, "exception event", "str", "the exception's class", "all"),
     Attribute(EXCEPTION_MESSAGE, "exception event", "str", "its message", "all"),
     Attribute(EXCEPTION_STACKTRACE, "exception event", "str", "its traceback", "all"),
+    Attribute(EXCEPTION_ESCAPED, "exception event", "str", "False, as OpenTelemetry's SDK writes it", "nobody"),
 )

@@ -38,7 +38,7 @@ _TAKEN: Final = {
         for attribute in semconv.ATTRIBUTES
         for prefix in accumulate(attribute.key.split(".")[:-1], "{}.{}".format)
     ),
-    *(attribute.key for attribute in semconv.ATTRIBUTES),
+    *(attribute.key for attribute in semconv.ATTRIBUTES if attribute not in semconv.ANNOTATIONS),
 }
 """Names that `annotate` does not set: they have a meaning of their own, or hold other attributes."""
 _TOTALS: Final = (semconv.TURNS, semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import otel_rollout
-from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
+from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
 from otel_rollout.testing import InMemorySpanExporter
 
 
@@ -30,6 +30,13 @@ class Word(str, enum.Enum):
 
 class TestAnnotate:
     """What can be annotated."""
+
+    def test_what_verls_plugin_knows(self, rollout_spans: InMemorySpanExporter) -> None:
+        """What the table lists as annotations is anybody's to set: their names are not taken."""
+        known = {row.key: 1 for row in semconv.ANNOTATIONS}
+        with rollout_trace_attr(7, 1, 0):
+            annotate(**known)
+        assert known.items() <= root_attributes(rollout_spans).items()
 
     def test_everything(self, rollout_spans: InMemorySpanExporter) -> None:
         """Reward, status, input, output and attributes of one's own stand on the root, and in its metadata."""
