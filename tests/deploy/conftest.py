@@ -1,0 +1,115 @@
+"""docker-compose.yml as Docker Compose reads it, and the services of a profile started on machines of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from scripts import docker_compose, environments
+from tests.deploy import network
+from tests.deploy.stack import Stack
+
+ROOT = Path(__file__).resolve().parents[2]
+REQUIRE_SERVERS = "OTEL_ROLLOUT_REQUIRE_SERVERS"
+
+
+def missing(reason: str) -> NoReturn:
+    """Skip the test, or fail it with OTEL_ROLLOUT_REQUIRE_SERVERS set, as in CI."""
+    if os.environ.get(REQUIRE_SERVERS):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+class Compose:
+    """Docker Compose, asked what it makes of docker-compose.yml.
+
+    Args:
+        program: The program.
+    """
+
+    def __init__(self, program: Path) -> None:
+        self._program = program
+
+    def check(self, *options: str, folder: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run `docker compose … config` in a folder, with no variables but these."""
+        return subprocess.run(
+            [str(self._program), *options, "config", "--format", "json"],
+            cwd=folder,
+            env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def model(self, *options: str, **variables: str) -> dict[str, Any]:
+        """Return what would be started, with all variables and defaults filled in."""
+        checked = self.check(*options, **variables)
+        assert checked.returncode == 0, checked.stderr
+        return json.loads(checked.stdout)
+
+
+@pytest.fixture(scope="session")
+def compose() -> Compose:
+    """Docker Compose; skips, saying why, where Debian's package can't be had."""
+    try:
+        return Compose(docker_compose.ensure())
+    except docker_compose.NotHereError as error:
+        pytest.skip(f"Docker Compose can't be had: {error}")
+    except subprocess.CalledProcessError as error:
+        missing(f"Docker Compose could not be fetched: {error}")
+
+
+@pytest.fixture(scope="session")
+def environment() -> Callable[[str], Path]:
+    """Return a virtual environment of tests/servers by its name; skip, saying why, where it can't be made."""
+
+    def ensure(name: str) -> Path:
+        try:
+            return environments.ensure(name)
+        except subprocess.CalledProcessError as error:
+            missing(f"the {name} environment can't be made here: {error}")
+
+    return ensure
+
+
+@pytest.fixture(scope="session")
+def uncaptured(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[None]]:
+    """Make a context in which what is printed reaches the terminal."""
+    return request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled
+
+
+@pytest.fixture(scope="session")
+def stacks(
+    compose: Compose,
+    environment: Callable[[str], Path],
+    uncaptured: Callable[[], AbstractContextManager[None]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Mapping[str, Stack]]:
+    """The profiles `phoenix` and `mlflow`, running, and `careless`: MLflow without its --allowed-hosts."""
+    reason = network.why_not()
+    if reason:
+        pytest.skip(reason)
+    models = {profile: compose.model("--profile", profile) for profile in ("phoenix", "mlflow")}
+    careless = compose.model("--profile", "mlflow")
+    service = careless["services"]["mlflow"]
+    service["command"] = [part for part in service["command"] if not part.startswith("--allowed-hosts")]
+    models["careless"] = {"services": {"mlflow": service}}
+    folders = {name: environment(name) for name in ("phoenix", "mlflow", "rotel")}
+    with ExitStack() as running, ThreadPoolExecutor() as starting:
+        made = {
+            name: Stack(model, folders, tmp_path_factory.mktemp(name), uncaptured=uncaptured)
+            for name, model in models.items()
+        }
+        for stack in made.values():
+            running.enter_context(stack)
+        list(starting.map(Stack.start, made.values()))
+        yield made

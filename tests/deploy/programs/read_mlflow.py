@@ -1,0 +1,30 @@
+"""Print the traces that an MLflow has in an experiment, as soon as there are so many finished ones: ADDRESS EXPERIMENT COUNT."""
+
+import json
+import sys
+import time
+import warnings
+
+warnings.simplefilter("ignore")
+from mlflow.tracking import MlflowClient  # noqa: E402
+
+address, name, count = sys.argv[1:]
+client = MlflowClient(tracking_uri=address)
+deadline = time.monotonic() + 60
+while True:
+    experiment = client.get_experiment_by_name(name)
+    ids = [experiment.experiment_id] if experiment else []
+    traces = client.search_traces(locations=ids, max_results=500) if ids else []
+    finished = [trace for trace in traces if trace.info.state != "IN_PROGRESS"]
+    if len(finished) >= int(count):
+        break
+    assert time.monotonic() < deadline, f"{len(finished)} of {count} traces finished"
+    time.sleep(0.25)
+print(
+    json.dumps(
+        [
+            {"tags": dict(trace.info.tags), "spans": sorted(span.name.rpartition(".")[2] for span in trace.data.spans)}
+            for trace in finished
+        ]
+    )
+)

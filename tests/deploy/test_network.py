@@ -1,0 +1,124 @@
+"""docker-compose.yml at work: its own commands and variables, each service on a machine of its own with its own name.
+
+No engine is needed: the servers come from PyPI in the same versions, and rotel stands in for the collector. Jaeger can't be
+had that way, so nothing here shows that it starts.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.servers.span_trees import trees
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+TRAINING = ROOT / "tests" / "integration" / "programs" / "group.py"
+TRACES, SPANS = 7, 42
+# What each trajectory of the training program holds.
+NAMES = ["calculator", "generate", "generate", "lookup", "run", "trajectory"]
+
+
+@pytest.fixture
+def train(tmp_path):
+    """Runs a program that traces a training step, on the trainer's machine of a stack."""
+
+    def run(stack, project, **variables):
+        report = tmp_path / "report.json"
+        finished = stack.run(
+            [sys.executable, str(TRAINING)], SCENARIO_PROJECT=project, SCENARIO_REPORT=str(report), **variables
+        )
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+
+    return run
+
+
+def read(stack, program, *arguments):
+    """Return what a program of programs/ printed on the trainer's machine."""
+    command = [sys.executable, str(PROGRAMS / f"{program}.py"), *map(str, arguments)]
+    finished = stack.run(command, PYTHONPATH=str(ROOT))
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return json.loads(finished.stdout)
+
+
+def otlp(protocol):
+    """Return the variables that send traces to the collector by its name."""
+    port = {"grpc": 4317, "http/protobuf": 4318}[protocol]
+    return {
+        "OTEL_TRACES_EXPORTER": "otlp",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://collector:{port}",
+    }
+
+
+class TestHealth:
+    """The healthchecks, which the stacks were waited for with."""
+
+    @pytest.mark.parametrize("name", ["phoenix", "mlflow"])
+    def test_healthcheck_fails_where_nothing_answers(self, stacks, name):
+        """The healthcheck of a backend, run on a machine where it does not run, says that it is not healthy."""
+        test = stacks[name].services[name]["healthcheck"]["test"]
+
+        assert test[:2] == ["CMD", "python"]
+        assert stacks[name].run([sys.executable, *test[2:]]).returncode != 0
+
+
+class TestCollector:
+    """From a trainer through the collector to the backends."""
+
+    @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+    def test_trajectories_arrive_in_phoenix(self, stacks, train, protocol):
+        """Whole trajectories sent to the name `collector`, by either protocol, are in Phoenix."""
+        stack, project = stacks["phoenix"], f"compose-{protocol[:4]}"
+
+        train(stack, project, **otlp(protocol))
+
+        roots = trees(read(stack, "read_phoenix", "http://phoenix:6006", project, SPANS))
+        assert [sorted(node.name.rpartition(".")[2] for node in root.walk()) for root in roots.values()] == [NAMES] * TRACES
+
+    def test_trajectories_arrive_in_mlflow(self, stacks, train):
+        """Whole trajectories sent to the name `collector` are in MLflow's experiment 0, which is called Default."""
+        stack = stacks["mlflow"]
+
+        train(stack, "compose-mlflow", **otlp("http/protobuf"))
+
+        traces = read(stack, "read_mlflow", "http://mlflow:5000", "Default", TRACES)
+        assert [trace["spans"] for trace in traces] == [NAMES] * TRACES
+
+
+class TestMlflow:
+    """MLflow, reached by the name that the compose file gives it."""
+
+    def test_exporter_goes_straight_to_the_server(self, stacks, train):
+        """The exporter `mlflow` needs no collector and no experiment's id, and its traces have the tags."""
+        stack = stacks["mlflow"]
+
+        train(stack, "straight", OTEL_TRACES_EXPORTER="mlflow", MLFLOW_TRACKING_URI="http://mlflow:5000")
+
+        traces = read(stack, "read_mlflow", "http://mlflow:5000", "straight", TRACES)
+        assert [(trace["tags"]["step"], trace["spans"]) for trace in traces] == [("7", NAMES)] * TRACES
+
+    @pytest.mark.parametrize(("name", "status"), [("mlflow", "200"), ("careless", "403")])
+    def test_otlp_by_the_service_name_needs_allowed_hosts(self, stacks, tmp_path, name, status):
+        """MLflow takes OTLP sent to `mlflow:5000`, and refuses it without its --allowed-hosts, though it is healthy."""
+        body = tmp_path / "request.binpb"
+        body.write_bytes(request().SerializeToString())
+        command = [sys.executable, str(PROGRAMS / "post.py"), "http://mlflow:5000", str(body)]
+
+        assert stacks[name].healthy("mlflow")
+        assert stacks[name].run(command).stdout.strip() == status
+
+
+def request():
+    """Return an OTLP request with one span."""
+    message = ExportTraceServiceRequest()
+    span = message.resource_spans.add().scope_spans.add().spans.add()
+    span.trace_id, span.span_id, span.name = bytes(range(16)), bytes(range(8)), "posted"
+    span.start_time_unix_nano, span.end_time_unix_nano = 1_767_225_600_000_000_000, 1_767_225_601_000_000_000
+    return message
