@@ -130,7 +130,12 @@ class WeaveSpanExporter(OutcomeSpanExporter):
     def destination(self) -> str:
         """The trace server, with the entity and project that stand in the place of the spans' own."""
         settings = self._settings()
-        return f"{without_userinfo(settings.trace_server_url)}, {settings.entity or ''}/{self._project or ''}"
+        parts = [
+            without_userinfo(settings.trace_server_url),
+            f"entity {settings.entity}" if settings.entity else "",
+            f"project {self._project}" if self._project else "",
+        ]
+        return ", ".join(part for part in parts if part)
 
     def expect_repeats(self) -> None:
         """Ask before each batch which of its calls and rewards are stored: a second row would be shown twice."""

@@ -1,0 +1,159 @@
+"""What the tracer reads in the environment: each setting with its value and origin, and what nothing reads."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from otel_rollout.doctor.secrets import shown_value
+from otel_rollout.errors import ConfigurationError
+from otel_rollout.provider import make_provider, make_resource
+from otel_rollout.redaction import DEFAULT_REDACTED_KEYS
+from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES, Setting, resolve_settings
+
+__all__ = ["DEFAULT", "EnvironmentReport", "SettingReport", "VariableReport", "read_environment"]
+
+DEFAULT: Final = "default"
+
+_OTHER_VARIABLES: Final = {
+    "OTEL_ROLLOUT_VERL": "`0` leaves verl as it is",
+    "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": "for tests: faults of our own are raised",
+    # What steers our own test runs.
+    "OTEL_ROLLOUT_CACHE": "for tests: where the servers are installed",
+    "OTEL_ROLLOUT_REQUIRE_SERVERS": "for tests: a server that can't be installed is a failure",
+}
+_OURS: Final = "OTEL_ROLLOUT_"
+# OTEL_EXPORTER_OTLP_ENDPOINT has this beside it, for traces alone.
+_GENERAL, _FOR_TRACES = "OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"
+
+
+@dataclass(frozen=True)
+class SettingReport:
+    """One setting of `init`.
+
+    Args:
+        name: Its name.
+        value: Its value as it can be shown; what the variable says, where that can't work.
+        origin: The variable that it comes from, or `default`.
+        fault: What is wrong with it, if something is.
+    """
+
+    name: str
+    value: str
+    origin: str
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class VariableReport:
+    """One more variable that is set.
+
+    Args:
+        name: Its name.
+        value: Its value as it can be shown.
+        meaning: What it says.
+    """
+
+    name: str
+    value: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class EnvironmentReport:
+    """What the environment says.
+
+    Args:
+        settings: Every setting of `init`.
+        variables: The variables of OpenTelemetry and of the exporters that are set.
+        faults: What is wrong beyond one setting: names that nothing reads, a sampler that isn't there.
+        is_disabled: Whether OTEL_SDK_DISABLED turns tracing off.
+    """
+
+    settings: list[SettingReport]
+    variables: list[VariableReport]
+    faults: list[str]
+    is_disabled: bool
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.faults and not any(setting.fault for setting in self.settings)
+
+
+def read_environment(
+    exporters_variables: Mapping[str, str], environ: Mapping[str, str] | None = None
+) -> EnvironmentReport:
+    """Return what the tracer would read.
+
+    Args:
+        exporters_variables: What the installed exporters read, with its meaning.
+        environ: The environment; the process's own where None.
+    """
+    environ = os.environ if environ is None else environ
+    others = {**STANDARD_VARIABLES, **exporters_variables, **_OTHER_VARIABLES}
+    faults = [*_misspelt(others, environ), *_sampler_fault()]
+    return EnvironmentReport(
+        settings=[_report_setting(setting, environ) for setting in SETTINGS],
+        variables=_report_variables(others, environ),
+        faults=faults,
+        is_disabled=environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true",
+    )
+
+
+def _report_setting(setting: Setting, environ: Mapping[str, str]) -> SettingReport:
+    own = {variable: environ[variable] for variable in setting.variables if environ.get(variable, "").strip()}
+    origin = next(iter(own), DEFAULT)
+    try:
+        value = getattr(resolve_settings({}, own), setting.name)
+    except ConfigurationError as error:
+        return SettingReport(setting.name, own[origin], origin, str(error))
+    return SettingReport(setting.name, _in_words(value), origin)
+
+
+def _report_variables(others: Mapping[str, str], environ: Mapping[str, str]) -> list[VariableReport]:
+    found: list[VariableReport] = []
+    for name, meaning in others.items():
+        for_traces = name.replace(_GENERAL, _FOR_TRACES) if not name.startswith(_FOR_TRACES) else name
+        for variable in dict.fromkeys((name, for_traces)):
+            value = environ.get(variable, "").strip()
+            if value and not any(variable == one.name for one in found):
+                found.append(VariableReport(variable, shown_value(variable, value), meaning))
+    return found
+
+
+def _misspelt(others: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
+    known = sorted({*others, *(variable for setting in SETTINGS for variable in setting.variables)})
+    faults = []
+    for name in sorted(environ):
+        if name.startswith(_OURS) and name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            faults.append(f"{name}: nothing reads this variable" + (f"; did you mean {close[0]}?" if close else ""))
+    return faults
+
+
+def _sampler_fault() -> list[str]:
+    try:
+        make_provider(make_resource("otel-rollout-doctor", None))
+    except ConfigurationError as error:
+        return [str(error)]
+    return []
+
+
+def _in_words(value: Any) -> str:
+    if value is None:
+        return "unset"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and value >= 2**10 and value % 2**10 == 0:
+        return f"{value >> 20} MiB" if value % 2**20 == 0 else f"{value >> 10} KiB"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, tuple):
+        if value == DEFAULT_REDACTED_KEYS:
+            return f"{len(value)} names: {', '.join(value[:3])} …"
+        return ", ".join(value) or "none"
+    return str(value)

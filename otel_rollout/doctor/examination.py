@@ -1,0 +1,83 @@
+"""The whole examination: installation, environment, and each backend that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from otel_rollout.backends import requested_backend
+from otel_rollout.doctor.environment import EnvironmentReport, read_environment
+from otel_rollout.doctor.installation import InstallationReport, read_installation
+from otel_rollout.doctor.probe import BackendReport, probe_backend
+from otel_rollout.errors import ConfigurationError
+
+__all__ = ["Examination", "examine"]
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What was found.
+
+    Args:
+        installation: What is installed.
+        environment: What the environment says.
+        asked: The backends that are asked for.
+        asked_fault: What is wrong with how they are asked for, if something is.
+        backends: What came of trying them; None where that was not asked for.
+    """
+
+    installation: InstallationReport
+    environment: EnvironmentReport
+    asked: list[str] = field(default_factory=list)
+    asked_fault: str = ""
+    backends: list[BackendReport] | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0 where all is well, 1 where a backend failed, 2 where the settings need a change."""
+        results = {backend.result for backend in self.backends or ()}
+        if self.asked_fault or not self.environment.is_sound or "misconfigured" in results:
+            return 2
+        return 1 if "failed" in results else 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it as plain values."""
+        return {**asdict(self), "exit_code": self.exit_code}
+
+
+def examine(
+    backend: str | None = None,
+    *,
+    project: str,
+    timeout: float,
+    is_offline: bool = False,
+    on_backend: Callable[[str], None] = lambda name: None,
+) -> Examination:
+    """Find out what the tracer would do here.
+
+    Args:
+        backend: The backends to try, names separated by commas; where None, `OTEL_TRACES_EXPORTER`.
+        project: The project that the trajectories are filed under.
+        timeout: Seconds for each backend to take a trajectory, and as many to give it back.
+        is_offline: Leave the backends alone.
+        on_backend: Told of each backend before it is tried.
+    """
+    installation = read_installation()
+    environment = read_environment(installation.variables)
+    try:
+        asked = [entry for entry in requested_backend(backend) if isinstance(entry, str)]
+    except ConfigurationError as error:
+        return Examination(installation, environment, asked_fault=str(error))
+    if is_offline:
+        return Examination(installation, environment, asked)
+    profile = next(one for one in environment.settings if one.name == "otlp_profile")
+    reports = []
+    for name in asked:
+        on_backend(name)
+        reports.append(
+            probe_backend(
+                name, project=project, otlp_profile="none" if profile.fault else profile.value, timeout=timeout
+            )
+        )
+    return Examination(installation, environment, asked, backends=reports)

@@ -1,0 +1,126 @@
+"""Which exporters are installed, and what the extras that are not would bring."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Any, Final
+
+from otel_rollout.backends import GROUP
+
+__all__ = ["ExporterReport", "ExtraReport", "InstallationReport", "read_installation"]
+
+DISTRIBUTION: Final = "otel-rollout"
+# `all` is the others together, and `dev` is for those who work on otel-rollout.
+_NOT_FOR_USERS: Final = ("all", "dev")
+# Known without an entry point; another package's exporter of that name is passed over.
+_BUILT_IN: Final = ("console", "otlp")
+_REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?.*;.*extra\s*==\s*['\"]([^'\"]+)['\"]")
+
+
+@dataclass(frozen=True)
+class ExporterReport:
+    """One exporter.
+
+    Args:
+        name: What `backend=` and OTEL_TRACES_EXPORTER call it.
+        source: The distribution that brings it.
+        fault: Why it can't be loaded, if it can't.
+        variables: The variables that it reads, with their meaning.
+    """
+
+    name: str
+    source: str
+    fault: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ExtraReport:
+    """One extra of otel-rollout.
+
+    Args:
+        name: Its name.
+        missing: The distributions that it asks for and that are not installed.
+    """
+
+    name: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class InstallationReport:
+    """What is installed.
+
+    Args:
+        versions: The versions that matter to us, by distribution.
+        exporters: The exporters.
+        extras: The extras.
+    """
+
+    versions: Mapping[str, str]
+    exporters: list[ExporterReport]
+    extras: list[ExtraReport]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """All variables that the exporters read."""
+        return {name: meaning for exporter in self.exporters for name, meaning in exporter.variables.items()}
+
+
+def read_installation() -> InstallationReport:
+    """Return what is installed; no backend's package is imported."""
+    versions = {"python": platform.python_version()}
+    for name in (DISTRIBUTION, "opentelemetry-sdk"):
+        versions[name] = metadata.version(name)
+    exporters = [ExporterReport(name, DISTRIBUTION) for name in _BUILT_IN]
+    exporters += [
+        _report_exporter(point) for point in metadata.entry_points(group=GROUP) if point.name not in _BUILT_IN
+    ]
+    return InstallationReport(versions, sorted(exporters, key=lambda one: one.name), _read_extras())
+
+
+def _report_exporter(point: metadata.EntryPoint) -> ExporterReport:
+    source = point.dist.name if point.dist is not None else ""
+    try:
+        loaded: Any = point.load()
+    except Exception as error:  # noqa: BLE001, RUF100 - somebody else's package may raise what it likes
+        return ExporterReport(point.name, source, f"{type(error).__name__}: {error}")
+    return ExporterReport(point.name, source, variables=dict(getattr(loaded, "variables", None) or {}))
+
+
+def _read_extras() -> list[ExtraReport]:
+    wanted: dict[str, set[str]] = {
+        name: set() for name in metadata.metadata(DISTRIBUTION).get_all("Provides-Extra", [])
+    }
+    for line in metadata.requires(DISTRIBUTION) or ():
+        match = _REQUIREMENT.match(line)
+        if match is None:
+            continue
+        name, extras, extra = match.groups()
+        if name == DISTRIBUTION:
+            wanted[extra].update(f"[{one.strip()}]" for one in (extras or "").split(","))
+        else:
+            wanted[extra].add(name)
+    return [ExtraReport(name, tuple(_missing(name, wanted))) for name in sorted(wanted) if name not in _NOT_FOR_USERS]
+
+
+def _missing(extra: str, wanted: Mapping[str, set[str]]) -> list[str]:
+    missing = []
+    for name in sorted(wanted.get(extra, ())):
+        if name.startswith("["):
+            missing += _missing(name.strip("[]"), wanted)
+        elif not _is_installed(name):
+            missing.append(name)
+    return list(dict.fromkeys(missing))
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,110 @@
+"""The examination as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from otel_rollout.doctor.environment import DEFAULT, EnvironmentReport
+from otel_rollout.doctor.examination import Examination
+from otel_rollout.doctor.installation import InstallationReport
+from otel_rollout.doctor.probe import BackendReport
+from otel_rollout.trace_tree import printable
+
+__all__ = ["Line", "Tone", "describe"]
+
+Tone = str
+"""How a line is meant: `heading`, `plain`, `dim`, `good` or `bad`."""
+
+_WIDEST_COLUMN: Final = 44
+
+
+class Line(NamedTuple):
+    """One line.
+
+    Args:
+        text: What it says.
+        tone: How it is meant.
+    """
+
+    text: str
+    tone: Tone = "plain"
+
+
+def describe(examination: Examination) -> Iterator[Line]:
+    """Return the report, line by line.
+
+    Args:
+        examination: What was found.
+    """
+    yield from _describe_installation(examination.installation)
+    yield from _describe_environment(examination.environment)
+    yield from _describe_backends(examination)
+
+
+def _describe_installation(installation: InstallationReport) -> Iterator[Line]:
+    yield Line(", ".join(f"{name} {version}" for name, version in installation.versions.items()), "heading")
+    yield Line("")
+    yield Line("Exporters", "heading")
+    for (name, source), exporter in zip(
+        _columns((one.name, one.source) for one in installation.exporters), installation.exporters, strict=True
+    ):
+        if exporter.fault:
+            yield Line(f"  {name}  {source}  can't be loaded: {exporter.fault}", "bad")
+        else:
+            yield Line(f"  {name}  {source}")
+    for extra in installation.extras:
+        if extra.missing:
+            install = f"pip install 'otel-rollout[{extra.name}]'"
+            yield Line(f"  extra {extra.name} is not installed ({', '.join(extra.missing)}): {install}", "dim")
+
+
+def _describe_environment(environment: EnvironmentReport) -> Iterator[Line]:
+    yield Line("")
+    yield Line("Settings", "heading")
+    rows = _columns((one.name, one.value, one.origin) for one in environment.settings)
+    for row, setting in zip(rows, environment.settings, strict=True):
+        yield Line(f"  {'  '.join(row)}".rstrip(), "dim" if setting.origin == DEFAULT else "plain")
+        if setting.fault:
+            yield Line(f"  ✗ {setting.fault}", "bad")
+    yield Line("")
+    yield Line("Variables of OpenTelemetry and of the exporters that are set", "heading")
+    for row in _columns((one.name, one.value, one.meaning) for one in environment.variables):
+        yield Line(f"  {'  '.join(row)}".rstrip())
+    if not environment.variables:
+        yield Line("  none", "dim")
+    if environment.is_disabled:
+        yield Line("  ✗ OTEL_SDK_DISABLED is true: tracing is off, whatever else is set", "bad")
+    for fault in environment.faults:
+        yield Line(f"  ✗ {fault}", "bad")
+
+
+def _describe_backends(examination: Examination) -> Iterator[Line]:
+    yield Line("")
+    yield Line("Backends", "heading")
+    if examination.asked_fault:
+        yield Line(f"  ✗ {examination.asked_fault}", "bad")
+    elif not examination.asked:
+        yield Line("  none: tracing is off unless `init` is given a backend; set OTEL_TRACES_EXPORTER, or --backend")
+    elif examination.backends is None:
+        yield Line(f"  {', '.join(examination.asked)}: not tried")
+    for backend in examination.backends or ():
+        yield from _describe_backend(backend)
+
+
+def _describe_backend(backend: BackendReport) -> Iterator[Line]:
+    is_well = backend.result == "ok"
+    where = f", {backend.destination}" if backend.destination else ""
+    yield Line(f"  {'✓' if is_well else '✗'} {backend.name}{where}", "good" if is_well else "bad")
+    yield Line(f"      {backend.sent}")
+    if backend.read_back:
+        yield Line(f"      {backend.read_back}")
+    if backend.trace_id:
+        yield Line(f"      trace {backend.trace_id}, {backend.seconds:.1f} s", "dim")
+
+
+def _columns(rows: Iterable[Sequence[str]]) -> list[list[str]]:
+    """Return the rows with each column but the last as wide as its widest cell, within a bound."""
+    shown = [[printable(cell) for cell in row] for row in rows]
+    widths = [min(_WIDEST_COLUMN, max(map(len, column))) for column in zip(*shown, strict=True)]
+    return [[cell.ljust(width) for cell, width in zip(row, [*widths[:-1], 0], strict=True)] for row in shown]
