@@ -1,0 +1,102 @@
+"""A file that grows by whole pieces: each is there entirely or not at all, as far as the disk lets us."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from otel_rollout.trace_folder.file_lock import hold
+
+__all__ = ["AppendFile", "FileGoneError"]
+
+
+class FileGoneError(OSError):
+    """The file was removed, or taken by another process, so nothing that is appended to it would be found."""
+
+
+class AppendFile:
+    """A file with one writer, made where there is none and held until it is closed.
+
+    Args:
+        path: The file; folders on the way are made too.
+
+    Raises:
+        OSError: It can't be made or opened.
+        FileGoneError: Another process is removing or consuming it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        try:
+            self.descriptor = os.open(self.path, flags, 0o666)
+        except FileNotFoundError:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.descriptor = os.open(self.path, flags, 0o666)
+        if not hold(self.descriptor):
+            os.close(self.descriptor)
+            raise _gone(self.path)
+        self.end = os.fstat(self.descriptor).st_size
+
+    def append(self, data: bytes) -> int:
+        """Write `data` behind what is there, and return where it begins.
+
+        Args:
+            data: The piece.
+
+        Raises:
+            OSError: The disk did not take all of it; what it took is cut off again.
+            FileGoneError: The file was removed.
+        """
+        if os.fstat(self.descriptor).st_nlink == 0:
+            raise _gone(self.path)
+        start, written = self.end, 0
+        try:
+            while written < len(data):
+                written += os.pwrite(self.descriptor, memoryview(data)[written:] if written else data, start + written)
+        except OSError:
+            # Where even that fails, the next piece is written over the rest of this one.
+            with suppress(OSError):
+                os.ftruncate(self.descriptor, start)
+            raise
+        self.end = start + len(data)
+        return start
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return a piece of what was appended.
+
+        Args:
+            offset: Where it begins.
+            length: How long it is.
+
+        Raises:
+            OSError: It can't be read, or is no longer there.
+        """
+        data = os.pread(self.descriptor, length, offset)
+        while len(data) < length:
+            more = os.pread(self.descriptor, length - len(data), offset + len(data))
+            if not more:
+                raise OSError(errno.EIO, "the file was cut off by another process", str(self.path))
+            data += more
+        return data
+
+    def clear(self) -> None:
+        """Cut off everything.
+
+        Raises:
+            OSError: The disk did not let us.
+        """
+        os.ftruncate(self.descriptor, 0)
+        self.end = 0
+
+    def close(self) -> None:
+        """Let go of the file; a second time is harmless."""
+        if self.descriptor >= 0:
+            descriptor, self.descriptor = self.descriptor, -1
+            os.close(descriptor)
+
+
+def _gone(path: Path) -> FileGoneError:
+    return FileGoneError(errno.ENOENT, "the file was removed or taken by another process", str(path))

@@ -1,0 +1,113 @@
+"""Who may touch a file: its writer holds it shared, and whoever removes or consumes it takes it exclusively."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["hold", "is_being_written", "remove", "try_take"]
+
+QUIET_SECONDS: Final = 3600.0
+"""Where files can't be locked: one that was modified since then counts as being written."""
+
+_BUSY: Final = (errno.EWOULDBLOCK, errno.EACCES)
+_ATTEMPTS: Final = 50
+
+
+def hold(descriptor: int) -> bool:
+    """Hold a file that is open, as its writer, until it is closed; False where it was removed or is being consumed.
+
+    Args:
+        descriptor: The open file.
+    """
+    for attempt in range(_ATTEMPTS):
+        if _lock(descriptor, is_exclusive=False) is not False:
+            return os.fstat(descriptor).st_nlink > 0
+        # Somebody who looks whether it is being written holds it for microseconds.
+        time.sleep(0.0002 * attempt)
+    return False
+
+
+def is_being_written(path: str | os.PathLike[str]) -> bool:
+    """Say whether a process holds the file at `path` open to write to it; False where there is none.
+
+    Args:
+        path: The file.
+    """
+    try:
+        with try_take(path) as descriptor:
+            return descriptor is None
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def try_take(path: str | os.PathLike[str]) -> Iterator[int | None]:
+    """Take a file for oneself while the context lasts: give its descriptor, or None where another process has it.
+
+    Args:
+        path: The file.
+
+    Raises:
+        FileNotFoundError: There is none, or it was removed in the meantime.
+    """
+    descriptor = _open(path)
+    try:
+        is_locked = _lock(descriptor, is_exclusive=True)
+        status = os.fstat(descriptor)
+        if status.st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        if is_locked is None:
+            is_locked = time.time() - status.st_mtime > QUIET_SECONDS
+        yield descriptor if is_locked else None
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: str | os.PathLike[str]) -> int:
+    try:
+        # NFS takes an exclusive lock only on what is open for writing.
+        return os.open(path, os.O_RDWR)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        return os.open(path, os.O_RDONLY)
+
+
+def _lock(descriptor: int, *, is_exclusive: bool) -> bool | None:
+    """Lock without waiting; None where this file system has no locks."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if is_exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except OSError as error:
+        return False if error.errno in _BUSY else None
+    return True
+
+
+def remove(path: Path) -> bool:
+    """Remove a file that nobody writes; whether it is gone.
+
+    Args:
+        path: The file.
+    """
+    try:
+        with try_take(path) as descriptor:
+            if descriptor is None:
+                return False
+            path.unlink()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

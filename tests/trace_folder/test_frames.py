@@ -1,0 +1,282 @@
+"""Files of zstd frames: appending, reading, scanning, damage, locks."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from otel_rollout.errors import MissingExtraError
+from otel_rollout.trace_folder import file_lock
+from otel_rollout.trace_folder.frames import (
+    DamagedFrameError,
+    FileGoneError,
+    FrameFile,
+    TornFrame,
+    is_being_written,
+    read_frame,
+    scan_frames,
+    try_take,
+)
+
+# Noise doesn't compress: frames with many blocks, and of every size.
+LINES = [b"first", b"x" * 300_000, random.Random(1).randbytes(400_000).hex().encode(), b"", b"last"]
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A file of frames, one per line of LINES, that nobody writes any more."""
+    path = tmp_path / "frames.jsonl.zst"
+    file = FrameFile(path)
+    file.append_all(LINES)
+    file.close()
+    return path
+
+
+class TestAppending:
+    """FrameFile."""
+
+    def test_each_line_is_a_frame_of_its_own(self, tmp_path):
+        """What append returns is where that line is read, alone."""
+        file = FrameFile(tmp_path / "new" / "folder" / "frames.jsonl.zst")
+        frames = [file.append(b"one"), *file.append_all([b"two", b"three"])]
+        assert [read_frame(file.path, *frame) for frame in frames] == [b"one", b"two", b"three"]
+        assert frames[0].offset == 0
+        assert file.end == sum(frame.length for frame in frames) == file.path.stat().st_size
+        file.close()
+        file.close()
+
+    def test_a_file_is_continued(self, path):
+        """Opening a file anew appends behind what is there."""
+        file = FrameFile(path)
+        frame = file.append(b"more")
+        file.close()
+        assert [read_frame(path, *each) for each in scan_frames(path)] == [*LINES, b"more"]
+        assert read_frame(path, *frame) == b"more"
+
+    def test_any_zstd_tool_reads_it(self, path):
+        """Decompressed as one stream the file is the lines."""
+        with path.open("rb") as file:
+            text = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True).read()
+        assert text == b"".join(line + b"\n" for line in LINES)
+
+    def test_a_removed_file_is_noticed(self, path):
+        """Nothing is appended to a file that nobody would find."""
+        file = FrameFile(path)
+        path.unlink()
+        with pytest.raises(FileGoneError):
+            file.append(b"lost")
+        file.close()
+
+    def test_without_zstandard_the_error_says_what_to_install(self, monkeypatch, tmp_path):
+        """The missing extra is named, and no file is left behind."""
+        monkeypatch.setitem(sys.modules, "zstandard", None)
+        with pytest.raises(MissingExtraError, match=r"pip install 'otel-rollout\[file\]'"):
+            FrameFile(tmp_path / "frames.jsonl.zst")
+        assert not list(tmp_path.iterdir())
+
+
+class TestFaults:
+    """A disk that does not take everything."""
+
+    def test_a_write_that_is_cut_short_leaves_nothing(self, path, monkeypatch):
+        """Half a frame is cut off again, and the next append works."""
+        file = FrameFile(path)
+        size = path.stat().st_size
+        real = os.pwrite
+
+        def pwrite(descriptor, data, offset):
+            if offset > size:
+                raise OSError(28, "No space left on device")
+            return real(descriptor, bytes(data)[:10], offset)
+
+        monkeypatch.setattr(os, "pwrite", pwrite)
+        with pytest.raises(OSError, match="No space"):
+            file.append(LINES[2])
+        assert path.stat().st_size == size
+        monkeypatch.undo()
+        file.append(b"next")
+        file.close()
+        assert [read_frame(path, *each) for each in scan_frames(path)] == [*LINES, b"next"]
+
+    def test_where_cutting_off_fails_too_the_next_append_overwrites(self, path, monkeypatch):
+        """A disk that fails altogether leaves a torn frame; it does not stay in the middle of the file."""
+        file = FrameFile(path)
+        size = path.stat().st_size
+        real = os.pwrite
+
+        def pwrite(descriptor, data, offset):
+            if offset > size:
+                raise OSError(5, "Input/output error")
+            return real(descriptor, bytes(data)[:10], offset)
+
+        def ftruncate(descriptor, length):
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(os, "pwrite", pwrite)
+        monkeypatch.setattr(os, "ftruncate", ftruncate)
+        with pytest.raises(OSError, match="Input/output"):
+            file.append(b"half of this")
+        monkeypatch.undo()
+        assert list(scan_frames(path, size)) == [TornFrame(size, 10)]
+        file.append(b"half of this, and more")
+        file.close()
+        assert [read_frame(path, *each) for each in scan_frames(path)] == [*LINES, b"half of this, and more"]
+
+
+class TestScanning:
+    """scan_frames and read_frame on files that are not as they should be."""
+
+    @settings(deadline=None, max_examples=50)
+    @given(st.lists(st.binary(max_size=300), max_size=6))
+    def test_frames_are_found_without_an_index(self, tmp_path_factory, lines):
+        """Whatever was appended is found, in order."""
+        file = FrameFile(tmp_path_factory.mktemp("scan") / "frames.jsonl.zst")
+        frames = [file.append(line) for line in lines]
+        file.close()
+        assert list(scan_frames(file.path)) == frames
+        assert [read_frame(file.path, *frame) for frame in frames] == lines
+
+    def test_frames_of_other_tools_are_found(self, tmp_path):
+        """Frames with other headers: without a content size or a checksum, with a window."""
+        path = tmp_path / "other.zst"
+        compressor = zstandard.ZstdCompressor(write_content_size=False, write_checksum=False).compressobj()
+        path.write_bytes(compressor.compress(LINES[2]) + compressor.flush() + zstandard.compress(b"x"))
+        first, second = scan_frames(path)
+        assert (first.offset, first.length + second.length) == (0, path.stat().st_size)
+
+    @pytest.mark.parametrize("cut", [1, 3, 100, 150_000])
+    def test_a_torn_last_frame_harms_no_other(self, path, cut):
+        """A file that was cut anywhere in its last frame gives all frames before it, and says that one is torn."""
+        frames = list(scan_frames(path))
+        os.truncate(path, frames[2].offset + min(cut, frames[2].length - 1))
+        found = list(scan_frames(path))
+        assert found[:2] == frames[:2]
+        assert found[2:] == [TornFrame(frames[2].offset, cut)]
+        assert [read_frame(path, *frame) for frame in found[:2]] == LINES[:2]
+        with pytest.raises(DamagedFrameError, match="torn"):
+            read_frame(path, *frames[2])
+
+    def test_damage_in_the_middle_harms_one_frame(self, path):
+        """Frames behind bytes that are none are found again."""
+        frames = list(scan_frames(path))
+        with path.open("r+b") as file:
+            file.seek(frames[1].offset)
+            file.write(b"\0\0\0\0\0")
+        found = list(scan_frames(path))
+        assert found == [frames[0], TornFrame(*frames[1]), *frames[2:]]
+
+    def test_changed_bytes_are_noticed(self, path):
+        """The checksum tells a line that is not the one that was written."""
+        frames = list(scan_frames(path))
+        with path.open("r+b") as file:
+            file.seek(frames[2].offset + 200_000)
+            file.write(b"\0\0\0\0")
+        assert list(scan_frames(path)) == frames
+        with pytest.raises(DamagedFrameError, match="damaged"):
+            read_frame(path, *frames[2])
+        assert read_frame(path, *frames[4]) == b"last"
+
+    def test_a_frame_that_claims_to_be_huge_is_damaged(self, tmp_path):
+        """No memory is taken for what a damaged header says."""
+        path = tmp_path / "huge.zst"
+        data = bytearray(zstandard.compress(b"x" * 70_000))
+        header = b"\x28\xb5\x2f\xfd\xe0" + (2**60).to_bytes(8, "little")
+        path.write_bytes(header + data[9:])
+        with pytest.raises(DamagedFrameError):
+            read_frame(path, 0, path.stat().st_size)
+
+    @settings(deadline=None, max_examples=100)
+    @given(st.binary(max_size=200))
+    def test_any_bytes_are_scanned_to_their_end(self, tmp_path_factory, data):
+        """Scanning raises nothing and covers the file without gaps."""
+        path = tmp_path_factory.mktemp("noise") / "noise.zst"
+        path.write_bytes(data)
+        position = 0
+        for found in scan_frames(path):
+            assert found.offset == position
+            assert found.length > 0
+            position += found.length
+        assert position == len(data)
+
+    def test_a_file_that_is_gone_is_an_os_error(self, tmp_path):
+        """It raises what opening a file raises."""
+        with pytest.raises(FileNotFoundError):
+            list(scan_frames(tmp_path / "none"))
+        with pytest.raises(FileNotFoundError):
+            read_frame(tmp_path / "none", 0, 1)
+
+
+HOLDER = """
+import sys, time
+from otel_rollout.trace_folder.frames import FrameFile
+file = FrameFile(sys.argv[1])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+class TestLocks:
+    """Who may touch a file."""
+
+    def test_a_file_is_held_until_its_writer_closes_it(self, path):
+        """While a file is open for appending nobody takes it; afterwards anybody may."""
+        file = FrameFile(path)
+        assert is_being_written(path)
+        with try_take(path) as taken:
+            assert taken is None
+        file.close()
+        assert not is_being_written(path)
+        with try_take(path) as taken:
+            assert taken is not None
+
+    def test_a_killed_writer_holds_nothing(self, path):
+        """The lock ends with the process, however it ends."""
+        with subprocess.Popen(
+            [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as holder:
+            assert holder.stdout.readline() == b"held\n"
+            assert is_being_written(path)
+            holder.kill()
+            holder.wait(30)
+        assert not is_being_written(path)
+
+    def test_two_do_not_take_the_same_file(self, path):
+        """Who takes a file has it alone."""
+        with try_take(path) as first, try_take(path) as second:
+            assert first is not None
+            assert second is None
+
+    def test_a_file_that_is_being_consumed_is_not_continued(self, path):
+        """A writer that comes back while somebody consumes its file is told so."""
+        with try_take(path), pytest.raises(FileGoneError):
+            FrameFile(path)
+
+    def test_a_file_that_is_gone(self, tmp_path):
+        """Nobody writes it, and it can't be taken."""
+        assert not is_being_written(tmp_path / "none")
+        with pytest.raises(FileNotFoundError), try_take(tmp_path / "none"):
+            pass
+
+    def test_without_locks_a_recent_file_counts_as_written(self, path, monkeypatch):
+        """Where the file system has no locks, only what was left alone for an hour is taken."""
+
+        def flock(descriptor, operation):
+            raise OSError(95, "Operation not supported")
+
+        monkeypatch.setattr(fcntl, "flock", flock)
+        file = FrameFile(path)
+        file.append(b"more")
+        file.close()
+        assert is_being_written(path)
+        long_ago = time.time() - file_lock.QUIET_SECONDS - 1
+        os.utime(path, (long_ago, long_ago))
+        assert not is_being_written(path)
