@@ -1,9 +1,9 @@
-"""Fetch Docker Compose, which checks docker-compose.yml without an engine: Debian's package, unpacked into the cache folder.
+"""Fetch Docker Compose, which checks docker-compose.yml without an engine.
 
     python scripts/docker_compose.py         # prints where the program is
 
-It needs apt-get, dpkg-deb and a Debian mirror among apt's sources, but not root: apt works in folders of its own here. The
-cache folder is that of environments.py.
+It is Debian's package, unpacked into the cache folder of environments.py. That needs apt-get, dpkg-deb and a Debian mirror
+among apt's sources, but not root: apt works in folders of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ try:
 except ImportError:  # imported as a part of the repository, not started as a program
     from scripts.environments import cache_folder
 
-# The second version of Compose is in Debian from trixie on; bookworm's package is the first one, which nobody uses any more.
+# Compose 2 is in Debian from trixie on; bookworm has Compose 1, which is no longer maintained.
 SUITE = "trixie"
 PACKAGE = "docker-compose"
 VERSION = "2.26.1-4"

@@ -1,7 +1,7 @@
 """The collector's configuration as the collector puts it together, and what is wrong with it.
 
-No collector can be had here, so this holds what one of version 0.159.0 would refuse: components and options that it does not
-know, names that nothing defines. The tables name what our files use and what is easily taken for it.
+No collector can be had here, so this holds what one of version 0.159.0 would refuse: components and options that it does
+not know, names that nothing defines. The tables name what our files use and what is easily taken for it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,18 @@ __all__ = ["SECTIONS", "load", "merged", "problems"]
 
 SECTIONS: Final = ("receivers", "processors", "exporters", "extensions")
 
-_TLS: Final = dict.fromkeys(("insecure", "insecure_skip_verify", "ca_file", "cert_file", "key_file", "server_name_override"))
+_TLS: Final = dict.fromkeys(
+    ("insecure", "insecure_skip_verify", "ca_file", "cert_file", "key_file", "server_name_override")
+)
 _SENDING: Final = {
     "timeout": None,
     "retry_on_failure": dict.fromkeys(
         ("enabled", "initial_interval", "max_interval", "max_elapsed_time", "multiplier", "randomization_factor")
     ),
     "sending_queue": {
-        **dict.fromkeys(("enabled", "num_consumers", "wait_for_result", "block_on_overflow", "sizer", "queue_size", "storage")),
+        **dict.fromkeys(
+            ("enabled", "num_consumers", "wait_for_result", "block_on_overflow", "sizer", "queue_size", "storage")
+        ),
         "batch": {
             **dict.fromkeys(("flush_timeout", "min_size", "max_size", "sizer")),
             "partition": dict.fromkeys(("metadata_keys",)),
@@ -55,8 +59,16 @@ _OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
         ),
     },
     "exporters": {
-        "otlp_grpc": {**_SENDING, **dict.fromkeys(("endpoint", "compression", "headers", "balancer_name")), "tls": _TLS},
-        "otlp_http": {**_SENDING, **dict.fromkeys(("endpoint", "traces_endpoint", "compression", "headers")), "tls": _TLS},
+        "otlp_grpc": {
+            **_SENDING,
+            **dict.fromkeys(("endpoint", "compression", "headers", "balancer_name")),
+            "tls": _TLS,
+        },
+        "otlp_http": {
+            **_SENDING,
+            **dict.fromkeys(("endpoint", "traces_endpoint", "compression", "headers")),
+            "tls": _TLS,
+        },
         "nop": {},
     },
     "extensions": {

@@ -1,7 +1,7 @@
 """The services of a compose file, started natively: each one's own command and variables, on a machine of its own.
 
-What an image holds comes from the virtual environment with the same version. A collector can't be had that way, so rotel
-takes its place, with the ports, the backend and the headers of the collector's configuration.
+What an image holds comes from the virtual environment with the same version. A collector can't be had that way, so
+rotel takes its place, with the ports, the backend and the headers of the collector's configuration.
 """
 
 from __future__ import annotations

@@ -1,18 +1,23 @@
 """docker-compose.yml at work: its own commands and variables, each service on a machine of its own with its own name.
 
-No engine is needed: the servers come from PyPI in the same versions, and rotel stands in for the collector. Jaeger can't be
-had that way, so nothing here shows that it starts.
+No engine is needed: the servers come from PyPI in the same versions, and rotel stands in for the collector. Jaeger can't
+be had that way, so nothing here shows that it starts.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tests.deploy import network
 from tests.servers.span_trees import trees
 
 pytestmark = pytest.mark.integration
@@ -23,6 +28,18 @@ TRAINING = ROOT / "tests" / "integration" / "programs" / "group.py"
 TRACES, SPANS = 7, 42
 # What each trajectory of the training program holds.
 NAMES = ["calculator", "generate", "generate", "lookup", "run", "trajectory"]
+
+
+READS = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def namespaces():
+    """Return the network namespaces that a process of this machine is in."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*/ns/net"):
+        with suppress(OSError):
+            found.add(str(process.readlink()))
+    return found
 
 
 @pytest.fixture
@@ -57,6 +74,29 @@ def otlp(protocol):
     }
 
 
+class TestNetwork:
+    """The machines that the tests run on."""
+
+    def test_leaves_nothing_when_the_tests_are_killed(self):
+        """When the process that made a network is killed, what ran on its machines ends, and no namespace is left."""
+        reason = network.why_not()
+        if reason:
+            pytest.skip(reason)
+        holder = subprocess.Popen(
+            [sys.executable, str(PROGRAMS / "hold_network.py")], stdout=subprocess.PIPE, env=READS
+        )
+        made = holder.stdout.readline().decode().strip()
+        assert made in namespaces()
+
+        holder.kill()
+        holder.communicate()
+
+        deadline = time.monotonic() + 30
+        while made in namespaces():
+            assert time.monotonic() < deadline, "a namespace of the network is still there"
+            time.sleep(0.05)
+
+
 class TestHealth:
     """The healthchecks, which the stacks were waited for with."""
 
@@ -80,7 +120,9 @@ class TestCollector:
         train(stack, project, **otlp(protocol))
 
         roots = trees(read(stack, "read_phoenix", "http://phoenix:6006", project, SPANS))
-        assert [sorted(node.name.rpartition(".")[2] for node in root.walk()) for root in roots.values()] == [NAMES] * TRACES
+        assert [sorted(node.name.rpartition(".")[2] for node in root.walk()) for root in roots.values()] == [
+            NAMES
+        ] * TRACES
 
     def test_trajectories_arrive_in_mlflow(self, stacks, train):
         """Whole trajectories sent to the name `collector` are in MLflow's experiment 0, which is called Default."""

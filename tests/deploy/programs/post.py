@@ -13,6 +13,7 @@ request = urllib.request.Request(
 )
 try:
     with urllib.request.urlopen(request, timeout=60) as answer:
-        print(answer.status)
+        status = answer.status
 except urllib.error.HTTPError as error:
-    print(error.code)
+    status = error.code
+sys.stdout.write(str(status))

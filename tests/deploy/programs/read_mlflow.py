@@ -1,4 +1,4 @@
-"""Print the traces that an MLflow has in an experiment, as soon as there are so many finished ones: ADDRESS EXPERIMENT COUNT."""
+"""Print the finished traces of an experiment of MLflow, as soon as there are so many: ADDRESS EXPERIMENT COUNT."""
 
 import json
 import sys
@@ -20,11 +20,8 @@ while True:
         break
     assert time.monotonic() < deadline, f"{len(finished)} of {count} traces finished"
     time.sleep(0.25)
-print(
-    json.dumps(
-        [
-            {"tags": dict(trace.info.tags), "spans": sorted(span.name.rpartition(".")[2] for span in trace.data.spans)}
-            for trace in finished
-        ]
-    )
-)
+found = [
+    {"tags": dict(trace.info.tags), "spans": sorted(span.name.rpartition(".")[2] for span in trace.data.spans)}
+    for trace in finished
+]
+json.dump(found, sys.stdout)

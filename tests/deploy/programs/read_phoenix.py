@@ -6,4 +6,4 @@ import sys
 from tests.servers.phoenix_server import PhoenixApi
 
 address, project, count = sys.argv[1:]
-print(json.dumps(PhoenixApi(address).wait_for_spans(project, int(count))))
+json.dump(PhoenixApi(address).wait_for_spans(project, int(count)), sys.stdout)

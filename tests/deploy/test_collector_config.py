@@ -1,0 +1,219 @@
+"""The collector's configurations, alone and as docker-compose.yml puts them together."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from otel_rollout.settings import SETTINGS
+from otel_rollout_otlp.grpc_exporter import MAX_MESSAGE_BYTES
+from tests.deploy.collector_config import expand, load, merged, problems
+from tests.deploy.stack import exporters_in_use
+
+ROOT = Path(__file__).resolve().parents[2]
+COLLECTOR = ROOT / "deploy" / "collector"
+NAMES = ("agent", "gateway")
+MIB = 2**20
+DEFAULTS = {setting.name: setting.default for setting in SETTINGS}
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+COLLECTORS = {name: service for name, service in COMPOSE["services"].items() if name.startswith("collector-")}
+
+
+def queues():
+    """Return the sending queue of each exporter of both configurations, by a name for the test."""
+    return {
+        f"{name} {exporter}": settings["sending_queue"]
+        for name in NAMES
+        for exporter, settings in load(COLLECTOR / f"{name}.yaml")["exporters"].items()
+    }
+
+
+def receiving(path):
+    """Return what a collector's (or Jaeger's) receiver takes at most, in bytes, over gRPC and over HTTP."""
+    protocols = load(path)["receivers"]["otlp"]["protocols"]
+    return protocols["grpc"]["max_recv_msg_size_mib"] * MIB, protocols["http"]["max_request_body_size"]
+
+
+def of_service(service):
+    """Return the configuration that a collector of docker-compose.yml starts with."""
+    mounts = {volume.split(":")[1]: ROOT / volume.split(":")[0] for volume in service["volumes"] if volume[0] == "."}
+    return merged([part.removeprefix("--config=") for part in service["command"]], mounts.__getitem__, {})
+
+
+class TestSound:
+    """Nothing that the pinned collector would refuse."""
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_files(self, name):
+        """Each file alone has only components and options of the pinned version, and all names in it lead somewhere."""
+        assert problems(expand(load(COLLECTOR / f"{name}.yaml"), {})) == []
+
+    @pytest.mark.parametrize("name", COLLECTORS)
+    def test_profiles(self, name):
+        """So has what each profile of docker-compose.yml makes of them."""
+        assert problems(of_service(COLLECTORS[name])) == []
+
+    def test_jaeger(self):
+        """Each name in the pipeline of Jaeger's configuration is defined there, and the storage that it names too."""
+        config = load(ROOT / "deploy" / "jaeger.yaml")
+        pipeline = config["service"]["pipelines"]["traces"]
+        (storage,) = config["extensions"]["jaeger_storage"]["backends"]
+
+        assert set(config["service"]["extensions"]) == set(config["extensions"])
+        assert pipeline == {"receivers": list(config["receivers"]), "exporters": list(config["exporters"])}
+        assert config["exporters"]["jaeger_storage_exporter"]["trace_storage"] == storage
+        assert config["extensions"]["jaeger_query"]["storage"]["traces"] == storage
+
+
+def rename(section, old, new):
+    """Return a mistake: a component under another name, wherever the name stands."""
+
+    def make(config):
+        config[section] = {new if name == old else name: value for name, value in config[section].items()}
+        for parts in config["service"]["pipelines"].values():
+            if section in parts:
+                parts[section] = [new if name == old else name for name in parts[section]]
+
+    return make
+
+
+class TestMistakes:
+    """That the checks find something: mistakes made on purpose."""
+
+    @pytest.mark.parametrize(
+        ("mistake", "found"),
+        [
+            (rename("exporters", "otlp_http/phoenix", "otlphttp/phoenix"), "deprecated, use otlp_http"),
+            (rename("exporters", "otlp_http/phoenix", "otlp_htp/phoenix"), "otlp_htp/phoenix: no such component"),
+            (rename("processors", "memory_limiter", "batch"), "processors.batch: deprecated"),
+            (lambda c: c["exporters"].pop("otlp_http/mlflow"), "exporters: otlp_http/mlflow is not defined"),
+            (lambda c: c["receivers"].update({"otlp/2": {}}), "receivers.otlp/2: nothing uses it"),
+            (lambda c: c["service"]["extensions"].remove("file_storage"), "file_storage is not in service.extensions"),
+            (lambda c: c["extensions"].pop("health_check"), "extensions: health_check is not defined"),
+            (lambda c: c["service"]["pipelines"]["traces"].pop("processors"), "memory_limiter is not the first"),
+            (lambda c: c["service"]["pipelines"]["traces"].update(exporters=[]), "traces: no exporters"),
+            (lambda c: c["service"].pop("pipelines"), "service.pipelines: none"),
+            (lambda c: c.update(exporter={}), "exporter: no such section"),
+            (
+                lambda c: c["exporters"]["otlp_http/phoenix"]["sending_queue"].update(que_size=1),
+                "sending_queue.que_size: no such option",
+            ),
+            (
+                lambda c: c["receivers"]["otlp"]["protocols"]["http"].update(max_recv_msg_size_mib=64),
+                "http.max_recv_msg_size_mib: no such option",
+            ),
+        ],
+    )
+    def test_is_found(self, mistake, found):
+        """A name or an option that is wrong is named."""
+        config = copy.deepcopy(load(COLLECTOR / "gateway.yaml"))
+        mistake(config)
+
+        assert any(found in problem for problem in problems(config)), problems(config)
+
+
+class TestLimits:
+    """What one tier sends, the next one takes."""
+
+    @pytest.mark.parametrize("path", [*(COLLECTOR / f"{name}.yaml" for name in NAMES)], ids=NAMES)
+    def test_receivers_take_any_batch_of_ours(self, path):
+        """Both receivers take our largest batch, and a span that goes alone because its payload is the largest."""
+        grpc, http = receiving(path)
+
+        assert min(grpc, http) > 2 * max(DEFAULTS["max_batch_bytes"], 2 * DEFAULTS["max_payload_bytes"])
+        assert grpc > MAX_MESSAGE_BYTES
+
+    @pytest.mark.parametrize("queue", queues().values(), ids=queues())
+    def test_queues_drop_no_span_of_ours_for_its_size(self, queue):
+        """A batch of a queue has room for our largest batch and our largest span: a larger one would be dropped."""
+        assert queue["batch"]["max_size"] >= 2 * DEFAULTS["max_batch_bytes"]
+        assert queue["batch"]["max_size"] > 2 * DEFAULTS["max_payload_bytes"]
+
+    def test_next_tier_takes_what_queues_send(self):
+        """The gateway takes what an agent sends, and Jaeger what the gateway sends."""
+        sent = {name: queue["batch"]["max_size"] for name, queue in queues().items()}
+
+        assert min(receiving(COLLECTOR / "gateway.yaml")) > sent["agent otlp_grpc"]
+        assert min(receiving(ROOT / "deploy" / "jaeger.yaml")) > sent["gateway otlp_http/jaeger"]
+
+    @pytest.mark.parametrize("queue", queues().values(), ids=queues())
+    def test_sizes_are_bytes(self, queue):
+        """Queue and batch both say that they count bytes, and no size is left to a default that counts spans."""
+        assert queue["sizer"] == queue["batch"]["sizer"] == "bytes"
+        assert MIB <= queue["batch"]["min_size"] <= queue["batch"]["max_size"] <= queue["queue_size"]
+
+
+class TestDurability:
+    """What is taken is kept until a backend has it."""
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_queues_are_on_a_disk_that_stays(self, name):
+        """Each queue is in a folder of the volume that compose and Kubernetes mount, and tried again without an end."""
+        config = expand(load(COLLECTOR / f"{name}.yaml"), {})
+        mounts = {volume.split(":")[1] for volume in next(iter(COLLECTORS.values()))["volumes"]}
+        storage = config["extensions"]["file_storage"]
+
+        assert Path(storage["directory"]).parent.as_posix() in mounts
+        assert storage["create_directory"]
+        for exporter in config["exporters"].values():
+            assert exporter["sending_queue"]["storage"] == "file_storage"
+            assert exporter["retry_on_failure"]["max_elapsed_time"] == "0s"
+
+    @pytest.mark.parametrize("queue", queues().values(), ids=queues())
+    def test_full_queue_is_the_senders_to_know(self, queue):
+        """A full queue refuses instead of blocking, and no queue waits for a result, which one on disk can't."""
+        assert queue["block_on_overflow"] is False
+        assert "wait_for_result" not in queue
+
+
+class TestDestinations:
+    """Where the collectors of docker-compose.yml send to."""
+
+    @pytest.mark.parametrize("name", COLLECTORS)
+    def test_each_profile_sends_to_its_own_backends_and_to_no_other(self, name):
+        """A collector sends to the services of its profile, and depends on them: no queue fills for one that is absent."""
+        service = COLLECTORS[name]
+        (profile,) = service["profiles"]
+        backends = {
+            name
+            for name, other in COMPOSE["services"].items()
+            if profile in other["profiles"] and name not in COLLECTORS
+        }
+        addresses = {exporter["endpoint"] for exporter in exporters_in_use(of_service(service)).values()}
+
+        assert {re.sub(r"http://(\w+):\d+", r"\1", address) for address in addresses} == backends
+        assert set(service["depends_on"]) == backends
+        assert backends == (set(profile.split("-")) if profile != "all" else {"mlflow", "phoenix", "jaeger"})
+
+    def test_ports_are_those_that_the_backends_listen_on(self):
+        """Each address has the port that its service is told to listen on."""
+        exporters = load(COLLECTOR / "gateway.yaml")["exporters"]
+        services = COMPOSE["services"]
+        jaeger = load(ROOT / "deploy" / "jaeger.yaml")["receivers"]["otlp"]["protocols"]["http"]["endpoint"]
+        (mlflow,) = (part for part in services["mlflow"]["command"] if part.startswith("--port="))
+
+        assert {name: settings["endpoint"] for name, settings in exporters.items()} == {
+            "otlp_http/mlflow": f"http://mlflow:{mlflow.removeprefix('--port=')}",
+            "otlp_http/phoenix": f"http://phoenix:{services['phoenix']['environment']['PHOENIX_PORT']}",
+            "otlp_http/jaeger": f"http://jaeger:{jaeger.rpartition(':')[2]}",
+        }
+
+    def test_mlflow_gets_an_experiment(self):
+        """MLflow's exporter sends the experiment's id: the variable's, else 0, which every MLflow has."""
+        config = load(COLLECTOR / "gateway.yaml")["exporters"]["otlp_http/mlflow"]
+
+        assert expand(config, {})["headers"] == {"x-mlflow-experiment-id": "0"}
+        assert expand(config, {"MLFLOW_EXPERIMENT_ID": "7"})["headers"] == {"x-mlflow-experiment-id": "7"}
+
+    def test_agent_listens_on_loopback_alone(self):
+        """An agent that is told nothing else can be reached from its own node only."""
+        text = (COLLECTOR / "agent.yaml").read_text(encoding="utf-8")
+        config = expand(yaml.safe_load(text), {})
+        protocols = config["receivers"]["otlp"]["protocols"]
+
+        assert "0.0.0.0" not in text
+        assert {protocols["grpc"]["endpoint"], protocols["http"]["endpoint"]} == {"127.0.0.1:4317", "127.0.0.1:4318"}

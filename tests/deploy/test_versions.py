@@ -1,0 +1,99 @@
+"""The versions that docker-compose.yml starts are the ones that the tests run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.deploy.collector_config import load
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGES = {
+    name: service["image"].rpartition(":")
+    for name, service in yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"].items()
+}
+PARTS = list(yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "collectors.yaml").read_text(encoding="utf-8")))
+
+
+def pinned(environment, package):
+    """Return the version of a package that an environment of tests/servers pins."""
+    text = (ROOT / "tests" / "servers" / f"{environment}.txt").read_text(encoding="utf-8")
+    (version,) = re.findall(rf"^{package}==(\S+)$", text, re.MULTILINE)
+    return version
+
+
+class TestVersions:
+    """Image tags."""
+
+    def test_phoenix_and_mlflow_are_the_tested_ones(self):
+        """Phoenix and MLflow have the versions that tests/servers pins."""
+        assert IMAGES["phoenix"][2] == f"version-{pinned('phoenix', 'arize-phoenix')}"
+        assert IMAGES["mlflow"][2] == f"v{pinned('mlflow', 'mlflow')}"
+
+    @pytest.mark.parametrize("name", IMAGES)
+    def test_every_image_has_a_whole_version(self, name):
+        """No image has a tag that changes its meaning, such as latest or 0.159."""
+        assert re.fullmatch(r"(v|version-)?\d+\.\d+\.\d+", IMAGES[name][2])
+
+    def test_one_version_of_the_collector_and_of_jaeger(self):
+        """Wherever the collector or Jaeger is named with a version, it is the one of docker-compose.yml."""
+        files = [*(ROOT / "deploy").rglob("*.yaml"), ROOT / "docs" / "scale.md"]
+        text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+        (collector,) = {tag for image, _, tag in IMAGES.values() if image == "otel/opentelemetry-collector-contrib"}
+        named = r"(?:otelcol-contrib|opentelemetry-collector-contrib)[: ]v?(\d+\.\d+\.\d+)"
+
+        assert set(re.findall(named, text)) == {collector}
+        assert set(re.findall(r"[Jj]aeger[: ]v?(\d+\.\d+\.\d+)", text)) == {IMAGES["jaeger"][2]}
+
+
+class TestKubernetes:
+    """deploy/kubernetes/collectors.yaml against what it uses."""
+
+    def containers(self):
+        """Return the container of each workload, by the workload's name."""
+        workloads = [part["spec"]["template"]["spec"] for part in PARTS if "template" in part["spec"]]
+        return [(spec, spec["containers"][0]) for spec in workloads]
+
+    def test_configurations_are_files_of_the_folder(self):
+        """Each workload starts with a file of deploy/collector, which its volume holds."""
+        for spec, container in self.containers():
+            mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+            first = container["args"][0].removeprefix("--config=")
+
+            assert (ROOT / "deploy" / "collector" / Path(first).name).exists()
+            assert first.startswith(mounts["config"])
+            assert {"name": "config", "configMap": {"name": "collector"}} in spec["volumes"]
+            assert mounts["queue"] == "/var/lib/otelcol"
+
+    def test_every_variable_of_a_configuration_without_default_is_set(self):
+        """Each workload has the variables that its configuration has no default for, and none that it never reads."""
+        for _, container in self.containers():
+            name = Path(container["args"][0]).name
+            text = (ROOT / "deploy" / "collector" / name).read_text(encoding="utf-8")
+            given = {variable["name"] for variable in container["env"]} - {"GOMEMLIMIT"}
+            read = set(re.findall(r"\$\{env:(\w+)", text)) | set(re.findall(r"\$\((\w+)\)", str(container["args"])))
+            needed = set(re.findall(r"\$\{env:(\w+)\}", text))
+
+            assert needed <= given <= read
+
+    def test_selectors_ports_and_the_gateways_name_agree(self):
+        """Labels select what they are meant to, probes ask the health check, agents send to the gateway's service."""
+        for part in PARTS:
+            if "template" in part["spec"]:
+                assert part["spec"]["selector"]["matchLabels"] == part["spec"]["template"]["metadata"]["labels"]
+        (service,) = (part for part in PARTS if part["kind"] == "Service")
+        (gateway,) = (part for part in PARTS if part["kind"] == "StatefulSet")
+        assert service["spec"]["selector"] == gateway["spec"]["template"]["metadata"]["labels"]
+        assert gateway["spec"]["serviceName"] == service["metadata"]["name"]
+        assert {port["port"] for port in service["spec"]["ports"]} == {4317, 4318}
+
+        (agent, own), (_, other) = self.containers()
+        variables = {variable["name"]: variable["value"] for variable in own["env"]}
+        assert variables["GATEWAY"] == f"{service['metadata']['name']}:4317"
+        health = load(ROOT / "deploy" / "collector" / "gateway.yaml")["extensions"]["health_check"]["endpoint"]
+        for container in (own, other):
+            assert str(container["livenessProbe"]["httpGet"]["port"]) == health.rpartition(":")[2]
+        assert agent["volumes"][1]["hostPath"]["path"] == "/var/lib/otelcol"
