@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
 from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
+from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.trace import TracerProvider
 
 from otel_rollout import log_once, process_exit, runtime
@@ -151,7 +152,7 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
     adds_exporters = is_backend_given or not is_complete
     exporters = make_exporters(request.backends, otlp_profile=settings.otlp_profile) if adds_exporters else []
     reader = SpanReader(resource, SCOPE, finisher, is_shared=len(exporters) > 1)
-    queues = [ExporterQueue(name, exporter, reader, _limits(settings)) for name, exporter in exporters]
+    queues = [_make_queue(name, exporter, reader, settings) for name, exporter in exporters]
     tracer: RolloutTracer
     if provider is None:
         own = make_provider(resource)
@@ -194,6 +195,17 @@ def after_fork() -> None:
     """Forget a lock that another thread of the parent may have held."""
     global _lock  # noqa: PLW0603 - a lock can't be freed by another thread than its own
     _lock = threading.RLock()
+
+
+def _make_queue(name: str, exporter: SpanExporter, reader: SpanReader, settings: Settings) -> ExporterQueue:
+    if settings.spool is None:
+        return ExporterQueue(name, exporter, reader, _limits(settings))
+    # Only who asks for a spool pays for the import.
+    from otel_rollout.delivery.spool import open_spool
+    from otel_rollout.delivery.spooled_queue import SpooledQueue
+
+    spool = open_spool(settings.spool, name, settings.max_spool_bytes)
+    return SpooledQueue(name, exporter, reader, spool, _limits(settings))
 
 
 def _limits(settings: Settings) -> QueueLimits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from otel_rollout.errors import ConfigurationError
@@ -119,6 +120,10 @@ def _read_text(value: Any) -> str:
     return text
 
 
+def _read_folder(value: Any) -> str:
+    return str(Path(_read_text(value)).expanduser().absolute())
+
+
 def _read_profile(value: Any) -> str:
     text = str(value).strip().lower()
     names = ("none", *PROFILES)
@@ -162,6 +167,21 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         _read_count,
         None,
         "spans that each exporter's queue holds at most; unset: the bound in bytes alone",
+    ),
+    Setting(
+        "spool",
+        ("OTEL_ROLLOUT_SPOOL",),
+        _read_folder,
+        None,
+        "a folder for what a backend does not take in time, delivered later or by `otel-rollout replay`; unset: spans "
+        "beyond the bound on memory, and those left at the end, are counted as lost",
+    ),
+    Setting(
+        "max_spool_bytes",
+        ("OTEL_ROLLOUT_MAX_SPOOL_BYTES",),
+        _read_bytes,
+        10 * 2**30,
+        "bytes on disk that each exporter's spool takes at most, in each process",
     ),
     Setting(
         "max_batch_bytes",
@@ -257,6 +277,8 @@ class Settings:
     run_id: str | None
     max_queue_bytes: int
     max_queue_spans: int | None
+    spool: str | None
+    max_spool_bytes: int
     max_batch_bytes: int
     max_batch_spans: int
     schedule_delay_ms: float

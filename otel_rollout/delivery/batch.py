@@ -18,10 +18,12 @@ class Batch:
 
     Args:
         exporter: The name of the exporter, by which a trajectory counts what was lost of it.
+        is_from_disk: Whether the spans waited on disk.
     """
 
-    def __init__(self, exporter: str) -> None:
+    def __init__(self, exporter: str, *, is_from_disk: bool = False) -> None:
         self._exporter = exporter
+        self.is_from_disk = is_from_disk
         self.spans: list[ReadableSpan] = []
         self.queued: list[tuple[RolloutSpan | ReadableSpan, int]] = []
         self.queued_bytes = 0

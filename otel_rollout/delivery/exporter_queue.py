@@ -342,6 +342,7 @@ class ExporterQueue:
                 return
             self._bytes -= batch.queued_bytes
             self._settled += batch.taken - len(report.unsent)
+            self._spooled += len(report.unsent) - (batch.taken if batch.is_from_disk else 0)
             self._delivered += report.delivered
             self._payloads_shrunk += report.shrunk
             self._lost.update(report.lost)

@@ -1,0 +1,195 @@
+"""Spans of one exporter that wait on disk, oldest first, in files of the trace folder's format."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import threading
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout.errors import ConfigurationError
+from otel_rollout.trace_folder.frames import FileGoneError, FrameFile, read_frame, require_zstandard
+from otel_rollout.trace_folder.layout import worker_name
+from otel_rollout.trace_folder.otlp_json import decode_line, encode_line
+
+__all__ = ["Spool", "open_spool"]
+
+FILE_BYTES: Final = 64 * 1024 * 1024
+"""A file that has grown to this is followed by a new one: what is delivered is removed a file at a time."""
+
+
+def open_spool(folder: str, exporter: str, max_bytes: int) -> Spool:
+    """Return the spool of one exporter.
+
+    Args:
+        folder: The folder of all spools.
+        exporter: The exporter's name.
+        max_bytes: What the spool takes at most.
+
+    Raises:
+        ConfigurationError: The folder can't be made or written to.
+        MissingExtraError: zstandard isn't installed.
+    """
+    require_zstandard()
+    path = Path(folder, re.sub(r"[^\w.-]+", "_", exporter))
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise ConfigurationError(
+            f"spool={folder!r} (OTEL_ROLLOUT_SPOOL): this should be a folder that can be written to: {error}"
+        ) from None
+    return Spool(path, max_bytes)
+
+
+class Spool:
+    """A bounded queue of batches on disk, which outlives its process and is only read by it as long as it lives.
+
+    Args:
+        folder: Where the files are; made with the first of them.
+        max_bytes: What they take at most.
+    """
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self.folder = folder
+        self.trouble = ""
+        self._max_bytes = max_bytes
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._worker = worker_name()
+        self._number = 0
+        self._bytes = 0
+        self._files: deque[_SpoolFile] = deque()
+
+    def append(self, spans: Sequence[ReadableSpan], *, is_forced: bool = False) -> bool:
+        """Put a batch on disk; False where that is not possible, `trouble` says why.
+
+        Args:
+            spans: The batch.
+            is_forced: Whether the bound doesn't count: the spans are on disk already, in what is settled next.
+        """
+        line = encode_line(spans)
+        with self._lock:
+            if self._bytes >= self._max_bytes and not is_forced:
+                self.trouble = f"the spool is full ({self._max_bytes:,} bytes)"
+                return False
+            try:
+                try:
+                    self._bytes += self._last_file().append(line, len(spans))
+                except FileGoneError:
+                    # Somebody has removed it; what was in it is found to be missing when it is its turn.
+                    self._bytes += self._next_file().append(line, len(spans))
+            except OSError as error:
+                self.trouble = f"the spool can't be written to ({error})"
+                return False
+        return True
+
+    def take(self) -> tuple[list[ReadableSpan], int]:
+        """Read the oldest batch; it stays on disk until it is settled.
+
+        Returns:
+            Its spans; none where it can't be read any more. And how many spans it had when it was written.
+        """
+        with self._lock:
+            while self._files and self._files[0].is_empty:
+                self._remove_first()
+            if not self._files:
+                return [], 0
+            offset, length, count = self._files[0].first()
+            path = self._files[0].path
+        try:
+            return decode_line(read_frame(path, offset, length)), count
+        except (OSError, ValueError) as error:
+            self.trouble = f"{path} can't be read: {error}"
+            return [], count
+
+    def settle(self) -> None:
+        """Forget the batch that `take` gave: it is delivered, lost, or on disk again."""
+        with self._lock:
+            self._files[0].settle_first()
+            if self._files[0].is_empty:
+                self._remove_first()
+
+    def close(self) -> None:
+        """Let go of the files: what is in them is for `otel-rollout replay`."""
+        with self._lock:
+            while self._files:
+                file = self._files.popleft()
+                if file.is_empty:
+                    file.remove()
+                file.close()
+
+    def after_fork(self) -> None:
+        """Start empty in a forked child: the files are its parent's."""
+        for file in self._files:
+            file.close()
+        self._reset()
+
+    def _last_file(self) -> _SpoolFile:
+        return self._files[-1] if self._files and self._files[-1].bytes < FILE_BYTES else self._next_file()
+
+    def _next_file(self) -> _SpoolFile:
+        self._number += 1
+        file = _SpoolFile(self.folder / f"{self._worker}-{self._number:06d}.jsonl.zst")
+        self._files.append(file)
+        return file
+
+    def _remove_first(self) -> None:
+        file = self._files.popleft()
+        self._bytes -= file.bytes
+        file.remove()
+        file.close()
+
+
+class _SpoolFile:
+    """One file, and which of its batches are still to be delivered.
+
+    Args:
+        path: Where it is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.bytes = 0
+        self._frames = FrameFile(path)
+        # Offset, length and number of spans of each batch: there may be many.
+        self._batches = array("Q")
+        self._settled = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all that was put in is settled."""
+        return self._settled == len(self._batches)
+
+    def append(self, line: bytes, spans: int) -> int:
+        """Append a batch, and return the bytes that it takes."""
+        frame = self._frames.append(line)
+        self._batches.extend((frame.offset, frame.length, spans))
+        self.bytes += frame.length
+        return frame.length
+
+    def first(self) -> tuple[int, int, int]:
+        """Return offset, length and number of spans of the oldest batch."""
+        offset, length, spans = self._batches[self._settled : self._settled + 3]
+        return offset, length, spans
+
+    def settle_first(self) -> None:
+        """Forget the oldest batch."""
+        self._settled += 3
+
+    def remove(self) -> None:
+        """Remove the file."""
+        self.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let go of the file, so that others may take it."""
+        self._frames.close()
