@@ -1,0 +1,261 @@
+"""The index beside a file of trajectories: what each is, and where, so that lists and filters need not read spans.
+
+A line is a JSON array with the fields of `IndexEntry`, in order: arrays of a step load in a fraction of a millisecond.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import orjson
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout import semconv
+from otel_rollout.trace_folder.otlp_json import decode_line
+
+__all__ = ["IndexEntry", "TraceSummary", "entries_of", "index_line", "read_index"]
+
+MAX_TEXT_CHARACTERS: Final = 1024
+"""A longer text of the root stays out of the index."""
+
+_LEFT_OUT: Final = frozenset(
+    {
+        semconv.INPUT_VALUE,
+        semconv.OUTPUT_VALUE,
+        semconv.INPUT_MIME_TYPE,
+        semconv.OUTPUT_MIME_TYPE,
+        semconv.METADATA,
+        semconv.SPAN_KIND,
+        semconv.OPERATION_NAME,
+    }
+)
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+
+class IndexEntry(NamedTuple):
+    """What the index says of a line.
+
+    Args:
+        trace_id: The trace id, 32 hexadecimal digits.
+        offset: The frame's first byte in its file.
+        length: How many bytes the frame has.
+        bytes: How many bytes the line has, without its end.
+        spans: How many spans are in it.
+        name: The root's name; without a root, that of its first span.
+        start_time: When its first span started, in nanoseconds since 1970.
+        end_time: When its last span ended, in nanoseconds since 1970.
+        status_code: The root's status: 0 for unset, 1 for ok, 2 for an error.
+        has_root: Whether the root is in it.
+        project_name: The project, where its resource names one.
+        run_id: The run, where its resource names one.
+        attributes: The root's scalar attributes without payload; without a root, the tags.
+    """
+
+    trace_id: str
+    offset: int
+    length: int
+    bytes: int
+    spans: int
+    name: str
+    start_time: int
+    end_time: int
+    status_code: int
+    has_root: bool
+    project_name: str | None
+    run_id: str | None
+    attributes: Mapping[str, Any]
+
+
+_FIELDS: Final = len(IndexEntry._fields)
+
+
+class TraceSummary:
+    """What the index will say of a trace, gathered as its spans come.
+
+    Args:
+        trace_id: The trace.
+    """
+
+    __slots__ = (
+        "_attributes",
+        "_end_time",
+        "_has_tags",
+        "_name",
+        "_project_name",
+        "_run_id",
+        "_start_time",
+        "_status_code",
+        "has_root",
+        "spans",
+        "trace_id",
+    )
+
+    def __init__(self, trace_id: int) -> None:
+        self.trace_id = trace_id
+        self.spans = 0
+        self.has_root = False
+        self._name: str | None = None
+        self._start_time: int | None = None
+        self._end_time = 0
+        self._status_code = 0
+        self._project_name: str | None = None
+        self._run_id: str | None = None
+        self._attributes: dict[str, Any] = {}
+        self._has_tags = False
+
+    def add(self, spans: Iterable[ReadableSpan]) -> None:
+        """Take note of spans of the trace.
+
+        Args:
+            spans: The spans.
+        """
+        for span in spans:
+            self.spans += 1
+            start, end = span.start_time, span.end_time
+            if start is not None and (self._start_time is None or start < self._start_time):
+                self._start_time = start
+            if end is not None and end > self._end_time:
+                self._end_time = end
+            if self._name is None:
+                self._name = span.name
+                resource = span.resource.attributes
+                self._project_name = _text(resource.get(semconv.PROJECT_NAME))
+                self._run_id = _text(resource.get(semconv.RUN_ID))
+            if span.parent is None:
+                self.has_root = self._has_tags = True
+                self._name = span.name
+                self._status_code = span.status.status_code.value
+                self._attributes = _scalars(span.attributes or {}, f"{self.trace_id:032x}")
+            elif not self._has_tags:
+                attributes = span.attributes or {}
+                if semconv.STEP in attributes:
+                    self._has_tags = True
+                    tags = {key: attributes[key] for key in semconv.TAGS if key in attributes}
+                    self._attributes = _scalars(tags, "")
+
+    @property
+    def step(self) -> int | None:
+        """The training step, where it is a whole number."""
+        step = self._attributes.get(semconv.STEP)
+        return step if type(step) is int else None
+
+    @property
+    def validate(self) -> bool:
+        """Whether it is part of a validation pass."""
+        return bool(self._attributes.get(semconv.VALIDATE))
+
+    def entry(self, offset: int, length: int, size: int) -> IndexEntry:
+        """Return what the index says.
+
+        Args:
+            offset: The frame's first byte.
+            length: How many bytes the frame has.
+            size: How many bytes the line has.
+        """
+        return IndexEntry(
+            f"{self.trace_id:032x}",
+            offset,
+            length,
+            size,
+            self.spans,
+            self._name or "",
+            self._start_time or 0,
+            self._end_time,
+            self._status_code,
+            self.has_root,
+            self._project_name,
+            self._run_id,
+            self._attributes,
+        )
+
+
+def index_line(entry: IndexEntry) -> bytes:
+    """Return an entry as a line of an index, with its line end."""
+    try:
+        return orjson.dumps(tuple(entry), option=orjson.OPT_APPEND_NEWLINE)
+    except orjson.JSONEncodeError:
+        entry = entry._replace(
+            name=_clean(entry.name),
+            project_name=_clean(entry.project_name),
+            run_id=_clean(entry.run_id),
+            attributes={_clean(key): _clean(value) for key, value in entry.attributes.items()},
+        )
+        return orjson.dumps(tuple(entry), option=orjson.OPT_APPEND_NEWLINE)
+
+
+def read_index(path: Path) -> list[IndexEntry]:
+    """Return the entries of an index, as far as it is whole; none where there is no index.
+
+    Args:
+        path: The index.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    end = data.rfind(b"\n")
+    if end < 0:
+        return []
+    data = data[:end]
+    try:
+        return [IndexEntry._make(row) for row in orjson.loads(b"[%b]" % data.replace(b"\n", b","))]
+    except (TypeError, ValueError):
+        return _read_while_whole(data.split(b"\n"))
+
+
+def entries_of(line: bytes, offset: int, length: int) -> list[IndexEntry]:
+    """Return what an index would say of a line, an entry for each of its traces.
+
+    Args:
+        line: The line, with or without its end.
+        offset: Where it or its frame begins.
+        length: How many bytes it or its frame has.
+
+    Raises:
+        ValueError: This is no line of OTLP JSON.
+    """
+    summaries: dict[int, TraceSummary] = {}
+    for span in decode_line(line):
+        if span.context is not None:
+            trace_id = span.context.trace_id
+            summaries.setdefault(trace_id, TraceSummary(trace_id)).add((span,))
+    size = len(line.rstrip(b"\n")) // max(1, len(summaries))
+    return [summary.entry(offset, length, size) for summary in summaries.values()]
+
+
+def _read_while_whole(lines: Sequence[bytes]) -> list[IndexEntry]:
+    """Return the entries before the first line that is damaged; what stands behind them is found by scanning."""
+    entries: list[IndexEntry] = []
+    with suppress(TypeError, ValueError):
+        # A later version may say more.
+        entries.extend(IndexEntry._make(orjson.loads(line)[:_FIELDS]) for line in lines)
+    return entries
+
+
+def _scalars(attributes: Mapping[str, Any], trace_id: str) -> dict[str, Any]:
+    """Return what fits into an index: texts, truth values and numbers; what says the trace id once more is left out."""
+    scalars: dict[str, Any] = {}
+    for key, value in attributes.items():
+        if key in _LEFT_OUT:
+            continue
+        if isinstance(value, str):
+            if len(value) <= MAX_TEXT_CHARACTERS and value != trace_id:
+                scalars[key] = value
+        elif isinstance(value, float):
+            if math.isfinite(value):
+                scalars[key] = value
+        elif isinstance(value, int) and _INT64_MIN <= value <= _INT64_MAX:
+            scalars[key] = value
+    return scalars
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _clean(value: Any) -> Any:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value

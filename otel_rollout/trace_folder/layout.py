@@ -1,0 +1,101 @@
+"""What the files and folders of a trace folder are called.
+
+DIR/step=000007/<worker>.jsonl.zst              the trajectories of training step 7, a frame each
+DIR/step=000007/<worker>.index.jsonl            a line for each frame
+DIR/step=000007/<worker>-2.jsonl.zst            what came after the first file was full
+DIR/validate/step=000007/<worker>.jsonl.zst     the validation passes of step 7
+DIR/no-step/<worker>.jsonl.zst                  what has no step
+DIR/open/<worker>.jsonl                         the journal: spans whose root has not ended yet
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+from pathlib import Path
+from typing import Final
+
+__all__ = [
+    "FRAMES",
+    "INDEX",
+    "LINES",
+    "NO_STEP",
+    "OPEN",
+    "VALIDATE",
+    "data_path",
+    "index_path",
+    "journal_path",
+    "new_worker",
+    "step_folder",
+    "step_of",
+    "worker_of",
+]
+
+FRAMES: Final = ".jsonl.zst"
+INDEX: Final = ".index.jsonl"
+LINES: Final = ".jsonl"
+
+VALIDATE: Final = "validate"
+NO_STEP: Final = "no-step"
+OPEN: Final = "open"
+
+_STEP: Final = re.compile(r"step=(-?\d+)")
+_WORKER: Final = re.compile(r"(.+-\d+-[0-9a-f]{4})(?:-\d+)?")
+_MAX_HOST_CHARACTERS: Final = 64
+
+
+def new_worker() -> str:
+    """Return a name for what this process writes: `<hostname>-<pid>-<4 hexadecimal digits>`."""
+    host = re.sub(r"[^A-Za-z0-9_.-]", "_", socket.gethostname())[:_MAX_HOST_CHARACTERS].lstrip(".")
+    return f"{host or 'host'}-{os.getpid()}-{secrets.token_hex(2)}"
+
+
+def step_folder(step: int | None, *, validate: bool) -> str:
+    """Return the folder of a step, relative to the trace folder.
+
+    Args:
+        step: The training step; None for what has none.
+        validate: Whether it is a validation pass.
+    """
+    name = NO_STEP if step is None else f"step={step:06d}"
+    return f"{VALIDATE}/{name}" if validate and step is not None else name
+
+
+def step_of(name: str) -> int | None:
+    """Return the step that a folder's name says; None where it says none."""
+    match = _STEP.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def data_path(folder: Path, worker: str, number: int) -> Path:
+    """Return the file of a worker's trajectories.
+
+    Args:
+        folder: The folder of the step.
+        worker: The worker's name.
+        number: 1 for its first file there.
+    """
+    return folder / f"{worker}{FRAMES}" if number == 1 else folder / f"{worker}-{number}{FRAMES}"
+
+
+def index_path(path: Path) -> Path:
+    """Return the index that belongs to a file of trajectories."""
+    return path.with_name(path.name.removesuffix(FRAMES) + INDEX)
+
+
+def journal_path(folder: Path, worker: str) -> Path:
+    """Return a worker's journal in a trace folder."""
+    return folder / OPEN / f"{worker}{LINES}"
+
+
+def worker_of(path: str | os.PathLike[str]) -> str:
+    """Return the name of the worker that wrote a file of a trace folder or a spool."""
+    name = os.path.basename(path)  # noqa: PTH119 - readers have texts, and many
+    for ending in (INDEX, FRAMES, LINES):
+        if name.endswith(ending):
+            name = name.removesuffix(ending)
+            break
+    match = _WORKER.fullmatch(name)
+    return match[1] if match else name

@@ -1,0 +1,196 @@
+"""The index beside a file of trajectories, and the names of a trace folder's files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
+
+from otel_rollout.trace_folder import layout
+from otel_rollout.trace_folder.index import IndexEntry, TraceSummary, entries_of, index_line, read_index
+from otel_rollout.trace_folder.otlp_json import encode_line
+
+TRACE = 2**100 + 1
+ROOT = SpanContext(TRACE, 1, False, TraceFlags(1))
+RESOURCE = Resource({"rollout.project_name": "project", "rollout.run_id": "run"})
+TAGS = {
+    "rollout.step": 7,
+    "rollout.sample_index": "s",
+    "rollout.rollout_n": 1,
+    "rollout.validate": True,
+    "rollout.experiment_name": "e",
+}
+
+
+def make_span(span_id, attributes=None, *, start=100, end=200, trace_id=TRACE, **options):
+    context = SpanContext(trace_id, span_id, False, TraceFlags(1))
+    parent = None if span_id == 1 else ROOT
+    options = {"resource": RESOURCE, "name": f"span {span_id}", **options}
+    return ReadableSpan(
+        context=context, parent=parent, attributes=attributes, start_time=start, end_time=end, **options
+    )
+
+
+def summarise(*spans):
+    summary = TraceSummary(TRACE)
+    summary.add(spans)
+    return summary
+
+
+class TestSummary:
+    """What the index says of a trace."""
+
+    def test_with_a_root(self):
+        """The root's name, status and scalar attributes, without payload; times and count of all spans."""
+        attributes = {
+            **TAGS,
+            "rollout.status": "error",
+            "rollout.reward": 0.5,
+            "gen_ai.conversation.id": f"{TRACE:032x}",
+            "input.value": "[]",
+            "output.value": "[]",
+            "input.mime_type": "application/json",
+            "output.mime_type": "application/json",
+            "metadata": "{}",
+            "openinference.span.kind": "AGENT",
+            "gen_ai.operation.name": "invoke_agent",
+            "list": (1, 2),
+            "nan": float("nan"),
+            "huge": 2**70,
+            "long": "x" * 1025,
+        }
+        root = make_span(1, attributes, start=50, end=150, status=Status(StatusCode.ERROR))
+        summary = summarise(make_span(2, {"rollout.step": 8}), root, make_span(3, start=60, end=300))
+        assert summary.entry(10, 20, 30) == IndexEntry(
+            trace_id=f"{TRACE:032x}",
+            offset=10,
+            length=20,
+            bytes=30,
+            spans=3,
+            name="span 1",
+            start_time=50,
+            end_time=300,
+            status_code=2,
+            has_root=True,
+            project_name="project",
+            run_id="run",
+            attributes={**TAGS, "rollout.status": "error", "rollout.reward": 0.5},
+        )
+        assert (summary.step, summary.validate) == (7, True)
+
+    def test_without_a_root(self):
+        """The tags of whichever span has them, and the first span's name."""
+        summary = summarise(make_span(2), make_span(3, {**TAGS, "rollout.status": "cancelled", "x": 1}), make_span(4))
+        entry = summary.entry(0, 1, 2)
+        assert (entry.name, entry.has_root, entry.spans, entry.attributes) == ("span 2", False, 3, TAGS)
+        assert (summary.step, summary.validate) == (7, True)
+
+    @pytest.mark.parametrize("step", [None, "7", True, 7.0])
+    def test_a_step_is_a_whole_number(self, step):
+        """Anything else is no step."""
+        assert summarise(make_span(1, {} if step is None else {"rollout.step": step})).step is None
+
+
+class TestIndexFile:
+    """Lines of an index."""
+
+    def test_what_is_written_is_read(self, tmp_path):
+        """Entry for entry, in order."""
+        entries = [summarise(make_span(1, {**TAGS, "n": number})).entry(number, 5, 6) for number in range(3)]
+        path = tmp_path / "x.index.jsonl"
+        path.write_bytes(b"".join(map(index_line, entries)))
+        assert read_index(path) == entries
+
+    def test_text_that_json_cannot_say(self, tmp_path):
+        """A lone surrogate becomes a question mark, as in the spans."""
+        entry = summarise(make_span(1, {"a\ud800": "\ud800"}, name="\ud800")).entry(0, 1, 2)
+        path = tmp_path / "x.index.jsonl"
+        path.write_bytes(index_line(entry))
+        [read] = read_index(path)
+        assert (read.name, read.attributes) == ("?", {"a?": "?"})
+
+    @pytest.mark.parametrize("damage", [b"[1,2", b"[1]\n", b"\0" * 300, b"\0\0\0\n", b"7\n", b'{"a":1}\n'])
+    def test_a_damaged_end_harms_no_entry_before_it(self, tmp_path, damage):
+        """What was written whole is read; what stands behind is left to a scan."""
+        entries = [summarise(make_span(1)).entry(number, 5, 6) for number in range(3)]
+        path = tmp_path / "x.index.jsonl"
+        path.write_bytes(b"".join(map(index_line, entries)) + damage)
+        assert read_index(path) == entries
+
+    @pytest.mark.parametrize("data", [b"", b"[1", b"\n"])
+    def test_an_index_without_a_whole_line(self, tmp_path, data):
+        """It has no entries."""
+        path = tmp_path / "x.index.jsonl"
+        path.write_bytes(data)
+        assert read_index(path) == []
+
+    def test_no_index(self, tmp_path):
+        """Where there is none, nothing is known."""
+        assert read_index(tmp_path / "none") == []
+
+    def test_fields_of_a_later_version_are_passed_over(self, tmp_path):
+        """What another version adds at a line's end harms nothing."""
+        entry = summarise(make_span(1)).entry(0, 5, 6)
+        path = tmp_path / "x.index.jsonl"
+        path.write_bytes(index_line(entry)[:-2] + b',"more"]\n')
+        assert read_index(path) == [entry]
+
+
+class TestEntriesOfALine:
+    """What is said of a line that no index has."""
+
+    def test_it_is_what_the_writer_would_have_said(self):
+        """The same as from the spans themselves."""
+        spans = [make_span(2, TAGS), make_span(1, {**TAGS, "rollout.reward": 1.0})]
+        line = encode_line(spans)
+        assert entries_of(line + b"\n", 3, 4) == [summarise(*spans).entry(3, 4, len(line))]
+
+    def test_a_line_of_several_traces(self):
+        """A spool's line has what was in a batch: an entry for each trace."""
+        spans = [make_span(2), make_span(2, trace_id=5), make_span(3)]
+        entries = entries_of(encode_line(spans), 0, 9)
+        assert [(entry.trace_id, entry.spans) for entry in entries] == [(f"{TRACE:032x}", 2), (f"{5:032x}", 1)]
+
+
+class TestLayout:
+    """Names of files and folders."""
+
+    @pytest.mark.parametrize(
+        ("step", "validate", "folder"),
+        [
+            (7, False, "step=000007"),
+            (7, True, "validate/step=000007"),
+            (12345678, False, "step=12345678"),
+            (-1, False, "step=-00001"),
+            (None, False, "no-step"),
+            (None, True, "no-step"),
+        ],
+    )
+    def test_each_step_has_a_folder(self, step, validate, folder):
+        """Validation apart; the folder's name says the step."""
+        assert layout.step_folder(step, validate=validate) == folder
+        assert layout.step_of(Path(folder).name) == step
+
+    def test_a_worker_is_a_process(self, monkeypatch):
+        """Host and process id, and digits that make it unique where process ids come again."""
+        monkeypatch.setattr("socket.gethostname", lambda: "../node 1/é")
+        worker = layout.new_worker()
+        assert "/" not in worker
+        assert not worker.startswith(".")
+        assert f"-{os.getpid()}-" in worker
+        assert len({layout.new_worker() for _ in range(8)}) > 1
+
+    def test_a_file_says_who_wrote_it(self):
+        """Data, rotated data, index and journal of a worker."""
+        worker = layout.new_worker()
+        first, second = (layout.data_path(Path("x"), worker, number) for number in (1, 2))
+        paths = [first, second, layout.index_path(first), layout.index_path(second)]
+        for path in (*paths, layout.journal_path(Path("x"), worker)):
+            assert layout.worker_of(path) == worker
+        assert second.name == f"{worker}-2.jsonl.zst"
+        assert layout.index_path(second).name == f"{worker}-2.index.jsonl"
+        assert layout.worker_of("exported.jsonl") == "exported"
