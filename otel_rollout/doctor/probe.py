@@ -131,14 +131,14 @@ def _ask(exporter: SpanExporter, spans: Sequence[ReadableSpan], timeout: float) 
     read_back: Callable[[Sequence[ReadableSpan]], ReadBack] | None = getattr(exporter, "read_back", None)
     if read_back is None:
         return True, "not read back: this exporter has no way to ask its backend"
-    deadline = time.monotonic() + timeout * 0.9
+    deadline = time.monotonic() + timeout * 0.75
     while True:
         answer = read_back(spans)
         if answer.found is None:
             return True, f"not read back: {answer.place}"
         if answer.found >= len(spans):
             return True, f"read back whole from {answer.place}"
-        if time.monotonic() >= deadline:
+        if time.monotonic() + SECONDS_BETWEEN_QUESTIONS >= deadline:
             return False, f"{answer.found} of {len(spans)} spans are in {answer.place}"
         time.sleep(SECONDS_BETWEEN_QUESTIONS)
 

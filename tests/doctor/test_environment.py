@@ -1,0 +1,130 @@
+"""What the doctor says of the environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from otel_rollout.doctor.environment import read_environment
+from otel_rollout.doctor.secrets import shown_value
+from otel_rollout.settings import SETTINGS
+
+
+def setting(name: str, environ: dict[str, str]):
+    return next(one for one in read_environment({}, environ).settings if one.name == name)
+
+
+class TestSettings:
+    """Every setting, with where its value comes from."""
+
+    def test_every_setting_is_there(self):
+        """Each row of the table of settings is reported, also those that nothing sets."""
+        assert [one.name for one in read_environment({}, {}).settings] == [row.name for row in SETTINGS]
+
+    def test_a_default_is_called_one(self):
+        """What nothing sets has its default, and says so."""
+        found = setting("max_queue_bytes", {})
+
+        assert (found.value, found.origin, found.fault) == ("256 MiB", "default", "")
+
+    def test_a_variable_is_named(self):
+        """A value names the variable that it was read from."""
+        found = setting("max_queue_bytes", {"OTEL_ROLLOUT_MAX_QUEUE_BYTES": "64KiB"})
+
+        assert (found.value, found.origin) == ("64 KiB", "OTEL_ROLLOUT_MAX_QUEUE_BYTES")
+
+    def test_of_several_variables_the_one_that_counts_is_named(self):
+        """Where a setting has several variables, the tracer takes the first that is set, and so does the doctor."""
+        environ = {"OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "100", "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "200"}
+
+        found = setting("max_payload_bytes", environ)
+
+        assert (found.value, found.origin) == ("200", "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT")
+
+    def test_each_wrong_value_is_reported(self):
+        """Two values that can't work are two faults with the texts that `init` would raise; it stops at the first."""
+        environ = {"OTEL_ROLLOUT_MAX_BATCH_BYTES": "lots", "OTEL_ROLLOUT_SET_GLOBAL": "perhaps"}
+
+        found = read_environment({}, environ)
+
+        faults = [one.fault for one in found.settings if one.fault]
+        assert len(faults) == 2
+        assert faults[0].startswith("OTEL_ROLLOUT_MAX_BATCH_BYTES='lots': this should be")
+        assert faults[1].startswith("OTEL_ROLLOUT_SET_GLOBAL='perhaps': this should be")
+        assert not found.is_sound
+
+
+class TestVariables:
+    """The variables of OpenTelemetry and of the exporters."""
+
+    def test_those_that_are_set_are_reported(self):
+        """A variable of OpenTelemetry and one of an exporter are shown with their meaning, those unset are not."""
+        environ = {"OTEL_SERVICE_NAME": "trainer", "MLFLOW_TRACKING_URI": "http://mlflow:5000", "HOME": "/root"}
+
+        found = read_environment({"MLFLOW_TRACKING_URI": "the server"}, environ).variables
+
+        assert [(one.name, one.value) for one in found] == [
+            ("OTEL_SERVICE_NAME", "trainer"),
+            ("MLFLOW_TRACKING_URI", "http://mlflow:5000"),
+        ]
+        assert found[1].meaning == "the server"
+
+    def test_the_variant_for_traces_alone_is_reported_too(self):
+        """OTEL_EXPORTER_OTLP_TRACES_HEADERS counts as OTEL_EXPORTER_OTLP_HEADERS does, and is as secret."""
+        (found,) = read_environment({}, {"OTEL_EXPORTER_OTLP_TRACES_HEADERS": "x-key=abc"}).variables
+
+        assert (found.name, found.value) == ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "x-key=(hidden)")
+
+    @pytest.mark.parametrize(
+        ("variable", "meant"),
+        [
+            ("OTEL_ROLLOUT_MAX_QUEU_BYTES", "OTEL_ROLLOUT_MAX_QUEUE_BYTES"),
+            ("OTEL_ROLLOUT_REDACT_KEY", "OTEL_ROLLOUT_REDACT_KEYS"),
+            ("OTEL_ROLLOUT_WEAVE_ASKFIRST", "OTEL_ROLLOUT_WEAVE_ASK_FIRST"),
+        ],
+    )
+    def test_a_misspelt_name_is_found(self, variable, meant):
+        """A variable of ours that nothing reads is a fault that names the nearest one that something reads."""
+        found = read_environment({"OTEL_ROLLOUT_WEAVE_ASK_FIRST": ""}, {variable: "1"})
+
+        assert found.faults == [f"{variable}: nothing reads this variable; did you mean {meant}?"]
+        assert not found.is_sound
+
+    def test_a_sampler_that_is_not_there_is_a_fault(self, monkeypatch):
+        """A wrong OTEL_TRACES_SAMPLER is reported with the text that `init` would raise."""
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER", "allways_on")
+
+        (fault,) = read_environment({}).faults
+
+        assert fault.startswith("OTEL_TRACES_SAMPLER='allways_on': there is no such sampler")
+
+    @pytest.mark.parametrize(
+        ("value", "is_disabled"), [("true", True), (" TRUE ", True), ("false", False), ("", False)]
+    )
+    def test_tracing_that_is_switched_off_is_seen(self, value, is_disabled):
+        """OTEL_SDK_DISABLED is read as `init` reads it."""
+        assert read_environment({}, {"OTEL_SDK_DISABLED": value}).is_disabled is is_disabled
+
+
+class TestSecrets:
+    """What is not shown."""
+
+    @pytest.mark.parametrize(
+        "variable", ["WANDB_API_KEY", "MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD", "SOME_CLIENT_SECRET"]
+    )
+    def test_keys_and_passwords_are_hidden(self, variable):
+        """Of a secret only the length is told, which shows a key that was cut short."""
+        assert shown_value(variable, "s3cret") == "(hidden, 6 characters)"
+
+    def test_headers_keep_their_names(self):
+        """Of a header the name is shown; a pair without a name is hidden whole, because it may be the secret."""
+        shown = shown_value("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer s3cret,s3cret,x-team=s3cret")
+
+        assert shown == "authorization=(hidden), (hidden), x-team=(hidden)"
+
+    def test_a_url_loses_its_password_and_its_query(self):
+        """A URL is shown without user, password and query."""
+        assert shown_value("MLFLOW_TRACKING_URI", "https://me:s3cret@host/x?key=s3cret") == "https://host/x?(hidden)"
+
+    def test_a_file_of_a_key_is_no_secret(self):
+        """The path of a key's file is shown: it is what one looks for."""
+        assert shown_value("OTEL_EXPORTER_OTLP_CLIENT_KEY", "/etc/key.pem") == "/etc/key.pem"
