@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shutil
 import tempfile
 import threading
 from array import array
@@ -15,7 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.trace_folder.frames import FileGoneError, FrameFile, read_frame, require_zstandard
-from otel_rollout.trace_folder.layout import worker_name
+from otel_rollout.trace_folder.layout import FRAMES, new_worker
 from otel_rollout.trace_folder.otlp_json import decode_line, encode_line
 
 __all__ = ["Spool", "open_spool"]
@@ -65,7 +67,7 @@ class Spool:
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._worker = worker_name()
+        self._worker = new_worker()
         self._number = 0
         self._bytes = 0
         self._files: deque[_SpoolFile] = deque()
@@ -124,8 +126,8 @@ class Spool:
         with self._lock:
             while self._files:
                 file = self._files.popleft()
-                if file.is_empty:
-                    file.remove()
+                with contextlib.suppress(OSError):
+                    file.trim()
                 file.close()
 
     def after_fork(self) -> None:
@@ -139,7 +141,7 @@ class Spool:
 
     def _next_file(self) -> _SpoolFile:
         self._number += 1
-        file = _SpoolFile(self.folder / f"{self._worker}-{self._number:06d}.jsonl.zst")
+        file = _SpoolFile(self.folder / f"{self._worker}-{self._number:06d}{FRAMES}")
         self._files.append(file)
         return file
 
@@ -185,6 +187,21 @@ class _SpoolFile:
     def settle_first(self) -> None:
         """Forget the oldest batch."""
         self._settled += 3
+
+    def trim(self) -> None:
+        """Cut off what is settled, so that nobody delivers it again.
+
+        Raises:
+            OSError: That is not possible; the file is as it was.
+        """
+        if self.is_empty:
+            self.remove()
+        elif self._settled:
+            rest = self.path.with_name(f"{self.path.name}.rest")
+            with self.path.open("rb") as source, rest.open("wb") as target:
+                source.seek(self.first()[0])
+                shutil.copyfileobj(source, target, 1024 * 1024)
+            rest.replace(self.path)
 
     def remove(self) -> None:
         """Remove the file."""

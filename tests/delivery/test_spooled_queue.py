@@ -1,0 +1,292 @@
+"""The queue with a spool: what its backend does not take waits on disk, in order, and is delivered or kept."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+
+import pytest
+from opentelemetry.sdk.trace.export import SpanExporter
+
+from otel_rollout import read
+from otel_rollout.delivery.batch_sender import RetryPolicy
+from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.delivery.queue_limits import QueueLimits
+from otel_rollout.delivery.spool import Spool
+from otel_rollout.delivery.spooled_queue import SpooledQueue
+from otel_rollout.trace_folder.frames import is_being_written
+
+QUICK = RetryPolicy(initial_delay=0.001, max_delay=0.002, denied_delay=0.01)
+DOWN = Outcome(Verdict.RETRY, "down")
+
+
+class _Backend(SpanExporter):
+    """Takes every span, unless `outcome` says otherwise; each attempt waits for `gate`."""
+
+    def __init__(self):
+        self.gate = threading.Event()
+        self.gate.set()
+        self.entered = threading.Event()
+        self.outcome = lambda spans: DELIVERED
+        self.names = []
+
+    def send(self, spans):
+        self.entered.set()
+        self.gate.wait(30)
+        outcome = self.outcome(spans)
+        if outcome.verdict is Verdict.DELIVERED:
+            self.names += [span.name for span in spans]
+        return outcome
+
+    def export(self, spans):
+        raise AssertionError("an exporter with send is not asked to export")
+
+
+def until(condition, seconds=10.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition was not met in time"
+        time.sleep(0.002)
+
+
+def is_balanced(stats):
+    return stats.recorded == stats.delivered + stats.queued + stats.spooled + sum(stats.lost.values())
+
+
+def names_on_disk(folder):
+    return [span.name for trajectory in read(folder) for span in trajectory.spans]
+
+
+@pytest.fixture
+def backend():
+    backend = _Backend()
+    yield backend
+    backend.gate.set()
+
+
+@pytest.fixture
+def make_queue(reader, tmp_path):
+    with contextlib.ExitStack() as stack:
+
+        def make(backend, *, max_spool_bytes=2**30, policy=QUICK, **limits):
+            limits = {"delay": 0.01, "max_bytes": 20_000, "batch_bytes": 4_000, **limits}
+            queue = SpooledQueue(
+                "backend", backend, reader, Spool(tmp_path, max_spool_bytes), QueueLimits(**limits), policy
+            )
+            queue.start()
+
+            def end():
+                queue.shutdown(time.monotonic() + 1.0)
+                queue.join()
+
+            stack.callback(end)
+            return queue
+
+        yield make
+
+
+def put_many(queue, make_span, count, start=0):
+    """Put spans of a kilobyte, named by number, so that the queue never has to drop one."""
+    for number in range(start, start + count):
+        until(lambda: queue.stats().queued_bytes < 15_000)
+        queue.put(make_span(f"{number:04d}", "x" * 1000, parent=True))
+
+
+def numbers(count):
+    return [f"{number:04d}" for number in range(count)]
+
+
+class TestOutage:
+    """While the backend is away, memory stays within its bound and nothing is lost."""
+
+    def test_all_is_delivered_in_order_when_the_backend_is_back(self, make_queue, backend, make_span, tmp_path):
+        """Ten times what memory holds waits on disk, arrives once and in order, and leaves no file behind."""
+        backend.outcome = lambda spans: DOWN
+        queue = make_queue(backend)
+        put_many(queue, make_span, 200)
+        stats = queue.stats()
+        assert stats.spooled > 100
+        assert stats.queued_bytes <= 20_000
+        assert is_balanced(stats)
+        backend.outcome = lambda spans: DELIVERED
+        assert queue.flush(20) is True
+        assert backend.names == numbers(200)
+        assert (queue.stats().delivered, queue.stats().spooled, queue.stats().lost) == (200, 0, {})
+        assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+    def test_a_hanging_attempt_does_not_fill_memory(self, make_queue, backend, make_span):
+        """Spans go to disk while an attempt hangs, and follow when it has come to its end."""
+        backend.gate.clear()
+        queue = make_queue(backend)
+        put_many(queue, make_span, 100)
+        assert queue.stats().spooled > 50
+        backend.gate.set()
+        assert queue.flush(20) is True
+        assert backend.names == numbers(100)
+
+    def test_outage_after_outage(self, make_queue, backend, make_span):
+        """What is put while older spans are on disk is delivered after them."""
+        queue = make_queue(backend)
+        for outage in range(3):
+            backend.outcome = lambda spans: DOWN
+            put_many(queue, make_span, 50, start=50 * outage)
+            backend.outcome = lambda spans: DELIVERED
+        assert queue.flush(20) is True
+        assert backend.names == numbers(150)
+
+    def test_a_flush_says_that_spans_are_only_on_disk(self, make_queue, backend, make_span):
+        """Being on disk is not being delivered."""
+        backend.outcome = lambda spans: DOWN
+        queue = make_queue(backend)
+        put_many(queue, make_span, 50)
+        assert queue.flush(0.1) is False
+
+    def test_it_is_said_once_where_spans_wait(self, make_queue, backend, make_span, caplog, tmp_path):
+        """The log names the folder, once a minute."""
+        backend.outcome = lambda spans: DOWN
+        queue = make_queue(backend)
+        with caplog.at_level(logging.WARNING, "otel_rollout"):
+            put_many(queue, make_span, 100)
+        assert [record.getMessage() for record in caplog.records if "wait on disk" in record.getMessage()] == [
+            f"backend: the backend does not keep up: spans wait on disk, in {tmp_path}"
+        ]
+
+
+class TestBound:
+    """The spool is bounded in bytes, and a disk that takes nothing costs no more than no spool."""
+
+    def test_a_full_spool_takes_no_more(self, make_queue, backend, make_span):
+        """Beyond the bound on disk the bound on memory counts: what is over it is lost, and counted."""
+        backend.outcome = lambda spans: DOWN
+        queue = make_queue(backend, max_spool_bytes=1)
+        put_many(queue, make_span, 12)
+        until(lambda: "is full" in queue._spool.trouble)
+        for number in range(200):
+            queue.put(make_span(f"{number:04d}", "x" * 1000, parent=True))
+        stats = queue.stats()
+        assert 0 < stats.spooled <= 12
+        assert stats.lost["queue_full"] > 100
+        assert stats.queued_bytes <= 20_000
+        assert is_balanced(stats)
+
+    def test_an_unwritable_folder_loses_nothing_that_memory_holds(self, make_queue, backend, make_span, tmp_path):
+        """Spans that can't be put on disk stay in memory, in order, and are delivered from there."""
+        tmp_path.rmdir()
+        tmp_path.write_text("no folder")
+        backend.outcome = lambda spans: DOWN
+        queue = make_queue(backend)
+        for number in range(12):
+            queue.put(make_span(f"{number:04d}", "x" * 1000, parent=True))
+        until(lambda: "can't be written to" in queue._spool.trouble)
+        backend.outcome = lambda spans: DELIVERED
+        assert queue.flush(10) is True
+        assert backend.names == numbers(12)
+
+    def test_a_file_that_is_damaged_loses_its_spans_alone(self, make_queue, backend, make_span, tmp_path):
+        """What can't be read back is lost and counted; what comes after it arrives."""
+        backend.outcome = lambda spans: DOWN
+        queue = make_queue(backend)
+        put_many(queue, make_span, 60)
+        with next(tmp_path.rglob("*.jsonl.zst")).open("r+b") as file:
+            file.seek(20)
+            file.write(b"\0" * 8)
+        backend.outcome = lambda spans: DELIVERED
+        assert queue.flush(10) is False
+        stats = queue.stats()
+        assert set(stats.lost) == {"spool_unreadable"}
+        assert 0 < stats.lost["spool_unreadable"] <= 4
+        assert stats.delivered == 60 - stats.lost["spool_unreadable"]
+        assert is_balanced(stats)
+
+
+class TestEnd:
+    """What is not delivered at the end of the process stays on disk."""
+
+    @pytest.mark.parametrize("outcome", [DOWN, Outcome(Verdict.DENIED, "wrong key")], ids=["down", "denied"])
+    def test_what_is_left_is_kept(self, make_queue, backend, make_span, tmp_path, outcome, caplog):
+        """After a shutdown in an outage each span is on disk, once; the log says how to deliver it."""
+        backend.outcome = lambda spans: outcome
+        queue = make_queue(backend)
+        put_many(queue, make_span, 40)
+        with caplog.at_level(logging.WARNING, "otel_rollout"):
+            queue.shutdown(time.monotonic() + 2.0)
+            assert queue.join() is False
+        stats = queue.stats()
+        assert (stats.spooled, stats.queued, stats.lost) == (40, 0, {})
+        assert sorted(names_on_disk(tmp_path)) == numbers(40)
+        assert f"otel-rollout replay {tmp_path} --backend backend" in caplog.text
+
+    def test_a_hanging_attempt_is_kept_too(self, make_queue, backend, make_span, tmp_path):
+        """A backend that hangs to the end has taken nothing for certain: its batch is on disk as well."""
+        backend.gate.clear()
+        queue = make_queue(backend)
+        put_many(queue, make_span, 40)
+        start = time.monotonic()
+        queue.shutdown(start + 1.0)
+        assert queue.join() is False
+        assert time.monotonic() - start < 5
+        assert queue.stats().spooled == 40
+        assert sorted(names_on_disk(tmp_path)) == numbers(40)
+
+    def test_what_was_delivered_is_not_kept(self, make_queue, backend, make_span, tmp_path):
+        """A batch that arrived in part is kept in part."""
+        backend.outcome = lambda spans: DOWN
+        queue = make_queue(backend, batch_spans=1)
+        put_many(queue, make_span, 40)
+        backend.outcome = lambda spans: DOWN if spans[0].name >= "0020" else DELIVERED
+        until(lambda: len(backend.names) == 20)
+        queue.shutdown(time.monotonic() + 1.0)
+        queue.join()
+        assert backend.names == numbers(20)
+        assert sorted(names_on_disk(tmp_path)) == numbers(40)[20:]
+        assert queue.stats().spooled == 20
+
+    def test_files_are_free_for_others_afterwards(self, make_queue, backend, make_span, tmp_path):
+        """As long as the queue lives its files are held; then a replay may have them."""
+        backend.outcome = lambda spans: DOWN
+        queue = make_queue(backend)
+        put_many(queue, make_span, 40)
+        (path,) = tmp_path.rglob("*.jsonl.zst")
+        assert is_being_written(path)
+        queue.shutdown(time.monotonic() + 1.0)
+        queue.join()
+        assert not is_being_written(path)
+
+    def test_without_threads_the_shutdown_puts_all_on_disk(self, make_queue, backend, make_span, monkeypatch, tmp_path):
+        """At the interpreter's exit, where no thread can be started, nothing is lost either."""
+        queue_class = SpooledQueue
+        monkeypatch.setattr(queue_class, "start", lambda self: None)
+        backend.outcome = lambda spans: DOWN
+        queue = make_queue(backend)
+        for number in range(10):
+            queue.put(make_span(f"{number:04d}"))
+        queue.shutdown(time.monotonic() + 1.0)
+        queue.join()
+        assert (queue.stats().spooled, queue.stats().lost) == (10, {})
+        assert sorted(names_on_disk(tmp_path)) == numbers(10)
+
+
+class TestFork:
+    """A child has a spool of its own."""
+
+    def test_a_forked_child_leaves_its_parents_files_alone(self, make_queue, backend, make_span, tmp_path):
+        """What a child does to its spool changes nothing of its parent's, which still delivers all."""
+        backend.outcome = lambda spans: DOWN
+        queue = make_queue(backend)
+        put_many(queue, make_span, 40)
+        child = os.fork()
+        if child == 0:
+            try:
+                queue.after_fork()
+                queue._spool.close()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        (path,) = tmp_path.rglob("*.jsonl.zst")
+        assert is_being_written(path)
+        backend.outcome = lambda spans: DELIVERED
+        assert queue.flush(20) is True
+        assert backend.names == numbers(40)
