@@ -32,6 +32,7 @@ BYTES_NEEDED = 2.6
 STORES = {
     "folder": ("trace_folder", "TraceFolder"),
     "json": ("json_lines", "JsonLines"),
+    "zstd": ("json_lines", "ZstdJsonLines"),
     "parquet": ("parquet", "Parquet"),
     "sqlite": ("sqlite", "Sqlite"),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, TraceFlags
 
+from benchmarks.trace_files.text import Writer
 from otel_rollout import semconv
 from otel_rollout.delivery.size import SizedSpan, readable_size
 
@@ -35,7 +35,6 @@ _RESOURCE = Resource(
     }
 )
 _SCOPE = InstrumentationScope("otel_rollout", "0")
-_SYLLABLES = "ar be con de en fi gra ho in ju ka lo mi nu or pre qui ra si tor un ver wa xi yo za ment ing tion ous"
 
 
 class Load(NamedTuple):
@@ -108,7 +107,7 @@ def _step(load: Load, step: int, seed: int) -> list[ReadableSpan]:
         index = step * load.prompts + sample
         writer = Writer(random.Random(f"{seed}/{index}"), has_symbols=sample % 6 == 5)
         prompt = [
-            {"role": "system", "content": writer.text(900)},
+            {"role": "system", "content": writer.text(960)},
             {"role": "user", "content": writer.text(800)},
         ]
         for rollout in range(load.rollouts):
@@ -116,49 +115,6 @@ def _step(load: Load, step: int, seed: int) -> list[ReadableSpan]:
             spans += Rollout(load, step, index, rollout, own).spans(list(prompt))
     spans.sort(key=lambda span: span.end_time or 0)
     return spans
-
-
-def _vocabulary() -> tuple[list[str], list[float]]:
-    """Return words and phrases, and how often each comes, added up."""
-    words = [
-        "".join(parts)
-        for count in (1, 2, 3)
-        for parts in itertools.islice(itertools.product(_SYLLABLES.split(), repeat=count), 0, 9000, (0, 1, 3, 7)[count])
-    ]
-    weights = [1 / (rank + 12) for rank in range(len(words))]
-    chance = random.Random(0)
-    phrases = [" ".join(chance.choices(words, weights, k=chance.randrange(4, 9))) for _ in range(400)]
-    share = sum(weights) / 1.5 / sum(weights[:400])
-    weights += [weight * share for weight in weights[:400]]
-    return words + phrases, list(itertools.accumulate(weights))
-
-
-class Writer:
-    """Writes text that zstd takes to 0.27 of its size; source code comes to 0.24, prose to 0.4.
-
-    Args:
-        random: Where chance comes from.
-        has_symbols: Whether there are characters beyond ASCII.
-    """
-
-    words, weights = _vocabulary()
-
-    def __init__(self, random: random.Random, *, has_symbols: bool) -> None:
-        self.random = random
-        self.has_symbols = has_symbols
-
-    def text(self, size: int) -> str:
-        """Return about `size` characters, from half to one and a half times that."""
-        words = self.random.choices(
-            self.words, cum_weights=self.weights, k=int(size * self.random.uniform(0.5, 1.5) / 16.3)
-        )
-        for place in range(9, len(words), 11):
-            words[place] = f"{words[place]}.\n"
-            words[place - 4] = f'"{words[place - 4]}"'
-            words[place - 7] = str(self.random.randrange(1000))
-        if self.has_symbols:
-            words[::20] = ["≈ 7 °C — é"] * len(words[::20])
-        return " ".join(words)
 
 
 class Rollout:
@@ -192,10 +148,10 @@ class Rollout:
         """Return the spans of the trajectory that these messages begin."""
         spans, prompt, new = [], messages, messages
         for _ in range(TURNS):
-            answer = {"role": "assistant", "content": self.writer.text(800), "tool_call": self.writer.text(300)}
+            answer = {"role": "assistant", "content": self.writer.text(870), "tool_call": self.writer.text(320)}
             given = {"messages": messages if self.load.repeats_history else new, "temperature": 1.0, "top_p": 1.0}
             spans.append(self.span("AgentLoop.generate", "LLM", given, answer, 6.0))
-            result = {"role": "tool", "content": self.writer.text(2400)}
+            result = {"role": "tool", "content": self.writer.text(2560)}
             spans.append(self.span("AgentLoop.call_tool", "TOOL", {"code": answer["tool_call"]}, result, 2.0))
             new = [result]
             messages = [*messages, answer, result]

@@ -50,7 +50,7 @@ def _cell(value: float, first: float) -> str:
 def _number(value: float) -> str:
     if value >= 100:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 def _padded(line: list[str], widths: list[int]) -> list[str]:

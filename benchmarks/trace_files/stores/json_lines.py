@@ -1,13 +1,15 @@
-"""Plain OTLP JSON lines: one file, one line per trajectory, held in memory until its root has come."""
+"""Plain OTLP JSON lines: one file, one line per trajectory, held in memory until its root has come; also as .zst."""
 
 from __future__ import annotations
 
+import io
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
+import zstandard
 from opentelemetry.sdk.trace import ReadableSpan
 
 from benchmarks.trace_files.stores.store import Group, Root, Store, Trajectories
@@ -16,11 +18,12 @@ from otel_rollout import semconv
 
 class JsonLines(Store):
     title = "OTLP JSON lines"
+    file_name = "traces.jsonl"
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self._path = folder / "traces.jsonl"
-        self._file = self._path.open("ab")
+        self._path = folder / self.file_name
+        self._file = self._create()
         self._trajectories = Trajectories()
 
     def write(self, spans: Sequence[ReadableSpan]) -> None:
@@ -52,12 +55,29 @@ class JsonLines(Store):
     def attributes_of(self, span: Any) -> dict[str, Any]:
         return _attributes(span)
 
+    def _create(self) -> BinaryIO:
+        return self._path.open("wb")
+
+    def _open(self) -> BinaryIO:
+        return self._path.open("rb")
+
     def _lines(self, tags: Iterable[bytes]) -> Iterator[Any]:
         """Yield the spans of each line that holds all these tags; what does not is not parsed."""
-        with self._path.open("rb") as file:
+        with self._open() as file:
             for line in file:
                 if all(tag in line for tag in tags):
                     yield orjson.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]
+
+
+class ZstdJsonLines(JsonLines):
+    title = "OTLP JSON lines, .zst"
+    file_name = "traces.jsonl.zst"
+
+    def _create(self) -> BinaryIO:
+        return zstandard.ZstdCompressor(level=3).stream_writer(self._path.open("wb"))
+
+    def _open(self) -> BinaryIO:
+        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(self._path.open("rb")))  # type: ignore[type-var]
 
 
 def _request(spans: Sequence[ReadableSpan]) -> dict[str, Any]:
