@@ -2,8 +2,8 @@
 
     python scripts/docker_compose.py         # prints where the program is
 
-It is Debian's package, unpacked into the cache folder of environments.py. That needs apt-get, dpkg-deb and a Debian mirror
-among apt's sources, but not root: apt works in folders of its own.
+It is Debian's package, unpacked into the cache folder of environments.py. That needs apt-get, dpkg-deb and a Debian
+mirror among apt's sources, but not root: apt works in folders of its own.
 """
 
 from __future__ import annotations

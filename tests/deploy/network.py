@@ -1,8 +1,8 @@
 """Machines for tests: network namespaces on one bridge, each reached by its name, which leave nothing behind.
 
-Everything is made inside namespaces of its own (processes, mounts, network): the machine that runs the tests sees none of
-it, and the kernel takes all of it away when the first process in there ends, which it does when its standard input is
-closed: also when the tests were killed.
+Everything is made inside namespaces of its own (processes, mounts, network): the machine that runs the tests sees none
+of it, and the kernel takes all of it away when the first process in there ends, which it does when its standard input
+is closed: also when the tests were killed.
 """
 
 from __future__ import annotations

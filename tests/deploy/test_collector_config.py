@@ -175,7 +175,7 @@ class TestDestinations:
 
     @pytest.mark.parametrize("name", COLLECTORS)
     def test_each_profile_sends_to_its_own_backends_and_to_no_other(self, name):
-        """A collector sends to the services of its profile, and depends on them: no queue fills for one that is absent."""
+        """A collector sends to the services of its profile, and depends on them: no queue fills for an absent one."""
         service = COLLECTORS[name]
         (profile,) = service["profiles"]
         backends = {

@@ -1,7 +1,7 @@
 """docker-compose.yml at work: its own commands and variables, each service on a machine of its own with its own name.
 
-No engine is needed: the servers come from PyPI in the same versions, and rotel stands in for the collector. Jaeger can't
-be had that way, so nothing here shows that it starts.
+No engine is needed: the servers come from PyPI in the same versions, and rotel stands in for the collector. Jaeger
+can't be had that way, so nothing here shows that it starts.
 """
 
 from __future__ import annotations
@@ -99,6 +99,20 @@ class TestNetwork:
 
 class TestHealth:
     """The healthchecks, which the stacks were waited for with."""
+
+    @pytest.mark.parametrize("name", ["phoenix", "mlflow"])
+    def test_published_ports_are_listened_on(self, stacks, name):
+        """Each published port leads to something; the collector's health and metrics aside, which rotel lacks."""
+        services = stacks[name].services
+        ports = [(service, port["target"]) for service in services for port in services[service]["ports"]]
+        missing = {("collector-" + name, 13133), ("collector-" + name, 8888)}
+        connect = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)"
+
+        for service, port in set(ports) - missing:
+            assert stacks[name].run([sys.executable, "-c", connect, service, str(port)]).returncode == 0, (
+                service,
+                port,
+            )
 
     @pytest.mark.parametrize("name", ["phoenix", "mlflow"])
     def test_healthcheck_fails_where_nothing_answers(self, stacks, name):
