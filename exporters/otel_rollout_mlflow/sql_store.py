@@ -186,10 +186,14 @@ class SqlStore:
 
     def _ensure_file(self, path: Path, mlflow: Any) -> None:
         def initialise(file: Path) -> None:
-            store = mlflow.store.tracking.sqlalchemy_store.SqlAlchemyStore(
-                f"sqlite:///{file}", str(path.parent / "mlruns")
-            )
-            store.engine.dispose()
+            store, uri = mlflow.store.tracking.sqlalchemy_store.SqlAlchemyStore, f"sqlite:///{file}"
+            try:
+                store(uri, str(path.parent / "mlruns")).engine.dispose()
+            finally:
+                # Kept by its URI: after a failure the next attempt would write to the file that was removed.
+                engine = getattr(store, "_engine_map", {}).pop(uri, None)
+                if engine is not None:
+                    engine.dispose()
 
         try:
             is_whole = _attempt(lambda: ensure_sqlite_file(path, initialise))

@@ -87,7 +87,7 @@ class FaultyReceiver:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def down(self) -> None:
-        """Refuse connections, and break those that there are."""
+        """Refuse connections, and break those that there are; let go of what hangs."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -102,7 +102,8 @@ class FaultyReceiver:
     def release(self) -> None:
         """Let go of what hangs and of what is slow."""
         self.steady = None
-        self._released.set()
+        released, self._released = self._released, threading.Event()
+        released.set()
 
     def close(self) -> None:
         """Release what hangs, and end."""

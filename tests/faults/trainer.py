@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,13 @@ class Trainer:
         """Return the counts so far, or one exporter's."""
         found = self.ask("stats")
         return found["exporters"][exporter] if exporter else found
+
+    def await_trouble(self, exporter: str) -> str:
+        """Wait until an exporter has met trouble, and return what the backend said."""
+        self.ask("flush", seconds=0.0)
+        while not (trouble := self.stats(exporter)["last_trouble"]):
+            time.sleep(0.05)
+        return str(trouble)
 
     def finish(self) -> int:
         """Let the program come to its end, and return its exit status."""

@@ -1,0 +1,341 @@
+"""Faults at random for minutes, and an exact account at the end: `python tests/faults/soak.py --minutes 10`.
+
+Processes trace rollouts of several asyncio tasks into two OTLP receivers whose faults change all the time, and into a
+trace folder. Some stay to the end, when the weather clears and everything must be settled: what each sent is what each
+backend stored and what it counted as lost. Others leave in the middle of it: of these, nothing is missing that is not
+counted. Exit status 1 where that does not hold, or a queue, the memory or the disk went over its bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from faulty_receiver import Fault, FaultyReceiver
+
+HERE = Path(__file__).resolve().parent
+MIB = 2**20
+QUEUE = 4 * MIB
+MAX_GROWTH = 96 * MIB
+"""Of a worker: its queues (three), what is in flight of each, and the interpreter's own."""
+MAX_DISK = 2048 * MIB
+SECONDS_FOR_THE_REST = 120.0
+
+WEATHER: Mapping[str, Fault | None] = {
+    "fair": None,
+    "down": None,
+    "slow": Fault(delay=0.05),
+    "very slow": Fault(delay=1.0),
+    "hanging": Fault(hangs=True),
+    "503": Fault(status=503),
+    "503 after commit": Fault(status=503, after_commit=True),
+    "429": Fault(status=429, headers=(("retry-after", "1"),)),
+    "reset in mid-body": Fault(reset="body"),
+    "reset in mid-answer": Fault(reset="answer"),
+}
+
+
+class Backend:
+    """One receiver and its weather.
+
+    Args:
+        name: What stats() calls the exporter that sends there.
+        rng: Decides the weather.
+    """
+
+    def __init__(self, name: str, rng: random.Random) -> None:
+        self.name = name
+        self.receiver = FaultyReceiver()
+        self.receiver.refuses = lambda spans, size: 400 if any(span.name == "bad" for span in spans) else 0
+        self.weather = "fair"
+        self.seen: Counter[str] = Counter()
+        self._rng = rng
+        self._until = 0.0
+
+    def tick(self, now: float) -> None:
+        """Change the weather when it is time."""
+        if now >= self._until:
+            faults = [name for name in WEATHER if name != "fair"]
+            self.set("fair" if self._rng.random() < 0.4 else self._rng.choice(faults))
+            self._until = now + self._rng.uniform(0.5, 6.0)
+
+    def set(self, weather: str) -> None:
+        """Change the weather."""
+        if self.weather == "down" != weather:
+            self.receiver.up()
+        elif weather == "down" != self.weather:
+            self.receiver.down()
+        self.receiver.release()
+        self.receiver.steady = WEATHER[weather]
+        self.weather = weather
+        self.seen[weather] += 1
+
+
+class Worker:
+    """One process that traces.
+
+    Args:
+        folder: Where it writes what it sent and counted.
+        seconds: How long it stays; None for one that stays to the end.
+        given: What else it is told.
+    """
+
+    def __init__(self, folder: Path, seconds: float | None, given: Mapping[str, Any], variables: Mapping[str, str]):
+        folder.mkdir()
+        self.folder, self.stays = folder, seconds is None
+        told = json.dumps({"folder": str(folder), "seconds": seconds, "queue": QUEUE, **given})
+        with (folder / "log").open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(HERE / "programs" / "soak_worker.py"), told],
+                stdin=subprocess.PIPE,
+                stderr=log,
+                env=dict(variables),
+            )
+
+    def stop(self) -> None:
+        """Tell it that it may come to its end."""
+        if self.process.stdin is not None and not self.process.stdin.closed:
+            self.process.stdin.close()
+
+    def sent(self) -> set[str]:
+        """Return the ids of all spans that it ended."""
+        ids = (self.folder / "sent").read_bytes()
+        return {ids[place : place + 8].hex() for place in range(0, len(ids), 8)}
+
+    def report(self) -> dict[str, Any]:
+        """Return what it counted."""
+        return json.loads((self.folder / "report.json").read_text())
+
+
+def check_counts(sent: set[str], stored: set[str], counts: Mapping[str, Any], *, stays: bool) -> list[str]:
+    """Return what is wrong with the account of one process and one backend; nothing where it is right.
+
+    Args:
+        sent: The ids of the spans that the process ended.
+        stored: The ids of those that the backend has.
+        counts: What the process counted for that backend.
+        stays: Whether it ended in fair weather: then what is stored is what was delivered, exactly. Else a batch may
+            be stored whose answer did not come in time: it is counted as lost all the same.
+    """
+    wrong = []
+    lost = sum(counts["lost"].values())
+    if counts["recorded"] != len(sent):
+        wrong.append(f"ended {len(sent)}, recorded {counts['recorded']}")
+    if counts["delivered"] + lost + counts["queued"] != counts["recorded"] or counts["queued"]:
+        wrong.append(f"recorded {counts['recorded']} is not delivered {counts['delivered']} + lost {lost}")
+    missing = len(sent) - len(stored)
+    if (missing != lost) if stays else (missing > lost):
+        wrong.append(f"{missing} are missing, {lost} are counted as lost")
+    allowed = {"queue_full", "refused"} | (set() if stays else {"shutdown"})
+    if not set(counts["lost"]) <= allowed:
+        wrong.append(f"lost for other reasons than {sorted(allowed)}: {counts['lost']}")
+    return wrong
+
+
+def check(workers: Sequence[Worker], stored: Mapping[str, set[str]]) -> list[str]:
+    """Return what is wrong with the account; nothing where it is right.
+
+    Args:
+        workers: The processes, ended.
+        stored: The ids that each backend has, by the name of its exporter.
+    """
+    wrong = []
+    everything: set[str] = set()
+    for worker in workers:
+        sent, report = worker.sent(), worker.report()
+        everything |= sent
+        if report["stats"]["internal_errors"]:
+            wrong.append(f"{worker.folder.name}: internal errors: {report['stats']['internal_errors']}")
+        if report["growth"] > MAX_GROWTH:
+            wrong.append(f"{worker.folder.name}: grew by {report['growth'] / MIB:.0f} MiB")
+        for name, most in report["most_queued"].items():
+            if most > QUEUE:
+                wrong.append(f"{worker.folder.name}: {name}'s queue held {most} bytes")
+        for name, ids in stored.items():
+            counts = report["stats"]["exporters"][name]
+            found = check_counts(sent, ids & sent, counts, stays=worker.stays)
+            wrong += [f"{worker.folder.name}, {name}: {one}" for one in found]
+    for name, ids in stored.items():
+        if not ids <= everything:
+            wrong.append(f"{name} has {len(ids - everything)} spans that nobody sent")
+    return wrong
+
+
+def stored_in_folder(folder: Path) -> set[str]:
+    """Return the ids of the spans in a trace folder, read through the library.
+
+    Raises:
+        AssertionError: A span is there twice.
+    """
+    import otel_rollout
+
+    ids: Counter[str] = Counter()
+    for trajectory in otel_rollout.read(folder):
+        ids.update(f"{span.context.span_id:016x}" for span in trajectory.spans)
+    twice = [one for one, times in ids.items() if times > 1]
+    assert not twice, f"{len(twice)} spans are in the folder twice"
+    return set(ids)
+
+
+class Soak:
+    """The whole of it.
+
+    Args:
+        folder: Where everything is written.
+        seed: Decides the weather and how long workers stay.
+        workers: How many processes trace at a time; one of them leaves and is replaced again and again.
+        pause: Seconds between the ends of rollouts of one task; 8 tasks run in each process.
+        has_file: Whether the workers write a trace folder too.
+    """
+
+    def __init__(self, folder: Path, *, seed: int, workers: int, pause: float, has_file: bool) -> None:
+        self._rng = random.Random(seed)
+        self._folder = folder
+        names = ["OtlpHttpSpanExporter", "OtlpHttpSpanExporter-2"]
+        self._backends = [Backend(name, self._rng) for name in names]
+        self._traces = folder / "traces" if has_file else None
+        self._given = {
+            "endpoints": [backend.receiver.url for backend in self._backends],
+            "names": ["file"] if has_file else [],
+            "pause": pause,
+        }
+        self._workers: list[Worker] = []
+        for _ in range(workers - 1):
+            self._start(None)
+
+    def _start(self, seconds: float | None) -> Worker:
+        number = len(self._workers)
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("OTEL_")}
+        variables = {**inherited, "OTEL_ROLLOUT_DIR": str(self._traces or "")}
+        worker = Worker(self._folder / f"worker-{number}", seconds, {**self._given, "number": number}, variables)
+        self._workers.append(worker)
+        return worker
+
+    def run(self, seconds: float) -> list[str]:
+        """Let it run for so long, then clear the weather; return what is wrong at the end."""
+        try:
+            wrong = self._storm(seconds) + self._calm()
+            if wrong:
+                return wrong
+            stored = {backend.name: set(backend.receiver.stored) for backend in self._backends}
+            if self._traces is not None:
+                stored["file"] = stored_in_folder(self._traces)
+            wrong = check(self._workers, stored)
+            for backend in self._backends:
+                if backend.receiver.names["bad"]:
+                    wrong.append(f"{backend.name}: {backend.receiver.names['bad']} bad spans were stored")
+            self._tell(stored)
+            return wrong
+        finally:
+            for worker in self._workers:
+                worker.process.kill()
+                worker.process.wait()
+                worker.stop()
+            for backend in self._backends:
+                backend.receiver.close()
+
+    def _storm(self, seconds: float) -> list[str]:
+        started, next_line, leaver = time.monotonic(), 0.0, None
+        while (passed := time.monotonic() - started) < seconds:
+            for backend in self._backends:
+                backend.tick(passed)
+            if leaver is None or leaver.process.poll() is not None:
+                leaver = self._start(self._rng.uniform(2.0, 15.0))
+            if passed >= next_line:
+                next_line = passed + 5.0
+                if (used := self._disk()) > MAX_DISK:
+                    return [f"the disk holds {used / MIB:.0f} MiB"]
+                self._progress(passed, used)
+            for worker in self._workers:
+                if worker.process.poll():
+                    return [f"{worker.folder.name} ended with {worker.process.poll()}: {worker.folder / 'log'}"]
+            time.sleep(0.05)
+        return []
+
+    def _calm(self) -> list[str]:
+        for backend in self._backends:
+            backend.set("fair")
+        for worker in self._workers:
+            worker.stop()
+        deadline = time.monotonic() + SECONDS_FOR_THE_REST
+        while any(worker.process.poll() is None for worker in self._workers) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        statuses = {worker.folder.name: worker.process.poll() for worker in self._workers}
+        return [
+            f"{name} {f'ended with {status}' if status else 'hangs'}"
+            for name, status in statuses.items()
+            if status != 0
+        ]
+
+    def _disk(self) -> int:
+        return sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
+
+    def _progress(self, passed: float, used: int) -> None:
+        states = "  ".join(
+            f"{backend.name} {backend.weather}, {len(backend.receiver.stored):,} stored" for backend in self._backends
+        )
+        say(f"{passed:5.0f} s  {len(self._workers)} processes so far  {states}  disk {used / MIB:.0f} MiB")
+
+    def _tell(self, stored: Mapping[str, set[str]]) -> None:
+        sent = sum(len(worker.sent()) for worker in self._workers)
+        reports = [worker.report() for worker in self._workers]
+        say(
+            f"{len(self._workers)} processes sent {sent:,} spans; the largest grew by "
+            f"{max(report['growth'] for report in reports) / MIB:.0f} MiB"
+        )
+        for name, ids in stored.items():
+            every = [report["stats"]["exporters"][name] for report in reports]
+            lost = sum((Counter(counts["lost"]) for counts in every), Counter())
+            unanswered = len(ids) + sum(lost.values()) - sent
+            say(
+                f"{name}: {len(ids):,} stored + {sum(lost.values()):,} counted as lost {dict(lost)} "
+                f"= {sent:,} sent{f' + {unanswered} of leavers that were stored unanswered' if unanswered else ''}; "
+                f"{sum(counts['payloads_dropped'] for counts in every):,} without payload"
+            )
+        for backend in self._backends:
+            again = sum(backend.receiver.stored.values()) - len(backend.receiver.stored)
+            say(f"{backend.name}: {again:,} spans were stored again under the same id; {dict(backend.seen)}")
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Run it, and return the exit status."""
+    parser = argparse.ArgumentParser(description="Faults at random, and an exact account at the end.")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=None, help="default: one that is printed")
+    parser.add_argument("--workers", type=int, default=3, help="processes at a time (default 3)")
+    parser.add_argument("--pause", type=float, default=0.1, help="seconds between rollouts of a task (default 0.1)")
+    parser.add_argument("--no-file", action="store_true", help="without the trace folder")
+    parser.add_argument("--keep", action="store_true", help="keep what was written")
+    given = parser.parse_args()
+    seed = given.seed if given.seed is not None else random.SystemRandom().randrange(10**6)
+    folder = Path(tempfile.mkdtemp(prefix="soak-"))
+    say(f"seed {seed}, {given.minutes:g} minutes, in {folder}")
+    soak = Soak(folder, seed=seed, workers=given.workers, pause=given.pause, has_file=not given.no_file)
+    wrong = soak.run(given.minutes * 60)
+    for line in wrong:
+        say(f"WRONG: {line}")
+    if not given.keep and not wrong:
+        shutil.rmtree(folder)
+    say("wrong" if wrong else "right")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
