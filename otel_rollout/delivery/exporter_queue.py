@@ -22,7 +22,7 @@ from otel_rollout.delivery.batch_sender import BatchReport, RetryPolicy, send_ba
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.readable import SpanReader, without_payload
-from otel_rollout.delivery.size import readable_size, trim_payload
+from otel_rollout.delivery.size import queued_size, readable_size, trim_payload
 from otel_rollout.delivery.trouble_log import TroubleLog
 from otel_rollout.span import RolloutSpan
 from otel_rollout.stats import ExporterStats
@@ -111,7 +111,7 @@ class ExporterQueue:
 
         When the queue is near its bound, payloads are given up before spans and children before roots.
         """
-        size = _size(span)
+        size = queued_size(span)
         limits = self._limits
         has_payload = True
         if self._bytes > self._batch_bytes and isinstance(span, RolloutSpan):
@@ -127,7 +127,7 @@ class ExporterQueue:
                     has_payload = span is whole
                     if not has_payload:
                         self._reader.release(whole)
-                    size = _size(span)
+                    size = queued_size(span)
                 max_bytes, max_spans = self._root_bounds if span.parent is None else self._child_bounds
                 if self._bytes + size > max_bytes or self._taken - self._settled - self._spooled >= max_spans:
                     reason = "queue_full"
@@ -227,7 +227,7 @@ class ExporterQueue:
     @property
     def is_whole(self) -> bool:
         """Whether the backend has all that was put and settled."""
-        return not self._lost
+        return not self._lost and not self._spooled
 
     def after_fork(self) -> None:
         """Start empty in a forked child: what the parent holds is the parent's to deliver."""
@@ -289,7 +289,6 @@ class ExporterQueue:
         """Make room; called with the lock held."""
 
     def _finish(self) -> None:
-        """Settle what is left once the last attempt has been made."""
         self._abandon()
 
     def _is_batch_full(self) -> bool:
@@ -404,11 +403,3 @@ class ExporterQueue:
             with self._lock:
                 self._denials += 1
                 self._progress.notify_all()
-
-
-def _size(span: RolloutSpan | ReadableSpan) -> int:
-    if not isinstance(span, RolloutSpan):
-        return readable_size(span)
-    size = span.size
-    # Another exporter's thread may have read the span already: its payload is there then, and no longer in the span.
-    return size if span.readable is None else max(size, readable_size(span.readable))

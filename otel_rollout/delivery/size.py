@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.span import RolloutSpan
 
-__all__ = ["SizedSpan", "readable_size", "trim_payload"]
+__all__ = ["SizedSpan", "queued_size", "readable_size", "trim_payload"]
 
 BASE_BYTES: Final = 300
 PER_ATTRIBUTE_BYTES: Final = 24
@@ -29,6 +29,15 @@ def readable_size(span: ReadableSpan) -> int:
     for event in span.events:
         size += 64 + _attributes_size(event.attributes or {})
     return size + 64 * len(span.links) + len(span.status.description or "")
+
+
+def queued_size(span: RolloutSpan | ReadableSpan) -> int:
+    """Return the bytes that `span` holds while it is queued, about."""
+    if not isinstance(span, RolloutSpan):
+        return readable_size(span)
+    size = span.size
+    # Another exporter's thread may have read the span already: its payload is there then, and no longer in the span.
+    return size if span.readable is None else max(size, readable_size(span.readable))
 
 
 def trim_payload(span: RolloutSpan) -> None:

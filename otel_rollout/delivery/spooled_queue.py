@@ -120,11 +120,6 @@ class SpooledQueue(ExporterQueue):
             )
         return self.is_whole
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the backend has all that was put and settled."""
-        return super().is_whole and not self._spooled
-
     def after_fork(self) -> None:
         """Start empty in a forked child: what the parent holds, in memory and on disk, is the parent's to deliver."""
         self._spool.after_fork()

@@ -16,8 +16,8 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from otel_rollout import semconv
 from otel_rollout.delivery.batch_sender import RetryPolicy
 from otel_rollout.delivery.exporter_queue import ExporterQueue
-from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.payload import snapshot
 from otel_rollout.trajectory_state import TrajectoryState
 
