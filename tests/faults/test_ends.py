@@ -30,6 +30,21 @@ class TestEndsThatDeliver:
         assert "RuntimeError: the trainer fails" in trainer.errors
         assert account(trainer.sent, receiver.stored, trainer.report["exporters"]["otlp"]) == {}
 
+    def test_threads_that_are_alive(self, receiver, start) -> None:
+        """At the end of main the threads of a pool are waited for and delivered whole; a daemon holds up nothing."""
+        trainer = traced(receiver, start)
+        trainer.ask("threads")
+        assert trainer.finish() == 0
+        assert receiver.names["pool"] == 80
+        assert receiver.names["daemon"] > 0
+        assert set(receiver.stored.values()) == {1}
+        assert set(receiver.stored) <= trainer.sent
+        assert "Traceback" not in trainer.errors
+        counts = trainer.report["exporters"]["otlp"]
+        assert counts["delivered"] == len(receiver.stored) == counts["recorded"] - sum(counts["lost"].values())
+        # What the daemon ends while tracing is being shut down.
+        assert set(counts["lost"]) <= {"after_shutdown"}
+
     def test_sigint(self, receiver, start) -> None:
         """Ctrl-C ends the process as it does without tracing, after what was queued is delivered."""
         trainer = traced(receiver, start)

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,22 @@ async def train(trajectories: int, size: int, bads: int, concurrency: int) -> li
     return await asyncio.gather(*(one(number) for number in range(trajectories)))
 
 
+def trace_from_threads() -> None:
+    """Leave threads behind that trace: two of a pool, for a while, and a daemon, for ever."""
+
+    def rollouts(name: str, times: float) -> None:
+        while times > 0:
+            with rollout_trace_attr(sample_index=0, step=2, rollout_n=0, name=name):
+                note_sent()
+                time.sleep(0.01)
+            times -= 1
+
+    pool = ThreadPoolExecutor(2)
+    for _ in range(2):
+        pool.submit(rollouts, "pool", 40)
+    threading.Thread(target=rollouts, args=("daemon", float("inf")), daemon=True).start()
+
+
 def counts() -> dict[str, Any]:
     return json.loads(json.dumps(otel_rollout.stats(), default=vars))
 
@@ -135,6 +152,8 @@ def do(what: str, given: dict[str, Any]) -> Any:
         return counts()
     if what == "memory":
         return {"rss": memory("VmRSS"), "peak": memory("VmHWM")}
+    if what == "threads":
+        return trace_from_threads()
     if what == "raise":
         raise RuntimeError("the trainer fails")
     if what == "exit":
