@@ -16,12 +16,15 @@ with rollout_trace_attr(sample_index=7, step=1, rollout_n=0):
 from __future__ import annotations
 
 from importlib.metadata import version as _version
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from otel_rollout.config import RolloutTraceConfig, flush, init, shutdown, stats
 from otel_rollout.errors import (
     AlreadyInitializedError,
     ConfigurationError,
     MissingExtraError,
+    NoTracesError,
     RolloutTraceError,
     UnknownExporterError,
 )
@@ -30,6 +33,9 @@ from otel_rollout.sampling import select_samples
 from otel_rollout.stats import ExporterStats, Stats
 from otel_rollout.trajectory import annotate, rollout_trace_attr
 
+if _TYPE_CHECKING:
+    from otel_rollout.trace_folder.reader import RecordedTrajectory, read
+
 __version__ = _version("otel-rollout")
 
 __all__ = [
@@ -37,6 +43,8 @@ __all__ = [
     "ConfigurationError",
     "ExporterStats",
     "MissingExtraError",
+    "NoTracesError",
+    "RecordedTrajectory",
     "RolloutTraceConfig",
     "RolloutTraceError",
     "Stats",
@@ -45,9 +53,20 @@ __all__ = [
     "annotate",
     "flush",
     "init",
+    "read",
     "rollout_trace_attr",
     "rollout_trace_op",
     "select_samples",
     "shutdown",
     "stats",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    """Import what reads trace folders on first use: a trainer only writes them."""
+    if name not in ("RecordedTrajectory", "read"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from otel_rollout.trace_folder import reader
+
+    globals()[name] = value = getattr(reader, name)
+    return value

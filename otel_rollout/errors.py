@@ -1,10 +1,11 @@
-"""The errors that otel-rollout raises, all of them from `init` and the command line, none from traced code.
+"""The errors that otel-rollout raises: from `init`, `read` and the command line, none from traced code.
 
 RolloutTraceError
-└── ConfigurationError            a setting has a value that can't work
-    ├── UnknownExporterError      no exporter has this name
-    ├── MissingExtraError         the exporter is there, a package it needs is not
-    └── AlreadyInitializedError   init was called before, with other settings
+├── ConfigurationError            a setting has a value that can't work
+│   ├── UnknownExporterError      no exporter has this name
+│   ├── MissingExtraError         the exporter is there, a package it needs is not
+│   └── AlreadyInitializedError   init was called before, with other settings
+└── NoTracesError                 a folder to read doesn't exist, or holds no traces
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ __all__ = [
     "AlreadyInitializedError",
     "ConfigurationError",
     "MissingExtraError",
+    "NoTracesError",
     "RolloutTraceError",
     "UnknownExporterError",
 ]
@@ -36,3 +38,7 @@ class MissingExtraError(ConfigurationError):
 
 class AlreadyInitializedError(ConfigurationError):
     """`init` was called a second time with other settings; the message says which differ."""
+
+
+class NoTracesError(RolloutTraceError):
+    """A folder to read doesn't exist, or holds no traces; the message names it."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -60,7 +62,24 @@ class TestExports:
         """`__all__` is sorted, and names all that the package offers and nothing else."""
         names = otel_rollout.__all__
         assert names == sorted(names)
+        for name in names:
+            # Some are imported on first use.
+            assert hasattr(otel_rollout, name), name
         assert set(names) == public_names(otel_rollout) | {"__version__"}
+
+    def test_what_reads_trace_folders_is_imported_on_first_use(self) -> None:
+        """A trainer that only writes traces does not pay for what reads them."""
+        program = (
+            "import sys, otel_rollout; loaded = {n for n in sys.modules if 'trace_folder' in n};"
+            "assert not loaded, loaded; otel_rollout.read, otel_rollout.RecordedTrajectory"
+        )
+        done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+
+    def test_an_unknown_name_is_an_attribute_error(self) -> None:
+        """A name that is not there is reported as by any module."""
+        with pytest.raises(AttributeError, match=r"otel_rollout.*no_such_name"):
+            _ = otel_rollout.no_such_name
 
     def test_every_public_name_is_documented(self) -> None:
         """Every public function and class has a docstring that begins with one sentence on one line."""

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from otel_rollout.cli import demo
+from otel_rollout.cli import demo, ls, show, stats
+from otel_rollout.errors import RolloutTraceError
 
 __all__ = ["main"]
 
 EXIT_CODES = """\
 exit codes:
-  0    everything was delivered
+  0    what was asked for is done: shown, checked, or delivered as a whole
   1    spans were lost, or the backend could not be reached in time
-  2    the command line or the installation needs a change
+  2    the command line, the folder or the installation needs a change
   130  interrupted; what was traced until then was delivered
+  141  nobody reads the output any more
 """
 
 
@@ -35,8 +39,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         code: int = parsed.run(parsed)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # `otel-rollout ls | head`: the interpreter must not find the pipe broken once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (RolloutTraceError, OSError) as error:
+        print(f"otel-rollout {parsed.command}: {error}", file=sys.stderr)
+        return 2
     return code
 
 
@@ -50,5 +62,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"otel-rollout {metadata.version('otel-rollout')}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
-    demo.add_to(commands)
+    for command in (demo, ls, show, stats):
+        command.add_to(commands)
     return parser

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from dataclasses import dataclass
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ class Filters(TypedDict, total=False):
     reward: tuple[float | None, float | None] | None
 
 
-@dataclass(frozen=True)
 class Selection:
     """Filters; one that is None lets everything through, all others must agree.
 
@@ -38,49 +36,56 @@ class Selection:
         reward: The lowest and the highest reward, both included; None for an open end.
     """
 
-    step: int | Container[int] | None = None
-    sample_index: int | str | None = None
-    rollout_n: int | str | None = None
-    validate: bool | None = None
-    experiment: str | None = None
-    status: str | None = None
-    reward: tuple[float | None, float | None] | None = None
+    def __init__(
+        self,
+        step: int | Container[int] | None = None,
+        sample_index: int | str | None = None,
+        rollout_n: int | str | None = None,
+        validate: bool | None = None,
+        experiment: str | None = None,
+        status: str | None = None,
+        reward: tuple[float | None, float | None] | None = None,
+    ) -> None:
+        self._steps = (step,) if isinstance(step, int) else step
+        self._validate = validate
+        # Only what is asked for: a step has thousands of trajectories, and most questions are about the step alone.
+        self._checks: list[Callable[[RecordedTrajectory], bool]] = []
+        if sample_index is not None:
+            self._checks.append(lambda each: _same(sample_index, each.sample_index))
+        if rollout_n is not None:
+            self._checks.append(lambda each: _same(rollout_n, each.rollout_n))
+        if validate is not None:
+            self._checks.append(lambda each: each.validate == validate)
+        if experiment is not None:
+            self._checks.append(lambda each: each.experiment_name == experiment)
+        if status is not None:
+            self._checks.append(lambda each: each.status == status)
+        if reward is not None:
+            low, high = reward
+            self._checks.append(lambda each: _is_between(low, each.reward, high))
 
-    def takes_folder(self, step: int | None, *, validate: bool) -> bool:
-        """Say whether a folder of this step can hold what is asked for.
+    def takes_step(self, step: int | None, *, validate: bool) -> bool:
+        """Say whether what is asked for can be among the trajectories of a step.
 
         Args:
-            step: The folder's step; None for what has no step.
-            validate: Whether it holds validation passes.
+            step: The step; None for what has none.
+            validate: Whether they are validation passes; not known of what has no step.
         """
-        # What has no step can still be a validation pass: nothing but its tags can say so.
-        return self._takes_step(step) and (self.validate in (None, validate) or step is None)
+        if self._steps is not None and (step is None or step not in self._steps):
+            return False
+        return step is None or self._validate in (None, validate)
 
     def takes(self, trajectory: RecordedTrajectory) -> bool:
-        """Say whether `trajectory` is asked for."""
-        return (
-            self._takes_step(trajectory.step)
-            and _same(self.sample_index, trajectory.sample_index)
-            and _same(self.rollout_n, trajectory.rollout_n)
-            and self.validate in (None, trajectory.validate)
-            and self.experiment in (None, trajectory.experiment_name)
-            and self.status in (None, trajectory.status)
-            and self._takes_reward(trajectory.reward)
-        )
-
-    def _takes_step(self, step: int | None) -> bool:
-        if self.step is None:
-            return True
-        if step is None:
-            return False
-        return step == self.step if isinstance(self.step, int) else step in self.step
-
-    def _takes_reward(self, reward: float | None) -> bool:
-        if self.reward is None:
-            return True
-        low, high = self.reward
-        return reward is not None and (low is None or low <= reward) and (high is None or reward <= high)
+        """Say whether a trajectory of a step that `takes_step` is asked for."""
+        for check in self._checks:  # noqa: SIM110 - all() costs twice as much, thousands of times
+            if not check(trajectory):
+                return False
+        return True
 
 
-def _same(wanted: int | str | None, found: int | str | None) -> bool:
-    return wanted is None or (found is not None and str(wanted) == str(found))
+def _is_between(low: float | None, reward: float | None, high: float | None) -> bool:
+    return reward is not None and (low is None or low <= reward) and (high is None or reward <= high)
+
+
+def _same(wanted: int | str, found: int | str | None) -> bool:
+    return found is not None and str(wanted) == str(found)

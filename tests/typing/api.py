@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from typing_extensions import assert_type
 
 import otel_rollout
@@ -92,6 +93,16 @@ assert_type(otel_rollout.shutdown(), bool)
 assert_type(otel_rollout.stats(), otel_rollout.Stats)
 assert_type(otel_rollout.stats().lost, int)
 assert_type(select_samples([1, "a"], 2, step=1), set[int])
+
+assert_type(otel_rollout.read("rollout-traces"), Iterator[otel_rollout.RecordedTrajectory])
+for trajectory in otel_rollout.read(
+    Path("spool"), step=range(3), sample_index="uid", reward=(None, 0.5), validate=False
+):
+    assert_type(trajectory.step, int | None)
+    assert_type(trajectory.reward, float | None)
+    assert_type(trajectory.spans, list[ReadableSpan])
+otel_rollout.read("rollout-traces", step="7")  # type: ignore[arg-type]
+otel_rollout.read("rollout-traces", 7)  # type: ignore[call-arg]
 
 with deterministic_ids_and_times():
     span_tree(InMemorySpanExporter().spans)

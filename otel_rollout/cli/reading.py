@@ -1,0 +1,49 @@
+"""What the commands that read a trace folder share: the trajectories, and a word on what could not be read."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from otel_rollout.cli.trajectory_filters import filters_of
+from otel_rollout.errors import MissingExtraError
+from otel_rollout.trace_folder.reader import ReadProblem, read
+from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
+from otel_rollout.trace_tree import printable
+
+__all__ = ["ProblemLog", "require_rich", "selected"]
+
+
+class ProblemLog:
+    """Counts what could not be read, and says so at the end."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, Path]] = Counter()
+
+    def note(self, problem: ReadProblem) -> None:
+        """Count a problem; the `on_problem` of `read`."""
+        self._counts[problem.what, problem.path] += 1
+
+    def print(self) -> None:
+        """Print a line for each file with problems on standard error."""
+        for (what, path), count in self._counts.items():
+            print(printable(f"{count} {what}{'' if count == 1 else 's'} skipped in {path}"), file=sys.stderr)
+
+
+def selected(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[RecordedTrajectory]:
+    """Return the trajectories of the command line's folder that its filters let through."""
+    return read(arguments.folder, **filters_of(arguments), on_problem=problems.note)
+
+
+def require_rich() -> None:
+    """Say how to install what tables and trees are drawn with, where it is missing.
+
+    Raises:
+        MissingExtraError: rich is not installed.
+    """
+    if importlib.util.find_spec("rich") is None:
+        raise MissingExtraError("this needs rich: pip install 'otel-rollout[cli]' (--json works without)")

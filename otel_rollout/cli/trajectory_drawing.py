@@ -1,0 +1,192 @@
+"""One trajectory as a tree of its spans: what each was, when it ran, what went in and what came out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any, Final
+
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.trace import StatusCode
+from rich.cells import cell_len
+from rich.text import Text
+
+from otel_rollout import semconv
+from otel_rollout.cli.screen import STATUS_STYLES
+from otel_rollout.cli.wording import size, step_name
+from otel_rollout.demo.wording import counted
+from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
+from otel_rollout.trace_tree import duration, place_of, printable, shorten, walk_tree
+
+__all__ = ["draw_heading", "draw_spans"]
+
+KIND_STYLES: Final = {"AGENT": "magenta", "CHAIN": "blue", "LLM": "cyan", "TOOL": "yellow", "EVALUATOR": "green"}
+KIND_WIDTH: Final = max(map(len, KIND_STYLES))
+DURATION_WIDTH: Final = 9
+GAP: Final = "  "
+WIDE: Final = 110
+"""Columns from which on a line has room for everything."""
+MAX_PAYLOAD_CHARACTERS: Final = 80
+MAX_JSON_LINE: Final = 70
+
+PAYLOADS: Final = ((semconv.INPUT_VALUE, "input"), (semconv.OUTPUT_VALUE, "output"))
+NOT_SAID_AGAIN: Final = {semconv.SPAN_KIND, semconv.METADATA, *(key for key, _ in PAYLOADS)}
+
+
+def draw_heading(trajectory: RecordedTrajectory) -> Iterator[Text]:
+    """Yield the lines that say which trajectory this is and what became of it."""
+    tags = [f"step {step_name(trajectory.step, validate=trajectory.validate)}"] if trajectory.step is not None else []
+    tags += [
+        f"{label} {value}"
+        for label, value in (("sample", trajectory.sample_index), ("rollout", trajectory.rollout_n))
+        if value is not None
+    ]
+    status = trajectory.status or ("" if trajectory.has_root else "no root: it is running, or its process died")
+    yield Text.assemble(
+        (printable(GAP.join(tags) or trajectory.name), "bold"),
+        GAP,
+        (printable(status), STATUS_STYLES.get(status, "yellow")),
+        GAP if status else "",
+        ("" if trajectory.reward is None else f"reward {trajectory.reward:.4g}", "bold"),
+    )
+    began = datetime.fromtimestamp(trajectory.start_time / 1e9, timezone.utc)
+    names = (trajectory.project_name, trajectory.experiment_name, trajectory.run_id)
+    facts = [
+        f"trace {trajectory.trace_id}",
+        f"{began:%Y-%m-%d %H:%M:%S} UTC",
+        duration(trajectory.end_time - trajectory.start_time),
+        counted(trajectory.span_count, "span"),
+        size(trajectory.size_bytes),
+    ]
+    yield Text(printable(GAP.join(facts)), style="dim")
+    if any(names):
+        yield Text(printable(" / ".join(name for name in names if name)), style="dim")
+
+
+def draw_spans(spans: Sequence[ReadableSpan], *, width: int, is_whole: bool = False) -> Iterator[Text]:
+    """Yield the lines of the tree.
+
+    Args:
+        spans: The spans of one trace.
+        width: Columns of the screen; lines are clipped to it where it is a terminal's.
+        is_whole: Whether payloads, attributes and events stand below each span, whole.
+    """
+    rows = list(walk_tree(spans, place_of))
+    names = {id(span): shorten(printable(span.name), max(8, width // 3)) for span, _, _ in rows}
+    name_width = max((cell_len(guide) + cell_len(names[id(span)]) for span, guide, _ in rows), default=0)
+    start = min((span.start_time or 0 for span in spans), default=0)
+    end = max((span.end_time or 0 for span in spans), default=0)
+    bar_width = 20 if width >= WIDE else 8
+    room = width - name_width - KIND_WIDTH - DURATION_WIDTH - bar_width - 4 * len(GAP)
+    for span, guide, below in rows:
+        attributes = span.attributes or {}
+        kind = printable(str(attributes.get(semconv.SPAN_KIND, "")))
+        has_failed = span.status.status_code is StatusCode.ERROR
+        style = "red" if has_failed else KIND_STYLES.get(kind, "")
+        name = names[id(span)]
+        yield Text.assemble(
+            (guide, "dim"),
+            (name, "bold red" if has_failed else "bold"),
+            " " * (name_width - cell_len(guide) - cell_len(name)),
+            (GAP + kind.ljust(KIND_WIDTH), style),
+            GAP + duration((span.end_time or 0) - (span.start_time or 0)).rjust(DURATION_WIDTH),
+            (GAP + _bar(span, start, end, bar_width), style),
+            GAP,
+            _about(span, room),
+        )
+        events = [event for event in span.events if is_whole or event.name != semconv.EXCEPTION_EVENT]
+        if is_whole:
+            yield from _details(span, attributes, below)
+        for event in events:
+            yield from _event(event, span, below, is_whole=is_whole)
+
+
+def _bar(span: ReadableSpan, start: int, end: int, width: int) -> str:
+    """Draw when the span ran, from the trajectory's start to its end."""
+    scale = width / max(1, end - start)
+    left = min(width - 1, int(((span.start_time or 0) - start) * scale))
+    right = min(width, max(left + 1, round(((span.end_time or 0) - start) * scale)))
+    return " " * left + "━" * (right - left) + " " * (width - right)
+
+
+def _about(span: ReadableSpan, room: int) -> Text:
+    """Say in one line what the span was about: its error, or tokens, input and output."""
+    attributes = span.attributes or {}
+    if span.status.status_code is StatusCode.ERROR:
+        return Text(printable(shorten(_error(span), max(room, MAX_PAYLOAD_CHARACTERS))), style="red")
+    counts = [attributes.get(key) for key in (semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS)]
+    tokens = (
+        "" if counts == [None, None] else "→".join("?" if count is None else str(count) for count in counts) + " tok"
+    )
+    texts = [str(attributes[key]) for key, _ in PAYLOADS if key in attributes]
+    room -= len(tokens) + len(GAP) * bool(tokens) + len(" → ")
+    each = max(12, min(MAX_PAYLOAD_CHARACTERS, room // max(1, len(texts))))
+    payload = Text(" → ", style="dim").join(Text(printable(shorten(text, each))) for text in texts)
+    return Text.assemble((tokens, "dim"), GAP if tokens else "", payload)
+
+
+def _error(span: ReadableSpan) -> str:
+    for event in span.events:
+        if event.name == semconv.EXCEPTION_EVENT and event.attributes:
+            kind = str(event.attributes.get(semconv.EXCEPTION_TYPE, "")).rpartition(".")[2]
+            return f"{kind}: {event.attributes.get(semconv.EXCEPTION_MESSAGE, '')}"
+    return span.status.description or "failed"
+
+
+def _event(event: Event, span: ReadableSpan, below: str, *, is_whole: bool) -> Iterator[Text]:
+    after = duration(event.timestamp - (span.start_time or 0))
+    line = Text.assemble((below, "dim"), ("• ", "dim"), (printable(event.name), "italic"), (f"{GAP}+{after}", "dim"))
+    attributes = event.attributes or {}
+    if is_whole:
+        yield line
+        yield from _values(attributes, f"{below}  ")
+    else:
+        line.append(GAP + printable(shorten(" ".join(f"{key}={value!s}" for key, value in attributes.items()), 200)))
+        yield line
+
+
+def _details(span: ReadableSpan, attributes: Mapping[str, Any], below: str) -> Iterator[Text]:
+    """Yield all that the span's line has no room for."""
+    yield from _values({key: value for key, value in attributes.items() if key not in NOT_SAID_AGAIN}, below)
+    for key, label in PAYLOADS:
+        if key in attributes:
+            yield from _values({label: _indented(attributes[key])}, below)
+    if span.status.description:
+        yield from _values({"status": span.status.description}, below)
+    for link in span.links:
+        yield from _values({"link": f"{link.context.trace_id:032x} {link.context.span_id:016x}"}, below)
+
+
+def _values(values: Mapping[str, Any], below: str) -> Iterator[Text]:
+    for key, value in values.items():
+        first, *others = str(value).splitlines() or [""]
+        label = printable(key) + GAP
+        if not others:
+            yield Text.assemble((below, "dim"), (label, "cyan"), printable(first))
+            continue
+        yield Text.assemble((below, "dim"), (label, "cyan"))
+        for line in (first, *others):
+            yield Text.assemble((below, "dim"), GAP, printable(line))
+
+
+def _indented(payload: Any) -> str:
+    """Return a payload as JSON that can be read; as it is where it is no JSON."""
+    try:
+        return _json_lines(json.loads(payload), "")
+    except (TypeError, ValueError, RecursionError):
+        return str(payload)
+
+
+def _json_lines(value: Any, indent: str) -> str:
+    """Return a value as JSON with a line for each item, but what holds only numbers or is short on one line."""
+    compact = json.dumps(value, ensure_ascii=False)
+    is_nested = isinstance(value, (dict, list)) and bool(value)
+    are_numbers = isinstance(value, list) and all(isinstance(item, (int, float)) for item in value)
+    if not is_nested or are_numbers or len(compact) <= MAX_JSON_LINE:
+        return compact
+    deeper = indent + "  "
+    if isinstance(value, dict):
+        items = [f"{json.dumps(key, ensure_ascii=False)}: {_json_lines(item, deeper)}" for key, item in value.items()]
+        return f"{{\n{deeper}" + f",\n{deeper}".join(items) + f"\n{indent}}}"
+    return f"[\n{deeper}" + f",\n{deeper}".join(_json_lines(item, deeper) for item in value) + f"\n{indent}]"

@@ -1,0 +1,185 @@
+"""What one file holds: a part of a trace for each trace of each line, and the spans behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout.trace_folder.frames import DamagedFrameError, Frame, read_frame, scan_frames
+from otel_rollout.trace_folder.index import IndexEntry, entries_of, read_index
+from otel_rollout.trace_folder.otlp_json import decode_line
+from otel_rollout.trace_folder.trace_files import TraceFile
+
+__all__ = ["LineCache", "MovedError", "Part", "ReadProblem", "StoredFile"]
+
+
+class MovedError(Exception):
+    """What stood here has moved on: a journal's lines go once their trajectory has ended."""
+
+
+@dataclass(frozen=True)
+class ReadProblem:
+    """Something that could not be read, and was left out.
+
+    Args:
+        what: What it is: `torn frame`, `torn line`, `unreadable line`.
+        path: The file.
+        offset: Where in it.
+    """
+
+    what: str
+    path: Path
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.what} skipped in {self.path} at byte {self.offset}"
+
+
+class LineCache:
+    """The line that was read last: the traces of a line that holds several are asked for one after the other."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last: tuple[Path, int, list[ReadableSpan]] | None = None
+
+    def spans_of(self, trace_id: int, path: Path, offset: int, read: Callable[[], bytes]) -> list[ReadableSpan]:
+        """Return the spans of a trace in a line.
+
+        Args:
+            trace_id: The trace.
+            path: The line's file.
+            offset: Where it stands in it.
+            read: Reads it.
+        """
+        last = self._last
+        if last is not None and (last[0], last[1]) == (path, offset):
+            spans = _of_trace(trace_id, last[2])
+            if spans:
+                return spans
+        everything = decode_line(read())
+        spans = _of_trace(trace_id, everything)
+        self._last = (path, offset, everything) if len(spans) < len(everything) else None
+        return spans
+
+
+class StoredFile:
+    """A file of lines.
+
+    Args:
+        file: Which.
+        cache: The line that was read last.
+        on_problem: Is told of what can't be read.
+    """
+
+    def __init__(self, file: TraceFile, cache: LineCache, on_problem: Callable[[ReadProblem], None]) -> None:
+        self._file = file
+        self._path = file.path
+        self._cache = cache
+        self._on_problem = on_problem
+
+    def parts(self) -> list[Part]:
+        """Return what is in the file, from its index as far as that reaches; nothing once the file is gone."""
+        try:
+            entries = self._frames() if self._file.is_compressed else list(self._lines())
+        except FileNotFoundError:
+            # Old steps may be removed while they are read.
+            return []
+        return [(self, entry) for entry in entries]
+
+    def read_spans(self, entry: IndexEntry) -> list[ReadableSpan]:
+        """Return the spans of a part.
+
+        Args:
+            entry: The part.
+
+        Raises:
+            MovedError: They are no longer here.
+            OSError: The file can't be read.
+            ValueError: The frame is damaged.
+        """
+
+        def read() -> bytes:
+            if self._file.is_compressed:
+                return read_frame(self._path, entry.offset, entry.length)
+            with self._path.open("rb") as file:
+                file.seek(entry.offset)
+                return file.read(entry.length)
+
+        try:
+            spans = self._cache.spans_of(int(entry.trace_id, 16), self._path, entry.offset, read)
+        except (FileNotFoundError, ValueError):
+            if self._file.is_compressed:
+                raise
+            spans = []
+        if not spans:
+            raise MovedError(f"{entry.trace_id} is no longer at byte {entry.offset} of {self._path}")
+        return spans
+
+    def _frames(self) -> list[IndexEntry]:
+        entries = read_index(self._file.index_path) if self._file.index_path else []
+        # After the index: what a running process adds meanwhile is more than the index says, never less.
+        size = self._path.stat().st_size
+        if sum(entry.length for entry in entries) == size:
+            return entries
+        found: list[IndexEntry] = []
+        end = 0
+        for entry in entries:
+            if end < min(entry.offset, size):
+                found += self._scan(end, min(entry.offset, size))
+            if entry.offset + entry.length <= size:
+                found.append(entry)
+            elif not end < size <= entry.offset:
+                self._on_problem(ReadProblem("torn frame", self._path, entry.offset))
+            end = max(end, entry.offset + entry.length)
+        if end < size:
+            found += self._scan(end, size)
+        return found
+
+    def _scan(self, start: int, end: int) -> Iterator[IndexEntry]:
+        """Yield what stands between two places of a file of frames, where its index says nothing of it."""
+        for frame in scan_frames(self._path, start):
+            if frame.offset >= end:
+                return
+            line = None
+            if isinstance(frame, Frame):
+                with suppress(DamagedFrameError):
+                    line = read_frame(self._path, frame.offset, frame.length)
+            elif frame.offset + frame.length >= end and self._file.is_being_written():
+                return
+            if line is None:
+                self._on_problem(ReadProblem("torn frame", self._path, frame.offset))
+            else:
+                yield from self._entries(line, frame.offset, frame.length)
+
+    def _lines(self) -> Iterator[IndexEntry]:
+        offset = 0
+        with self._path.open("rb") as lines:
+            for line in lines:
+                if line.endswith(b"\n"):
+                    yield from self._entries(line, offset, len(line))
+                elif not self._file.is_being_written():
+                    self._on_problem(ReadProblem("torn line", self._path, offset))
+                offset += len(line)
+
+    def _entries(self, line: bytes, offset: int, length: int) -> list[IndexEntry]:
+        if line.isspace():
+            return []
+        try:
+            return entries_of(line, offset, length)
+        except ValueError:
+            self._on_problem(ReadProblem("unreadable line", self._path, offset))
+            return []
+
+
+Part: TypeAlias = tuple[StoredFile, IndexEntry]
+"""Spans of one trace in one line: the file, and where in it."""
+
+
+def _of_trace(trace_id: int, spans: list[ReadableSpan]) -> list[ReadableSpan]:
+    return [span for span in spans if span.context and span.context.trace_id == trace_id]

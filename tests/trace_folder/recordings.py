@@ -1,0 +1,114 @@
+"""Finished spans of made-up trajectories, with ids and times that follow from their tags, and lines of them."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import zstandard
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
+
+from otel_rollout import semconv
+from otel_rollout.trace_folder.otlp_json import encode_line
+
+SECOND = 1_000_000_000
+START = 1_700_000_000 * SECOND
+RESOURCE = Resource({semconv.SERVICE_NAME: "p", semconv.PROJECT_NAME: "project", semconv.RUN_ID: "run"})
+SCOPE = InstrumentationScope("otel_rollout", "0")
+
+
+def trace_id_of(step: Any, sample: Any, rollout: Any, *, validate: bool = False) -> int:
+    """Return a trace id that is the same for the same tags."""
+    return uuid.uuid5(uuid.NAMESPACE_URL, f"{step}/{sample}/{rollout}/{validate}").int
+
+
+def make_span(
+    name: str,
+    number: int,
+    trace_id: int,
+    *,
+    parent: int | None = 1,
+    attributes: dict[str, Any] | None = None,
+    error: str | None = None,
+    seconds: tuple[float, float] = (0.0, 1.0),
+    events: tuple[Event, ...] = (),
+) -> ReadableSpan:
+    """Return one finished span."""
+
+    def context(span_id: int) -> SpanContext:
+        return SpanContext(trace_id, span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+    return ReadableSpan(
+        name,
+        context=context(number),
+        parent=None if parent is None else context(parent),
+        resource=RESOURCE,
+        attributes=attributes,
+        events=events,
+        status=Status(StatusCode.ERROR, error) if error else Status(),
+        start_time=START + int(seconds[0] * SECOND),
+        end_time=START + int(seconds[1] * SECOND),
+        instrumentation_scope=SCOPE,
+    )
+
+
+def make_trajectory(
+    step: Any = 1,
+    sample: Any = 0,
+    rollout: Any = 0,
+    *,
+    reward: float | None = 1.0,
+    status: str = "completed",
+    validate: bool = False,
+    experiment: str = "exp",
+    payload: str = '"hello"',
+    **annotations: Any,
+) -> list[ReadableSpan]:
+    """Return the spans of a trajectory with an LLM op and a tool, its root last."""
+    trace_id = trace_id_of(step, sample, rollout, validate=validate)
+    values = (step, sample, rollout, validate, experiment)
+    tags = {key: value for key, value in zip(semconv.TAGS, values, strict=True) if value is not None}
+    payloads = {semconv.INPUT_VALUE: payload, semconv.OUTPUT_VALUE: payload}
+    root = {
+        semconv.SPAN_KIND: "AGENT",
+        **tags,
+        **payloads,
+        semconv.STATUS: status,
+        semconv.TURNS: 1,
+        semconv.INPUT_TOKENS: 90,
+        semconv.OUTPUT_TOKENS: 2,
+        **({} if reward is None else {semconv.REWARD: reward}),
+        **annotations,
+    }
+    return [
+        make_span(
+            "generate", 2, trace_id, seconds=(0.0, 0.6), attributes={semconv.SPAN_KIND: "LLM", **tags, **payloads}
+        ),
+        make_span(
+            "look_up", 3, trace_id, seconds=(0.6, 0.9), attributes={semconv.SPAN_KIND: "TOOL", **tags, **payloads}
+        ),
+        make_span("rollout", 1, trace_id, parent=None, attributes=root, error="failed" if status == "error" else None),
+    ]
+
+
+def frame(spans: list[ReadableSpan]) -> bytes:
+    """Return spans as one frame of a trace file."""
+    return zstandard.ZstdCompressor().compress(encode_line(spans) + b"\n")
+
+
+def write_frames(path: Path, *trajectories: list[ReadableSpan]) -> None:
+    """Append frames to a file that has no index."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        file.writelines(map(frame, trajectories))
+
+
+def write_lines(path: Path, *lines: list[ReadableSpan]) -> None:
+    """Append plain lines to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        file.writelines(encode_line(spans) + b"\n" for spans in lines)

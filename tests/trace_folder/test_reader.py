@@ -1,0 +1,429 @@
+"""Reading trace folders: what is found where, in which order, and what damage costs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import tracemalloc
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+
+from otel_rollout import NoTracesError, read
+from otel_rollout.trace_folder import stored_file
+from otel_rollout.trace_folder.otlp_json import encode_line
+
+from .recordings import frame, make_span, make_trajectory, trace_id_of, write_frames, write_lines
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "traces"
+
+
+def record(folder, *trajectories):
+    """Write trajectories as the `file` exporter does, by one process that ends."""
+    writer = FolderWriter(folder)
+    for spans in trajectories:
+        writer.write(spans)
+    writer.close()
+
+
+def data_file(folder, step):
+    [path] = folder.glob(f"step={step:06}/*.jsonl.zst")
+    return path
+
+
+def index_file(folder, step):
+    [path] = folder.glob(f"step={step:06}/*.index.jsonl")
+    return path
+
+
+def tags(trajectories):
+    return [(each.step, each.sample_index, each.rollout_n) for each in trajectories]
+
+
+def names(trajectory):
+    return [span.name for span in trajectory.spans]
+
+
+@pytest.fixture
+def problems():
+    return []
+
+
+class TestOrder:
+    """What comes when."""
+
+    def test_steps_come_in_order(self, folder):
+        """Steps are in the order of their numbers, validation after its step, what has no step last."""
+        record(
+            folder,
+            make_trajectory(None, "x"),
+            make_trajectory(10),
+            make_trajectory(9, validate=True),
+            make_trajectory(9),
+            make_trajectory(1_000_000),
+        )
+        assert [(each.step, each.validate) for each in read(folder)] == [
+            (9, False),
+            (9, True),
+            (10, False),
+            (1_000_000, False),
+            (None, False),
+        ]
+
+    def test_the_files_of_several_workers_are_one_folder(self, folder):
+        """What many processes wrote of a step comes together, and with rotated files of one process."""
+        record(folder, make_trajectory(1, 0), make_trajectory(2, 0))
+        record(folder, make_trajectory(1, 1))
+        assert sorted(tags(read(folder))) == [(1, 0, 0), (1, 1, 0), (2, 0, 0)]
+
+    def test_reading_is_lazy(self, folder):
+        """Nothing of a later step is looked at before it is its turn: removing it meanwhile does no harm."""
+        record(folder, make_trajectory(1), make_trajectory(2))
+        trajectories = read(folder)
+        assert next(trajectories).step == 1
+        data_file(folder, 2).unlink()
+        assert list(trajectories) == []
+
+    def test_memory_does_not_grow_with_the_folder(self, folder):
+        """Reading twenty trajectories takes no more memory than reading one, and listing them hardly any."""
+        payload = '"' + "x" * 200_000 + '"'
+        record(folder, *(make_trajectory(step // 4, step, payload=payload) for step in range(20)))
+
+        def peak(trajectories, look):
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            for each in trajectories:
+                assert look(each) == 3
+            return tracemalloc.get_traced_memory()[1] - before
+
+        tracemalloc.start()
+        try:
+            one = peak(islice(read(folder), 1), lambda each: len(each.spans))
+            everything = peak(read(folder), lambda each: len(each.spans))
+            indexes = peak(read(folder), lambda each: each.span_count)
+        finally:
+            tracemalloc.stop()
+        assert everything < 1.5 * one
+        assert indexes < 200_000
+
+
+class TestFilters:
+    """Which trajectories are given."""
+
+    @pytest.fixture
+    def recorded(self, folder):
+        """Six trajectories that differ."""
+        record(
+            folder,
+            make_trajectory(1, 0, 0, reward=0.0),
+            make_trajectory(1, 0, 1, reward=1.0),
+            make_trajectory(1, "uid", 0, reward=None, status="error"),
+            make_trajectory(2, 7, 0, reward=0.5, experiment="other"),
+            make_trajectory(2, 7, 0, reward=-1.0, validate=True),
+            make_trajectory(None, 8, 0, reward=0.25),
+        )
+        return folder
+
+    @pytest.mark.parametrize(
+        ("filters", "expected"),
+        [
+            ({}, 6),
+            ({"step": 1}, 3),
+            ({"step": {2, 3}}, 2),
+            ({"step": range(1, 2)}, 3),
+            ({"step": [1, 2]}, 5),
+            ({"step": 5}, 0),
+            ({"sample_index": 7}, 2),
+            ({"sample_index": "7"}, 2),
+            ({"sample_index": "uid"}, 1),
+            ({"sample_index": 0, "rollout_n": 1}, 1),
+            ({"validate": True}, 1),
+            ({"validate": False}, 5),
+            ({"step": 2, "validate": False}, 1),
+            ({"experiment": "other"}, 1),
+            ({"status": "error"}, 1),
+            ({"reward": (0.5, 1.0)}, 2),
+            ({"reward": (None, 0.0)}, 2),
+            ({"reward": (0.25, None)}, 3),
+            ({"reward": (1.0, 1.0), "status": "error"}, 0),
+        ],
+    )
+    def test_every_filter_must_agree(self, recorded, filters, expected):
+        """A filter lets through what it names, several together what all of them name."""
+        assert len(list(read(recorded, **filters))) == expected
+
+    def test_no_frame_is_read_to_filter(self, recorded, monkeypatch):
+        """Filters are answered by the indexes alone."""
+
+        def fail(*arguments):
+            raise AssertionError(arguments)
+
+        monkeypatch.setattr(stored_file, "read_frame", fail)
+        monkeypatch.setattr(stored_file, "scan_frames", fail)
+        found = list(read(recorded, sample_index=0, rollout_n=1, status="completed", reward=(1, 1), experiment="exp"))
+        assert tags(found) == [(1, 0, 1)]
+
+    def test_the_indexes_of_other_steps_are_not_read(self, recorded, monkeypatch):
+        """A step is found by the names of the folders."""
+        opened = []
+        genuine = stored_file.read_index
+        monkeypatch.setattr(stored_file, "read_index", lambda path: opened.append(str(path)) or genuine(path))
+        assert len(list(read(recorded, step=1))) == 3
+        assert len(opened) == 1
+        assert "step=000001" in opened[0]
+
+    def test_the_other_steps_folders_are_not_even_listed(self, recorded):
+        """A folder of another step that nobody may list is no obstacle."""
+        listed = []
+        genuine = os.scandir
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "scandir", lambda path: listed.append(str(path)) or genuine(path))
+            assert len(list(read(recorded, step=1))) == 3
+        assert not [path for path in listed if "step=000002" in path]
+
+
+class TestPlaces:
+    """Folders of other kinds."""
+
+    def test_a_step_can_be_read_by_itself(self, folder):
+        """A step's folder, or one above several trace folders, can be read like a trace folder."""
+        record(folder / "a", make_trajectory(1))
+        record(folder / "b", make_trajectory(2))
+        assert tags(read(folder / "b" / "step=000002")) == [(2, 0, 0)]
+        assert tags(read(folder)) == [(1, 0, 0), (2, 0, 0)]
+
+    def test_a_spool_is_read_like_a_folder(self, folder):
+        """Files without an index, at any depth, several traces in a line: in the order of steps all the same."""
+        first, second, third = make_trajectory(3), make_trajectory(2, 1), make_trajectory(2, 2)
+        write_frames(folder / "mlflow" / "host-1-abcd-1.jsonl.zst", first + second[:1], second[1:] + third)
+        found = list(read(folder))
+        assert tags(found) == [(2, 1, 0), (2, 2, 0), (3, 0, 0)]
+        assert [names(each) for each in found] == [["generate", "look_up", "rollout"]] * 3
+        assert [each.span_count for each in found] == [3, 3, 3]
+        assert tags(read(folder, step=3)) == [(3, 0, 0)]
+
+    def test_plain_lines_of_any_exporter(self, folder):
+        """Uncompressed OTLP JSON lines are read as well, and foreign spans in them."""
+        foreign = make_span("GET /", 9, 5, parent=None)
+        write_lines(folder / "export.jsonl", make_trajectory(1), [foreign], [*make_trajectory(2), foreign])
+        found = list(read(folder))
+        assert tags(found) == [(1, 0, 0), (2, 0, 0), (None, None, None)]
+        assert names(found[2]) == ["GET /"]
+        assert found[2].has_root
+
+    def test_a_line_of_many_traces_is_decoded_once(self, folder, monkeypatch):
+        """The traces of a batch are read with one look at its line."""
+        write_lines(folder / "export.jsonl", [span for sample in range(50) for span in make_trajectory(1, sample)])
+        found = list(read(folder))
+        calls = []
+        genuine = stored_file.decode_line
+        monkeypatch.setattr(stored_file, "decode_line", lambda line: calls.append(1) or genuine(line))
+        assert sum(len(each.spans) for each in found) == 150
+        assert len(calls) == 1
+
+    @pytest.mark.parametrize("is_there", [True, False])
+    def test_a_folder_without_traces_is_an_error(self, folder, is_there):
+        """A wrong path is noticed at once, not taken for an empty result."""
+        if is_there:
+            (folder / "sub").mkdir(parents=True)
+            (folder / "sub" / "notes.txt").write_text("no traces")
+        with pytest.raises(NoTracesError, match=str(folder)):
+            read(folder)
+
+    def test_nothing_of_a_step_is_no_error(self, folder):
+        """A folder with other steps is a trace folder, with nothing to give."""
+        record(folder, make_trajectory(1))
+        assert list(read(folder, step=2)) == []
+
+
+class TestRunning:
+    """Folders that are written at this moment, or were when their process died."""
+
+    def test_a_running_trajectory_has_no_root(self, folder):
+        """What has not ended is found with the spans so far, in its step's place."""
+        record(folder, make_trajectory(1), make_trajectory(3))
+        writer = FolderWriter(folder)
+        writer.write(make_trajectory(2, 5)[:2])
+        running = list(read(folder))
+        assert tags(running) == [(1, 0, 0), (2, 5, 0), (3, 0, 0)]
+        assert [each.has_root for each in running] == [True, False, True]
+        assert running[1].status is None
+        assert running[1].reward is None
+        assert running[1].experiment_name == "exp"
+        assert names(running[1]) == ["generate", "look_up"]
+        assert tags(read(folder, step=2)) == [(2, 5, 0)]
+        writer.write(make_trajectory(2, 5)[2:])
+        [ended] = read(folder, step=2)
+        assert ended.has_root
+        assert names(ended) == ["generate", "look_up", "rollout"]
+        writer.close()
+
+    def test_one_that_ends_between_listing_and_reading(self, folder):
+        """Spans that move from the journal to their final place are found there, all of them."""
+        writer = FolderWriter(folder)
+        spans = make_trajectory(2)
+        writer.write(spans[:1])
+        [running] = read(folder)
+        assert not running.has_root
+        writer.write(spans[1:])
+        writer.write(make_trajectory(2, 9)[:2])
+        assert names(running) == ["generate", "look_up", "rollout"]
+        writer.close()
+
+    def test_one_that_ends_while_the_journals_are_read(self, folder, monkeypatch):
+        """A trajectory that ends while a folder is read is given once, whole."""
+        writer = FolderWriter(folder)
+        spans = make_trajectory(2)
+        writer.write(spans[:2])
+        monkeypatch.setattr(stored_file, "entries_of", _before(stored_file.entries_of, lambda: writer.write(spans[2:])))
+        [found] = read(folder)
+        assert names(found) == ["generate", "look_up", "rollout"]
+        assert found.has_root
+        writer.close()
+
+    def test_a_crash_leaves_what_was_there(self, folder):
+        """A process that is killed leaves its running trajectories readable."""
+        program = (
+            "import os, sys; sys.path.insert(0, sys.argv[2])\n"
+            "from tests.trace_folder.recordings import make_trajectory\n"
+            "from otel_rollout.trace_folder.folder_writer import FolderWriter\n"
+            "from pathlib import Path\n"
+            "writer = FolderWriter(Path(sys.argv[1]))\n"
+            "writer.write(make_trajectory(1)); writer.write(make_trajectory(2)[:2]); os._exit(9)\n"
+        )
+        root = Path(__file__).parents[2]
+        done = subprocess.run([sys.executable, "-c", program, folder, root], check=False, timeout=60)
+        assert done.returncode == 9
+        found = list(read(folder))
+        assert [(each.step, each.has_root, each.span_count) for each in found] == [(1, True, 3), (2, False, 2)]
+
+    def test_spans_in_journal_and_frame_are_given_once(self, folder):
+        """What a crash left in both is one trajectory without doubles."""
+        spans = make_trajectory(1)
+        record(folder, spans)
+        write_lines(folder / "open" / "host-7-abcd.jsonl", spans[:1], spans[1:2])
+        [found] = read(folder)
+        assert names(found) == ["generate", "look_up", "rollout"]
+        assert found.span_count == 3
+        assert found.has_root
+
+
+def _before(function, act):
+    acts = [act]
+
+    def call(*arguments):
+        if acts:
+            acts.pop()()
+        return function(*arguments)
+
+    return call
+
+
+class TestSeveralLines:
+    """Trajectories that stand in more than one place."""
+
+    def test_late_children_belong_to_their_trajectory(self, folder):
+        """A span that ends after its root is part of the same trajectory, which keeps its root last."""
+        spans = make_trajectory(1)
+        late = make_span("late", 4, trace_id_of(1, 0, 0), attributes=spans[0].attributes, seconds=(0.5, 3.0))
+        record(folder, spans, [late])
+        [found] = read(folder)
+        assert names(found) == ["generate", "look_up", "late", "rollout"]
+        assert found.span_count == 4
+        assert found.duration == 3.0
+        assert found.reward == 1.0
+
+    def test_parts_from_several_processes_are_one_trajectory(self, folder):
+        """A trajectory whose ops ran in two processes is given once."""
+        spans = make_trajectory(1)
+        record(folder, spans[:1])
+        record(folder, spans[1:])
+        [found] = read(folder)
+        assert sorted(names(found)) == ["generate", "look_up", "rollout"]
+        assert found.status == "completed"
+
+
+class TestDamage:
+    """What is torn or missing costs itself alone, and is told."""
+
+    def test_a_torn_last_frame(self, folder, problems):
+        """A frame that was not written to its end is left out and told; all others are read."""
+        record(folder, *(make_trajectory(1, sample) for sample in range(3)))
+        path = data_file(folder, 1)
+        os.truncate(path, path.stat().st_size - 10)
+        assert len(list(read(folder, on_problem=problems.append))) == 2
+        [problem] = problems
+        assert (problem.what, problem.path) == ("torn frame", path)
+        assert str(problem) == f"torn frame skipped in {path} at byte {problem.offset}"
+
+    def test_a_problem_is_logged_where_nobody_listens(self, folder, caplog):
+        """Without `on_problem`, a warning says what was left out."""
+        record(folder, make_trajectory(1), make_trajectory(1, 1))
+        path = data_file(folder, 1)
+        os.truncate(path, path.stat().st_size - 10)
+        with caplog.at_level(logging.WARNING, "otel_rollout"):
+            assert len(list(read(folder))) == 1
+        assert "torn frame skipped" in caplog.text
+
+    def test_a_frame_cut_off_altogether(self, folder, problems):
+        """An index line whose frame never reached the disk is told as well."""
+        record(folder, make_trajectory(1), make_trajectory(1, 1))
+        first = stored_file.read_index(index_file(folder, 1))[0]
+        os.truncate(data_file(folder, 1), first.length)
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0)]
+        assert [problem.what for problem in problems] == ["torn frame"]
+
+    def test_a_file_without_an_index(self, folder, problems):
+        """Without its index a file is read all the same."""
+        record(folder, make_trajectory(1), make_trajectory(1, 1, reward=0.5))
+        index_file(folder, 1).unlink()
+        found = list(read(folder, on_problem=problems.append))
+        assert tags(found) == [(1, 0, 0), (1, 1, 0)]
+        assert found[1].reward == 0.5
+        assert found[1].name == "rollout"
+        assert not problems
+
+    @pytest.mark.parametrize("torn", [b"", b'{"trace_id":"00'])
+    def test_an_index_that_ends_early(self, folder, problems, torn):
+        """Frames behind the index's end, or behind a line of it that is torn, are found."""
+        record(folder, *(make_trajectory(1, sample) for sample in range(3)))
+        path = index_file(folder, 1)
+        path.write_bytes(path.read_bytes().splitlines(keepends=True)[0] + torn)
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0), (1, 1, 0), (1, 2, 0)]
+        assert not problems
+
+    def test_a_frame_that_is_being_written(self, folder, problems):
+        """The half of a frame that a living process is about to finish is no damage."""
+        writer = FolderWriter(folder)
+        writer.write(make_trajectory(1))
+        with data_file(folder, 1).open("ab") as file:
+            file.write(frame(make_trajectory(1, 1))[:20])
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0)]
+        assert not problems
+        writer.close()
+
+    def test_a_torn_journal_line(self, folder, problems):
+        """A line of a journal that a crash cut off is left out and told."""
+        journal = folder / "open" / "host-7-abcd.jsonl"
+        write_lines(journal, make_trajectory(1)[:2])
+        with journal.open("ab") as file:
+            file.write(encode_line(make_trajectory(2)[:2])[:50])
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0)]
+        assert [problem.what for problem in problems] == ["torn line"]
+
+    def test_lines_that_are_no_traces(self, folder, problems):
+        """What is no OTLP JSON is left out and told; empty lines are nothing."""
+        path = folder / "export.jsonl"
+        write_lines(path, make_trajectory(1))
+        with path.open("ab") as file:
+            file.write(b'\nhello\n[1]\n{"resourceSpans": 3}\n{"resourceLogs": []}\n')
+        write_lines(path, make_trajectory(2))
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0), (2, 0, 0)]
+        assert [problem.what for problem in problems] == ["unreadable line"] * 3
