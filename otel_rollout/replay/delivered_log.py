@@ -1,0 +1,93 @@
+"""What a backend has confirmed, in a small file that is only appended to: a replay goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+__all__ = ["DeliveredLog"]
+
+FOLDER: Final = ".replay"
+_HASH_BYTES: Final = 8
+
+
+class DeliveredLog:
+    """The tokens of the units that are delivered to one destination.
+
+    Args:
+        folder: The folder that is replayed.
+        backend: The exporter's name.
+        destination: Where it sends; None where that can't be said, and nothing is remembered.
+        is_ignored: Whether what was delivered before counts as not delivered.
+    """
+
+    def __init__(self, folder: Path, backend: str, destination: str | None, *, is_ignored: bool = False) -> None:
+        self.trouble = ""
+        self._descriptor: int | None = None
+        self._delivered: set[bytes] = set()
+        self._path: Path | None = None
+        if destination is None:
+            self.trouble = f"what {backend} has got is not remembered: its exporter does not say where it sends"
+            return
+        digest = hashlib.sha256(f"{backend}\n{destination}".encode()).hexdigest()[:12]
+        self._path = folder / FOLDER / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', backend)}-{digest}.txt"
+        self._heading = f"# delivered to {backend}, {destination}: one line each\n"
+        if not is_ignored:
+            self._load(self._path)
+
+    def __contains__(self, token: str) -> bool:
+        return _hash(token.encode()) in self._delivered
+
+    def add(self, tokens: Iterable[str]) -> None:
+        """Note units that are delivered, so that also a process that is killed next has noted them."""
+        text = "".join(f"{token}\n" for token in tokens)
+        if not text or self._path is None:
+            return
+        try:
+            if self._descriptor is None:
+                self._descriptor = self._open(self._path)
+            os.write(self._descriptor, text.encode())
+        except OSError as error:
+            self.trouble = f"what is delivered can't be remembered ({error}): the next replay sends it once more"
+            self._path = None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def forget(self) -> None:
+        """Remove the file: what it is about is gone."""
+        self.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    def _load(self, path: Path) -> None:
+        try:
+            with path.open("rb") as lines:
+                # A last line without its end was being written when its process was killed.
+                self._delivered = {_hash(line[:-1]) for line in lines if line.endswith(b"\n")}
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.trouble = f"what was delivered before can't be read ({error})"
+
+    def _open(self, path: Path) -> int:
+        path.parent.mkdir(exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
+        size = os.fstat(descriptor).st_size
+        if size == 0:
+            os.write(descriptor, self._heading.encode())
+        elif os.pread(descriptor, 1, size - 1) != b"\n":
+            os.write(descriptor, b"\n")
+        return descriptor
+
+
+def _hash(token: bytes) -> bytes:
+    # Millions of units in a few dozen bytes each.
+    return hashlib.blake2b(token, digest_size=_HASH_BYTES).digest()

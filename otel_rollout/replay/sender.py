@@ -1,0 +1,192 @@
+"""From units to batches, and from what became of a batch to what became of its units."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout.delivery.batch_sender import RetryPolicy, send_batch
+from otel_rollout.delivery.outcome import Outcome, Verdict
+from otel_rollout.delivery.queue_limits import QueueLimits
+from otel_rollout.delivery.size import readable_size
+from otel_rollout.replay.delivered_log import DeliveredLog
+from otel_rollout.replay.report import ReplayReport
+from otel_rollout.replay.source import Source, Unit, UnreadableError
+
+__all__ = ["Sender"]
+
+MAX_BATCH_UNITS = 100
+"""After so many units what is delivered is noted, however small they are."""
+
+
+class Sender:
+    """Sends the units of a source that were not delivered before.
+
+    Args:
+        source: The units.
+        send: One attempt to hand spans to the backend.
+        log: What was delivered before.
+        limits: The bounds of a batch.
+        patience: Seconds without anything delivered after which a backend that can't be reached is given up.
+        policy: How failed attempts are repeated.
+        on_progress: Told of each settled unit's bytes.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        send: Callable[[Sequence[ReadableSpan]], Outcome],
+        log: DeliveredLog,
+        limits: QueueLimits,
+        *,
+        patience: float,
+        policy: RetryPolicy | None = None,
+        on_progress: Callable[[ReplayReport, int], None] = lambda report, size: None,
+    ) -> None:
+        self.report = ReplayReport()
+        self._source = source
+        self._send = send
+        self._log = log
+        self._limits = limits
+        self._patience = patience
+        self._policy = policy
+        self._on_progress = on_progress
+        self._last_success = time.monotonic()
+        self._given_up_for = ""
+
+    def run(self) -> ReplayReport:
+        """Send everything, or as much as the backend takes, and return the counts."""
+        batch = _UnitBatch()
+        for unit in self._source.units():
+            if unit.token in self._log:
+                self.report.skipped += 1
+                self._settle(unit, is_delivered=True)
+                continue
+            if self._given_up_for:
+                self._leave_untried(unit)
+                continue
+            try:
+                spans = unit.read()
+            except UnreadableError as error:
+                self.report.unreadable += 1
+                self.report.reason = str(error)
+                self._settle(unit, is_delivered=False)
+                continue
+            if batch.is_full_with(spans, self._limits):
+                self._send_batch(batch)
+                batch = _UnitBatch()
+            if self._given_up_for:
+                self._leave_untried(unit)
+                continue
+            batch.add(unit, spans)
+            if self._source.goes_alone:
+                self._send_batch(batch)
+                batch = _UnitBatch()
+        self._send_batch(batch)
+        return self.report
+
+    def _send_batch(self, batch: _UnitBatch) -> None:
+        missing: set[tuple[int, int]] = set()
+        for part in self._parts(batch.spans):
+            missing |= self._send_part(part)
+        delivered = [missing.isdisjoint(map(_key, spans)) for _, spans in batch.units]
+        self._log.add(
+            unit.token for (unit, _), is_delivered in zip(batch.units, delivered, strict=True) if is_delivered
+        )
+        for (unit, _), is_delivered in zip(batch.units, delivered, strict=True):
+            if is_delivered:
+                self.report.delivered += 1
+            else:
+                self.report.undelivered += 1
+            self._settle(unit, is_delivered=is_delivered)
+
+    def _send_part(self, spans: Sequence[ReadableSpan]) -> set[tuple[int, int]]:
+        """Bring a batch to its end, and return which spans the backend does not have, or may not have."""
+        if self._given_up_for:
+            self.report.lost[self._given_up_for] += len(spans)
+            return set(map(_key, spans))
+        missing: set[tuple[int, int]] = set()
+        report = send_batch(
+            self._send,
+            spans,
+            wait=self._wait,
+            on_trouble=self._note_trouble,
+            on_lost=lambda lost: missing.update(map(_key, lost)),
+            policy=self._policy,
+            keeps_unsent=True,
+        )
+        if report.delivered:
+            self._last_success = time.monotonic()
+        self.report.spans += report.delivered
+        self.report.shrunk += report.shrunk
+        self.report.lost += report.lost
+        if report.unsent:
+            self._given_up_for = "denied" if report.unsent_reason == "denied" else "unreachable"
+            self.report.lost[self._given_up_for] += len(report.unsent)
+            missing.update(map(_key, report.unsent))
+        # Which of them the backend did not keep it does not say.
+        return set(map(_key, spans)) if report.lost["rejected"] else missing
+
+    def _parts(self, spans: Sequence[ReadableSpan]) -> Iterator[list[ReadableSpan]]:
+        """Cut what is more than one batch, a long trajectory, into several, in order."""
+        part: list[ReadableSpan] = []
+        size = 0
+        for span in spans:
+            span_size = readable_size(span)
+            if part and (size + span_size > self._limits.batch_bytes or len(part) >= self._limits.batch_spans):
+                yield part
+                part, size = [], 0
+            part.append(span)
+            size += span_size
+        if part:
+            yield part
+
+    def _wait(self, seconds: float, outcome: Outcome) -> bool:
+        if outcome.verdict is Verdict.DENIED:
+            # Somebody has to mend that first.
+            return False
+        if time.monotonic() + seconds >= self._last_success + self._patience:
+            return False
+        time.sleep(seconds)
+        return True
+
+    def _note_trouble(self, outcome: Outcome) -> None:
+        self.report.reason = outcome.reason
+
+    def _leave_untried(self, unit: Unit) -> None:
+        self.report.untried += 1
+        self._settle(unit, is_delivered=False)
+
+    def _settle(self, unit: Unit, *, is_delivered: bool) -> None:
+        self._source.settled(unit, is_delivered=is_delivered)
+        self._on_progress(self.report, unit.bytes)
+
+
+class _UnitBatch:
+    """Units that are sent together."""
+
+    def __init__(self) -> None:
+        self.units: list[tuple[Unit, Sequence[ReadableSpan]]] = []
+        self.spans: list[ReadableSpan] = []
+        self._bytes = 0
+
+    def is_full_with(self, spans: Sequence[ReadableSpan], limits: QueueLimits) -> bool:
+        """Say whether these spans are to go with the next batch."""
+        return bool(self.units) and (
+            self._bytes + sum(map(readable_size, spans)) > limits.batch_bytes
+            or len(self.spans) + len(spans) > limits.batch_spans
+            or len(self.units) >= MAX_BATCH_UNITS
+        )
+
+    def add(self, unit: Unit, spans: Sequence[ReadableSpan]) -> None:
+        """Add a unit."""
+        self.units.append((unit, spans))
+        self.spans += spans
+        self._bytes += sum(map(readable_size, spans))
+
+
+def _key(span: ReadableSpan) -> tuple[int, int]:
+    context = span.get_span_context()
+    return (context.trace_id, context.span_id) if context is not None else (0, 0)

@@ -1,0 +1,130 @@
+"""One replay from beginning to end: the folder, the exporter, the memory, and the counts."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from otel_rollout.backends import make_exporters
+from otel_rollout.delivery.batch_sender import RetryPolicy
+from otel_rollout.delivery.queue_limits import QueueLimits
+from otel_rollout.errors import ConfigurationError
+from otel_rollout.exporter import one_attempt_of
+from otel_rollout.replay.delivered_log import DeliveredLog
+from otel_rollout.replay.progress import ReplayProgress
+from otel_rollout.replay.report import ReplayReport
+from otel_rollout.replay.sender import Sender
+from otel_rollout.replay.source import Source, Total
+from otel_rollout.replay.spool_files import SpoolSource, is_spool, spool_of
+from otel_rollout.replay.trajectories import TrajectorySource
+from otel_rollout.settings import Settings
+from otel_rollout.trace_folder.selection import Filters
+
+__all__ = ["Replay", "replay"]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A replay that has ended, or was interrupted.
+
+    Args:
+        backend: The exporter's name.
+        destination: Where it sends, if it can tell.
+        unit_name: What a unit is called.
+        report: The counts.
+        notes: What else is to be said.
+        is_interrupted: Whether somebody pressed Ctrl-C.
+    """
+
+    backend: str
+    destination: str | None
+    unit_name: str
+    report: ReplayReport
+    notes: list[str] = field(default_factory=list)
+    is_interrupted: bool = False
+
+
+def replay(
+    folder: Path,
+    backend: str,
+    *,
+    settings: Settings,
+    filters: Filters | None = None,
+    is_again: bool = False,
+    is_removing: bool = False,
+    patience: float = 60.0,
+    policy: RetryPolicy | None = None,
+    show: Callable[[str, Total], AbstractContextManager[ReplayProgress]],
+) -> Replay:
+    """Send what a folder holds to a backend, but for what it has confirmed before.
+
+    Args:
+        folder: A trace folder, or a spool.
+        backend: The exporter's name.
+        settings: The bounds of a batch, and the profile of `otlp`.
+        filters: Which trajectories; all where none is given.
+        is_again: Send also what was delivered before.
+        is_removing: Remove each file of a spool once all in it is delivered.
+        patience: Seconds without anything delivered after which a backend that can't be reached is given up.
+        policy: How failed attempts are repeated.
+        show: Makes the progress.
+
+    Raises:
+        ConfigurationError: The exporter can't work, or the folder and what is asked for don't go together.
+        NoTracesError: The folder holds no traces.
+    """
+    wanted: Filters = filters or {}
+    is_filtered = any(value is not None for value in wanted.values())
+    is_of_spool = is_spool(folder)
+    if is_removing and (is_filtered or not is_of_spool):
+        reason = "it goes without filters" if is_filtered else f"{folder} is a trace folder, which keeps its traces"
+        raise ConfigurationError(f"--remove empties a spool: {reason}")
+    if is_of_spool:
+        folder = spool_of(folder, backend)
+    ((_, exporter),) = make_exporters([backend], otlp_profile=settings.otlp_profile)
+    destination: str | None = getattr(exporter, "destination", None)
+    if destination == str(folder.resolve()):
+        raise ConfigurationError(f"{backend} writes to {folder} itself: replay it to another folder")
+    source: Source
+    if is_of_spool and not is_filtered:
+        source = SpoolSource(folder, is_removing=is_removing)
+    else:
+        source = TrajectorySource(folder, wanted)
+    expect_repeats: Callable[[], None] | None = getattr(exporter, "expect_repeats", None)
+    if expect_repeats is not None:
+        expect_repeats()
+    log = DeliveredLog(folder, backend, destination, is_ignored=is_again)
+    limits = QueueLimits(
+        batch_bytes=min(settings.max_batch_bytes, getattr(exporter, "max_batch_bytes", 2**62)),
+        batch_spans=settings.max_batch_spans,
+    )
+    started = time.monotonic()
+    is_interrupted = False
+    try:
+        total = source.total()
+        with show(backend, total) as progress:
+            sender = Sender(
+                source,
+                one_attempt_of(exporter),
+                log,
+                limits,
+                patience=patience,
+                policy=policy,
+                on_progress=progress.advance,
+            )
+            try:
+                sender.run()
+            except KeyboardInterrupt:
+                is_interrupted = True
+                sender.report.untried = max(0, total.units - sender.report.settled)
+    finally:
+        log.close()
+        with contextlib.suppress(Exception):
+            exporter.shutdown()
+    sender.report.seconds = time.monotonic() - started
+    notes = source.notes() + ([log.trouble] if log.trouble else [])
+    return Replay(backend, destination, source.unit_name, sender.report, notes, is_interrupted)

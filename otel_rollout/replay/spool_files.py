@@ -1,0 +1,141 @@
+"""A spool as the source of a replay: batches in the order in which they were put there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout.errors import ConfigurationError
+from otel_rollout.replay.source import Total, Unit, UnreadableError
+from otel_rollout.trace_folder.frames import Frame, TornFrame, read_frame, scan_frames, try_take
+from otel_rollout.trace_folder.otlp_json import decode_line
+from otel_rollout.trace_folder.trace_files import find_trace_files
+
+__all__ = ["SpoolSource", "is_spool", "spool_of"]
+
+
+def is_spool(folder: Path) -> bool:
+    """Say whether a folder holds nothing but files of a spool: frames that no index and no step belongs to.
+
+    Args:
+        folder: A folder that holds traces.
+    """
+    files = find_trace_files(folder)
+    return bool(files) and all(file.is_compressed and file.index_path is None and file.key is None for file in files)
+
+
+def spool_of(folder: Path, backend: str) -> Path:
+    """Return the folder of one exporter's spool.
+
+    Args:
+        folder: The folder that OTEL_ROLLOUT_SPOOL names, or one exporter's within it.
+        backend: The exporter's name.
+
+    Raises:
+        ConfigurationError: It holds what was meant for other exporters only.
+    """
+    own = folder / re.sub(r"[^\w.-]+", "_", backend)
+    if own.is_dir():
+        return own
+    others = sorted({Path(file.path).relative_to(folder).parts[0] for file in find_trace_files(folder)})
+    others = [name for name in others if (folder / name).is_dir()]
+    if others:
+        raise ConfigurationError(
+            f"the spool {folder} holds nothing for {backend}, but for {', '.join(others)}: to send that to {backend}, "
+            f"name the folder {folder / others[0]}"
+        )
+    return folder
+
+
+class SpoolSource:
+    """The files of a spool whose processes are gone; each is held while its batches are sent.
+
+    Args:
+        folder: The folder.
+        is_removing: Whether a file is removed once all in it is delivered.
+    """
+
+    unit_name = "batch"
+    goes_alone = True
+
+    def __init__(self, folder: Path, *, is_removing: bool) -> None:
+        self._folder = folder
+        self._is_removing = is_removing
+        self._undelivered = False
+        self._held: list[str] = []
+        self._removed = 0
+        self._unremovable: list[str] = []
+        self._torn = 0
+
+    def total(self) -> Total:
+        """Return how much there is, in bytes on disk."""
+        units = size = 0
+        for path in self._files():
+            # Its process may deliver and remove it meanwhile.
+            with suppress(FileNotFoundError):
+                for frame in scan_frames(path):
+                    units += isinstance(frame, Frame)
+                    size += frame.length
+        return Total(units, size)
+
+    def units(self) -> Iterator[Unit]:
+        """Yield the batches of each file that no process holds."""
+        for path in self._files():
+            with ExitStack() as held:
+                try:
+                    is_ours = held.enter_context(try_take(path)) is not None
+                except FileNotFoundError:
+                    # Delivered and removed in the meantime.
+                    continue
+                if not is_ours:
+                    self._held.append(path.name)
+                    continue
+                yield from self._units_of(path)
+
+    def settled(self, unit: Unit, *, is_delivered: bool) -> None:
+        """Keep the file of a unit that was not delivered."""
+        self._undelivered = self._undelivered or not is_delivered
+
+    def notes(self) -> list[str]:
+        """Return what was left alone and what was missing, in words."""
+        notes = []
+        if self._held:
+            plural = "s" if len(self._held) > 1 else ""
+            notes.append(f"{len(self._held)} file{plural} left alone: a running process delivers it itself")
+        if self._torn:
+            notes.append(f"{self._torn} torn frame{'s' if self._torn > 1 else ''} skipped")
+        if self._removed:
+            notes.append(f"{self._removed} file{'s' if self._removed > 1 else ''} removed: all in it is delivered")
+        return notes + [f"delivered, but not removed: {error}" for error in self._unremovable]
+
+    def _units_of(self, path: Path) -> Iterator[Unit]:
+        self._undelivered = False
+        name = path.relative_to(self._folder)
+        for frame in scan_frames(path):
+            if isinstance(frame, TornFrame):
+                self._torn += 1
+            else:
+                yield Unit(f"{name} {frame.offset} {frame.length}", frame.length, _reading(path, frame))
+        if self._is_removing and not self._undelivered:
+            try:
+                path.unlink()
+                self._removed += 1
+            except OSError as error:
+                self._unremovable.append(str(error))
+
+    def _files(self) -> list[Path]:
+        return [Path(file.path) for file in find_trace_files(self._folder)]
+
+
+def _reading(path: Path, frame: Frame) -> Callable[[], Sequence[ReadableSpan]]:
+    def read() -> Sequence[ReadableSpan]:
+        try:
+            return decode_line(read_frame(path, frame.offset, frame.length))
+        except (OSError, ValueError) as error:
+            raise UnreadableError(str(error)) from error
+
+    return read
