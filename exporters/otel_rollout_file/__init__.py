@@ -1,1 +1,5 @@
 """The `file` exporter: trajectories as OTLP JSON lines in a folder."""
+
+from otel_rollout_file.exporter import FileSpanExporter
+
+__all__ = ["FileSpanExporter"]

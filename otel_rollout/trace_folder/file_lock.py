@@ -95,16 +95,19 @@ def _lock(descriptor: int, *, is_exclusive: bool) -> bool | None:
     return True
 
 
-def remove(path: Path) -> bool:
+def remove(path: Path, index: Path | None = None) -> bool:
     """Remove a file that nobody writes; whether it is gone.
 
     Args:
         path: The file.
+        index: The index that goes with it, before it: an index without its file would mislead.
     """
     try:
         with try_take(path) as descriptor:
             if descriptor is None:
                 return False
+            if index is not None:
+                index.unlink(missing_ok=True)
             path.unlink()
     except FileNotFoundError:
         return True

@@ -21,6 +21,7 @@ __all__ = [
     "FRAMES",
     "INDEX",
     "LINES",
+    "NEW",
     "NO_STEP",
     "OPEN",
     "VALIDATE",
@@ -36,6 +37,8 @@ __all__ = [
 FRAMES: Final = ".jsonl.zst"
 INDEX: Final = ".index.jsonl"
 LINES: Final = ".jsonl"
+NEW: Final = ".new"
+"""A journal that is being written anew; it takes the place of the old one."""
 
 VALIDATE: Final = "validate"
 NO_STEP: Final = "no-step"

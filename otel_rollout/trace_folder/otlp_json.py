@@ -18,11 +18,11 @@ import orjson
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext
+from opentelemetry.trace import SpanContext, StatusCode
 
 from otel_rollout.trace_folder.otlp_json_reading import decode_line
 
-__all__ = ["decode_line", "encode_line", "join_lines"]
+__all__ = ["decode_line", "encode_line", "join_lines", "joined_pieces"]
 
 HAS_IS_REMOTE: Final = 0x100
 IS_REMOTE: Final = 0x200
@@ -76,16 +76,29 @@ def join_lines(lines: Sequence[bytes]) -> bytes:
     Raises:
         ValueError: One is no such line.
     """
-    if len(lines) == 1:
-        return lines[0].rstrip(b"\n")
-    groups = []
+    return b"".join(joined_pieces(lines))
+
+
+def joined_pieces(lines: Sequence[bytes]) -> list[bytes | memoryview]:
+    """Return the pieces of `join_lines`, where a copy of them all in one is not needed.
+
+    Args:
+        lines: Lines, with or without their line ends.
+
+    Raises:
+        ValueError: One is no such line.
+    """
+    pieces: list[bytes | memoryview] = [_START]
     for line in lines:
         end = len(line) - 1 if line.endswith(b"\n") else len(line)
         if not line.startswith(_START) or not line.endswith(_END, 0, end):
             raise ValueError(f"no line of OTLP JSON: {line[:40]!r}")
         if end > len(_START) + len(_END):
-            groups.append(memoryview(line)[len(_START) : end - len(_END)])
-    return b"".join((_START, b",".join(groups), _END))
+            if len(pieces) > 1:
+                pieces.append(b",")
+            pieces.append(memoryview(line)[len(_START) : end - len(_END)])
+    pieces.append(_END)
+    return pieces
 
 
 def _encode_resource(resource: Resource) -> dict[str, Any]:
@@ -143,20 +156,21 @@ def _encode_span(span: ReadableSpan, context: SpanContext) -> dict[str, Any]:
         encoded["startTimeUnixNano"] = str(span.start_time)
     if span.end_time is not None:
         encoded["endTimeUnixNano"] = str(span.end_time)
-    if span.attributes:
-        encoded["attributes"] = _encode_attributes(span.attributes)
+    if attributes := span.attributes:
+        encoded["attributes"] = _encode_attributes(attributes)
     if span.dropped_attributes:
         encoded["droppedAttributesCount"] = span.dropped_attributes
-    if span.events:
-        encoded["events"] = [_encode_event(event) for event in span.events]
+    if events := span.events:
+        encoded["events"] = [_encode_event(event) for event in events]
     if span.dropped_events:
         encoded["droppedEventsCount"] = span.dropped_events
-    if span.links:
-        encoded["links"] = [_encode_link(link) for link in span.links]
+    if links := span.links:
+        encoded["links"] = [_encode_link(link) for link in links]
     if span.dropped_links:
         encoded["droppedLinksCount"] = span.dropped_links
-    if status.status_code.value:
-        encoded["status"] = {"code": status.status_code.value}
+    code = status.status_code
+    if code is not StatusCode.UNSET:
+        encoded["status"] = {"code": code.value}
         if status.description is not None:
             encoded["status"]["message"] = status.description
     else:

@@ -1,0 +1,213 @@
+"""Writes spans into a trace folder: a trajectory whose root has ended as a frame, the others into the journal."""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout.trace_folder import layout
+from otel_rollout.trace_folder.index import TraceSummary
+from otel_rollout.trace_folder.journal import Journal, JournalPart
+from otel_rollout.trace_folder.otlp_json import encode_line, joined_pieces
+from otel_rollout.trace_folder.step_files import StepFiles
+
+__all__ = ["FolderWriter"]
+
+MAX_LINE_BYTES: Final = 16 * 2**20
+"""A trajectory that grows beyond this is written in several lines: receivers take bodies up to 20 MiB, and memory is
+bounded by what one line takes."""
+MAX_OPEN_BYTES: Final = 2**30
+MAX_OPEN_PARTS: Final = 100_000
+"""Beyond these the trajectories that have been open longest are written without their root."""
+MAX_CLOSED: Final = 16_384
+"""How many ended trajectories are remembered: a span of one that comes late is not the first of a new one."""
+MAX_STORED: Final = 100_000
+
+
+class _OpenTrace:
+    """A trace whose root has not ended yet.
+
+    Args:
+        trace_id: The trace.
+    """
+
+    __slots__ = ("bytes", "parts", "summary")
+
+    def __init__(self, trace_id: int) -> None:
+        self.summary = TraceSummary(trace_id)
+        self.parts: list[JournalPart] = []
+        self.bytes = 0
+
+
+class FolderWriter:
+    """Writes spans into a trace folder, which other processes may write into at the same time.
+
+    Args:
+        folder: The folder, made where there is none.
+        file_max_bytes: A file that has grown to this is followed by a new one.
+        max_bytes: What the whole folder may take; beyond it the oldest files are removed. None for no bound.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], *, file_max_bytes: int = 2**30, max_bytes: int | None = None
+    ) -> None:
+        self.folder = Path(folder).absolute()
+        self._file_max_bytes = file_max_bytes
+        self._max_bytes = max_bytes
+        self._reset()
+
+    def _reset(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._files = StepFiles(self.folder, layout.new_worker(), self._file_max_bytes, self._max_bytes)
+        self._journal = Journal(layout.journal_path(self.folder, self._files.worker))
+        self._open: OrderedDict[int, _OpenTrace] = OrderedDict()
+        self._open_parts = 0
+        self._closed: OrderedDict[int, None] = OrderedDict()
+        # What is on disk already of a batch that could not be written whole, and comes again.
+        self._stored: set[tuple[int, int]] = set()
+
+    @property
+    def worker(self) -> str:
+        """The name of this process's files."""
+        return self._files.worker
+
+    def write(self, spans: Sequence[ReadableSpan]) -> None:
+        """Write spans; when this returns all of them are in files, where the death of the process does not reach them.
+
+        Args:
+            spans: Finished spans, of any number of traces.
+
+        Raises:
+            OSError: Not all could be written; what was is not written again when the same spans come again.
+            TypeError: A span can't be said in JSON.
+            MissingExtraError: zstandard isn't installed.
+        """
+        if self._process != os.getpid():
+            self.after_fork()
+        with self._lock:
+            stored = [key for key in map(_key, spans) if key in self._stored] if self._stored else []
+            known = set(stored)
+            try:
+                ended, running = self._sort(spans, known)
+                self._write_running(running, stored)
+                for trace_id, batch in ended.items():
+                    self._write_ended(trace_id, batch)
+                    stored += map(_key, batch)
+            except BaseException:
+                if len(self._stored) > MAX_STORED:
+                    self._stored.clear()
+                self._stored.update(stored)
+                raise
+            self._stored.difference_update(known)
+            with suppress(OSError):
+                # All is stored: what fails here is tried again with the next batch.
+                self._make_room(running)
+                self._journal.tidy(self._live_parts())
+
+    def close(self) -> None:
+        """Write the open trajectories without their root, and let go of all files."""
+        if self._process != os.getpid():
+            self.after_fork()
+        with self._lock:
+            with suppress(OSError):
+                # What can't be written stays in the journal, where readers find it.
+                while self._open:
+                    self._write_open(next(iter(self._open)))
+            self._journal.close()
+            self._files.close()
+
+    def after_fork(self) -> None:
+        """Start anew in a forked child: files and open trajectories are the parent's."""
+        if self._process == os.getpid():
+            return
+        self._journal.forget()
+        self._files.forget()
+        self._reset()
+
+    def _sort(
+        self, spans: Sequence[ReadableSpan], known: set[tuple[int, int]]
+    ) -> tuple[dict[int, list[ReadableSpan]], dict[int, list[ReadableSpan]]]:
+        """Return the traces that go into frames now, and those that go into the journal; each with its root last."""
+        traces: dict[int, list[ReadableSpan]] = {}
+        roots: dict[int, ReadableSpan] = {}
+        for span in spans:
+            context = span.context
+            if context is None or (known and (context.trace_id, context.span_id) in known):
+                continue
+            trace_id, parent = context.trace_id, span.parent
+            if parent is None or parent.is_remote:
+                roots[trace_id] = span
+            traces.setdefault(trace_id, []).append(span)
+        ended: dict[int, list[ReadableSpan]] = {}
+        running: dict[int, list[ReadableSpan]] = {}
+        for trace_id, batch in traces.items():
+            root = roots.get(trace_id)
+            if root is not None and batch[-1] is not root:
+                batch = [*(span for span in batch if span is not root), root]  # noqa: PLW2901
+            is_late = trace_id in self._closed and trace_id not in self._open
+            (ended if root is not None or is_late else running)[trace_id] = batch
+        return ended, running
+
+    def _write_running(self, traces: dict[int, list[ReadableSpan]], stored: list[tuple[int, int]]) -> None:
+        if not traces:
+            return
+        parts = self._journal.append([encode_line(batch) for batch in traces.values()], self._live_parts())
+        for (trace_id, batch), part in zip(traces.items(), parts, strict=True):
+            trace = self._open.get(trace_id)
+            if trace is None:
+                trace = self._open[trace_id] = _OpenTrace(trace_id)
+            trace.summary.add(batch)
+            trace.parts.append(part)
+            trace.bytes += part.length
+            self._open_parts += 1
+            stored += map(_key, batch)
+
+    def _write_ended(self, trace_id: int, batch: list[ReadableSpan]) -> None:
+        lines = [encode_line(batch)]
+        trace = self._open.get(trace_id)
+        # A copy, for a batch that can't be written comes again.
+        summary = copy.copy(trace.summary) if trace is not None else TraceSummary(trace_id)
+        summary.add(batch)
+        if trace is not None:
+            lines = [*self._journal.read(trace.parts), *lines]
+        self._files.append(joined_pieces(lines), summary)
+        self._forget(trace_id)
+        self._closed[trace_id] = None
+        if len(self._closed) > MAX_CLOSED:
+            self._closed.popitem(last=False)
+
+    def _write_open(self, trace_id: int) -> None:
+        """Write an open trajectory without its root."""
+        trace = self._open[trace_id]
+        self._files.append(joined_pieces(self._journal.read(trace.parts)), trace.summary)
+        self._forget(trace_id)
+
+    def _forget(self, trace_id: int) -> None:
+        trace = self._open.pop(trace_id, None)
+        if trace is not None:
+            self._journal.release(trace.parts)
+            self._open_parts -= len(trace.parts)
+
+    def _make_room(self, changed: Iterable[int]) -> None:
+        for trace_id in changed:
+            if self._open[trace_id].bytes > MAX_LINE_BYTES:
+                self._write_open(trace_id)
+        while self._journal.live_bytes > MAX_OPEN_BYTES or self._open_parts > MAX_OPEN_PARTS:
+            self._write_open(next(iter(self._open)))
+
+    def _live_parts(self) -> Iterator[JournalPart]:
+        return (part for trace in self._open.values() for part in trace.parts)
+
+
+def _key(span: ReadableSpan) -> tuple[int, int]:
+    context = span.context
+    return (context.trace_id, context.span_id) if context is not None else (0, 0)

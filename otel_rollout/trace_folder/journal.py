@@ -1,0 +1,162 @@
+"""A worker's journal: lines of spans whose root has not ended yet, on disk so that memory stays small.
+
+What is in it is not held in memory but for its place. A crash leaves it behind, for readers to find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from otel_rollout.trace_folder.append_file import AppendFile, FileGoneError
+from otel_rollout.trace_folder.layout import NEW
+
+__all__ = ["Journal", "JournalPart"]
+
+MIN_DEAD_BYTES: Final = 64 * 2**20
+"""With less than this that is no longer needed, a journal is not worth writing anew."""
+COPY_BYTES: Final = 2**20
+
+
+class JournalPart:
+    """Where a line stands in the journal.
+
+    Args:
+        offset: Its first byte; another one once the journal was written anew.
+        length: How many bytes it has, with its end.
+    """
+
+    __slots__ = ("length", "offset")
+
+    def __init__(self, offset: int, length: int) -> None:
+        self.offset = offset
+        self.length = length
+
+
+class Journal:
+    """Lines of one worker; the file is there while there are any.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: AppendFile | None = None
+        self._live_bytes = 0
+
+    @property
+    def live_bytes(self) -> int:
+        """How many bytes are still needed."""
+        return self._live_bytes
+
+    def append(self, lines: Sequence[bytes], live: Iterable[JournalPart]) -> list[JournalPart]:
+        """Append lines in one write, and return where they stand.
+
+        Args:
+            lines: The lines, without their ends.
+            live: The parts that are still needed, in case somebody has removed the file.
+
+        Raises:
+            OSError: The disk did not take all of them, and has none of them.
+        """
+        data = b"\n".join([*lines, b""])
+        if self._file is None:
+            self._file = AppendFile(self.path)
+        try:
+            offset = self._file.append(data)
+        except FileGoneError:
+            self._rewrite(live)
+            offset = self._file.append(data)
+        parts = []
+        for line in lines:
+            parts.append(JournalPart(offset, len(line) + 1))
+            offset += len(line) + 1
+        self._live_bytes += len(data)
+        return parts
+
+    def read(self, parts: Iterable[JournalPart]) -> list[bytes]:
+        """Return lines, with their ends.
+
+        Args:
+            parts: Where they stand.
+
+        Raises:
+            OSError: They can't be read.
+        """
+        if self._file is None:
+            return []
+        return [self._file.read(part.offset, part.length) for part in parts]
+
+    def release(self, parts: Iterable[JournalPart]) -> None:
+        """Take note that lines are no longer needed.
+
+        Args:
+            parts: Where they stand.
+        """
+        self._live_bytes -= sum(part.length for part in parts)
+
+    def tidy(self, live: Iterable[JournalPart]) -> None:
+        """Give space back: empty the file where nothing in it is needed, write it anew where most isn't.
+
+        Args:
+            live: The parts that are still needed.
+
+        Raises:
+            OSError: The disk did not let us; nothing is lost.
+        """
+        if self._file is None or not self._file.end:
+            return
+        if not self._live_bytes:
+            self._file.clear()
+        elif self._file.end - self._live_bytes > max(MIN_DEAD_BYTES, self._live_bytes):
+            self._rewrite(live)
+
+    def close(self) -> None:
+        """Let go of the file, and remove it where nothing in it is needed."""
+        if self._file is None:
+            return
+        if not self._live_bytes:
+            with suppress(OSError):
+                self.path.unlink()
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of the file as it is; in a forked child, where it is the parent's."""
+        if self._file is not None:
+            self._file.close()
+        self._file, self._live_bytes = None, 0
+
+    def _rewrite(self, live: Iterable[JournalPart]) -> None:
+        """Put a file in the journal's place that has only what is still needed."""
+        old, parts = self._file, sorted(live, key=lambda part: part.offset)
+        if old is None:
+            return
+        # Not a name that readers take for a journal.
+        new = AppendFile(self.path.with_name(f".{self.path.name}{NEW}"))
+        offsets: list[int] = []
+        try:
+            new.clear()
+            pieces: list[bytes] = []
+            size = 0
+            for part in parts:
+                offsets.append(new.end + size)
+                pieces.append(old.read(part.offset, part.length))
+                size += part.length
+                if size >= COPY_BYTES:
+                    new.append(b"".join(pieces))
+                    pieces, size = [], 0
+            new.append(b"".join(pieces))
+            new.path.replace(self.path)
+        except OSError:
+            new.close()
+            with suppress(OSError):
+                new.path.unlink()
+            raise
+        new.path = self.path
+        old.close()
+        self._file = new
+        for part, offset in zip(parts, offsets, strict=True):
+            part.offset = offset
