@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from otel_rollout.cli import demo, ls, show, stats
+from otel_rollout.cli import demo, doctor, ls, replay, show, stats
 from otel_rollout.errors import RolloutTraceError
 
 __all__ = ["main"]
@@ -62,6 +62,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"otel-rollout {metadata.version('otel-rollout')}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
-    for command in (demo, ls, show, stats):
+    for command in (demo, ls, show, stats, replay, doctor):
         command.add_to(commands)
     return parser
