@@ -9,6 +9,7 @@ mirror among apt's sources, but not root: apt works in folders of its own.
 from __future__ import annotations
 
 import fcntl
+import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ except ImportError:  # imported as a part of the repository, not started as a pr
 # Compose 2 is in Debian from trixie on; bookworm has Compose 1, which is no longer maintained.
 SUITE = "trixie"
 PACKAGE = "docker-compose"
-VERSION = "2.26.1-4"
+VERSION = "2.26"
 PROGRAM = "usr/libexec/docker/cli-plugins/docker-compose"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
@@ -64,9 +65,10 @@ def debian_mirror() -> str:
     missing = [name for name in ("apt-get", "dpkg-deb") if not shutil.which(name)]
     if missing or not KEYRING.exists():
         raise NotHereError(f"there is no {', '.join(missing) or KEYRING} here")
-    command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]
-    targets = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    mirrors = [target for target in targets if target.rstrip("/").endswith("/debian")]
+    # What an update would fetch, without fetching it.
+    command = ["apt-get", "--print-uris", "update"]
+    addresses = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    mirrors = re.findall(r"^'(\S+/debian)/+dists/", addresses, re.MULTILINE)
     if not mirrors:
         raise NotHereError("apt has no Debian mirror among its sources here")
     return mirrors[0]
@@ -96,7 +98,7 @@ def fetch(mirror: str, folder: Path) -> None:
     ):
         apt += ["-o", option]
     run([*apt, "update"], folder)
-    run([*apt, "download", f"{PACKAGE}={VERSION}"], folder)
+    run([*apt, "download", f"{PACKAGE}={VERSION}.*"], folder)
     (package,) = folder.glob(f"{PACKAGE}_*.deb")
     run(["dpkg-deb", "--extract", str(package), str(folder / "unpacked")], folder)
 
