@@ -8,11 +8,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PROGRAM", "Trainer", "account"]
+__all__ = ["PROGRAM", "Trainer", "account", "spooled"]
 
 PROGRAM = Path(__file__).parent / "programs" / "trainer.py"
 SECONDS = 90.0
@@ -90,12 +90,16 @@ class Trainer:
         found = self.ask("stats")
         return found["exporters"][exporter] if exporter else found
 
+    def await_counts(self, exporter: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Wait until one exporter's counts are so, and return them."""
+        while not condition(counts := self.stats(exporter)):
+            time.sleep(0.05)
+        return counts
+
     def await_trouble(self, exporter: str) -> str:
         """Wait until an exporter has met trouble, and return what the backend said."""
-        self.ask("flush", seconds=0.0)
-        while not (trouble := self.stats(exporter)["last_trouble"]):
-            time.sleep(0.05)
-        return str(trouble)
+        self.flush(0.0)
+        return str(self.await_counts(exporter, lambda counts: bool(counts["last_trouble"]))["last_trouble"])
 
     def finish(self) -> int:
         """Let the program come to its end, and return its exit status."""
@@ -139,18 +143,37 @@ class Trainer:
                 stream.close()
 
 
-def account(sent: set[str], stored: Mapping[str, int], counts: Mapping[str, Any]) -> dict[str, int]:
+def account(
+    sent: set[str], stored: Mapping[str, int], counts: Mapping[str, Any], spooled: Sequence[str] = ()
+) -> dict[str, int]:
     """Check that what a process sent is what a backend stored and what was counted as lost; return the losses.
 
     Args:
         sent: The ids of the spans that ended.
         stored: How often the backend has each span.
         counts: One exporter's part of `stats()`.
+        spooled: The ids of the spans that wait on disk.
     """
-    assert set(stored) <= sent
+    assert set(stored) | set(spooled) <= sent
     assert counts["queued"] == 0
     assert counts["recorded"] == len(sent)
     assert counts["delivered"] == len(stored)
+    assert counts["spooled"] == len(spooled) == len(set(spooled))
+    assert not set(stored) & set(spooled)
     lost = counts["lost"]
-    assert len(sent) == len(stored) + sum(lost.values())
+    assert len(sent) == len(stored) + len(spooled) + sum(lost.values())
     return lost
+
+
+def spooled(folder: Path) -> list[str]:
+    """Return the ids of the spans in a spool, torn frames left out."""
+    from otel_rollout.trace_folder.frames import Frame, read_frame, scan_frames
+    from otel_rollout.trace_folder.otlp_json import decode_line
+
+    return [
+        f"{span.context.span_id:016x}"
+        for path in sorted(folder.rglob("*.zst"))
+        for frame in scan_frames(path)
+        if isinstance(frame, Frame)
+        for span in decode_line(read_frame(path, frame.offset, frame.length))
+    ]
