@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from faulty_receiver import Fault, FaultyReceiver
+from trainer import spooled
 
 HERE = Path(__file__).resolve().parent
 MIB = 2**20
@@ -91,7 +92,9 @@ class Worker:
         given: What else it is told.
     """
 
-    def __init__(self, folder: Path, seconds: float | None, given: Mapping[str, Any], variables: Mapping[str, str]):
+    def __init__(
+        self, folder: Path, seconds: float | None, given: Mapping[str, Any], variables: Mapping[str, str]
+    ) -> None:
         folder.mkdir()
         self.folder, self.stays = folder, seconds is None
         told = json.dumps({"folder": str(folder), "seconds": seconds, "queue": QUEUE, **given})
@@ -113,30 +116,39 @@ class Worker:
         ids = (self.folder / "sent").read_bytes()
         return {ids[place : place + 8].hex() for place in range(0, len(ids), 8)}
 
+    def spooled(self, exporter: str) -> list[str]:
+        """Return the ids of the spans that it left on disk for one exporter."""
+        return spooled(self.folder / "spool" / exporter)
+
     def report(self) -> dict[str, Any]:
         """Return what it counted."""
         return json.loads((self.folder / "report.json").read_text())
 
 
-def check_counts(sent: set[str], stored: set[str], counts: Mapping[str, Any], *, stays: bool) -> list[str]:
+def check_counts(
+    sent: set[str], stored: set[str], spooled: Sequence[str], counts: Mapping[str, Any], *, stays: bool
+) -> list[str]:
     """Return what is wrong with the account of one process and one backend; nothing where it is right.
 
     Args:
         sent: The ids of the spans that the process ended.
         stored: The ids of those that the backend has.
+        spooled: The ids of those that wait on disk.
         counts: What the process counted for that backend.
         stays: Whether it ended in fair weather: then what is stored is what was delivered, exactly. Else a batch may
-            be stored whose answer did not come in time: it is counted as lost all the same.
+            be stored whose answer did not come in time: it is counted as lost, or kept on disk, all the same.
     """
     wrong = []
     lost = sum(counts["lost"].values())
     if counts["recorded"] != len(sent):
         wrong.append(f"ended {len(sent)}, recorded {counts['recorded']}")
-    if counts["delivered"] + lost + counts["queued"] != counts["recorded"] or counts["queued"]:
-        wrong.append(f"recorded {counts['recorded']} is not delivered {counts['delivered']} + lost {lost}")
-    missing = len(sent) - len(stored)
-    if (missing != lost) if stays else (missing > lost):
-        wrong.append(f"{missing} are missing, {lost} are counted as lost")
+    if counts["delivered"] + counts["spooled"] + lost != counts["recorded"] or counts["queued"]:
+        wrong.append(f"what is recorded is not what is delivered, spooled and lost: {counts}")
+    if counts["spooled"] != len(spooled) or len(set(spooled)) != len(spooled) or not set(spooled) <= sent:
+        wrong.append(f"{len(spooled)} are on disk, {len(set(spooled))} of them once, {counts['spooled']} are counted")
+    missing = len(sent - stored - set(spooled))
+    if (missing != lost or spooled) if stays else (missing > lost):
+        wrong.append(f"{missing} are missing, {lost} are counted as lost, {len(spooled)} are on disk")
     allowed = {"queue_full", "refused"} | (set() if stays else {"shutdown"})
     if not set(counts["lost"]) <= allowed:
         wrong.append(f"lost for other reasons than {sorted(allowed)}: {counts['lost']}")
@@ -164,7 +176,7 @@ def check(workers: Sequence[Worker], stored: Mapping[str, set[str]]) -> list[str
                 wrong.append(f"{worker.folder.name}: {name}'s queue held {most} bytes")
         for name, ids in stored.items():
             counts = report["stats"]["exporters"][name]
-            found = check_counts(sent, ids & sent, counts, stays=worker.stays)
+            found = check_counts(sent, ids & sent, worker.spooled(name), counts, stays=worker.stays)
             wrong += [f"{worker.folder.name}, {name}: {one}" for one in found]
     for name, ids in stored.items():
         if not ids <= everything:
@@ -197,11 +209,13 @@ class Soak:
         workers: How many processes trace at a time; one of them leaves and is replaced again and again.
         pause: Seconds between the ends of rollouts of one task; 8 tasks run in each process.
         has_file: Whether the workers write a trace folder too.
+        has_spool: Whether every other worker has a spool.
     """
 
-    def __init__(self, folder: Path, *, seed: int, workers: int, pause: float, has_file: bool) -> None:
+    def __init__(self, folder: Path, *, seed: int, workers: int, pause: float, has_file: bool, has_spool: bool) -> None:
         self._rng = random.Random(seed)
         self._folder = folder
+        self._has_spool = has_spool
         names = ["OtlpHttpSpanExporter", "OtlpHttpSpanExporter-2"]
         self._backends = [Backend(name, self._rng) for name in names]
         self._traces = folder / "traces" if has_file else None
@@ -218,7 +232,10 @@ class Soak:
         number = len(self._workers)
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("OTEL_")}
         variables = {**inherited, "OTEL_ROLLOUT_DIR": str(self._traces or "")}
-        worker = Worker(self._folder / f"worker-{number}", seconds, {**self._given, "number": number}, variables)
+        folder = self._folder / f"worker-{number}"
+        if number % 2 and self._has_spool:
+            variables["OTEL_ROLLOUT_SPOOL"] = str(folder / "spool")
+        worker = Worker(folder, seconds, {**self._given, "number": number}, variables)
         self._workers.append(worker)
         return worker
 
@@ -297,9 +314,10 @@ class Soak:
         for name, ids in stored.items():
             every = [report["stats"]["exporters"][name] for report in reports]
             lost = sum((Counter(counts["lost"]) for counts in every), Counter())
-            unanswered = len(ids) + sum(lost.values()) - sent
+            left = sum(len(worker.spooled(name)) for worker in self._workers)
+            unanswered = len(ids) + left + sum(lost.values()) - sent
             say(
-                f"{name}: {len(ids):,} stored + {sum(lost.values()):,} counted as lost {dict(lost)} "
+                f"{name}: {len(ids):,} stored + {sum(lost.values()):,} counted as lost {dict(lost)} + {left:,} on disk "
                 f"= {sent:,} sent{f' + {unanswered} of leavers that were stored unanswered' if unanswered else ''}; "
                 f"{sum(counts['payloads_dropped'] for counts in every):,} without payload"
             )
@@ -322,12 +340,20 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=3, help="processes at a time (default 3)")
     parser.add_argument("--pause", type=float, default=0.1, help="seconds between rollouts of a task (default 0.1)")
     parser.add_argument("--no-file", action="store_true", help="without the trace folder")
+    parser.add_argument("--no-spool", action="store_true", help="without a spool, which every other process has")
     parser.add_argument("--keep", action="store_true", help="keep what was written")
     given = parser.parse_args()
     seed = given.seed if given.seed is not None else random.SystemRandom().randrange(10**6)
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     say(f"seed {seed}, {given.minutes:g} minutes, in {folder}")
-    soak = Soak(folder, seed=seed, workers=given.workers, pause=given.pause, has_file=not given.no_file)
+    soak = Soak(
+        folder,
+        seed=seed,
+        workers=given.workers,
+        pause=given.pause,
+        has_file=not given.no_file,
+        has_spool=not given.no_spool,
+    )
     wrong = soak.run(given.minutes * 60)
     for line in wrong:
         say(f"WRONG: {line}")

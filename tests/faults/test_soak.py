@@ -15,38 +15,42 @@ SOAK = Path(__file__).with_name("soak.py")
 class TestCheckCounts:
     """The account of one process and one backend."""
 
-    SENT = frozenset({"a", "b", "c", "d"})
-
-    def counts(self, **changes):
-        """Return the counts of four spans, one of which was refused."""
-        return {"recorded": 4, "delivered": 3, "queued": 0, "lost": {"refused": 1}, **changes}
+    def check(self, stored, on_disk="", *, stays, **changes):
+        """Return what is wrong with the account of four spans; without changes, one was refused."""
+        counts = {"recorded": 4, "delivered": 3, "queued": 0, "spooled": 0, "lost": {"refused": 1}, **changes}
+        return check_counts(set("abcd"), set(stored), list(on_disk), counts, stays=stays)
 
     @pytest.mark.parametrize("stays", [True, False])
     def test_right(self, stays) -> None:
         """What is stored and what is counted as lost make up what was sent."""
-        assert check_counts(set(self.SENT), {"a", "b", "c"}, self.counts(), stays=stays) == []
+        assert self.check("abc", stays=stays) == []
+
+    def test_left_on_disk(self) -> None:
+        """What a process that left in a storm has on disk is part of the account."""
+        assert self.check("ab", "c", delivered=2, spooled=1, stays=False) == []
+        assert self.check("ab", "c", delivered=2, spooled=1, stays=True) != []
+        assert self.check("ab", "cc", delivered=2, spooled=2, lost={}, stays=False) != []
 
     def test_stored_without_an_answer(self) -> None:
         """Only a process that left in a storm may have counted as lost what the backend has."""
-        counts = self.counts(delivered=2, lost={"shutdown": 2})
-        assert check_counts(set(self.SENT), {"a", "b", "c"}, counts, stays=False) == []
-        assert check_counts(set(self.SENT), {"a", "b", "c"}, counts, stays=True) != []
+        assert self.check("abc", delivered=2, lost={"shutdown": 2}, stays=False) == []
+        assert self.check("abc", delivered=2, lost={"shutdown": 2}, stays=True) != []
 
     @pytest.mark.parametrize("stays", [True, False])
     @pytest.mark.parametrize(
         ("stored", "changes"),
         [
-            ({"a", "b"}, {}),
-            ({"a", "b", "c"}, {"recorded": 3}),
-            ({"a", "b", "c"}, {"delivered": 2}),
-            ({"a", "b", "c"}, {"delivered": 2, "queued": 1}),
-            ({"a", "b", "c"}, {"lost": {"internal_error": 1}}),
+            ("ab", {}),
+            ("abc", {"recorded": 3}),
+            ("abc", {"delivered": 2}),
+            ("abc", {"delivered": 2, "queued": 1}),
+            ("abc", {"lost": {"internal_error": 1}}),
         ],
         ids=["missing", "not recorded", "not counted", "left behind", "for no good reason"],
     )
     def test_wrong(self, stays, stored, changes) -> None:
         """A span that is neither stored nor counted, or lost for a reason that the faults don't explain, is told."""
-        assert check_counts(set(self.SENT), stored, self.counts(**changes), stays=stays) != []
+        assert self.check(stored, stays=stays, **changes) != []
 
 
 class TestSoak:
