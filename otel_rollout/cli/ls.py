@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from otel_rollout.cli.json_output import print_json
-from otel_rollout.cli.reading import ProblemLog, require_rich, selected
+from otel_rollout.cli.reading import ProblemLog, in_order_of_prompts, require_rich, selected
 from otel_rollout.cli.trajectory_filters import add_filters, add_folder
 from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
 from otel_rollout.trace_folder.step_summary import summarise_steps
@@ -56,14 +56,14 @@ def _print_json(arguments: argparse.Namespace, problems: ProblemLog) -> None:
 def _print_table(arguments: argparse.Namespace, problems: ProblemLog) -> None:
     require_rich()
     from otel_rollout.cli.screen import open_screen
-    from otel_rollout.cli.trajectory_tables import in_order_of_prompts, step_table, trajectory_table
+    from otel_rollout.cli.trajectory_tables import step_table, trajectory_table
 
     screen = open_screen()
     trajectories = selected(arguments, problems)
     if arguments.step is None:
         table = step_table(summarise_steps(trajectories))
     else:
-        table = trajectory_table(in_order_of_prompts(trajectories), is_terminal=screen.is_terminal)
+        table = trajectory_table(in_order_of_prompts(trajectories), width=screen.width if screen.is_terminal else None)
     if table.row_count:
         screen.print(table)
     else:

@@ -6,7 +6,7 @@ import argparse
 import importlib.util
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from otel_rollout.cli.trajectory_filters import filters_of
@@ -15,7 +15,7 @@ from otel_rollout.trace_folder.reader import ReadProblem, read
 from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
 from otel_rollout.trace_tree import printable
 
-__all__ = ["ProblemLog", "require_rich", "selected"]
+__all__ = ["ProblemLog", "in_order_of_prompts", "require_rich", "selected"]
 
 
 class ProblemLog:
@@ -47,3 +47,26 @@ def require_rich() -> None:
     """
     if importlib.util.find_spec("rich") is None:
         raise MissingExtraError("this needs rich: pip install 'otel-rollout[cli]' (--json works without)")
+
+
+def in_order_of_prompts(trajectories: Iterable[RecordedTrajectory]) -> list[RecordedTrajectory]:
+    """Return trajectories in the order of step, prompt and rollout."""
+    return sorted(
+        trajectories,
+        key=lambda each: (
+            each.step is None,
+            each.step or 0,
+            each.validate,
+            each.experiment_name or "",
+            _sortable(each.sample_index),
+            _sortable(each.rollout_n),
+            each.start_time,
+        ),
+    )
+
+
+def _sortable(value: int | str | None) -> tuple[int, int, str]:
+    """Return what sorts numbers by value, before texts, before nothing."""
+    if value is None:
+        return 2, 0, ""
+    return (0, value, "") if isinstance(value, int) else (1, 0, value)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from otel_rollout.cli.json_output import print_json_text
-from otel_rollout.cli.reading import ProblemLog, require_rich, selected
+from otel_rollout.cli.reading import ProblemLog, in_order_of_prompts, require_rich, selected
 from otel_rollout.cli.trajectory_filters import add_filters, add_folder
 from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
 from otel_rollout.trace_tree import printable
@@ -20,7 +20,8 @@ Show one trajectory as a tree of its spans: kind, duration, when each ran, input
 and output. Name it by --step, --sample and --rollout, or by --trace.
 """
 
-MAX_CANDIDATES = 20
+MAX_CANDIDATES: Final = 20
+TRACE_ID_DIGITS: Final = 32
 
 
 def add_to(commands: Any) -> None:
@@ -32,7 +33,7 @@ def add_to(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_folder(parser)
-    parser.add_argument("--trace", metavar="ID", type=_trace_id, default="", help="its trace id; the beginning will do")
+    parser.add_argument("--trace", metavar="ID", type=_trace_id, help="its trace id; the beginning will do")
     add_filters(parser)
     parser.add_argument("--full", action="store_true", help="whole payloads, all attributes and events")
     parser.add_argument("--json", action="store_true", help="one line of OTLP JSON, as any OTLP receiver takes it")
@@ -42,12 +43,9 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     problems = ProblemLog()
-    found = list(
-        islice(
-            (each for each in selected(arguments, problems) if each.trace_id.startswith(arguments.trace)),
-            1 if len(arguments.trace) == 32 else MAX_CANDIDATES + 1,
-        )
-    )
+    beginning = arguments.trace or ""
+    matching = (each for each in selected(arguments, problems) if each.trace_id.startswith(beginning))
+    found = list(islice(matching, 1 if len(beginning) == TRACE_ID_DIGITS else MAX_CANDIDATES + 1))
     problems.print()
     if not found:
         print(f"no trajectory in {arguments.folder} is like that", file=sys.stderr)
@@ -82,13 +80,13 @@ def _print_candidates(found: list[RecordedTrajectory]) -> None:
         " name one of them with --step, --sample and --rollout, or with --trace:",
         file=sys.stderr,
     )
-    for each in found[:MAX_CANDIDATES]:
+    for each in in_order_of_prompts(found[:MAX_CANDIDATES]):
         tags = f"--step {each.step} --sample {each.sample_index} --rollout {each.rollout_n}"
         print(printable(f"  --trace {each.trace_id}  {tags}{' --validate' if each.validate else ''}"), file=sys.stderr)
 
 
 def _trace_id(text: str) -> str:
     digits = text.lower().removeprefix("0x")
-    if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
+    if not digits or len(digits) > TRACE_ID_DIGITS or set(digits) - set("0123456789abcdef"):
         raise argparse.ArgumentTypeError(f"{text!r} is not the beginning of a trace id: 32 hexadecimal digits")
     return digits

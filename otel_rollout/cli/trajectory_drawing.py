@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, Final
@@ -28,14 +29,30 @@ GAP: Final = "  "
 WIDE: Final = 110
 """Columns from which on a line has room for everything."""
 MAX_PAYLOAD_CHARACTERS: Final = 80
+MAX_PREVIEWED_CHARACTERS: Final = 200_000
 MAX_JSON_LINE: Final = 70
+ARROW: Final = " → "
+MIN_ROOM_FOR_BOTH: Final = 50
+"""Columns below which an op's output stands alone."""
+_LIST: Final = r"\[(?:-?\d[-+.\deE]*,\s*){7,}-?\d[-+.\deE]*\]"
+NUMBERS: Final = re.compile(rf'"[^"\\]{{0,64}}":\s*{_LIST},?\s*|{_LIST}')
+"""A long list of numbers, with its name where it has one."""
 
 PAYLOADS: Final = ((semconv.INPUT_VALUE, "input"), (semconv.OUTPUT_VALUE, "output"))
-NOT_SAID_AGAIN: Final = {semconv.SPAN_KIND, semconv.METADATA, *(key for key, _ in PAYLOADS)}
+NOT_SAID_AGAIN: Final = {
+    *semconv.TAGS,
+    *(key for key, _ in PAYLOADS),
+    semconv.INPUT_MIME_TYPE,
+    semconv.OUTPUT_MIME_TYPE,
+    semconv.METADATA,
+    semconv.SPAN_KIND,
+}
+"""What the heading or the span's line says already, or says nothing."""
 
 
 def draw_heading(trajectory: RecordedTrajectory) -> Iterator[Text]:
     """Yield the lines that say which trajectory this is and what became of it."""
+    attributes = trajectory.attributes
     tags = [f"step {step_name(trajectory.step, validate=trajectory.validate)}"] if trajectory.step is not None else []
     tags += [
         f"{label} {value}"
@@ -43,25 +60,25 @@ def draw_heading(trajectory: RecordedTrajectory) -> Iterator[Text]:
         if value is not None
     ]
     status = trajectory.status or ("" if trajectory.has_root else "no root: it is running, or its process died")
-    yield Text.assemble(
-        (printable(GAP.join(tags) or trajectory.name), "bold"),
-        GAP,
-        (printable(status), STATUS_STYLES.get(status, "yellow")),
-        GAP if status else "",
-        ("" if trajectory.reward is None else f"reward {trajectory.reward:.4g}", "bold"),
-    )
+    first = [
+        Text(printable(GAP.join(tags) or trajectory.name), style="bold"),
+        Text(printable(status), style=STATUS_STYLES.get(status, "yellow")),
+        Text("" if trajectory.reward is None else f"reward {trajectory.reward:.4g}", style="bold"),
+    ]
+    yield Text(GAP).join(part for part in first if part)
     began = datetime.fromtimestamp(trajectory.start_time / 1e9, timezone.utc)
-    names = (trajectory.project_name, trajectory.experiment_name, trajectory.run_id)
+    yield Text(f"trace {trajectory.trace_id}{GAP}{began:%Y-%m-%d %H:%M:%S} UTC", style="dim")
+    tokens = _arrow(attributes.get(semconv.INPUT_TOKENS), attributes.get(semconv.OUTPUT_TOKENS))
     facts = [
-        f"trace {trajectory.trace_id}",
-        f"{began:%Y-%m-%d %H:%M:%S} UTC",
         duration(trajectory.end_time - trajectory.start_time),
+        f"{attributes[semconv.TURNS]} turns" if semconv.TURNS in attributes else "",
+        f"{tokens} tokens" if tokens else "",
         counted(trajectory.span_count, "span"),
         size(trajectory.size_bytes),
     ]
-    yield Text(printable(GAP.join(facts)), style="dim")
-    if any(names):
-        yield Text(printable(" / ".join(name for name in names if name)), style="dim")
+    yield Text(printable(GAP.join(filter(None, facts))), style="dim")
+    names = [trajectory.project_name, trajectory.experiment_name, trajectory.run_id]
+    yield Text(printable(" / ".join(filter(None, names))), style="dim")
 
 
 def draw_spans(spans: Sequence[ReadableSpan], *, width: int, is_whole: bool = False) -> Iterator[Text]:
@@ -115,15 +132,36 @@ def _about(span: ReadableSpan, room: int) -> Text:
     attributes = span.attributes or {}
     if span.status.status_code is StatusCode.ERROR:
         return Text(printable(shorten(_error(span), max(room, MAX_PAYLOAD_CHARACTERS))), style="red")
-    counts = [attributes.get(key) for key in (semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS)]
-    tokens = (
-        "" if counts == [None, None] else "→".join("?" if count is None else str(count) for count in counts) + " tok"
-    )
+    tokens = _arrow(attributes.get(semconv.USAGE_INPUT_TOKENS), attributes.get(semconv.USAGE_OUTPUT_TOKENS))
+    tokens = f"{tokens} tok{GAP}" if tokens else ""
     texts = [str(attributes[key]) for key, _ in PAYLOADS if key in attributes]
-    room -= len(tokens) + len(GAP) * bool(tokens) + len(" → ")
-    each = max(12, min(MAX_PAYLOAD_CHARACTERS, room // max(1, len(texts))))
-    payload = Text(" → ", style="dim").join(Text(printable(shorten(text, each))) for text in texts)
-    return Text.assemble((tokens, "dim"), GAP if tokens else "", payload)
+    if room < MIN_ROOM_FOR_BOTH:
+        # What came out says more than what went in, which at most ops begins with the same prompt.
+        texts = texts[-1:]
+    room -= len(tokens) + len(ARROW) * (len(texts) - 1)
+    limit = max(12, min(MAX_PAYLOAD_CHARACTERS, room // max(1, len(texts))))
+    payload = Text(ARROW, style="dim").join(Text(_preview(text, limit)) for text in texts)
+    return Text.assemble((tokens, "dim"), payload)
+
+
+def _arrow(before: Any, after: Any) -> str:
+    """Return two counts with an arrow between them; nothing where neither is known."""
+    return (
+        ""
+        if before is None and after is None
+        else "→".join("?" if each is None else str(each) for each in (before, after))
+    )
+
+
+def _preview(payload: str, limit: int) -> str:
+    # Token ids would fill the line, and say nothing to anybody.
+    if "[" in payload:
+        payload = NUMBERS.sub(_without_numbers, payload[:MAX_PREVIEWED_CHARACTERS])
+    return printable(shorten(payload, limit))
+
+
+def _without_numbers(found: re.Match[str]) -> str:
+    return "" if found.group().startswith('"') else f"[{found.group().count(',') + 1} numbers]"
 
 
 def _error(span: ReadableSpan) -> str:
@@ -161,9 +199,9 @@ def _details(span: ReadableSpan, attributes: Mapping[str, Any], below: str) -> I
 def _values(values: Mapping[str, Any], below: str) -> Iterator[Text]:
     for key, value in values.items():
         first, *others = str(value).splitlines() or [""]
-        label = printable(key) + GAP
+        label = printable(key)
         if not others:
-            yield Text.assemble((below, "dim"), (label, "cyan"), printable(first))
+            yield Text.assemble((below, "dim"), (label, "cyan"), GAP, printable(first))
             continue
         yield Text.assemble((below, "dim"), (label, "cyan"))
         for line in (first, *others):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
@@ -17,10 +17,25 @@ from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
 from otel_rollout.trace_folder.step_summary import StepSummary
 from otel_rollout.trace_tree import duration, printable, shorten
 
-__all__ = ["in_order_of_prompts", "step_table", "totals_table", "trajectory_table"]
+__all__ = ["step_table", "totals_table", "trajectory_table"]
 
-SHORT_ID = 8
-MAX_SAMPLE_CHARACTERS = 24
+COLUMNS: Final = (
+    "step",
+    "sample",
+    "rollout",
+    "status",
+    "reward",
+    "turns",
+    "tokens",
+    "duration",
+    "spans",
+    "size",
+    "trace",
+)
+WIDE: Final = 100
+"""Columns of a terminal from which on there is room for all of ours."""
+FULL_ID: Final = 32
+SHORT_ID: Final = 8
 
 
 def step_table(steps: Iterable[StepSummary]) -> Table:
@@ -43,56 +58,44 @@ def step_table(steps: Iterable[StepSummary]) -> Table:
     return table
 
 
-def in_order_of_prompts(trajectories: Iterable[RecordedTrajectory]) -> list[RecordedTrajectory]:
-    """Return trajectories in the order of step, prompt and rollout."""
-    return sorted(
-        trajectories,
-        key=lambda each: (
-            each.step is None,
-            each.step or 0,
-            each.validate,
-            each.experiment_name or "",
-            _sortable(each.sample_index),
-            _sortable(each.rollout_n),
-            each.start_time,
-        ),
-    )
-
-
-def trajectory_table(trajectories: Sequence[RecordedTrajectory], *, is_terminal: bool) -> Table:
+def trajectory_table(trajectories: Sequence[RecordedTrajectory], *, width: int | None) -> Table:
     """Return a table with one row a trajectory, the rollouts of a prompt one below the other.
 
     Args:
         trajectories: In the order of `in_order_of_prompts`.
-        is_terminal: Whether people read it: then what repeats is left out, and trace ids are as short as they can be.
+        width: Columns of the terminal: what repeats is left out, trace ids are as short as they can be, and what a
+            narrow one has no room for is missing. None where it is not for people: everything is in every row.
     """
-    table = plain_table()
-    for column in ("step", "sample", "rollout"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("status", no_wrap=True)
-    for column in ("reward", "turns", "tokens", "duration", "spans", "size"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("trace", no_wrap=True)
-    digits = _telling_digits([each.trace_id for each in trajectories]) if is_terminal else 32
-    shown_step = None
+    is_narrow = width is not None and width < WIDE
+    digits = _telling_digits([each.trace_id for each in trajectories]) if width else FULL_ID
+    rows: list[dict[str, str | Text]] = []
     for group, rollouts in groupby(trajectories, lambda each: (_step(each), each.experiment_name, _sample(each))):
         for position, each in enumerate(rollouts):
-            step, _, sample = group
-            is_repeated = is_terminal and position > 0
-            table.add_row(
-                "" if is_terminal and step == shown_step else step,
-                "" if is_repeated else sample,
-                _text(each.rollout_n),
-                _status(each),
-                "-" if each.reward is None else f"{each.reward:.3g}",
-                _text(each.attributes.get(semconv.TURNS)),
-                _tokens(each),
-                duration(each.end_time - each.start_time),
-                f"{each.span_count:,}",
-                size(each.size_bytes),
-                each.trace_id[:digits],
+            rows.append(
+                {
+                    "step": group[0],
+                    "sample": "" if width and position > 0 else shorten(group[2], 12 if is_narrow else 36),
+                    "rollout": _text(each.rollout_n),
+                    "status": _status(each),
+                    "reward": "-" if each.reward is None else f"{each.reward:.3g}",
+                    "turns": _text(each.attributes.get(semconv.TURNS)),
+                    "tokens": _tokens(each),
+                    "duration": duration(each.end_time - each.start_time),
+                    "spans": f"{each.span_count:,}",
+                    "size": size(each.size_bytes),
+                    "trace": each.trace_id[:digits],
+                }
             )
-            shown_step = step
+    hidden: set[str] = set()
+    if width:
+        hidden = {"step"} if len({row["step"] for row in rows}) == 1 else set()
+        hidden |= {"spans", "size"} if is_narrow else set()
+    table = plain_table()
+    for column in COLUMNS:
+        if column not in hidden:
+            table.add_column(column, justify="left" if column in ("status", "trace") else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[column] for column in COLUMNS if column not in hidden))
     return table
 
 
@@ -125,7 +128,7 @@ def _step(trajectory: RecordedTrajectory) -> str:
 
 
 def _sample(trajectory: RecordedTrajectory) -> str:
-    return shorten(_text(trajectory.sample_index), MAX_SAMPLE_CHARACTERS)
+    return _text(trajectory.sample_index)
 
 
 def _status(trajectory: RecordedTrajectory) -> Text:
@@ -142,13 +145,6 @@ def _tokens(trajectory: RecordedTrajectory) -> str:
 
 def _text(value: Any) -> str:
     return "-" if value is None else printable(str(value))
-
-
-def _sortable(value: int | str | None) -> tuple[int, int, str]:
-    """Return what sorts numbers by value, before texts, before nothing."""
-    if value is None:
-        return 2, 0, ""
-    return (0, value, "") if isinstance(value, int) else (1, 0, value)
 
 
 def _telling_digits(trace_ids: Sequence[str]) -> int:

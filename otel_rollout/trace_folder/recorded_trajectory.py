@@ -121,8 +121,11 @@ class RecordedTrajectory:
 
     @property
     def span_count(self) -> int:
-        """How many spans it has; counted, so read, where they stand in several lines."""
-        return self._main.spans if len(self._parts) == 1 else len(self.spans)
+        """How many spans it has."""
+        if len(self._parts) > 1 and any(file.is_journal for file, _ in self._parts):
+            # After a crash, a journal still has spans that are in a frame already.
+            return len(self.spans)
+        return sum(entry.spans for _, entry in self._parts)
 
     @property
     def size_bytes(self) -> int:

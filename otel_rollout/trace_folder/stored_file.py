@@ -83,6 +83,11 @@ class StoredFile:
         self._cache = cache
         self._on_problem = on_problem
 
+    @property
+    def is_journal(self) -> bool:
+        """Whether its lines are plain, so that they can go again."""
+        return not self._file.is_compressed
+
     def parts(self) -> list[Part]:
         """Return what is in the file, from its index as far as that reaches; nothing once the file is gone."""
         try:
