@@ -1,0 +1,98 @@
+"""Trajectories made by hand, and what a trace folder holds, read without the code under test."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import zstandard
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, TraceFlags
+
+RESOURCE = Resource({"service.name": "test", "rollout.project_name": "project", "rollout.run_id": "run"})
+SCOPE = InstrumentationScope("otel_rollout", "1")
+START = 1_700_000_000_000_000_000
+
+
+def random_id(size):
+    return int.from_bytes(os.urandom(size), "big") | 1
+
+
+def make_span(trace_id, parent=None, *, span_id=None, name="op", start=START, attributes=None):
+    return ReadableSpan(
+        name,
+        SpanContext(trace_id, span_id or random_id(8), False, TraceFlags(1)),
+        parent=parent,
+        resource=RESOURCE,
+        instrumentation_scope=SCOPE,
+        attributes=attributes,
+        start_time=start,
+        end_time=start + 1_000_000,
+    )
+
+
+def trajectory(children=3, *, step=7, sample_index=0, rollout_n=0, validate=False, payload=100):
+    """The spans of a trajectory, in the order of their ends: the root last."""
+    trace_id = random_id(16)
+    tags = {
+        "rollout.sample_index": sample_index,
+        "rollout.rollout_n": rollout_n,
+        "rollout.validate": validate,
+        "rollout.experiment_name": "exp",
+    }
+    if step is not None:
+        tags["rollout.step"] = step
+    root = SpanContext(trace_id, random_id(8), False, TraceFlags(1))
+    spans = [
+        make_span(
+            trace_id,
+            root,
+            name=f"op {number}",
+            start=START + number,
+            attributes={**tags, "input.value": json.dumps([os.urandom(payload // 2).hex()])},
+        )
+        for number in range(children)
+    ]
+    ended = {**tags, "rollout.status": "completed", "rollout.reward": 0.5}
+    spans.append(make_span(trace_id, span_id=root.span_id, name="trajectory", attributes=ended))
+    return spans
+
+
+def ids(spans):
+    """The span ids, in hexadecimal."""
+    return [f"{span.context.span_id:016x}" for span in spans]
+
+
+def spans_of_line(line):
+    """The spans of a line of OTLP JSON, as they stand there."""
+    request = json.loads(line)
+    return [
+        span for resource in request["resourceSpans"] for scope in resource["scopeSpans"] for span in scope["spans"]
+    ]
+
+
+def lines_of(path):
+    """The whole lines of a file."""
+    data = Path(path).read_bytes()
+    if path.name.endswith(".zst"):
+        data = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True).read()
+    return data.split(b"\n")[:-1]
+
+
+def contents(folder):
+    """Every file with spans, by its place, as the ids of the spans in each line; `<worker>` for the worker's name."""
+    found = {}
+    for path in sorted(Path(folder).rglob("*")):
+        if path.is_file() and not path.name.endswith(".index.jsonl"):
+            place = path.relative_to(folder).as_posix()
+            found[place] = [[span["spanId"] for span in spans_of_line(line)] for line in lines_of(path)]
+    return found
+
+
+def count_spans(folder):
+    """How often each span stands in the folder."""
+    return Counter(span for lines in contents(folder).values() for line in lines for span in line)
