@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout import semconv
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.errors import ConfigurationError, MissingExtraError
-from otel_rollout.exporter import OutcomeSpanExporter
+from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.frames import require_zstandard
+from otel_rollout.trace_folder.reader import read
 from otel_rollout_file.disk_error import outcome_of_error
-from otel_rollout_file.settings import FileSettings, read_settings
+from otel_rollout_file.settings import DIR, DIR_MAX_BYTES, FILE_MAX_BYTES, FileSettings, read_settings
 
 __all__ = ["FileSpanExporter"]
 
@@ -33,6 +35,12 @@ class FileSpanExporter(OutcomeSpanExporter):
         ConfigurationError: A setting has a value that can't work.
     """
 
+    variables: ClassVar[Mapping[str, str]] = {
+        DIR: "the trace folder; default: rollout-traces in the working folder",
+        FILE_MAX_BYTES: "a file that has grown to this is followed by a new one; default: 1GiB",
+        DIR_MAX_BYTES: "what the folder may take, beyond which the oldest files are removed; unset: no bound",
+    }
+
     def __init__(
         self,
         *,
@@ -45,6 +53,11 @@ class FileSpanExporter(OutcomeSpanExporter):
             self.settings.folder, file_max_bytes=self.settings.file_max_bytes, max_bytes=self.settings.max_bytes
         )
         self._is_shut_down = False
+
+    @property
+    def destination(self) -> str:
+        """The folder."""
+        return str(self.settings.folder.resolve())
 
     def check(self) -> None:
         """Say before the first span what can't work.
@@ -71,6 +84,18 @@ class FileSpanExporter(OutcomeSpanExporter):
         except (RecursionError, TypeError, ValueError) as error:
             return Outcome(Verdict.REFUSED, f"a span can't be written as JSON: {_line(error)}")
         return DELIVERED
+
+    def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
+        """Read which of `spans`, all of one trace, are in the folder."""
+        context = spans[0].get_span_context()
+        attributes = spans[0].attributes or {}
+        step = attributes.get(semconv.STEP)
+        trace_id = f"{context.trace_id:032x}" if context is not None else ""
+        recorded = read(self.settings.folder, step=step if type(step) is int else None)
+        found = next((each for each in recorded if each.trace_id == trace_id), None)
+        stored = {span.context.span_id for span in found.spans if span.context} if found is not None else set()
+        count = sum(span.context is not None and span.context.span_id in stored for span in spans)
+        return ReadBack(count, f"the trace folder {self.settings.folder}")
 
     def shutdown(self) -> None:
         """Write what has no root yet, and let go of the files; a second time is harmless."""

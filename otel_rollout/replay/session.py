@@ -79,7 +79,8 @@ def replay(
     """
     wanted: Filters = filters or {}
     is_filtered = any(value is not None for value in wanted.values())
-    is_of_spool = is_spool(folder)
+    # A spool that an earlier replay has emptied is no mistake.
+    is_of_spool = is_spool(folder, may_be_empty=is_removing)
     if is_removing and (is_filtered or not is_of_spool):
         reason = "it goes without filters" if is_filtered else f"{folder} is a trace folder, which keeps its traces"
         raise ConfigurationError(f"--remove empties a spool: {reason}")
@@ -121,6 +122,8 @@ def replay(
             except KeyboardInterrupt:
                 is_interrupted = True
                 sender.report.untried = max(0, total.units - sender.report.settled)
+        if is_removing and not source.total().units:
+            log.forget()
     finally:
         log.close()
         with contextlib.suppress(Exception):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.errors import ConfigurationError
+from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.replay.source import Total, Unit, UnreadableError
 from otel_rollout.trace_folder.frames import Frame, TornFrame, read_frame, scan_frames, try_take
 from otel_rollout.trace_folder.otlp_json import decode_line
@@ -18,14 +18,23 @@ from otel_rollout.trace_folder.trace_files import find_trace_files
 __all__ = ["SpoolSource", "is_spool", "spool_of"]
 
 
-def is_spool(folder: Path) -> bool:
+def is_spool(folder: Path, *, may_be_empty: bool = False) -> bool:
     """Say whether a folder holds nothing but files of a spool: frames that no index and no step belongs to.
 
     Args:
-        folder: A folder that holds traces.
+        folder: The folder.
+        may_be_empty: Whether a folder that holds nothing is one too.
+
+    Raises:
+        NoTracesError: There is no such folder, or it holds no traces.
     """
-    files = find_trace_files(folder)
-    return bool(files) and all(file.is_compressed and file.index_path is None and file.key is None for file in files)
+    try:
+        files = find_trace_files(folder)
+    except NoTracesError:
+        if may_be_empty and folder.is_dir():
+            return True
+        raise
+    return all(file.is_compressed and file.index_path is None and file.key is None for file in files)
 
 
 def spool_of(folder: Path, backend: str) -> Path:
@@ -41,7 +50,7 @@ def spool_of(folder: Path, backend: str) -> Path:
     own = folder / re.sub(r"[^\w.-]+", "_", backend)
     if own.is_dir():
         return own
-    others = sorted({Path(file.path).relative_to(folder).parts[0] for file in find_trace_files(folder)})
+    others = sorted({file.relative_to(folder).parts[0] for file in _files_in(folder)})
     others = [name for name in others if (folder / name).is_dir()]
     if others:
         raise ConfigurationError(
@@ -128,7 +137,14 @@ class SpoolSource:
                 self._unremovable.append(str(error))
 
     def _files(self) -> list[Path]:
-        return [Path(file.path) for file in find_trace_files(self._folder)]
+        return _files_in(self._folder)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    try:
+        return [file.path for file in find_trace_files(folder)]
+    except NoTracesError:
+        return []
 
 
 def _reading(path: Path, frame: Frame) -> Callable[[], Sequence[ReadableSpan]]:

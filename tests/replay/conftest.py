@@ -1,0 +1,168 @@
+"""Recordings to replay, made by the tracer itself, and the servers that they are replayed to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace.export import SpanExporter
+
+import otel_rollout
+from otel_rollout.delivery.batch_sender import RetryPolicy
+from otel_rollout.replay import session
+from otel_rollout.replay.session import Replay, replay
+from otel_rollout.settings import resolve_settings
+from otel_rollout.testing import InMemorySpanExporter
+from otel_rollout.trace_folder.frames import FrameFile
+from otel_rollout.trace_folder.otlp_json import encode_line
+from otel_rollout_file import FileSpanExporter
+from tests.replay.recordings import Memory, run_agent
+
+# mlflow reports its use to its makers unless it is told not to, and reads this when it is imported.
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+
+TESTS = Path(__file__).resolve().parent.parent
+# Helpers that no installed package holds; appended, so that an installed otel_rollout is what is tested.
+sys.path += [str(TESTS), str(TESTS.parent / "scripts")]
+
+QUICK = RetryPolicy(initial_delay=0.01, max_delay=0.02, denied_delay=0.01)
+
+
+@pytest.fixture
+def project() -> str:
+    """A project's name that no other test uses."""
+    return f"replay-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def record(tmp_path: Path, project: str) -> Callable[..., Path]:
+    """Trace trajectories into a trace folder, and live to other exporters beside it."""
+
+    def run(*live: SpanExporter, steps: Sequence[int] = (1, 2), samples: int = 2, folder: Path | None = None) -> Path:
+        folder = folder or tmp_path / "traces"
+        otel_rollout.init(project, "exp-1", backend=[FileSpanExporter(folder=folder), *live], run_id="run-1")
+        for step in steps:
+            for sample in range(samples):
+                run_agent(step, sample, 0, reward=0.25 * (sample + 1))
+        run_agent(steps[-1], 0, 0, validate=True)
+        assert otel_rollout.shutdown(60.0), otel_rollout.stats()
+        return folder
+
+    return run
+
+
+@pytest.fixture
+def spool(tmp_path: Path, project: str) -> Callable[..., Path]:
+    """Make a spool as a process leaves it that could not deliver: batches of one trajectory each."""
+
+    def run(*, exporter: str = "memory", files: int = 2, batches: int = 2) -> Path:
+        memory = InMemorySpanExporter()
+        folder = tmp_path / "spool"
+        otel_rollout.init(project, "exp-1", backend=memory)
+        for number in range(files):
+            file = FrameFile(folder / exporter / f"host-1-abcd-{number:06d}.jsonl.zst")
+            for batch in range(batches):
+                memory.clear()
+                run_agent(batch, number, 0)
+                assert otel_rollout.flush(30.0)
+                file.append(encode_line(memory.spans))
+            file.close()
+        otel_rollout.shutdown(30.0)
+        return folder
+
+    return run
+
+
+@pytest.fixture
+def replayed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Replay]:
+    """Replay a folder to an exporter that is given, or named."""
+
+    def run(folder: Path, to: SpanExporter | str, *, patience: float = 5.0, **options: Any) -> Replay:
+        name = to if isinstance(to, str) else "memory"
+        if not isinstance(to, str):
+            monkeypatch.setattr(session, "make_exporters", lambda names, **_: [(names[0], to)])
+        return replay(
+            folder,
+            name,
+            settings=options.pop("settings", None) or resolve_settings({}),
+            patience=patience,
+            policy=options.pop("policy", QUICK),
+            show=options.pop("show", nothing_shown),
+            **options,
+        )
+
+    return run
+
+
+@contextlib.contextmanager
+def nothing_shown(name: str, total: Any) -> Iterator[Any]:
+    """A progress that nobody sees."""
+
+    class Quiet:
+        def advance(self, report: Any, size: int) -> None:
+            pass
+
+    yield Quiet()
+
+
+@pytest.fixture
+def memory() -> Memory:
+    """An exporter that keeps its spans."""
+    return Memory()
+
+
+def environment(name: str) -> Path:
+    """Return a server's virtual environment; skip, saying why, where it can't be made."""
+    try:
+        return import_module("environments").ensure(name)
+    except subprocess.CalledProcessError as error:
+        if os.environ.get("OTEL_ROLLOUT_REQUIRE_SERVERS"):
+            raise
+        pytest.skip(f"the {name} server can't be installed here: {error}")
+
+
+@pytest.fixture(scope="session")
+def uncaptured(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[None]]:
+    """Make a context in which what is printed reaches the terminal."""
+    return request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled
+
+
+@pytest.fixture(scope="session")
+def phoenix(uncaptured: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Phoenix with an empty store."""
+    module = import_module("servers.phoenix_server")
+    folder = tmp_path_factory.mktemp("phoenix")
+    with module.Phoenix(environment("phoenix"), folder=folder, uncaptured=uncaptured) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mlflow_server(uncaptured: Any) -> Iterator[Any]:
+    """An MLflow server with an empty store."""
+    with import_module("servers.mlflow_server").Mlflow(environment("mlflow"), uncaptured=uncaptured) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def weave_server(uncaptured: Any) -> Iterator[Any]:
+    """A Weave trace server; with TEST_WEAVE_CLICKHOUSE=1 on the production store, which alone shows duplicates."""
+    module = import_module("servers.weave_server")
+    store = "clickhouse" if os.environ.get("TEST_WEAVE_CLICKHOUSE") == "1" else "memory"
+    with module.WeaveServer(environment("weave"), store=store, uncaptured=uncaptured) as server:
+        yield server
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let pass what mlflow's own imports warn of with a newer SQLAlchemy."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated"))

@@ -1,0 +1,340 @@
+"""What a replay sends: the same spans, whole trajectories, everything once."""
+
+from __future__ import annotations
+
+import pytest
+from opentelemetry.sdk.trace.export import SpanExportResult
+
+import otel_rollout
+from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.errors import ConfigurationError, NoTracesError
+from otel_rollout.settings import resolve_settings
+from otel_rollout.testing import InMemorySpanExporter
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout_file import FileSpanExporter
+from tests.replay.recordings import Memory, run_agent
+
+
+class Refusing(Memory):
+    """Takes what is asked of it, and answers as it is told.
+
+    Args:
+        answer: Says what becomes of each batch; None to take it.
+    """
+
+    def __init__(self, answer):
+        super().__init__()
+        self.batches = []
+        self._answer = answer
+
+    def send(self, spans):
+        """Answer."""
+        self.batches.append(list(spans))
+        outcome = self._answer(spans)
+        if outcome is None:
+            self.export(spans)
+            return DELIVERED
+        return outcome
+
+
+def records(exporter):
+    return sorted(exporter.as_dicts(), key=lambda record: record["span_id"])
+
+
+class TestSpans:
+    """The spans are those that were recorded."""
+
+    def test_are_the_same_as_live(self, record, replayed):
+        """Every field of every span is what a live exporter got: ids, times, attributes, events, status, resource."""
+        live, again = InMemorySpanExporter(), Memory()
+        folder = record(live)
+
+        done = replayed(folder, again)
+
+        assert records(again) == records(live)
+        assert {tuple(span.resource.attributes.items()) for span in again.spans} == {
+            tuple(span.resource.attributes.items()) for span in live.spans
+        }
+        assert {span.instrumentation_scope for span in again.spans} == {
+            span.instrumentation_scope for span in live.spans
+        }
+        assert (done.report.delivered, done.report.spans) == (5, 15)
+        assert done.report.is_whole
+
+    def test_a_root_comes_after_its_children(self, record, replayed, memory):
+        """Backends learn of a trajectory's end last."""
+        replayed(record(), memory)
+
+        ended = set()
+        for span in memory.spans:
+            assert span.context.trace_id not in ended
+            if span.parent is None:
+                ended.add(span.context.trace_id)
+        assert len(ended) == 5
+
+    def test_validation_is_replayed_too(self, record, replayed, memory):
+        """Validation passes are apart in the folder, and are sent with the rest."""
+        replayed(record(), memory)
+
+        validation = [span for span in memory.spans if span.attributes["rollout.validate"]]
+        assert len(validation) == 3
+
+    def test_filters_choose(self, record, replayed, memory):
+        """Only what the filters let through is sent, and only that is remembered."""
+        folder = record()
+
+        first = replayed(folder, memory, filters={"step": 2, "validate": False})
+        second = replayed(folder, memory)
+
+        assert (first.report.delivered, second.report.delivered, second.report.skipped) == (2, 3, 2)
+        assert {span.attributes["rollout.step"] for span in memory.spans[:6]} == {2}
+
+
+class TestBatches:
+    """How spans are put together."""
+
+    def test_trajectories_stay_whole(self, record, replayed):
+        """A batch that the next trajectory does not fit into is sent without it."""
+        exporter = Refusing(lambda spans: None)
+
+        replayed(record(), exporter, settings=resolve_settings({"max_batch_spans": 8}))
+
+        assert [len(batch) for batch in exporter.batches] == [6, 6, 3]
+
+    def test_a_trajectory_larger_than_a_batch_goes_in_order(self, record, replayed):
+        """It is cut into batches within the bound, the root last, and remembered as one."""
+        exporter = Refusing(lambda spans: None)
+        folder = record(steps=(1,), samples=1)
+
+        done = replayed(folder, exporter, settings=resolve_settings({"max_batch_spans": 2}))
+
+        assert [len(batch) for batch in exporter.batches] == [2, 1, 2, 1]
+        assert [batch[-1].parent is None for batch in exporter.batches] == [False, True, False, True]
+        assert done.report.delivered == 2
+        assert replayed(folder, exporter).report.skipped == 2
+
+    def test_batches_are_bounded_in_bytes(self, record, replayed):
+        """The exporter's own bound holds, where it is lower than ours."""
+        exporter = Refusing(lambda spans: None)
+        exporter.max_batch_bytes = 1
+
+        replayed(record(), exporter)
+
+        assert {len(batch) for batch in exporter.batches} == {1}
+
+
+class TestMemory:
+    """What was delivered is not sent again."""
+
+    def test_a_second_replay_sends_nothing(self, record, replayed):
+        """Not one request goes out."""
+        exporter = Refusing(lambda spans: None)
+        folder = record()
+        replayed(folder, exporter)
+        exporter.batches.clear()
+
+        done = replayed(folder, exporter)
+
+        assert exporter.batches == []
+        assert (done.report.delivered, done.report.skipped, done.report.is_whole) == (0, 5, True)
+
+    def test_again_sends_everything(self, record, replayed, memory):
+        """`--again` sends what was delivered before, too."""
+        folder = record()
+        replayed(folder, memory)
+
+        done = replayed(folder, memory, is_again=True)
+
+        assert (done.report.delivered, done.report.skipped) == (5, 0)
+        assert len(memory.spans) == 30
+
+    def test_what_grew_is_sent_again(self, record, replayed, memory):
+        """A trajectory that has got more spans since is another one than the one that was delivered."""
+        live = InMemorySpanExporter()
+        folder = record(live, steps=(1,), samples=1)
+        replayed(folder, memory)
+        root = next(span for span in live.spans if span.parent is None)
+        late = live.spans[0]
+        late._end_time = root.end_time + 10
+        late._context = type(late.context)(
+            late.context.trace_id, 77, is_remote=False, trace_flags=late.context.trace_flags
+        )
+        writer = FolderWriter(folder)
+        writer.write([late])
+        writer.close()
+        memory.clear()
+
+        done = replayed(folder, memory)
+
+        assert (done.report.delivered, done.report.skipped) == (1, 1)
+        assert len(memory.spans) == 4
+
+    def test_where_the_exporter_sends_is_unknown(self, record, replayed):
+        """An exporter that does not say where it sends gets everything each time, and that is said."""
+        exporter = InMemorySpanExporter()
+        folder = record()
+        replayed(folder, exporter)
+
+        done = replayed(folder, exporter)
+
+        assert done.report.delivered == 5
+        assert any("does not say where it sends" in note for note in done.notes)
+
+
+class TestFailures:
+    """What is not delivered is counted, and sent next time."""
+
+    def test_a_span_that_is_refused_costs_its_trajectory_alone(self, record, replayed):
+        """The others are delivered and remembered; the one with the bad span is tried again next time."""
+        bad = {"rollout.step": 1, "rollout.sample_index": 1}
+        exporter = Refusing(
+            lambda spans: (
+                Outcome(Verdict.REFUSED, "HTTP 400: a bad span")
+                if any(span.parent and bad.items() <= dict(span.attributes).items() for span in spans)
+                else None
+            )
+        )
+        folder = record()
+
+        done = replayed(folder, exporter)
+
+        assert (done.report.delivered, done.report.undelivered, dict(done.report.lost)) == (4, 1, {"refused": 2})
+        assert not done.report.is_whole
+        assert done.report.reason == "HTTP 400: a bad span"
+        assert replayed(folder, exporter).report.skipped == 4
+
+    def test_credentials_that_are_refused_end_it(self, record, replayed):
+        """Nothing is tried again while somebody has to mend the settings; all that is left is counted."""
+        exporter = Refusing(lambda spans: Outcome(Verdict.DENIED, "HTTP 401"))
+
+        done = replayed(record(), exporter, settings=resolve_settings({"max_batch_spans": 3}))
+
+        assert len(exporter.batches) == 1
+        assert (done.report.undelivered, done.report.untried, dict(done.report.lost)) == (1, 4, {"denied": 3})
+
+    def test_a_backend_that_is_away_is_given_up(self, record, replayed):
+        """After the time that it has, the rest is left for the next replay."""
+        exporter = Refusing(lambda spans: Outcome(Verdict.RETRY, "connection refused"))
+
+        done = replayed(record(), exporter, patience=0.2, settings=resolve_settings({"max_batch_spans": 3}))
+
+        assert len(exporter.batches) > 1
+        assert (done.report.delivered, done.report.undelivered, done.report.untried) == (0, 1, 4)
+        assert dict(done.report.lost) == {"unreachable": 3}
+
+    def test_a_backend_that_comes_back_gets_everything(self, record, replayed):
+        """A passing fault is waited out."""
+        answers = iter([Outcome(Verdict.RETRY, "busy")] * 3)
+        exporter = Refusing(lambda spans: next(answers, None))
+
+        done = replayed(record(), exporter)
+
+        assert done.report.is_whole
+        assert len(exporter.spans) == 15
+
+    def test_spans_that_are_taken_and_not_kept(self, record, replayed):
+        """Where a backend rejects some spans of a batch and does not say which, the batch is not remembered."""
+        exporter = Refusing(lambda spans: Outcome(Verdict.DELIVERED, "2 rejected", rejected=2))
+        folder = record()
+
+        done = replayed(folder, exporter)
+
+        assert (done.report.delivered, done.report.undelivered, dict(done.report.lost)) == (0, 5, {"rejected": 2})
+        assert replayed(folder, exporter).report.skipped == 0
+
+    def test_an_exporter_of_somebody_else_that_fails(self, record, replayed):
+        """FAILURE is no reason to give a span up: the backend may be away."""
+
+        class Failing(Memory):
+            def export(self, spans):
+                return SpanExportResult.FAILURE
+
+        done = replayed(record(), Failing(), patience=0.2)
+
+        assert (done.report.delivered, done.report.undelivered) == (0, 5)
+        assert done.report.lost.total() == 15
+
+    def test_a_file_that_is_damaged(self, record, replayed, memory):
+        """A trajectory whose bytes are not those that were written is counted; the others are sent."""
+        folder = record()
+        file = next((folder / "step=000001").glob("*.zst"))
+        data = bytearray(file.read_bytes())
+        data[60] ^= 0xFF
+        file.write_bytes(data)
+
+        done = replayed(folder, memory)
+
+        assert (done.report.delivered, done.report.unreadable, done.report.is_whole) == (4, 1, False)
+
+
+class TestUnfinished:
+    """Trajectories without a root."""
+
+    def test_those_of_a_process_that_is_gone_are_sent(self, record, replayed, memory, tmp_path):
+        """What a crash has left is sent as it is, and said to be without a root."""
+        live = InMemorySpanExporter()
+        record(live, steps=(1,), samples=1, folder=tmp_path / "other")
+        folder = tmp_path / "crashed"
+        writer = FolderWriter(folder)
+        writer.write([span for span in live.spans if span.parent is not None])
+        writer.close()
+
+        done = replayed(folder, memory)
+
+        assert (done.report.delivered, len(memory.spans)) == (2, 4)
+        assert "2 without a root: their process ended before they did" in done.notes
+
+    def test_those_that_are_running_are_left_for_later(self, replayed, memory, tmp_path, project):
+        """What a running process has in its journal is about to be written to its place: the next replay takes it."""
+        folder = tmp_path / "running"
+        otel_rollout.init(project, "exp-1", backend=FileSpanExporter(folder=folder))
+        run_agent(1, 0, 0)
+        with otel_rollout.rollout_trace_attr(sample_index=1, step=1, rollout_n=0):
+            otel_rollout.rollout_trace_op(lambda: None)()
+            assert otel_rollout.flush(30.0)
+
+            first = replayed(folder, memory)
+
+        otel_rollout.shutdown(30.0)
+        second = replayed(folder, memory)
+
+        assert (first.report.delivered, first.report.is_whole) == (1, True)
+        assert "1 left for later: their process has not finished them" in first.notes
+        assert (second.report.delivered, second.report.skipped, second.notes) == (1, 1, [])
+
+
+class TestRequests:
+    """What can't be asked for."""
+
+    def test_a_folder_into_itself(self, record, replayed, monkeypatch):
+        """The `file` exporter can't be given the folder that is read: it would never end."""
+        folder = record()
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(folder))
+
+        with pytest.raises(ConfigurationError, match=r"writes to .* itself"):
+            replayed(folder, "file")
+
+    def test_a_folder_into_another(self, record, replayed, monkeypatch, tmp_path):
+        """A folder is copied by a replay with the backend `file`; twice is as good as once."""
+        folder = record()
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "copy"))
+
+        replayed(folder, "file")
+        replayed(folder, "file", is_again=True)
+
+        copied = {each.trace_id: each for each in otel_rollout.read(tmp_path / "copy")}
+        assert {each.trace_id: len(each.spans) for each in otel_rollout.read(folder)} == {
+            trace_id: len(each.spans) for trace_id, each in copied.items()
+        }
+
+    def test_a_folder_that_is_not_there(self, replayed, memory, tmp_path):
+        """A name that is spelt wrong is told from a folder that has nothing left."""
+        with pytest.raises(NoTracesError):
+            replayed(tmp_path / "nowhere", memory)
+
+    def test_remove_is_for_spools(self, record, replayed, memory):
+        """An archive is never removed."""
+        folder = record()
+
+        with pytest.raises(ConfigurationError, match=r"--remove empties a spool: .* is a trace folder"):
+            replayed(folder, memory, is_removing=True)
