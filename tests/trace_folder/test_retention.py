@@ -1,0 +1,143 @@
+"""The bound on a trace folder."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+from writing import contents, ids, trajectory
+
+from otel_rollout.trace_folder.file_lock import try_take
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.trace_folder.frames import FrameFile
+from otel_rollout.trace_folder.retention import enforce_bound
+
+
+@pytest.fixture
+def make_file(tmp_path):
+    """Makes a file of so many bytes, that long after the epoch, in the trace folder."""
+
+    def make(place, size=1000, modified=0):
+        path = tmp_path / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * size)
+        os.utime(path, (modified, modified))
+        return path
+
+    return make
+
+
+def size_of(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+class TestEnforceBound:
+    """Removing what is oldest."""
+
+    def test_the_oldest_go_until_the_rest_fits(self, tmp_path, make_file):
+        """In the order in which they were last written, with their indexes, and folders that are empty then."""
+        for number, step in enumerate((3, 1, 2)):
+            make_file(f"step={step:06d}/w.jsonl.zst", modified=number)
+            make_file(f"step={step:06d}/w.index.jsonl", size=100, modified=number)
+        assert enforce_bound(tmp_path, 1500) == 2200
+        assert [path.name for path in tmp_path.iterdir()] == ["step=000002"]
+        assert sorted(path.name for path in (tmp_path / "step=000002").iterdir()) == ["w.index.jsonl", "w.jsonl.zst"]
+
+    def test_within_the_bound_nothing_goes(self, tmp_path, make_file):
+        """Exactly the bound is within it."""
+        make_file("step=000001/w.jsonl.zst", size=1000)
+        assert enforce_bound(tmp_path, 1000) == 0
+        assert size_of(tmp_path) == 1000
+
+    def test_validation_journals_and_what_has_no_step_count(self, tmp_path, make_file):
+        """All that the folder's layout knows is in the bound, journals that a crash left behind too."""
+        places = [
+            "validate/step=000001/w.jsonl.zst",
+            "no-step/w.jsonl.zst",
+            "open/w.jsonl",
+            "open/.w.jsonl.new",
+            "step=000001/w-2.jsonl.zst",
+        ]
+        for number, place in enumerate(places):
+            make_file(place, modified=number)
+        for left in range(4, -1, -1):
+            assert enforce_bound(tmp_path, left * 1000 + 1) == 1000
+            assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(
+                tmp_path / place for place in places[5 - left :]
+            )
+
+    def test_nothing_else_is_touched(self, tmp_path, make_file):
+        """What the user keeps in the folder is neither counted nor removed."""
+        others = ["notes.jsonl", "step=000001/notes.txt", "other/w.jsonl.zst", "validate/w.jsonl.zst"]
+        for place in others:
+            make_file(place)
+        make_file("step=000001/w.jsonl.zst", modified=5)
+        assert enforce_bound(tmp_path, 0) == 1000
+        assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")) == sorted(others)
+
+    def test_what_is_being_written_or_read_by_its_owner_stays(self, tmp_path, make_file):
+        """A file that a process holds is left alone, however old; the next oldest goes in its place."""
+        make_file("step=000001/w.jsonl.zst", modified=1)
+        make_file("step=000002/w.jsonl.zst", modified=2)
+        make_file("step=000003/w.jsonl.zst", modified=3)
+        held = FrameFile(tmp_path / "step=000001" / "w.jsonl.zst")
+        with try_take(tmp_path / "step=000002" / "w.jsonl.zst"):
+            assert enforce_bound(tmp_path, 0) == 1000
+        held.close()
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["step=000001", "step=000002"]
+
+    def test_a_folder_that_is_not_there(self, tmp_path):
+        """Nothing to do."""
+        assert enforce_bound(tmp_path / "none", 0) == 0
+
+    def test_two_at_once_remove_no_more_than_one(self, tmp_path, make_file):
+        """Processes that look at the same time remove the same files, not each its own."""
+        for number in range(40):
+            make_file(f"step={number:06d}/w.jsonl.zst", modified=number)
+        threads = [threading.Thread(target=enforce_bound, args=(tmp_path, 20_000)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(path.name for path in tmp_path.iterdir()) == [f"step={number:06d}" for number in range(20, 40)]
+
+
+class TestBoundedWriter:
+    """A writer with a bound on the folder."""
+
+    def test_the_folder_stays_within_its_bound(self, tmp_path):
+        """Old steps go while new ones come; the newest is whole."""
+        writer = FolderWriter(tmp_path, max_bytes=200_000)
+        sizes, last = [], None
+        for step in range(60):
+            last = [trajectory(step=step, payload=4000) for _ in range(4)]
+            for spans in last:
+                writer.write(spans)
+            sizes.append(size_of(tmp_path))
+        writer.close()
+        # Beside what may be removed there is at most what is open, and what was written since the last look.
+        assert max(sizes) < 200_000 * 1.25
+        assert max(sizes) > 100_000
+        found = contents(tmp_path)
+        assert found[f"step=000059/{writer.worker}.jsonl.zst"] == [ids(spans) for spans in last]
+        assert not any(place.startswith("step=000000/") for place in found)
+
+    def test_a_step_larger_than_the_bound_loses_its_own_beginning(self, tmp_path):
+        """Files are small enough that the oldest of a single step can go."""
+        writer = FolderWriter(tmp_path, max_bytes=100_000)
+        for number in range(60):
+            writer.write(trajectory(step=1, payload=4000, rollout_n=number))
+        writer.close()
+        assert size_of(tmp_path) < 125_000
+        places = list(contents(tmp_path))
+        assert f"step=000001/{writer.worker}.jsonl.zst" not in places
+        assert len(places) > 1
+
+    def test_without_a_bound_nothing_is_removed(self, tmp_path):
+        """Off by default."""
+        writer = FolderWriter(tmp_path, file_max_bytes=1000)
+        for step in range(20):
+            writer.write(trajectory(step=step))
+        writer.close()
+        assert len(contents(tmp_path)) == 20
