@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -48,6 +49,28 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
     yield run
     for trainer in started:
         trainer.close()
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Callable[..., tuple[list[str], dict[str, Any]]]:
+    """Runs a family of processes, and returns the ids of all its spans and the parent's counts."""
+
+    def run(*arguments: str, **variables: str) -> tuple[list[str], dict[str, Any]]:
+        own = {"SENT": str(tmp_path / "sent"), "COUNTS": str(tmp_path / "counts"), "PROJECT": "family"}
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore::DeprecationWarning", str(HERE / "programs" / "family.py"), *arguments],
+            env={**os.environ, **own, **variables},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+        assert done.returncode == 0, done.stderr
+        ids = (tmp_path / "sent").read_bytes()
+        counts = json.loads((tmp_path / "counts").read_text())["exporters"]
+        return [ids[place : place + 8].hex() for place in range(0, len(ids), 8)], counts
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -2,24 +2,126 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 from trainer import account
+
+import otel_rollout
 
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
 
 MIB = 2**20
 
 
-def fill(folder):
-    """Fill a file system up, and return the file that does it."""
-    ballast = folder / "ballast"
+def fill(disk, *, leave=0):
+    """Fill a file system up but for so many bytes, and return the file that does it."""
+    ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(4096))
+    if leave:
+        os.truncate(ballast, ballast.stat().st_size - leave)
     return ballast
+
+
+@contextmanager
+def read_only(disk):
+    """Make a file system one that can't be written to for a while."""
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    yield
+    subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+
+
+class TestTraceFolder:
+    """The `file` exporter's folder."""
+
+    def stored(self, folder):
+        """Return how often each span is read from the folder."""
+        return Counter(
+            f"{span.context.span_id:016x}" for trajectory in otel_rollout.read(folder) for span in trajectory.spans
+        )
+
+    def test_full(self, small_disk, start, train) -> None:
+        """While the disk is full spans wait; once there is room each is stored, once; the rest is counted at the end.
+
+        Each time there is room for a part: what was written of a trajectory when the disk was full is cut off again.
+        """
+        disk = small_disk(4 * MIB)
+        folder = disk / "traces"
+        ballast = fill(disk, leave=100_000)
+        trainer = start(BACKENDS="file", OTEL_ROLLOUT_DIR=folder, shutdown_timeout_ms=2000, max_batch_spans=10)
+        for _ in range(2):
+            train(trainer, 16, size=50_000)
+            assert trainer.flush(1.0) is False
+            assert "No space left" in trainer.stats("file")["last_trouble"]
+            ballast.unlink()
+            assert trainer.flush() is True
+            assert self.stored(folder) == dict.fromkeys(trainer.sent, 1)
+            ballast = fill(disk, leave=100_000)
+        train(trainer, 16, size=50_000)
+        assert trainer.finish() == 0
+        stored = self.stored(folder)
+        assert set(stored.values()) == {1}
+        # Of the batch that was under way, some may be stored: it is counted as lost whole.
+        lost = account(trainer.sent, stored, trainer.report["exporters"]["file"], unanswered=9)
+        assert lost.keys() == {"shutdown"}
+
+    def test_read_only(self, small_disk, start, train) -> None:
+        """A folder that can't be written to is named at once, a flush says so, and what is lost is `denied`."""
+        disk = small_disk(MIB)
+        with read_only(disk):
+            trainer = start(BACKENDS="file", OTEL_ROLLOUT_DIR=disk / "traces")
+            train(trainer)
+            assert trainer.flush(60.0) is False
+            assert "OTEL_ROLLOUT_DIR must be a folder" in trainer.stats("file")["last_trouble"]
+            assert trainer.finish() == 0
+        assert account(trainer.sent, {}, trainer.report["exporters"]["file"]) == {"denied": 24}
+
+    def test_no_folder(self, tmp_path, start, train) -> None:
+        """A path that leads through a file is refused the same way, and is mended without a new start."""
+        (tmp_path / "file").touch()
+        folder = tmp_path / "file" / "traces"
+        trainer = start(BACKENDS="file", OTEL_ROLLOUT_DIR=folder)
+        train(trainer)
+        assert trainer.flush(60.0) is False
+        (tmp_path / "file").unlink()
+        assert trainer.flush() is True
+        assert trainer.finish() == 0
+        assert account(trainer.sent, self.stored(folder), trainer.report["exporters"]["file"]) == {}
+
+    def test_sigkill(self, tmp_path, start, train) -> None:
+        """SIGKILL costs what is queued; all that was delivered is read, unfinished trajectories too, each span once."""
+        trainer = start(BACKENDS="file", OTEL_ROLLOUT_DIR=tmp_path / "traces", schedule_delay_ms=20)
+        train(trainer)
+        assert trainer.flush() is True
+        first = trainer.sent
+        trainer.tell("train", trajectories=100_000, size=2000, bads=0)
+        while len(trainer.sent) < 600:
+            time.sleep(0.02)
+        trainer.process.send_signal(signal.SIGKILL)
+        assert trainer.wait() == -signal.SIGKILL
+        stored = self.stored(tmp_path / "traces")
+        assert set(stored.values()) == {1}
+        assert first < stored.keys() <= trainer.sent
+        assert len(stored) > 400
+        assert any(not trajectory.has_root for trajectory in otel_rollout.read(tmp_path / "traces"))
+
+    def test_eight_processes(self, tmp_path, family) -> None:
+        """A parent and seven children, forked, spawned and from a fork server, write one folder whole."""
+        sent, counts = family(
+            "fork+spawn+forkserver", "7", OTEL_TRACES_EXPORTER="file", OTEL_ROLLOUT_DIR=str(tmp_path / "traces")
+        )
+        assert self.stored(tmp_path / "traces") == dict.fromkeys(sent, 1)
+        assert counts["file"]["lost"] == {}
+        trajectories = list(otel_rollout.read(tmp_path / "traces"))
+        assert [trajectory.span_count for trajectory in trajectories] == [2] * (len(sent) // 2)
+        assert {trajectory.step for trajectory in otel_rollout.read(tmp_path / "traces", step=1)} == {1}
 
 
 class TestSqlite:

@@ -4,37 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from faulty_receiver import Fault
 
-PROGRAM = Path(__file__).parent / "programs" / "family.py"
 SPANS_OF_CHILD, SPANS_OF_PARENT = 20, 60
-
-
-@pytest.fixture
-def family(tmp_path):
-    """Runs a family of processes, and returns the ids of all its spans and the parent's counts."""
-
-    def run(*arguments, **variables):
-        own = {"SENT": str(tmp_path / "sent"), "COUNTS": str(tmp_path / "counts"), "PROJECT": "family"}
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore::DeprecationWarning", str(PROGRAM), *arguments],
-            env={**os.environ, **own, **variables},
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=90,
-        )
-        assert done.returncode == 0, done.stderr
-        ids = (tmp_path / "sent").read_bytes()
-        counts = json.loads((tmp_path / "counts").read_text())["exporters"]
-        return [ids[place : place + 8].hex() for place in range(0, len(ids), 8)], counts
-
-    return run
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

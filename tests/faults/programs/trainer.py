@@ -92,6 +92,8 @@ async def rollout(number: int, size: int, is_bad: bool) -> list[Any]:
         except ValueError as error:
             own = [frame.name for frame in traceback.extract_tb(error.__traceback__) if frame.filename == __file__]
             seen += [repr(error), repr(error.__cause__), repr(error.__context__), own]
+        # Its children have ended, and wait for their root.
+        await asyncio.sleep(PAUSE)
         annotate(reward=1.0, output=answer)
         return seen
 
