@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
@@ -23,6 +24,8 @@ __all__ = ["TRAINER", "Stack", "collector_config", "exporters_in_use"]
 
 TRAINER = "trainer"
 COLLECTOR = "otel/opentelemetry-collector-contrib"
+# Each check starts an interpreter, which the servers' own start has to share the processor with.
+SECONDS_BETWEEN_CHECKS = 2.0
 # By image: the environment, and the entry point that the image has.
 IMAGES: Mapping[str, tuple[str, list[str]]] = {
     "ghcr.io/mlflow/mlflow": ("mlflow", []),
@@ -91,7 +94,7 @@ class Stack:
             server = ServerProcess(
                 name,
                 self._network.command(name, command),
-                lambda name=name: self.healthy(name),
+                lambda name=name: self.healthy(name, pause=SECONDS_BETWEEN_CHECKS),
                 environment=variables,
                 folder=folder,
                 seconds_to_start=240.0,
@@ -99,9 +102,18 @@ class Stack:
             )
             self._running.enter_context(server)
 
-    def healthy(self, name: str) -> bool:
-        """Return whether a service is up: by its own healthcheck, where its image can run one."""
-        service = self.services[name]
+    def healthy(self, name: str, *, pause: float = 0.0) -> bool:
+        """Return whether a service is up: by its own healthcheck, where its image can run one.
+
+        Args:
+            name: The service.
+            pause: Seconds to wait before a service is said not to be up.
+        """
+        healthy = self._healthy(self.services[name], name)
+        time.sleep(0.0 if healthy else pause)
+        return healthy
+
+    def _healthy(self, service: Mapping[str, Any], name: str) -> bool:
         if image_of(service) == COLLECTOR:
             port = port_of(collector_config(service)["receivers"]["otlp"]["protocols"]["http"]["endpoint"])
             connect = f"import socket; socket.create_connection(('{name}', {port}), 2)"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.deploy.conftest import ROOT
-
 pytestmark = pytest.mark.integration
 
+ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = ("mlflow", "phoenix", "jaeger")
 PROFILES = {"-".join(some): set(some) for count in (1, 2) for some in combinations(BACKENDS, count)} | {
     "all": set(BACKENDS)
