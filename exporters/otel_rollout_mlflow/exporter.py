@@ -29,6 +29,7 @@ from otel_rollout_mlflow.credentials import (
 from otel_rollout_mlflow.http_store import HttpStore
 from otel_rollout_mlflow.recent_ids import RecentIds
 from otel_rollout_mlflow.run_association import RunAssociation
+from otel_rollout_mlflow.sql_process import SqlProcess
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import MAX_LINKED_TRACES, Feedback, Store
 from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
@@ -170,8 +171,10 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         if self._store is None:
             if self._uri.kind == "http":
                 self._store = HttpStore(self._uri.uri, read_credentials(), timeout=self._timeout)
-            else:
+            elif self._uri.is_in_memory:
                 self._store = SqlStore(self._uri)
+            else:
+                self._store = SqlProcess(self._uri)
         return self._store
 
     def _send_group(

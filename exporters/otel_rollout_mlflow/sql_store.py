@@ -13,10 +13,11 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout_mlflow.attempt import AttemptError, denied
+from otel_rollout_mlflow.recent_ids import RecentIds
 from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file
 from otel_rollout_mlflow.store import REWARD_SOURCE, RUN_KEY_TAG, RUN_SETTLED_TAG, Feedback
 from otel_rollout_mlflow.tracking_uri import TrackingUri
-from otel_rollout_mlflow.translate import stored_spans
+from otel_rollout_mlflow.translate import stored_spans, tags_of_traces
 
 __all__ = ["FIRST_VERSION", "SqlStore"]
 
@@ -24,6 +25,8 @@ FIRST_VERSION: Final = (3, 14)
 """The first version whose store takes several traces at once and makes trace tags of resource attributes."""
 TEXTS_VERSION: Final = (3, 18)
 """The first version whose store leaves a text that looks like JSON a text."""
+MAX_TAGS: Final = 20_000
+"""How many tags of traces are remembered as written."""
 SECONDS_FOR_OTHERS: Final = 60.0
 """How long another program may take to make the database before it counts as broken."""
 
@@ -49,6 +52,7 @@ class SqlStore:
         self._pid = 0
         self._inode: int | None = None
         self._waiting_since: float | None = None
+        self._tags = RecentIds(MAX_TAGS)
 
     def ensure_experiment(self, name: str) -> str:
         """Return the id of the experiment called `name`, created if there is none."""
@@ -75,8 +79,18 @@ class SqlStore:
         self._open()
         from mlflow.entities import Span
 
-        records = [Span(span) for span in stored_spans(spans, unwraps_texts=self._version < TEXTS_VERSION)]
+        tags = tags_of_traces(spans)
+        # The store takes longer for a tag than for a span: each is written once, not with each batch of its trace.
+        new = {
+            trace_id: {name: value for name, value in found.items() if _tag(trace_id, name, value) not in self._tags}
+            for trace_id, found in tags.items()
+        }
+        stored = stored_spans(spans, unwraps_texts=self._version < TEXTS_VERSION, tags=new)
+        records = [Span(span) for span in stored]
         _attempt(lambda: self._tracing.log_spans(experiment_id, records))
+        for trace_id, found in new.items():
+            for name, value in found.items():
+                self._tags.add(_tag(trace_id, name, value))
 
     def link(self, trace_ids: Sequence[str], run_id: str) -> None:
         """Associate at most `MAX_LINKED_TRACES` stored traces with a run."""
@@ -176,6 +190,7 @@ class SqlStore:
             # Forked, or the file was replaced: connections must not be shared, nor lead to a file without a name.
             _dispose(self._tracing, close=self._pid == os.getpid())
             self._client = self._tracing = None
+        self._tags.clear()
         mlflow, self._version = _import_mlflow()
         if path is not None:
             self._ensure_file(path, mlflow)
@@ -210,6 +225,10 @@ class SqlStore:
                 f"{path} is no whole MLflow database, perhaps left by an interrupted start: remove it, or try "
                 f"`mlflow db upgrade {self._uri.uri}`"
             )
+
+
+def _tag(trace_id: int, name: str, value: str) -> str:
+    return f"{trace_id:032x} {name}={value}"
 
 
 def _import_mlflow() -> tuple[Any, tuple[int, ...]]:

@@ -34,6 +34,11 @@ class TrackingUri:
     uri: str
     sqlite_path: Path | None = None
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether it is a sqlite database that no other process sees, or may be one."""
+        return self.uri.startswith("sqlite") and self.sqlite_path is None
+
 
 def parse_tracking_uri(uri: str | None) -> TrackingUri:
     """Return what a tracking URI names.

@@ -29,6 +29,7 @@ __all__ = [
     "session_of",
     "span_id_of",
     "stored_spans",
+    "tags_of_traces",
     "trace_id_of",
     "trace_tags",
 ]
@@ -145,28 +146,44 @@ def otlp_spans(spans: Sequence[ReadableSpan], *, unwraps_texts: bool = True) -> 
         spans: Spans of one experiment.
         unwraps_texts: Whether the endpoint takes a text that looks like JSON for JSON, as versions from 3.10 do.
     """
-    return [_with(span, _otlp_attributes(span, unwraps_texts), resource) for span, resource in _with_tags(spans)]
+    with_tags = _with_tags(spans, tags_of_traces(spans))
+    return [_with(span, _otlp_attributes(span, unwraps_texts), resource) for span, resource in with_tags]
 
 
-def stored_spans(spans: Sequence[ReadableSpan], *, unwraps_texts: bool) -> list[ReadableSpan]:
+def stored_spans(
+    spans: Sequence[ReadableSpan], *, unwraps_texts: bool, tags: Mapping[int, Mapping[str, str]] | None = None
+) -> list[ReadableSpan]:
     """Return the spans as MLflow's SQL store wants them: each attribute as a JSON text.
 
     Args:
         spans: Spans of one experiment.
         unwraps_texts: Whether the store takes a text that looks like JSON for JSON, as versions before 3.18 do.
+        tags: The tags to write, by trace id; where None, all that the spans know of.
     """
-    return [_with(span, _stored_attributes(span, unwraps_texts), resource) for span, resource in _with_tags(spans)]
+    with_tags = _with_tags(spans, tags_of_traces(spans) if tags is None else tags)
+    return [_with(span, _stored_attributes(span, unwraps_texts), resource) for span, resource in with_tags]
 
 
-def _with_tags(spans: Sequence[ReadableSpan]) -> Iterable[tuple[ReadableSpan, Resource]]:
+def tags_of_traces(spans: Sequence[ReadableSpan]) -> dict[int, dict[str, str]]:
+    """Return the trace tags that these spans know of, by trace id.
+
+    Args:
+        spans: Spans of any traces.
+    """
+    tags: dict[int, dict[str, str]] = {}
+    for span in spans:
+        tags.setdefault(trace_id_of(span), {}).update(trace_tags(span))
+    return tags
+
+
+def _with_tags(
+    spans: Sequence[ReadableSpan], tags: Mapping[int, Mapping[str, str]]
+) -> Iterable[tuple[ReadableSpan, Resource]]:
     """Give each span the resource that carries its trace's tags.
 
     MLflow turns resource attributes into trace tags, whichever span of the trace they come with: so a trajectory can
     be found before its root has arrived, and the tags don't stand among the root's attributes.
     """
-    tags: dict[int, dict[str, str]] = {}
-    for span in spans:
-        tags.setdefault(trace_id_of(span), {}).update(trace_tags(span))
     resources = {trace_id: Resource(found) for trace_id, found in tags.items()}
     return [(span, resources[trace_id_of(span)]) for span in spans]
 

@@ -21,6 +21,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 from otel_rollout.delivery.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
+from otel_rollout_mlflow.sql_store import SqlStore
 
 # mlflow reports its use to its makers unless it is told not to, and reads this when it is imported.
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
@@ -29,6 +30,13 @@ ROOT = Path(__file__).resolve().parents[3]
 REQUIRE_SERVERS = "OTEL_ROLLOUT_REQUIRE_SERVERS"
 START_NS = 1_760_000_000_123_456_789
 SECOND_NS = 1_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def one_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have databases written to in this process, except where the test is about the other one: that takes seconds."""
+    if request.module.__name__.rpartition(".")[2] not in ("test_sql_process", "test_end_to_end"):
+        monkeypatch.setattr("otel_rollout_mlflow.exporter.SqlProcess", SqlStore)
 
 
 def load(folder: str, module: str) -> Any:

@@ -7,7 +7,8 @@ from collections import Counter
 
 import pytest
 
-from tests.integrations.verl.conftest import Run, RunProgram, traced
+from otel_rollout import semconv
+from tests.integrations.verl.conftest import PROGRAMS, Run, RunProgram, traced
 
 pytestmark = pytest.mark.integration
 
@@ -16,6 +17,19 @@ STEP = {"prompts": ["plan a", "broken b", "long c"], "n": 2, "step": 6}
 
 TURN = ["LLMServerClient.generate", "HermesToolParser.extract_tool_calls"]
 REWARD = ["RewardLoopWorker.compute_score", "judge"]
+
+
+NOT_OURS = {"telemetry.sdk.language", "telemetry.sdk.name", "telemetry.sdk.version"}
+
+
+def unlisted_keys(run: Run) -> set[str]:
+    """Return the keys of spans, events and resources that the table of attributes does not list."""
+    keys: set[str] = set()
+    for span in run.spans:
+        keys |= span["attributes"].keys() | span["resource"].keys()
+        for event in span.get("events", ()):
+            keys |= event.keys() - {"name", "timestamp", "time"}
+    return keys - {row.key for row in semconv.ATTRIBUTES} - NOT_OURS
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +42,16 @@ def step(run_program: RunProgram) -> Run:
 def untraced(run_program: RunProgram) -> Run:
     """The same step, not traced."""
     return run_program("run_worker.py", batches=[STEP])
+
+
+@pytest.fixture(scope="module")
+def own_loop(run_program: RunProgram) -> Run:
+    """A traced step of an agent loop of the user's own, on top of verl's."""
+    loop = [
+        "actor_rollout_ref.rollout.agent.default_agent_loop=scored_agent",
+        f"actor_rollout_ref.rollout.agent.agent_loop_config_path={PROGRAMS / 'scored_loop.yaml'}",
+    ]
+    return run_program("run_worker.py", batches=[{"prompts": ["plan a"], "n": 1, "step": 6}], overrides=traced(*loop))
 
 
 class TestTree:
@@ -68,6 +92,10 @@ class TestTree:
                 assert tags.items() <= attributes.items()
                 assert attributes["rollout.validate"] is False
                 assert attributes["rollout.experiment_name"] == "exp-1"
+
+    def test_every_key_is_in_the_table(self, step: Run) -> None:
+        """Every attribute of every span, event and resource is one that the table of attributes lists."""
+        assert unlisted_keys(step) == set()
 
     def test_the_project_is_the_trainers(self, step: Run) -> None:
         """trainer.project_name is the project of every span."""
@@ -243,8 +271,9 @@ class TestFullyAsync:
         assert aborted
         for span in aborted:
             assert [event["name"] for event in span["events"]] == ["generation.aborted", "generation.resumed"]
-            assert [event["weights_version"] for event in span["events"]] == [4, 5]
+            assert [event["rollout.weights_version"] for event in span["events"]] == [4, 5]
             assert span["attributes"]["rollout.max_weights_version"] == 5
+        assert unlisted_keys(run) == set()
         roots = [root["attributes"] for root in run.roots()]
         assert {(root["rollout.sample_index"], root["rollout.rollout_n"]) for root in roots} == {
             ("uid-0", 0),
@@ -252,12 +281,79 @@ class TestFullyAsync:
         }
         assert {root["rollout.sample_index_from"] for root in roots} == {"uid"}
 
+    def test_the_whole_rollouter(self, run_program: RunProgram) -> None:
+        """verl's own FullyAsyncRollouter, two epochs of a dataset without an index: every trajectory is its own."""
+        options = {"prompts": ["plan a", "plan b"], "epochs": 2, "engine": {"aborts": 1}}
+        run = run_program("run_fully_async.py", overrides=traced(), **options)
+        samples = json.loads((run.folder / "samples").read_text())
+        assert samples == ["sample_0_1", "sample_0_2", "sample_1_3", "sample_1_4"]
+        roots = [root["attributes"] for root in run.roots()]
+        assert {(root["rollout.sample_index"], root["rollout.rollout_n"]) for root in roots} == {
+            (f"uid_{sample}", number) for sample in samples for number in range(2)
+        }
+        assert {root["rollout.step"] for root in roots} == {-1}
+        assert len({root["session.id"] for root in roots}) == 4
+        assert all({"rollout.reward", "rollout.max_weights_version"} <= root.keys() for root in roots)
+        for trace in run.traces():
+            ids = {span["span_id"] for span in trace}
+            assert all(span["parent_id"] in ids for span in trace[1:])
+            assert len([span for span in trace if span["name"] == "FullyAsyncLLMServerClient.generate"]) == 3
+        assert run.digest == run_program("run_fully_async.py", **options).digest
+
+
+class TestOwnAgentLoop:
+    """An agent loop of the user's own, on top of verl's."""
+
+    def test_turn_scores_and_tool_rewards(self, own_loop: Run) -> None:
+        """The root says what the loop scored each turn with, and what its tools rewarded."""
+        [root] = own_loop.roots()
+        assert root["attributes"]["rollout.turn_scores"] == [0.5, 1.0, 1.5]
+        assert root["attributes"]["rollout.tool_rewards"] == [0.0, 0.25]
+
+    def test_state_of_the_loop_is_readable(self, own_loop: Run) -> None:
+        """verl's AgentData is shown as JSON, as an argument and as a result: what a turn adds, and no object's repr."""
+        scores = [span["attributes"] for span in own_loop.spans if span["name"] == "ScoredAgentLoop.score"]
+        assert len(scores) == 3
+        given, returned = scores[1]["input.value"]["agent_data"], scores[1]["output.value"]
+        for shown in (given, returned):
+            assert shown["messages"] == 4
+            assert shown["last_message"]["role"] == "assistant"
+            assert shown["tool_rewards"] == [0.0]
+            assert shown["assistant_turns"] == 2
+            assert shown["tool_calls"][0]["name"] == "calculator"
+        assert "prompt_ids" not in given
+        assert scores[1]["input.value"]["sampling_params"]["temperature"] == 1.0
+        assert " object at 0x" not in json.dumps(own_loop.spans)
+
 
 class TestIdentity:
     """Which trajectory is which."""
 
+    def test_padding_of_a_validation_batch(self, run_program: RunProgram) -> None:
+        """Rows that verl's own padding repeats are rollouts with numbers of their own, beyond those of the prompt."""
+        run = run_program(
+            "run_worker.py",
+            workers=4,
+            overrides=traced(),
+            batches=[
+                {"prompts": ["a", "b", "c"], "n": 1, "step": 2, "validate": True, "padded": True},
+                {"prompts": ["a"], "n": 2, "step": 4, "validate": True, "padded": True},
+                {"prompts": ["a", "b", "c"], "n": 1, "step": 6, "validate": True, "padded": True, "indices": [0, 0, 0]},
+            ],
+        )
+        roots = [root["attributes"] for root in run.roots()]
+        found = Counter(
+            (root["rollout.step"], root["rollout.sample_index"], root["rollout.rollout_n"]) for root in roots
+        )
+        expected = [(2, 10, 0), (2, 10, 1), (2, 11, 0), (2, 12, 0), *((4, 10, number) for number in range(4))]
+        expected += [(6, "uid-0", 0), (6, "uid-0", 1), (6, "uid-1", 0), (6, "uid-2", 0)]
+        assert found == Counter(expected)
+        assert {root["rollout.validate"] for root in roots} == {True}
+        assert len({span["trace_id"] for span in run.roots()}) == len(expected)
+        assert len({root["session.id"] for root in roots}) == 3 + 1 + 3
+
     def test_no_two_trajectories_are_the_same(self, run_program: RunProgram) -> None:
-        """Groups split over workers, indices that are all zero or shared, and padding: every trajectory has its own."""
+        """Groups split over workers, and indices that are all zero or shared: every trajectory has its own."""
         run = run_program(
             "run_worker.py",
             workers=2,

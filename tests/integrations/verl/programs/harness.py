@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import hashlib
 import json
 import os
@@ -50,11 +51,12 @@ def make_model(folder: Path) -> Path:
     return folder
 
 
-def make_config(model: Path, *overrides: str):
+def make_config(model: Path, *overrides: str, fully_async: bool = False):
     """Return verl's whole configuration for this model."""
-    with initialize_config_dir(config_dir=str(Path(verl.__file__).parent / "trainer" / "config"), version_base=None):
+    folder = "experimental/fully_async_policy/config" if fully_async else "trainer/config"
+    with initialize_config_dir(config_dir=str(Path(verl.__file__).parent / folder), version_base=None):
         return compose(
-            config_name="ppo_trainer",
+            config_name="fully_async_ppo_trainer" if fully_async else "ppo_trainer",
             overrides=[
                 f"actor_rollout_ref.model.path={model}",
                 "actor_rollout_ref.rollout.name=vllm",
@@ -77,6 +79,29 @@ def make_config(model: Path, *overrides: str):
         )
 
 
+class Reference:
+    """What a Ray object reference looks like, over a future of this process's event loop."""
+
+    def __init__(self, result):
+        self._result = asyncio.ensure_future(result)
+
+    def __await__(self):
+        return self._result.__await__()
+
+    def future(self):
+        """Return the same as a future for threads, as Ray does."""
+        done = concurrent.futures.Future()
+
+        def copy(result):
+            if result.exception() is None:
+                done.set_result(result.result())
+            else:
+                done.set_exception(result.exception())
+
+        self._result.add_done_callback(copy)
+        return done
+
+
 class Remote:
     """What a Ray actor handle looks like, over an object of this process."""
 
@@ -91,10 +116,10 @@ class Remote:
             def remote(*args, **kwargs):
                 result = method(*args, **kwargs)
                 if asyncio.iscoroutine(result):
-                    return asyncio.ensure_future(result)
+                    return Reference(result)
                 future = asyncio.get_running_loop().create_future()
                 future.set_result(result)
-                return future
+                return Reference(future)
 
         return Method()
 
@@ -211,11 +236,11 @@ def digest(*outputs) -> str:
     return hasher.hexdigest()
 
 
-def manager_of(config, workers):
+def manager_of(config, workers, manager_class=None):
     """Return verl's manager over workers of this process."""
     from verl.experimental.agent_loop.agent_loop import AgentLoopManager
 
-    manager = object.__new__(AgentLoopManager)
+    manager = object.__new__(manager_class or AgentLoopManager)
     manager.config, manager.rollout_config = config, config.actor_rollout_ref.rollout
     manager.agent_loop_workers = [Remote(worker) for worker in workers]
     manager.reward_loop_worker_handles = None

@@ -30,7 +30,13 @@ async def main() -> None:
     manager = harness.manager_of(config, workers)
     outputs = []
     for batch in options["batches"]:
+        is_padded = batch.pop("padded", False)
         data = harness.make_batch(batch.pop("prompts"), batch.pop("n"), **batch)
+        if is_padded:
+            # As the trainer does before it validates.
+            from verl.protocol import pad_dataproto_to_divisor
+
+            data, _ = pad_dataproto_to_divisor(data, len(workers))
         outputs.append(
             await (manager.generate_sequences(data) if len(workers) > 1 else workers[0].generate_sequences(data))
         )

@@ -1,0 +1,143 @@
+"""The process in which a tracking database is written to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from otel_rollout.delivery.outcome import Verdict
+from otel_rollout_mlflow import MlflowSpanExporter, sql_process
+from otel_rollout_mlflow.plain_spans import pack, unpack
+from otel_rollout_mlflow.sql_process import SqlProcess
+
+PROGRAM = Path(__file__).parent / "programs" / "worker.py"
+
+
+def worker_of(exporter: MlflowSpanExporter) -> int:
+    """Return the process that an exporter writes with."""
+    store = exporter._opened()
+    assert isinstance(store, SqlProcess)
+    assert store._worker is not None
+    return store._worker._process.pid
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs, and not just waits for its parent to take note of its end."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class TestPlainSpans:
+    """Spans on their way to the process."""
+
+    def test_nothing_is_lost_or_changed(self, trajectory) -> None:
+        """What arrives says the same as what was sent: ids, times, attributes, events, links, status and scope."""
+        spans = trajectory(reward=1.0, root_attributes={"scores": (0.5, 1.0), "flag": True}).spans
+
+        for before, after in zip(spans, unpack(pack(spans)), strict=True):
+            assert after.to_json() == before.to_json()
+            assert dict(after.attributes) == dict(before.attributes)
+            assert after.get_span_context() == before.get_span_context()
+            assert after.parent == before.parent
+            assert after.instrumentation_scope == before.instrumentation_scope
+            assert [dict(event.attributes) for event in after.events] == [
+                dict(event.attributes) for event in before.events
+            ]
+
+
+@pytest.mark.integration
+class TestSqlProcess:
+    """Its life."""
+
+    def test_mlflow_is_not_imported_here(self, database, project) -> None:
+        """The process that traces imports nothing of mlflow: its threads are the trainer's alone."""
+        code = (
+            "import sys, runpy; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__');"
+            "print(sorted(name for name in ('mlflow', 'sqlalchemy', 'alembic') if name in sys.modules))"
+        )
+        uri = f"sqlite:///{database}"
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code, str(PROGRAM), uri, project, "0", "2", "with a run"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+
+        assert done.stdout.splitlines() == ["lost 0", "[]"]
+
+    def test_process_that_is_killed(self, database, project, trajectory, read_back) -> None:
+        """Where the process was killed, the batch is tried again, with a new one."""
+        uri = f"sqlite:///{database}"
+        exporter, one = MlflowSpanExporter(tracking_uri=uri), trajectory(project)
+        assert exporter.send([one.model]).verdict is Verdict.DELIVERED
+        os.kill(worker_of(exporter), signal.SIGKILL)
+
+        outcomes = [exporter.send(one.spans) for _ in range(2)]
+
+        assert [outcome.verdict for outcome in outcomes] == [Verdict.RETRY, Verdict.DELIVERED]
+        assert "the process that writes to the MLflow database has ended" in outcomes[0].reason
+        assert len(read_back(uri, project).trace(one.mlflow_id).data.spans) == 3
+        exporter.shutdown()
+
+    def test_signals_to_the_whole_group(self, database, project, trajectory) -> None:
+        """SIGTERM and SIGINT, which a scheduler or a terminal sends to all processes, leave it to its parent."""
+        exporter = MlflowSpanExporter(tracking_uri=f"sqlite:///{database}")
+        assert exporter.send(trajectory(project).spans).verdict is Verdict.DELIVERED
+        pid = worker_of(exporter)
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGINT)
+
+        assert exporter.send(trajectory(project).spans).verdict is Verdict.DELIVERED
+        assert worker_of(exporter) == pid
+        exporter.shutdown()
+        assert not is_running(pid)
+
+    def test_it_ends_with_its_parent(self, database, project) -> None:
+        """Where its parent is killed it ends by itself, a forked child that keeps the pipe open notwithstanding."""
+        code = (
+            "import os, sys, time; sys.path[:0] = sys.argv[3].split(os.pathsep);"
+            "from otel_rollout_mlflow.sql_process import SqlProcess;"
+            "from otel_rollout_mlflow.tracking_uri import parse_tracking_uri;"
+            "store = SqlProcess(parse_tracking_uri(sys.argv[1])); store.ensure_experiment(sys.argv[2]);"
+            "child = os.fork(); child or time.sleep(60);"
+            "print(store._worker._process.pid, child, flush=True); time.sleep(60)"
+        )
+        command = [sys.executable, "-c", code, f"sqlite:///{database}", project, os.pathsep.join(sys.path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+            worker, child = map(int, parent.stdout.readline().split())
+            assert is_running(worker)
+            parent.kill()
+            try:
+                wait_until(lambda: not is_running(worker))
+            finally:
+                os.kill(child, signal.SIGKILL)
+
+    def test_no_process_can_be_started(self, database, project, trajectory, read_back, monkeypatch, caplog) -> None:
+        """Where no process can be started the spans are stored all the same, and one warning says why."""
+        monkeypatch.setattr(sql_process.sys, "executable", "/nowhere/python")
+        uri, one = f"sqlite:///{database}", trajectory(project)
+        exporter = MlflowSpanExporter(tracking_uri=uri)
+
+        assert exporter.send(one.spans).verdict is Verdict.DELIVERED
+
+        assert len(read_back(uri, project).trace(one.mlflow_id).data.spans) == 3
+        [warning] = [record.message for record in caplog.records if record.name == "otel_rollout"]
+        assert warning.startswith("no process could be started that writes to the MLflow database")
