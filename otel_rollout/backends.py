@@ -29,7 +29,7 @@ _OTLP_EXPORTERS: Final = {
 _PROTOCOL_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
 # Names that users may try before they have installed what brings them.
-_EXTRAS: Final = {"mlflow": "mlflow", "weave": "weave", "otlp_proto_grpc": "grpc"}
+_EXTRAS: Final = {"file": "file", "mlflow": "mlflow", "weave": "weave", "otlp_proto_grpc": "grpc"}
 
 
 def requested_backend(backend: Backend | None) -> list[str | SpanExporter]:

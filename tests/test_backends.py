@@ -93,7 +93,7 @@ class TestMaking:
             make_exporters(["mlfow"])
 
         message = str(caught.value)
-        assert message.startswith("no exporter is called 'mlfow'; installed: console, mlflow, none, otlp, ")
+        assert message.startswith("no exporter is called 'mlfow'; installed: console, file, mlflow, none, otlp, ")
         assert message.endswith("did you mean 'mlflow'?")
 
     def test_a_known_name_that_is_not_installed_names_its_extra(self, monkeypatch: pytest.MonkeyPatch):

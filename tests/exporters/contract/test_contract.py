@@ -27,8 +27,9 @@ EXPORTERS = {
     "otlp-grpc": "otel_rollout_otlp.grpc_exporter:OtlpGrpcSpanExporter",
     "mlflow": "otel_rollout_mlflow:MlflowSpanExporter",
     "weave": "otel_rollout_weave:WeaveSpanExporter",
+    "file": "otel_rollout_file:FileSpanExporter",
 }
-BACKEND_PACKAGES = ("grpc", "requests", "mlflow", "sqlalchemy", "wandb", "weave")
+BACKEND_PACKAGES = ("grpc", "requests", "mlflow", "sqlalchemy", "wandb", "weave", "zstandard")
 
 
 class _Closed:
@@ -55,6 +56,8 @@ def exporter_class(request, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     monkeypatch.setenv("WANDB_ENTITY", "nobody")
     monkeypatch.setenv("WANDB_BASE_URL", UNREACHABLE)
+    # A file where a folder should be.
+    monkeypatch.setenv("OTEL_ROLLOUT_DIR", f"{__file__}/traces")
     module, _, name = EXPORTERS[request.param].partition(":")
     return getattr(importlib.import_module(module), name)
 
@@ -138,7 +141,7 @@ assert not imported, f"{attribute}(): {{imported}}"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
 
-    @pytest.mark.parametrize("name", ["mlflow", "weave"])
+    @pytest.mark.parametrize("name", ["file", "mlflow", "weave"])
     def test_the_entry_point_leads_to_the_class(self, name):
         """The names that `OTEL_TRACES_EXPORTER` knows lead to these classes."""
         [point] = entry_points(group="opentelemetry_traces_exporter", name=name)

@@ -1,0 +1,339 @@
+"""The `file` exporter: its settings, what it says of faults, and that other tools read what it writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import zstandard
+
+import otel_rollout
+from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown, stats
+from otel_rollout.delivery.outcome import DELIVERED, Verdict
+from otel_rollout.errors import ConfigurationError, MissingExtraError
+from otel_rollout.trace_folder.frames import read_frame, scan_frames
+from otel_rollout.trace_folder.otlp_json import decode_line
+from otel_rollout_file import FileSpanExporter
+
+
+def lines_of(folder):
+    """The lines of all files of trajectories."""
+    return [read_frame(path, *frame) for path in sorted(folder.rglob("*.jsonl.zst")) for frame in scan_frames(path)]
+
+
+def spans_of(folder):
+    return [span for line in lines_of(folder) for span in decode_line(line)]
+
+
+def ids(spans):
+    return sorted(span.context.span_id for span in spans)
+
+
+@rollout_trace_op(name="generate", kind="LLM")
+def generate(prompt):
+    return prompt.upper()
+
+
+class TestSettings:
+    """Arguments, variables and defaults."""
+
+    def test_defaults(self, monkeypatch, tmp_path):
+        """A folder in the working folder, files of 1 GiB, no bound."""
+        monkeypatch.chdir(tmp_path)
+        settings = FileSpanExporter().settings
+        assert settings == (tmp_path / "rollout-traces", 2**30, None)
+
+    def test_variables(self, monkeypatch, tmp_path):
+        """Each has its variable; sizes may have units."""
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "x"))
+        monkeypatch.setenv("OTEL_ROLLOUT_FILE_MAX_BYTES", "512MiB")
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR_MAX_BYTES", "50GB")
+        assert FileSpanExporter().settings == (tmp_path / "x", 2**29, 50 * 10**9)
+
+    def test_arguments_win(self, monkeypatch, tmp_path):
+        """An argument counts more than a variable."""
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", "elsewhere")
+        monkeypatch.setenv("OTEL_ROLLOUT_FILE_MAX_BYTES", "1")
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR_MAX_BYTES", "1")
+        exporter = FileSpanExporter(folder=tmp_path, file_max_bytes=7, max_bytes="1MiB")
+        assert exporter.settings == (tmp_path, 7, 2**20)
+
+    def test_the_folder_does_not_move_with_the_working_folder(self, monkeypatch, tmp_path, make_trajectory):
+        """A trainer that changes its working folder writes where it began."""
+        monkeypatch.chdir(tmp_path)
+        exporter = FileSpanExporter()
+        (tmp_path / "other").mkdir()
+        monkeypatch.chdir(tmp_path / "other")
+        exporter.send(make_trajectory())
+        exporter.shutdown()
+        assert len(lines_of(tmp_path / "rollout-traces")) == 1
+
+    @pytest.mark.parametrize("variable", ["OTEL_ROLLOUT_FILE_MAX_BYTES", "OTEL_ROLLOUT_DIR_MAX_BYTES"])
+    def test_a_size_that_is_none_is_refused(self, monkeypatch, variable):
+        """The message names the variable, its value, and what would be right."""
+        monkeypatch.setenv(variable, "many")
+        with pytest.raises(ConfigurationError, match=f"{variable}='many': .*256MiB"):
+            FileSpanExporter()
+
+    def test_a_file_in_the_folders_place_is_refused_by_init(self, monkeypatch, tmp_path):
+        """What can't work is said before training begins."""
+        (tmp_path / "file").write_text("")
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "file"))
+        with pytest.raises(ConfigurationError, match="should be a folder"):
+            init("project", "experiment", "file")
+
+    def test_a_missing_extra_is_refused_by_init(self, monkeypatch, tmp_path):
+        """With the line that mends it; and under other processors the reason is in the outcome."""
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path))
+        monkeypatch.setitem(sys.modules, "zstandard", None)
+        with pytest.raises(MissingExtraError, match=r"pip install 'otel-rollout\[file\]'"):
+            init("project", "experiment", "file")
+
+    def test_a_missing_extra_is_a_reason(self, monkeypatch, tmp_path, make_trajectory):
+        """Where nobody checks, the outcome has the line that mends it."""
+        monkeypatch.setitem(sys.modules, "zstandard", None)
+        outcome = FileSpanExporter(folder=tmp_path).send(make_trajectory())
+        assert outcome.verdict is Verdict.DENIED
+        assert "pip install 'otel-rollout[file]'" in outcome.reason
+
+
+class TestTracing:
+    """The exporter as a backend."""
+
+    def test_traces_of_a_program_are_in_the_folder(self, monkeypatch, tmp_path):
+        """A trajectory with its ops, by step, validation apart, an op outside any trajectory without a step."""
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path))
+        init("project", "experiment", "file")
+        for step, validate in ((1, False), (2, True)):
+            with rollout_trace_attr(step=step, sample_index=3, rollout_n=0, validate=validate):
+                generate("漢字")
+        generate("alone")
+        assert shutdown(30)
+        assert stats().exporters["file"].delivered == 5
+        assert sorted(path.parent.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.zst")) == [
+            "no-step",
+            "step=000001",
+            "validate/step=000002",
+        ]
+        [line] = lines_of(tmp_path / "step=000001")
+        child, root = decode_line(line)
+        assert (child.name, root.name) == ("generate", "rollout_trace")
+        assert child.parent.span_id == root.context.span_id
+        assert json.loads(child.attributes["input.value"]) == {"prompt": "漢字"}
+        assert child.attributes["output.value"] == '"漢字"'
+        assert root.attributes["rollout.status"] == "completed"
+        assert list(tmp_path.glob("open/*")) == []
+
+    def test_it_is_read_with_otel_rollout(self, monkeypatch, tmp_path):
+        """What the exporter has written, `otel_rollout.read` gives."""
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path))
+        init("project", "experiment", "file")
+        with rollout_trace_attr(step=4, sample_index="a", rollout_n=1):
+            generate("x")
+        shutdown(30)
+        [trajectory] = otel_rollout.read(tmp_path, step=4)
+        assert (trajectory.sample_index, trajectory.rollout_n, trajectory.status) == ("a", 1, "completed")
+        assert [span.name for span in trajectory.spans] == ["generate", "rollout_trace"]
+
+    def test_a_forked_worker_writes_its_own_file(self, monkeypatch, tmp_path):
+        """A child of a traced process traces into the same folder; both are whole."""
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path))
+        init("project", "experiment", "file")
+        with rollout_trace_attr(step=1, sample_index=0, rollout_n=0):
+            generate("parent")
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                with rollout_trace_attr(step=1, sample_index=1, rollout_n=0):
+                    generate("child")
+                code = 0 if shutdown(30) else 2
+            finally:
+                os._exit(code)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert shutdown(30)
+        assert len(list(tmp_path.rglob("*.zst"))) == 2
+        outputs = {span.attributes.get("output.value") for span in spans_of(tmp_path) if span.name == "generate"}
+        assert outputs == {'"PARENT"', '"CHILD"'}
+
+    def test_a_killed_program_leaves_what_had_ended(self, tmp_path):
+        """SIGKILL takes what was still queued; what was delivered stays, running trajectories included."""
+        program = """
+import os, sys
+from otel_rollout import flush, init, rollout_trace_attr, rollout_trace_op
+@rollout_trace_op
+def generate(x):
+    return x
+init("project", "experiment", "file")
+with rollout_trace_attr(step=1, sample_index=0, rollout_n=0):
+    generate(1)
+with rollout_trace_attr(step=1, sample_index=1, rollout_n=0):
+    generate(2)
+    assert flush(30)
+    os.kill(os.getpid(), 9)
+"""
+        environment = {**os.environ, "OTEL_ROLLOUT_DIR": str(tmp_path)}
+        done = subprocess.run([sys.executable, "-c", program], env=environment, timeout=60, check=False)
+        assert done.returncode == -9
+        assert [span.name for span in spans_of(tmp_path)] == ["generate", "rollout_trace"]
+        [journal] = (tmp_path / "open").iterdir()
+        [span] = [span for line in journal.read_bytes().splitlines() for span in decode_line(line)]
+        assert span.attributes["output.value"] == "2"
+
+
+class TestFaults:
+    """What delivery is told, and that it can act on it."""
+
+    def test_a_full_disk_passes(self, mount, make_trajectory):
+        """Without space an attempt is to be repeated; repeated with space, all is there once."""
+        disk = mount("size=1m")
+        ballast = disk / "ballast"
+        ballast.write_bytes(b"\0" * 900_000)
+        exporter = FileSpanExporter(folder=disk / "traces")
+        trajectories = [make_trajectory(children=4, characters=20_000) for _ in range(3)]
+        batch = [span for spans in trajectories for span in spans]
+        outcome = exporter.send(batch)
+        assert outcome.verdict is Verdict.RETRY
+        assert "No space left on device: free space" in outcome.reason
+        ballast.unlink()
+        # As delivery does it where a batch fails again and again: in halves.
+        for half in (batch[:7], batch[7:]):
+            assert exporter.send(half) == DELIVERED
+        exporter.shutdown()
+        assert ids(spans_of(exporter.settings.folder)) == ids(batch)
+
+    def test_training_goes_on_while_the_disk_is_full(self, mount, monkeypatch):
+        """Spans wait in the queue; once there is space they are all written, and nothing counts as lost."""
+        disk = mount("size=1m")
+        ballast = disk / "ballast"
+        ballast.write_bytes(b"\0" * 1_000_000)
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(disk / "traces"))
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+        init("project", "experiment", "file")
+        for number in range(10):
+            with rollout_trace_attr(step=1, sample_index=number, rollout_n=0):
+                generate(os.urandom(10_000).hex())
+        deadline = time.monotonic() + 30
+        while not stats().exporters["file"].last_trouble and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert "No space left on device" in stats().exporters["file"].last_trouble
+        ballast.unlink()
+        assert shutdown(30)
+        spans = spans_of(disk / "traces")
+        assert len(spans) == len({span.context.span_id for span in spans}) == 20
+        assert stats().exporters["file"].delivered == 20
+
+    @pytest.mark.parametrize("place", ["disk", "disk/below"])
+    def test_a_disk_that_is_read_only_is_denied(self, mount, make_trajectory, tmp_path, place):
+        """Somebody has to mend that; the reason says where and what."""
+        mount("size=1m,ro")
+        outcome = FileSpanExporter(folder=tmp_path / place).send(make_trajectory())
+        assert outcome.verdict is Verdict.DENIED
+        assert str(tmp_path / place) in outcome.reason
+        assert "OTEL_ROLLOUT_DIR" in outcome.reason
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+    def test_a_folder_without_permission_is_denied(self, tmp_path, make_trajectory):
+        """As for a disk that is read-only."""
+        tmp_path.chmod(0o500)
+        assert FileSpanExporter(folder=tmp_path / "x").send(make_trajectory()).verdict is Verdict.DENIED
+
+    @pytest.mark.parametrize("below", ["", "/below", "/below/it"])
+    def test_a_file_in_the_folders_place_is_denied(self, tmp_path, make_trajectory, below):
+        """Also where it is higher up."""
+        (tmp_path / "file").write_text("")
+        outcome = FileSpanExporter(folder=f"{tmp_path}/file{below}").send(make_trajectory())
+        assert outcome.verdict is Verdict.DENIED
+        assert "must be a folder" in outcome.reason
+
+    def test_a_span_that_is_no_json_is_refused_alone(self, tmp_path, make_trajectory):
+        """Delivery halves the batch until it is found; the others are stored once."""
+        nested = ()
+        for _ in range(2000):
+            nested = (nested,)
+        spans = make_trajectory(children=3)
+        odd = make_trajectory(children=0)
+        odd[0]._attributes = {"x": nested}
+        exporter = FileSpanExporter(folder=tmp_path)
+        outcome = exporter.send([*spans[:2], *odd, *spans[2:]])
+        assert outcome.verdict is Verdict.REFUSED
+        assert exporter.send([*spans[:2]]) == DELIVERED
+        assert exporter.send(odd).verdict is Verdict.REFUSED
+        assert exporter.send(spans[2:]) == DELIVERED
+        exporter.shutdown()
+        assert ids(spans_of(tmp_path)) == ids(spans)
+
+    def test_after_the_shutdown_nothing_is_written(self, tmp_path, make_trajectory):
+        """It says so, instead of opening files that nobody closes."""
+        exporter = FileSpanExporter(folder=tmp_path)
+        exporter.shutdown()
+        assert exporter.send(make_trajectory()).reason == "the exporter is shut down"
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestOtherTools:
+    """Lines are what OTLP receivers take."""
+
+    def test_zstd_and_json_are_enough(self, tmp_path, make_trajectory):
+        """Any zstd tool makes the file JSON lines, with the trace's ids in hexadecimal."""
+        spans = make_trajectory()
+        exporter = FileSpanExporter(folder=tmp_path)
+        exporter.send(spans)
+        exporter.shutdown()
+        [path] = tmp_path.rglob("*.jsonl.zst")
+        text = zstandard.ZstdDecompressor().stream_reader(path.read_bytes(), read_across_frames=True).read()
+        [line] = text.splitlines()
+        [resource_spans] = json.loads(line)["resourceSpans"]
+        [scope_spans] = resource_spans["scopeSpans"]
+        assert [span["spanId"] for span in scope_spans["spans"]] == [f"{span.context.span_id:016x}" for span in spans]
+
+    @pytest.mark.integration
+    def test_a_collector_takes_the_lines_as_they_are(self, rotel, received, tmp_path, make_trajectory):
+        """Posted to rotel byte for byte, every span comes out at the other side with its ids, times and payload."""
+        import requests
+
+        folder = tmp_path / "traces"
+        exporter = FileSpanExporter(folder=folder)
+        spans = make_trajectory(children=3, characters=5000)
+        for batch in (spans[:2], spans[2:]):
+            exporter.send(batch)
+        exporter.shutdown()
+        for line in lines_of(folder):
+            answer = requests.post(
+                f"{rotel.address}/v1/traces", data=line, headers={"content-type": "application/json"}, timeout=30
+            )
+            assert answer.status_code == 200, answer.text
+
+        def arrived():
+            return [
+                span
+                for request in received
+                for resource_spans in request.resource_spans
+                for scope_spans in resource_spans.scope_spans
+                for span in scope_spans.spans
+            ]
+
+        deadline = time.monotonic() + 30
+        while len(arrived()) < len(spans) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        got = {
+            (span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex()): (
+                span.name,
+                span.start_time_unix_nano,
+                span.end_time_unix_nano,
+                {pair.key: pair.value.string_value or pair.value.int_value for pair in span.attributes},
+            )
+            for span in arrived()
+        }
+        assert got == {
+            (
+                f"{span.context.trace_id:032x}",
+                f"{span.context.span_id:016x}",
+                f"{span.parent.span_id:016x}" if span.parent else "",
+            ): (span.name, span.start_time, span.end_time, dict(span.attributes))
+            for span in spans
+        }
