@@ -83,20 +83,42 @@ class Backend:
         self.seen[weather] += 1
 
 
+class Account:
+    """What one process wrote down.
+
+    Args:
+        folder: Where.
+        stays: Whether it ended in fair weather.
+        spool: Where it left what it could not deliver.
+    """
+
+    def __init__(self, folder: Path, spool: Path, *, stays: bool) -> None:
+        self.name, self.stays, self._spool = folder.name, stays, spool
+        ids = (folder / "sent").read_bytes()
+        self.sent = {ids[place : place + 8].hex() for place in range(0, len(ids), 8)}
+        self.report = json.loads((folder / "report.json").read_text())
+
+    def spooled(self, exporter: str) -> list[str]:
+        """Return the ids of the spans that it left on disk for one exporter."""
+        # A forked child shares its parent's folder.
+        return [one for one in spooled(self._spool / exporter) if one in self.sent]
+
+
 class Worker:
-    """One process that traces.
+    """One process that traces, and a child of it perhaps.
 
     Args:
         folder: Where it writes what it sent and counted.
         seconds: How long it stays; None for one that stays to the end.
         given: What else it is told.
+        variables: Its environment.
     """
 
     def __init__(
         self, folder: Path, seconds: float | None, given: Mapping[str, Any], variables: Mapping[str, str]
     ) -> None:
         folder.mkdir()
-        self.folder, self.stays = folder, seconds is None
+        self.folder, self._stays = folder, seconds is None
         told = json.dumps({"folder": str(folder), "seconds": seconds, "queue": QUEUE, **given})
         with (folder / "log").open("w") as log:
             self.process = subprocess.Popen(
@@ -111,18 +133,10 @@ class Worker:
         if self.process.stdin is not None and not self.process.stdin.closed:
             self.process.stdin.close()
 
-    def sent(self) -> set[str]:
-        """Return the ids of all spans that it ended."""
-        ids = (self.folder / "sent").read_bytes()
-        return {ids[place : place + 8].hex() for place in range(0, len(ids), 8)}
-
-    def spooled(self, exporter: str) -> list[str]:
-        """Return the ids of the spans that it left on disk for one exporter."""
-        return spooled(self.folder / "spool" / exporter)
-
-    def report(self) -> dict[str, Any]:
-        """Return what it counted."""
-        return json.loads((self.folder / "report.json").read_text())
+    def accounts(self) -> list[Account]:
+        """Return its account, and its child's."""
+        folders = [self.folder, self.folder.with_name(f"{self.folder.name}-child")]
+        return [Account(each, self.folder / "spool", stays=self._stays) for each in folders if each.exists()]
 
 
 def check_counts(
@@ -155,29 +169,29 @@ def check_counts(
     return wrong
 
 
-def check(workers: Sequence[Worker], stored: Mapping[str, set[str]]) -> list[str]:
-    """Return what is wrong with the account; nothing where it is right.
+def check(accounts: Sequence[Account], stored: Mapping[str, set[str]]) -> list[str]:
+    """Return what is wrong with all accounts; nothing where they are right.
 
     Args:
-        workers: The processes, ended.
+        accounts: Those of all processes.
         stored: The ids that each backend has, by the name of its exporter.
     """
     wrong = []
     everything: set[str] = set()
-    for worker in workers:
-        sent, report = worker.sent(), worker.report()
-        everything |= sent
-        if report["stats"]["internal_errors"]:
-            wrong.append(f"{worker.folder.name}: internal errors: {report['stats']['internal_errors']}")
-        if report["growth"] > MAX_GROWTH:
-            wrong.append(f"{worker.folder.name}: grew by {report['growth'] / MIB:.0f} MiB")
-        for name, most in report["most_queued"].items():
+    for account in accounts:
+        everything |= account.sent
+        if account.report["stats"]["internal_errors"]:
+            wrong.append(f"{account.name}: internal errors: {account.report['stats']['internal_errors']}")
+        if account.report["growth"] > MAX_GROWTH:
+            wrong.append(f"{account.name}: grew by {account.report['growth'] / MIB:.0f} MiB")
+        for name, most in account.report["most_queued"].items():
             if most > QUEUE:
-                wrong.append(f"{worker.folder.name}: {name}'s queue held {most} bytes")
+                wrong.append(f"{account.name}: {name}'s queue held {most} bytes")
         for name, ids in stored.items():
-            counts = report["stats"]["exporters"][name]
-            found = check_counts(sent, ids & sent, worker.spooled(name), counts, stays=worker.stays)
-            wrong += [f"{worker.folder.name}, {name}: {one}" for one in found]
+            counts = account.report["stats"]["exporters"][name]
+            left = account.spooled(name)
+            found = check_counts(account.sent, ids & account.sent, left, counts, stays=account.stays)
+            wrong += [f"{account.name}, {name}: {one}" for one in found]
     for name, ids in stored.items():
         if not ids <= everything:
             wrong.append(f"{name} has {len(ids - everything)} spans that nobody sent")
@@ -235,7 +249,8 @@ class Soak:
         folder = self._folder / f"worker-{number}"
         if number % 2 and self._has_spool:
             variables["OTEL_ROLLOUT_SPOOL"] = str(folder / "spool")
-        worker = Worker(folder, seconds, {**self._given, "number": number}, variables)
+        given = {**self._given, "number": number, "forks": number % 4 >= 2}
+        worker = Worker(folder, seconds, given, variables)
         self._workers.append(worker)
         return worker
 
@@ -248,11 +263,12 @@ class Soak:
             stored = {backend.name: set(backend.receiver.stored) for backend in self._backends}
             if self._traces is not None:
                 stored["file"] = stored_in_folder(self._traces)
-            wrong = check(self._workers, stored)
+            accounts = [account for worker in self._workers for account in worker.accounts()]
+            wrong = check(accounts, stored)
             for backend in self._backends:
                 if backend.receiver.names["bad"]:
                     wrong.append(f"{backend.name}: {backend.receiver.names['bad']} bad spans were stored")
-            self._tell(stored)
+            self._tell(accounts, stored)
             return wrong
         finally:
             for worker in self._workers:
@@ -304,17 +320,14 @@ class Soak:
         )
         say(f"{passed:5.0f} s  {len(self._workers)} processes so far  {states}  disk {used / MIB:.0f} MiB")
 
-    def _tell(self, stored: Mapping[str, set[str]]) -> None:
-        sent = sum(len(worker.sent()) for worker in self._workers)
-        reports = [worker.report() for worker in self._workers]
-        say(
-            f"{len(self._workers)} processes sent {sent:,} spans; the largest grew by "
-            f"{max(report['growth'] for report in reports) / MIB:.0f} MiB"
-        )
+    def _tell(self, accounts: Sequence[Account], stored: Mapping[str, set[str]]) -> None:
+        sent = sum(len(account.sent) for account in accounts)
+        growth = max(account.report["growth"] for account in accounts)
+        say(f"{len(accounts)} processes sent {sent:,} spans; the largest grew by {growth / MIB:.0f} MiB")
         for name, ids in stored.items():
-            every = [report["stats"]["exporters"][name] for report in reports]
+            every = [account.report["stats"]["exporters"][name] for account in accounts]
             lost = sum((Counter(counts["lost"]) for counts in every), Counter())
-            left = sum(len(worker.spooled(name)) for worker in self._workers)
+            left = sum(len(account.spooled(name)) for account in accounts)
             unanswered = len(ids) + left + sum(lost.values()) - sent
             say(
                 f"{name}: {len(ids):,} stored + {sum(lost.values()):,} counted as lost {dict(lost)} + {left:,} on disk "

@@ -1,6 +1,6 @@
 """One process of the soak: traces until a line comes on stdin, or for so many seconds, and reports what it counted.
 
-soak_worker.py '{"folder": …, "endpoints": […], "number": …, "seconds": … or null, "pause": …, "queue": …}'
+soak_worker.py '{"folder": …, "endpoints": […], "names": […], "number": …, "seconds": …, "forks": …, …}'
 """
 
 from __future__ import annotations
@@ -21,14 +21,26 @@ from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
 from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
 
 GIVEN: dict[str, Any] = json.loads(sys.argv[1])
-FOLDER = Path(GIVEN["folder"])
-SENT = os.open(FOLDER / "sent", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 TASKS = 8
 SECONDS_FOR_THE_REST = 90.0
+SECONDS_BEFORE_FORK = 1.0
+
+
+class Notes:
+    """What this process writes down for itself."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(exist_ok=True)
+        self.sent = os.open(self.folder / "sent", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.most_queued: dict[str, int] = {}
+
+
+notes = Notes(GIVEN["folder"])
 
 
 def note_sent() -> None:
-    os.write(SENT, trace.get_current_span().get_span_context().span_id.to_bytes(8, "big"))
+    os.write(notes.sent, trace.get_current_span().get_span_context().span_id.to_bytes(8, "big"))
 
 
 @rollout_trace_op(kind="LLM")
@@ -75,42 +87,71 @@ def memory(field: str) -> int:
     raise LookupError(field)
 
 
-def watch(stop: threading.Event, seen: dict[str, int]) -> None:
+def watch(stop: threading.Event) -> None:
     """Note the most that a queue held."""
     while not stop.wait(0.1):
         for name, exporter in otel_rollout.stats().exporters.items():
-            seen[name] = max(seen.get(name, 0), exporter.queued_bytes)
+            notes.most_queued[name] = max(notes.most_queued.get(name, 0), exporter.queued_bytes)
 
 
-def main() -> None:
-    names: list[Any] = [OtlpHttpSpanExporter(endpoint=f"{url}/v1/traces", timeout=2.0) for url in GIVEN["endpoints"]]
+def trace_until(stop: threading.Event) -> None:
+    watcher = threading.Thread(target=watch, args=(stop,))
+    watcher.start()
+    asyncio.run(rollouts(stop))
+    watcher.join()
+
+
+def trace_for(seconds: float) -> None:
+    stop = threading.Event()
+    timer = threading.Timer(seconds, stop.set)
+    timer.start()
+    trace_until(stop)
+    timer.join()
+
+
+def init() -> None:
+    exporters: list[Any] = [
+        OtlpHttpSpanExporter(endpoint=f"{url}/v1/traces", timeout=2.0) for url in GIVEN["endpoints"]
+    ]
     otel_rollout.init(
         "soak",
         "soak",
-        backend=[*names, *GIVEN["names"]],
+        backend=[*exporters, *GIVEN["names"]],
         max_queue_bytes=GIVEN["queue"],
         max_batch_bytes=GIVEN["queue"] // 16,
         schedule_delay_ms=100,
         shutdown_timeout_ms=2000,
     )
-    stop, seen = threading.Event(), {}
-    if GIVEN["seconds"] is None:
-        threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
-    else:
-        threading.Timer(GIVEN["seconds"], stop.set).start()
-    watcher = threading.Thread(target=watch, args=(stop, seen))
-    watcher.start()
+
+
+def main() -> None:
+    global notes  # noqa: PLW0603 - a forked child keeps notes of its own
+    init()
     before = memory("VmRSS")
-    asyncio.run(rollouts(stop))
-    watcher.join()
+    child = None
     if GIVEN["seconds"] is None:
+        stop = threading.Event()
+        threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
+        trace_until(stop)
         otel_rollout.flush(SECONDS_FOR_THE_REST)
         otel_rollout.shutdown(SECONDS_FOR_THE_REST)
     else:
+        if GIVEN["forks"]:
+            trace_for(SECONDS_BEFORE_FORK)
+            child = os.fork()
+            if child == 0:
+                notes = Notes(f"{GIVEN['folder']}-child")
+        trace_for(GIVEN["seconds"])
         # In whatever weather there is.
         otel_rollout.shutdown()
-    report = {"stats": otel_rollout.stats(), "most_queued": seen, "growth": memory("VmHWM") - before}
-    (FOLDER / "report.json").write_text(json.dumps(report, default=vars))
+    report = {
+        "stats": otel_rollout.stats(),
+        "most_queued": notes.most_queued,
+        "growth": memory("VmHWM") - before,
+    }
+    (notes.folder / "report.json").write_text(json.dumps(report, default=vars))
+    if child:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 if __name__ == "__main__":
