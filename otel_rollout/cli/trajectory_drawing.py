@@ -71,7 +71,7 @@ def draw_heading(trajectory: RecordedTrajectory) -> Iterator[Text]:
     tokens = _arrow(attributes.get(semconv.INPUT_TOKENS), attributes.get(semconv.OUTPUT_TOKENS))
     facts = [
         duration(trajectory.end_time - trajectory.start_time),
-        f"{attributes[semconv.TURNS]} turns" if semconv.TURNS in attributes else "",
+        counted(attributes[semconv.TURNS], "turn") if isinstance(attributes.get(semconv.TURNS), int) else "",
         f"{tokens} tokens" if tokens else "",
         counted(trajectory.span_count, "span"),
         size(trajectory.size_bytes),

@@ -18,7 +18,7 @@ from otel_rollout.trace_folder.trace_files import TraceFile
 __all__ = ["LineCache", "MovedError", "Part", "ReadProblem", "StoredFile"]
 
 
-class MovedError(Exception):
+class MovedError(FileNotFoundError):
     """What stood here has moved on: a journal's lines go once their trajectory has ended."""
 
 

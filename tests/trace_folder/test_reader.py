@@ -11,10 +11,10 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from otel_rollout.trace_folder.folder_writer import FolderWriter
 
 from otel_rollout import NoTracesError, read
 from otel_rollout.trace_folder import stored_file
+from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.otlp_json import encode_line
 
 from .recordings import frame, make_span, make_trajectory, trace_id_of, write_frames, write_lines

@@ -1,0 +1,257 @@
+"""`otel-rollout ls` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from otel_rollout.cli.main import main
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+from tests.trace_folder.recordings import make_trajectory
+
+COMMAND = [sys.executable, "-m", "otel_rollout.cli"]
+
+pytest.importorskip("rich")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two steps, a validation, a trajectory that is running, and an op outside any."""
+    writer = FolderWriter(tmp_path / "traces")
+    for spans in (
+        make_trajectory(1, 0, 0, reward=0.0),
+        make_trajectory(1, 2, 0, reward=None, status="error"),
+        make_trajectory(1, 0, 1, reward=1.0),
+        make_trajectory(1, 10, 0, reward=0.5, status="truncated"),
+        make_trajectory(2, 7, 0, validate=True),
+        make_trajectory(2, "uid", 0)[:2],
+        make_trajectory(None, None, None),
+    ):
+        writer.write(spans)
+    yield tmp_path / "traces"
+    writer.close()
+
+
+@pytest.fixture
+def on_terminal(monkeypatch):
+    """Make standard output count as a terminal of 80 columns."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def run(capsys, *arguments):
+    """Return the exit code, the words of each line printed, and what is on standard error."""
+    code = main(["ls", *map(str, arguments)])
+    shown = capsys.readouterr()
+    plain = re.sub("\x1b\\[[0-9;]*m", "", shown.out)
+    return code, [line.split() for line in plain.splitlines()], shown.err
+
+
+def rows(capsys, *arguments):
+    """Return the objects of `--json`."""
+    assert main(["ls", *map(str, arguments), "--json"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+class TestSteps:
+    """Without `--step`."""
+
+    def test_a_row_for_each_step(self, folder, capsys):
+        """Trajectories, prompts, mean reward, errors and what has no root, by step."""
+        code, lines, error = run(capsys, folder)
+        assert (code, error) == (0, "")
+        assert [line[:6] for line in lines[1:]] == [
+            ["1", "4", "3", "0.500", "1", "0"],
+            ["2", "1", "1", "-", "0", "1"],
+            ["2", "val", "1", "1", "1.000", "0"],
+            ["none", "1", "0", "1.000", "0", "0"],
+        ]
+
+    def test_json(self, folder, capsys):
+        """The same as objects, with sizes in bytes."""
+        found = rows(capsys, folder)
+        assert [(row["step"], row["validate"]) for row in found] == [(1, False), (2, False), (2, True), (None, False)]
+        first = found[0]
+        assert {
+            key: first[key] for key in ("trajectories", "samples", "mean_reward", "errors", "rootless", "spans")
+        } == {
+            "trajectories": 4,
+            "samples": 3,
+            "mean_reward": 0.5,
+            "errors": 1,
+            "rootless": 0,
+            "spans": 12,
+        }
+        assert first["bytes"] > first["stored_bytes"] > 0
+        assert found[1]["rootless"] == 1
+
+    def test_filters_apply(self, folder, capsys):
+        """A step's row counts what the filters let through, and steps without any have none."""
+        assert [(row["step"], row["trajectories"]) for row in rows(capsys, folder, "--reward", "0.5..")] == [
+            (1, 2),
+            (2, 1),
+            (None, 1),
+        ]
+        assert [row["step"] for row in rows(capsys, folder, "--status", "truncated")] == [1]
+        assert [row["trajectories"] for row in rows(capsys, folder, "--validate")] == [1]
+        assert [row["trajectories"] for row in rows(capsys, folder, "--train")] == [4, 1, 1]
+        assert rows(capsys, folder, "--experiment", "other") == []
+
+
+class TestTrajectories:
+    """With `--step`."""
+
+    def test_the_rollouts_of_a_prompt_stand_together(self, folder, capsys):
+        """In the order of prompt and rollout, whatever the order in which they ended."""
+        code, lines, _ = run(capsys, folder, "--step", 1)
+        assert code == 0
+        assert [line[:5] for line in lines[1:]] == [
+            ["1", "0", "0", "completed", "0"],
+            ["1", "0", "1", "completed", "1"],
+            ["1", "2", "0", "error", "-"],
+            ["1", "10", "0", "truncated", "0.5"],
+        ]
+        assert all(len(line[-1]) == 32 for line in lines[1:])
+
+    def test_on_a_terminal(self, folder, capsys, on_terminal):
+        """People see each prompt once, ids as short as they can be, and no line is cut in 80 columns."""
+        _, lines, _ = run(capsys, folder, "--step", 1)
+        assert [line[:3] for line in lines[1:]] == [
+            ["0", "0", "completed"],
+            ["1", "completed", "1"],
+            ["2", "0", "error"],
+            ["10", "0", "truncated"],
+        ]
+        assert all(len(line[-1]) == 8 for line in lines[1:])
+        assert "…" not in str(lines)
+
+    def test_one_without_a_root(self, folder, capsys):
+        """A running trajectory is in its step's list."""
+        _, lines, _ = run(capsys, folder, "--step", 2, "--train")
+        assert lines[1][:5] == ["2", "uid", "0", "no", "root"]
+
+    @pytest.mark.parametrize(
+        ("steps", "expected"), [("1,2", 6), ("1..2", 6), ("2..", 2), ("..1", 4), ("3,4", 0), ("1", 4)]
+    )
+    def test_several_steps(self, folder, capsys, steps, expected):
+        """Steps are given as a number, a list or a range."""
+        assert len(rows(capsys, folder, "--step", steps)) == expected
+
+    def test_json(self, folder, capsys):
+        """Each trajectory is an object with its tags, its sizes and the attributes of its root."""
+        [found] = rows(capsys, folder, "--step", 1, "--sample", 0, "--rollout", 1)
+        assert {key: found[key] for key in ("step", "sample_index", "rollout_n", "status", "reward", "spans")} == {
+            "step": 1,
+            "sample_index": 0,
+            "rollout_n": 1,
+            "status": "completed",
+            "reward": 1.0,
+            "spans": 3,
+        }
+        assert found["attributes"]["rollout.turns"] == 1
+        assert found["experiment_name"] == "exp"
+        assert found["end_time"] - found["start_time"] == 1_000_000_000
+
+    def test_a_reward_below_zero(self, folder, capsys):
+        """A range that begins with a minus sign is written with an equals sign."""
+        assert len(rows(capsys, folder, "--step", 1, "--reward=-1..0")) == 1
+
+
+class TestTrouble:
+    """What can go wrong."""
+
+    def test_nothing_is_like_that(self, folder, capsys):
+        """No row is no failure, and is said."""
+        code, lines, error = run(capsys, folder, "--step", 99)
+        assert (code, lines) == (0, [])
+        assert str(folder) in error
+
+    def test_a_folder_that_is_not_there(self, tmp_path, capsys):
+        """A wrong path is an error on one line that names it."""
+        code, lines, error = run(capsys, tmp_path / "nowhere")
+        assert (code, lines) == (2, [])
+        assert error == f"otel-rollout ls: there is no trace folder {tmp_path / 'nowhere'}\n"
+
+    def test_the_folder_of_the_environment(self, folder, capsys, monkeypatch):
+        """Without an argument the folder is the one that the exporter writes to."""
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(folder))
+        assert len(rows(capsys)) == 4
+
+    def test_a_torn_frame_is_told(self, folder, capsys):
+        """What could not be read is said on standard error, and the rest is shown."""
+        [path] = folder.glob("no-step/*.jsonl.zst")
+        other = path.with_name("host-1-abcd.jsonl.zst")
+        other.write_bytes(path.read_bytes()[:-10])
+        code, lines, error = run(capsys, folder)
+        assert (code, len(lines)) == (0, 5)
+        assert error == f"1 torn frame skipped in {other}\n"
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [["--step", "x"], ["--step", "1-2"], ["--reward", ".."], ["--reward", "nan"], ["--status", "fine"]],
+    )
+    def test_a_wrong_filter_is_a_usage_error(self, folder, capsys, arguments):
+        """The exit code is 2 and the message names the value."""
+        with pytest.raises(SystemExit) as ended:
+            main(["ls", str(folder), *arguments])
+        assert ended.value.code == 2
+        assert arguments[1] in capsys.readouterr().err
+
+    def test_names_can_not_draw_on_the_terminal(self, tmp_path, capsys, on_terminal):
+        """What a terminal would act on in a tag is replaced; markup is shown as it is."""
+        writer = FolderWriter(tmp_path)
+        writer.write(make_trajectory(1, "\x1b[2J[red]\x9b"))
+        writer.close()
+        main(["ls", str(tmp_path), "--step", "1"])
+        assert "�[2J[red]�" in re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out)
+        [row] = rows(capsys, tmp_path, "--step", 1)
+        assert row["sample_index"] == "\x1b[2J[red]\x9b"
+        main(["ls", str(tmp_path), "--step", "1", "--json"])
+        assert capsys.readouterr().out.rstrip("\n").isprintable()
+
+    def test_a_reader_that_leaves(self, tmp_path):
+        """`otel-rollout ls | head` ends quietly when the reader has seen enough."""
+        writer = FolderWriter(tmp_path)
+        for sample in range(900):
+            writer.write(make_trajectory(1, sample))
+        writer.close()
+        for arguments in (["--json"], []):
+            listing = subprocess.Popen(
+                [*COMMAND, "ls", str(tmp_path), "--step", "1", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                # Unbuffered, Python takes half a write for a whole one.
+                env={**os.environ, "PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": ""},
+            )
+            assert listing.stdout is not None
+            assert listing.stdout.readline()
+            listing.stdout.close()
+            _, error = listing.communicate(timeout=60)
+            assert (listing.returncode, error) == (141, b"")
+
+    def test_without_rich(self, folder, capsys, monkeypatch):
+        """The table needs an extra, which is named; JSON needs none."""
+        monkeypatch.setitem(sys.modules, "rich", None)
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+        code, _, error = run(capsys, folder)
+        assert code == 2
+        assert "pip install 'otel-rollout[cli]'" in error
+        assert len(rows(capsys, folder)) == 4
+
+    def test_an_output_that_takes_ascii_only(self, folder):
+        """Where the output has no Unicode, other characters are replaced."""
+        done = subprocess.run(
+            [*COMMAND, "ls", str(folder), "--step", "1"],
+            check=False,
+            capture_output=True,
+            timeout=60,
+            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"90?2" in done.stdout

@@ -1,0 +1,229 @@
+"""`otel-rollout show` as a user meets it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+
+import orjson
+import pytest
+from opentelemetry.sdk.trace import Event
+
+from otel_rollout import semconv
+from otel_rollout.cli.main import main
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.trace_folder.otlp_json import decode_line
+from tests.trace_folder.recordings import SECOND, START, make_span, make_trajectory, trace_id_of
+
+pytest.importorskip("rich")
+
+LONG = '{"text":"' + "x" * 5000 + '","token_ids":[' + ",".join(map(str, range(200))) + "]}"
+
+
+def make_detailed():
+    """Return a trajectory with a tool that failed, events, and payloads that are too long for a line."""
+    trace_id = trace_id_of(1, 7, 0)
+    tool_error = Event(
+        semconv.EXCEPTION_EVENT,
+        {
+            semconv.EXCEPTION_TYPE: "package.ToolError",
+            semconv.EXCEPTION_MESSAGE: "no entry",
+            semconv.EXCEPTION_STACKTRACE: "Traceback:\n  line 1",
+        },
+        timestamp=START + SECOND,
+    )
+    cache_hit = Event("cache hit", {"blocks": 12}, timestamp=START + SECOND // 2)
+    tool = {semconv.SPAN_KIND: "TOOL", semconv.INPUT_VALUE: '{"key":"teas"}', semconv.STEP: 1}
+    llm = {
+        semconv.SPAN_KIND: "LLM",
+        semconv.INPUT_VALUE: LONG,
+        semconv.OUTPUT_VALUE: '{"token_ids":[1,2,3,4,5,6,7,8,9],"response_text":"I look it up"}',
+        semconv.USAGE_INPUT_TOKENS: 90,
+        semconv.USAGE_OUTPUT_TOKENS: 9,
+    }
+    *_, root = make_trajectory(1, 7, 0, payload='"how many?"', scorer="exact")
+    return [
+        make_span("generate", 2, trace_id, attributes=llm, seconds=(0.0, 0.5), events=(cache_hit,)),
+        make_span(
+            "look_up",
+            3,
+            trace_id,
+            parent=2,
+            attributes=tool,
+            seconds=(0.5, 0.6),
+            error="ToolError",
+            events=(tool_error,),
+        ),
+        root,
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """One detailed trajectory, one of another step, one that is running."""
+    writer = FolderWriter(tmp_path / "traces")
+    for spans in (make_detailed(), make_trajectory(2, 0), make_trajectory(2, 1, validate=True), make_trajectory(3)[:2]):
+        writer.write(spans)
+    yield tmp_path / "traces"
+    writer.close()
+
+
+def show(capsys, *arguments):
+    """Return the exit code, the lines printed, and what is on standard error."""
+    code = main(["show", *map(str, arguments)])
+    shown = capsys.readouterr()
+    return code, [line.rstrip() for line in shown.out.splitlines()], shown.err
+
+
+class TestTree:
+    """What is drawn."""
+
+    def test_a_trajectory(self, folder, capsys):
+        """Tags and outcome on top; then a line for each span with kind, duration, when it ran and what it was about."""
+        code, lines, error = show(capsys, folder, "--step", 1)
+        assert (code, error) == (0, "")
+        assert lines == [
+            "step 1  sample 7  rollout 0  completed  reward 1",
+            f"trace {trace_id_of(1, 7, 0):032x}  2023-11-14 22:13:20 UTC",
+            f"1.00 s  1 turn  90→2 tokens  3 spans  {lines[2].split('  ')[-1]}",
+            "project / exp / run",
+            "",
+            'rollout        AGENT         1.00 s  ━━━━━━━━━━━━━━━━━━━━  "how many?" → "how many?"',
+            '└─ generate    LLM         500.0 ms  ━━━━━━━━━━            90→9 tok  {"text":"'
+            + "x" * 70
+            + '… → {"response_text":"I look it up"}',
+            "   │  • cache hit  +500.0 ms  blocks=12",
+            "   └─ look_up  TOOL        100.0 ms            ━━          ToolError: no entry",
+        ]
+
+    def test_whole(self, folder, capsys):
+        """`--full` shows payloads to their end, the other attributes, and events with theirs."""
+        code, lines, _ = show(capsys, folder, "--step", 1, "--full")
+        text = "\n".join(lines)
+        assert code == 0
+        assert "x" * 5000 in text
+        assert ", 198, 199]" in text
+        assert "│  scorer  exact" in text
+        assert "Traceback:" in text
+        assert "exception.message  no entry" in text
+        assert "blocks  12" in text
+        assert '"response_text": "I look it up"' in text
+
+    def test_one_that_is_running(self, folder, capsys):
+        """Spans whose root has not come are drawn, each as far as its parents are known, and that is said."""
+        _, lines, _ = show(capsys, folder, "--step", 3)
+        assert lines[0] == "step 3  sample 0  rollout 0  no root: it is running, or its process died"
+        assert [line.split()[0] for line in lines[5:]] == ["generate", "look_up"]
+
+    def test_nothing_acts_on_the_terminal(self, tmp_path, capsys):
+        """Control characters in names, payloads, errors and events are replaced, clipped or whole; markup stays."""
+        evil = "\x1b[2J\x9b1m\u202e[bold]\r"
+        writer = FolderWriter(tmp_path)
+        spans = make_trajectory(1, evil, evil, payload=f'{{"{evil}": "{evil}"}}', **{evil: evil})
+        event = Event(evil, {evil: evil}, timestamp=START)
+        spans[0] = make_span(evil, 2, trace_id_of(1, evil, evil), error=evil, events=(event,), attributes={evil: evil})
+        writer.write(spans)
+        writer.close()
+        for arguments in ([], ["--full"], ["--json"]):
+            assert main(["show", str(tmp_path), *arguments]) == 0
+            shown = capsys.readouterr().out
+            assert all(line.isprintable() for line in shown.split("\n")), arguments
+            assert arguments == ["--json"] or "[bold]" in shown
+
+    def test_on_a_terminal_lines_are_clipped(self, folder):
+        """On a real terminal of 80 columns each span keeps to one line, in colour."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "otel_rollout.cli", "show", str(folder), "--step", "1"],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"},
+        )
+        os.close(theirs)
+        shown = b""
+        deadline = time.monotonic() + 60
+        while True:
+            assert select.select([ours], [], [], max(0.0, deadline - time.monotonic()))[0], shown
+            try:
+                data = os.read(ours, 65536)
+            except OSError:  # the other side is closed
+                break
+            if not data:
+                break
+            shown += data
+        os.close(ours)
+        assert process.wait(60) == 0
+        assert b"\x1b[" in shown
+        lines = re.sub("\x1b\\[[0-9;]*m", "", shown.decode()).splitlines()
+        tree = lines[5:]
+        assert [re.findall("[a-z_]+", line)[0] for line in tree] == ["rollout", "generate", "cache", "look_up"]
+        assert all(len(line) <= 80 for line in tree)
+
+
+class TestWhich:
+    """Which trajectory is shown."""
+
+    def test_by_the_beginning_of_its_id(self, folder, capsys):
+        """A trace id, whole or its beginning, is enough."""
+        trace_id = f"{trace_id_of(2, 0, 0):032x}"
+        for given in (trace_id, trace_id[:8].upper()):
+            code, lines, _ = show(capsys, folder, "--trace", given)
+            assert (code, lines[0]) == (0, "step 2  sample 0  rollout 0  completed  reward 1")
+
+    def test_by_its_tags(self, folder, capsys):
+        """Step, sample and rollout name one; validation is told apart."""
+        code, lines, _ = show(capsys, folder, "--step", 2, "--validate")
+        assert (code, lines[0]) == (0, "step 2 val  sample 1  rollout 0  completed  reward 1")
+
+    def test_several(self, folder, capsys):
+        """Where more than one is like that, they are named, with what tells them apart."""
+        code, lines, error = show(capsys, folder, "--step", 2)
+        assert (code, lines) == (2, [])
+        assert error.splitlines() == [
+            "2 trajectories are like that; name one of them with --step, --sample and --rollout, or with --trace:",
+            f"  --trace {trace_id_of(2, 0, 0):032x}  --step 2 --sample 0 --rollout 0",
+            f"  --trace {trace_id_of(2, 1, 0, validate=True):032x}  --step 2 --sample 1 --rollout 0 --validate",
+        ]
+
+    def test_very_many(self, tmp_path, capsys):
+        """Of very many, the first are named."""
+        writer = FolderWriter(tmp_path)
+        for sample in range(30):
+            writer.write(make_trajectory(1, sample))
+        writer.close()
+        code, _, error = show(capsys, tmp_path)
+        assert code == 2
+        assert error.startswith("more than 20 trajectories are like that")
+        assert len(error.splitlines()) == 21
+
+    def test_none(self, folder, capsys):
+        """One that is not there is an error."""
+        code, lines, error = show(capsys, folder, "--trace", "00000000")
+        assert (code, lines) == (2, [])
+        assert str(folder) in error
+
+    @pytest.mark.parametrize("trace_id", ["xyz", "", "0" * 33])
+    def test_what_is_no_trace_id(self, folder, capsys, trace_id):
+        """What can't be the beginning of a trace id is a usage error."""
+        with pytest.raises(SystemExit) as ended:
+            main(["show", str(folder), "--trace", trace_id])
+        assert ended.value.code == 2
+        assert "is not the beginning of a trace id" in capsys.readouterr().err
+
+
+class TestJson:
+    """`--json`."""
+
+    def test_is_one_line_of_otlp(self, folder, capsys):
+        """The trajectory as any OTLP receiver takes it, with all that was recorded."""
+        assert main(["show", str(folder), "--step", "1", "--json"]) == 0
+        [line] = capsys.readouterr().out.splitlines()
+        recorded = make_detailed()
+        assert [span.to_json() for span in decode_line(line.encode())] == [span.to_json() for span in recorded]
+        assert len(orjson.loads(line)["resourceSpans"]) == 1

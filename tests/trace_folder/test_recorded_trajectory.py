@@ -1,0 +1,126 @@
+"""What a recorded trajectory says of itself, and what its spans are."""
+
+from __future__ import annotations
+
+import pytest
+from opentelemetry.trace import SpanKind, StatusCode
+
+from otel_rollout import RecordedTrajectory, read
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.trace_folder.otlp_json import decode_line, encode_line
+
+from .recordings import SECOND, START, make_span, make_trajectory, trace_id_of, write_frames
+
+
+def recorded(folder, *trajectories) -> list[RecordedTrajectory]:
+    writer = FolderWriter(folder)
+    for spans in trajectories:
+        writer.write(spans)
+    writer.close()
+    return list(read(folder))
+
+
+class TestFields:
+    """What the index says."""
+
+    def test_a_trajectory(self, tmp_path):
+        """Every field is what was recorded."""
+        [found] = recorded(tmp_path, make_trajectory(7, "uid", 3, reward=0.5, status="truncated", scorer="exact"))
+        assert found.trace_id == f"{trace_id_of(7, 'uid', 3):032x}"
+        assert (found.step, found.sample_index, found.rollout_n, found.validate) == (7, "uid", 3, False)
+        assert (found.experiment_name, found.project_name, found.run_id) == ("exp", "project", "run")
+        assert (found.status, found.reward, found.failed, found.has_root) == ("truncated", 0.5, False, True)
+        assert (found.name, found.start_time, found.end_time) == ("rollout", START, START + SECOND)
+        assert (found.duration, found.span_count) == (1.0, 3)
+        assert found.size_bytes == len(encode_line(found.spans))
+        assert 0 < found.stored_bytes < found.size_bytes
+        assert found.attributes["scorer"] == "exact"
+        assert "input.value" not in found.attributes
+
+    def test_an_op_outside_any_trajectory(self, tmp_path):
+        """What has no tags has none, and is there."""
+        [found] = recorded(tmp_path, [make_span("op", 1, 5, parent=None, error="failed")])
+        assert (found.step, found.sample_index, found.rollout_n, found.status, found.reward) == (None,) * 5
+        assert (found.validate, found.failed, found.has_root, found.name) == (False, True, True, "op")
+
+    def test_a_step_that_is_no_number(self, tmp_path):
+        """A step that is a text is no step, and stays among the attributes."""
+        [found] = recorded(tmp_path, make_trajectory("warm-up"))
+        assert found.step is None
+        assert found.attributes["rollout.step"] == "warm-up"
+
+    @pytest.mark.parametrize(("status", "failed"), [("completed", False), ("error", True), ("cancelled", False)])
+    def test_failed(self, tmp_path, status, failed):
+        """A trajectory has failed where its root says so."""
+        [found] = recorded(tmp_path, make_trajectory(1, status=status, reward=None))
+        assert (found.status, found.failed, found.reward) == (status, failed, None)
+
+    def test_shows_itself(self, tmp_path):
+        """In a debugger it says which it is."""
+        [found] = recorded(tmp_path, make_trajectory(7, 1, 2))
+        assert repr(found) == (
+            f"<RecordedTrajectory {found.trace_id} step=7 sample_index=1 rollout_n=2 status='completed' reward=1.0>"
+        )
+
+
+class TestSpans:
+    """What is read on first use."""
+
+    def test_are_those_that_were_recorded(self, tmp_path):
+        """Ids, times, attributes, status, resource and scope come back as they went in, the root last."""
+        spans = make_trajectory(1, status="error")
+        [found] = recorded(tmp_path, spans)
+        assert [span.to_json() for span in found.spans] == [span.to_json() for span in spans]
+        assert [span.context for span in found.spans] == [span.context for span in spans]
+        root = found.spans[-1]
+        assert root.parent is None
+        assert (root.kind, root.status.status_code) == (SpanKind.INTERNAL, StatusCode.ERROR)
+        assert root.instrumentation_scope == spans[-1].instrumentation_scope
+
+    def test_are_read_once(self, tmp_path):
+        """They are read on first use and kept while the trajectory is."""
+        [found] = recorded(tmp_path, make_trajectory(1))
+        spans = found.spans
+        for path in tmp_path.rglob("*.zst"):
+            path.unlink()
+        assert found.spans is spans
+
+    def test_a_file_that_is_gone(self, tmp_path):
+        """Spans whose file was removed meanwhile are an error, not an empty list."""
+        [found] = recorded(tmp_path, make_trajectory(1))
+        for path in tmp_path.rglob("*.zst"):
+            path.unlink()
+        with pytest.raises(FileNotFoundError):
+            _ = found.spans
+
+    def test_a_damaged_frame(self, tmp_path):
+        """A frame whose bytes have changed is an error that names the file, never a wrong trajectory."""
+        [found] = recorded(tmp_path, make_trajectory(1))
+        [path] = tmp_path.rglob("*.zst")
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 0xFF
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=path.name):
+            _ = found.spans
+
+    def test_otlp_json(self, tmp_path):
+        """As OTLP JSON it is one line with all of its spans, also where they stand in several."""
+        spans = make_trajectory(1)
+        write_frames(tmp_path / "a.jsonl.zst", spans[:1])
+        write_frames(tmp_path / "b.jsonl.zst", spans[1:])
+        [found] = read(tmp_path)
+        line = found.otlp_json()
+        assert b"\n" not in line
+        assert [span.name for span in decode_line(line)] == ["generate", "look_up", "rollout"]
+
+    def test_a_journal_that_is_gone(self, tmp_path):
+        """A running trajectory whose spans are nowhere any more is an error that says so."""
+        writer = FolderWriter(tmp_path)
+        writer.write(make_trajectory(1)[:2])
+        writer.write(make_trajectory(2))
+        [running, _] = read(tmp_path)
+        for path in tmp_path.glob("open/*"):
+            path.unlink()
+        with pytest.raises(OSError, match=running.trace_id):
+            _ = running.spans
+        writer.close()
