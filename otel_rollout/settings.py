@@ -12,7 +12,7 @@ from otel_rollout.errors import ConfigurationError
 from otel_rollout.profiles import PROFILES
 from otel_rollout.redaction import DEFAULT_REDACTED_KEYS
 
-__all__ = ["SETTINGS", "STANDARD_VARIABLES", "Setting", "Settings", "resolve_settings"]
+__all__ = ["SETTINGS", "STANDARD_VARIABLES", "Setting", "Settings", "read_bytes", "resolve_settings"]
 
 
 class Setting(NamedTuple):
@@ -45,7 +45,12 @@ _UNITS: Final = {
 }
 
 
-def _read_bytes(value: Any) -> int:
+def read_bytes(value: Any) -> int:
+    """Return a size in bytes: a number, or a text such as `256MiB`.
+
+    Raises:
+        ValueError: It is no positive size; the message says what would be.
+    """
     text = str(value).strip().lower()
     number = text.rstrip("bikmg ")
     unit = text[len(number) :].strip()
@@ -157,7 +162,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         "max_queue_bytes",
         ("OTEL_ROLLOUT_MAX_QUEUE_BYTES",),
-        _read_bytes,
+        read_bytes,
         256 * 2**20,
         "bytes that each exporter's queue holds at most",
     ),
@@ -179,14 +184,14 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         "max_spool_bytes",
         ("OTEL_ROLLOUT_MAX_SPOOL_BYTES",),
-        _read_bytes,
+        read_bytes,
         10 * 2**30,
         "bytes on disk that each exporter's spool takes at most, in each process",
     ),
     Setting(
         "max_batch_bytes",
         ("OTEL_ROLLOUT_MAX_BATCH_BYTES",),
-        _read_bytes,
+        read_bytes,
         4 * 2**20,
         "bytes of a batch at most; a larger span goes alone",
     ),
@@ -212,7 +217,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
             "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
         ),
-        _read_bytes,
+        read_bytes,
         2**20,
         "bytes of an input or output at most; longer ones are cut inside the JSON, so that it stays valid",
     ),

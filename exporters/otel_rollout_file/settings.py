@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.settings import _read_bytes as read_bytes
+from otel_rollout.settings import read_bytes
 
 __all__ = ["DIR", "DIR_MAX_BYTES", "FILE_MAX_BYTES", "FileSettings", "read_settings"]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 __all__ = ["choose_backends", "describe", "where_next"]
 
 DEFAULT_TRACKING_URI = "sqlite:///mlruns.db"
+DEFAULT_FOLDER = "rollout-traces"
 OTLP_NAMES = ("otlp", "otlp_proto_http", "otlp_proto_grpc")
 SQL_STORE_PACKAGES = ("mlflow", "sqlalchemy", "alembic")
 
@@ -42,6 +43,8 @@ def describe(name: str, environ: Mapping[str, str] = os.environ) -> str:
         return f"mlflow, {_tracking_uri(environ)}"
     if name in OTLP_NAMES:
         return f"{name}, {_otlp_endpoint(environ)}"
+    if name == "file":
+        return f"file, the folder {_folder(environ)}"
     return "this screen" if name == "console" else name
 
 
@@ -73,6 +76,8 @@ def where_next(
             lines += _in_otlp(project, _otlp_endpoint(environ))
         elif name == "weave":
             lines += _in_weave(project, environ)
+        elif name == "file":
+            lines += _in_folder(_folder(environ))
         elif name == "console":
             lines += _on_console()
         elif name != "none":
@@ -120,8 +125,19 @@ def _in_weave(project: str, environ: Mapping[str, str]) -> list[str]:
     ]
 
 
+def _in_folder(folder: str) -> list[str]:
+    command = _command("")
+    return [
+        f"The trajectories are in the folder {folder}. List them, look at one, or send them to a backend with",
+        "",
+        f"    {command}ls {folder} --step 1",
+        f"    {command}show {folder} --step 1 --sample 0 --rollout 0",
+        f"    {command}replay {folder} --backend mlflow",
+    ]
+
+
 def _on_console() -> list[str]:
-    command = _command()
+    command = _command("demo")
     to_mlflow = f"{command} --backend mlflow"
     if not _has_sql_store():
         to_mlflow = f"pip install 'otel-rollout[mlflow,demo]' && {to_mlflow}"
@@ -137,12 +153,12 @@ def _has_sql_store() -> bool:
     return all(importlib.util.find_spec(package) for package in SQL_STORE_PACKAGES)
 
 
-def _command() -> str:
-    """Return how this command is called from here: it may stand in an environment that is not activated."""
+def _command(name: str) -> str:
+    """Return how a command is called from here: the program may stand in an environment that is not activated."""
     program = Path(sys.argv[0])
     if program.name != "otel-rollout" or shutil.which("otel-rollout") == str(program):
-        return "otel-rollout demo"
-    return f"{os.path.relpath(program)} demo"
+        return f"otel-rollout {name}"
+    return f"{os.path.relpath(program)} {name}"
 
 
 def _python() -> str:
@@ -162,6 +178,10 @@ def _unreached(backend: str) -> list[str]:
 
 def _tracking_uri(environ: Mapping[str, str]) -> str:
     return _without_password(environ.get("MLFLOW_TRACKING_URI") or DEFAULT_TRACKING_URI)
+
+
+def _folder(environ: Mapping[str, str]) -> str:
+    return environ.get("OTEL_ROLLOUT_DIR") or DEFAULT_FOLDER
 
 
 def _is_server(environ: Mapping[str, str]) -> bool:

@@ -96,6 +96,13 @@ class TestWhereNext:
         assert "http://a:6006" in said
         assert "metadata['step'] == 1" in said
 
+    def test_a_folder_has_the_commands_that_read_it(self):
+        """A trace folder is listed, shown and replayed; without a variable it stands in the working folder."""
+        assert "ls rollout-traces --step 1" in next_steps("file")
+        said = next_steps("file", environ={"OTEL_ROLLOUT_DIR": "/data/t"})
+        assert "show /data/t --step 1 --sample 0 --rollout 0" in said
+        assert "replay /data/t --backend mlflow" in said
+
     def test_every_backend_has_its_lines(self):
         """Two backends, two paragraphs; another exporter is named; none says nothing."""
         assert next_steps("weave", "other").count("\n\n") == 1
