@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -148,19 +147,27 @@ class StoredFile:
 
     def _scan(self, start: int, end: int) -> Iterator[IndexEntry]:
         """Yield what stands between two places of a file of frames, where its index says nothing of it."""
-        for frame in scan_frames(self._path, start):
-            if frame.offset >= end:
+        is_damaged = False
+        while start < end:
+            frame = next(scan_frames(self._path, start), None)
+            if frame is None or frame.offset >= end:
                 return
-            line = None
+            start = frame.offset + frame.length
             if isinstance(frame, Frame):
-                with suppress(DamagedFrameError):
+                try:
                     line = read_frame(self._path, frame.offset, frame.length)
-            elif frame.offset + frame.length >= end and self._file.is_being_written():
+                except DamagedFrameError:
+                    # Perhaps it is torn, and what should be its end is the beginning of the next.
+                    start = frame.offset + 1
+                else:
+                    is_damaged = False
+                    yield from self._entries(line, frame.offset, frame.length)
+                    continue
+            elif start >= end and self._file.is_being_written():
                 return
-            if line is None:
+            if not is_damaged:
                 self._on_problem(ReadProblem("torn frame", self._path, frame.offset))
-            else:
-                yield from self._entries(line, frame.offset, frame.length)
+            is_damaged = True
 
     def _lines(self) -> Iterator[IndexEntry]:
         offset = 0

@@ -304,6 +304,15 @@ class TestRunning:
         found = list(read(folder))
         assert [(each.step, each.has_root, each.span_count) for each in found] == [(1, True, 3), (2, False, 2)]
 
+    def test_foreign_spans_in_a_journal_find_their_trajectory(self, folder):
+        """Spans of other instrumentations carry no tags: they belong to the step of their trace all the same."""
+        record(folder, make_trajectory(1), make_trajectory(2))
+        foreign = make_span("GET /", 9, trace_id_of(2, 0, 0))
+        write_lines(folder / "open" / "host-7-abcd.jsonl", [foreign])
+        for found in (list(read(folder)), [None, *read(folder, step=2)]):
+            assert len(found) == 2
+            assert names(found[1]) == ["generate", "look_up", "GET /", "rollout"]
+
     def test_spans_in_journal_and_frame_are_given_once(self, folder):
         """What a crash left in both is one trajectory without doubles."""
         spans = make_trajectory(1)
@@ -398,6 +407,35 @@ class TestDamage:
         path.write_bytes(path.read_bytes().splitlines(keepends=True)[0] + torn)
         assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0), (1, 1, 0), (1, 2, 0)]
         assert not problems
+
+    def test_an_index_with_a_gap(self, folder, problems):
+        """A frame whose index line is missing, between others, is found."""
+        record(folder, *(make_trajectory(1, sample) for sample in range(4)))
+        path = index_file(folder, 1)
+        first, *_, last = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(first + last)
+        assert tags(read(folder, on_problem=problems.append)) == [(1, sample, 0) for sample in range(4)]
+        assert not problems
+
+    def test_a_torn_frame_between_others(self, folder, problems):
+        """Damage in the middle of a file costs its own frame and no other."""
+        path = folder / "spool-1.jsonl.zst"
+        write_frames(path, make_trajectory(1, 0))
+        with path.open("ab") as file:
+            file.write(frame(make_trajectory(1, 1))[:-10])
+        write_frames(path, make_trajectory(1, 2))
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0), (1, 2, 0)]
+        assert [problem.what for problem in problems] == ["torn frame"]
+
+    def test_a_frame_whose_bytes_have_changed(self, folder, problems):
+        """A frame that is whole, but not as it was written, is left out and told."""
+        path = folder / "spool-1.jsonl.zst"
+        write_frames(path, make_trajectory(1, 0), make_trajectory(1, 1))
+        data = bytearray(path.read_bytes())
+        data[30] ^= 0xFF
+        path.write_bytes(data)
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 1, 0)]
+        assert {problem.what for problem in problems} == {"torn frame"}
 
     def test_a_frame_that_is_being_written(self, folder, problems):
         """The half of a frame that a living process is about to finish is no damage."""
