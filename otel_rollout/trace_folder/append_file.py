@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from otel_rollout.trace_folder.file_lock import hold
 
 __all__ = ["AppendFile", "FileGoneError"]
+
+
+_MAX_PIECES: Final = 1024
+"""More than these no system call takes (IOV_MAX of Linux)."""
 
 
 class FileGoneError(OSError):
@@ -40,11 +46,11 @@ class AppendFile:
             raise _gone(self.path)
         self.end = os.fstat(self.descriptor).st_size
 
-    def append(self, data: bytes) -> int:
-        """Write `data` behind what is there, and return where it begins.
+    def append(self, pieces: Sequence[bytes]) -> int:
+        """Write `pieces`, one behind the other, behind what is there, and return where the first begins.
 
         Args:
-            data: The piece.
+            pieces: What belongs together.
 
         Raises:
             OSError: The disk did not take all of it; what it took is cut off again.
@@ -52,17 +58,27 @@ class AppendFile:
         """
         if os.fstat(self.descriptor).st_nlink == 0:
             raise _gone(self.path)
-        start, written = self.end, 0
+        start = end = self.end
         try:
-            while written < len(data):
-                written += os.pwrite(self.descriptor, memoryview(data)[written:] if written else data, start + written)
+            for first in range(0, len(pieces), _MAX_PIECES):
+                end = self._write(pieces[first : first + _MAX_PIECES], end)
         except OSError:
-            # Where even that fails, the next piece is written over the rest of this one.
+            # Where even that fails, what comes next is written over the rest of this.
             with suppress(OSError):
                 os.ftruncate(self.descriptor, start)
             raise
-        self.end = start + len(data)
+        self.end = end
         return start
+
+    def _write(self, pieces: Sequence[bytes], offset: int) -> int:
+        """Write pieces from `offset` on, and return where they end."""
+        size = sum(map(len, pieces))
+        written = os.pwritev(self.descriptor, pieces, offset)
+        if written < size:
+            rest = b"".join(pieces)
+            while written < size:
+                written += os.pwrite(self.descriptor, memoryview(rest)[written:], offset + written)
+        return offset + size
 
     def read(self, offset: int, length: int) -> bytes:
         """Return a piece of what was appended.

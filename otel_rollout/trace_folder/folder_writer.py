@@ -94,20 +94,21 @@ class FolderWriter:
         if self._process != os.getpid():
             self.after_fork()
         with self._lock:
-            stored = [key for key in map(_key, spans) if key in self._stored] if self._stored else []
-            known = set(stored)
+            known = {key for key in map(_key, spans) if key in self._stored} if self._stored else set()
+            stored: list[Sequence[ReadableSpan]] = []
             try:
                 ended, running = self._sort(spans, known)
-                self._write_running(running, stored)
+                self._write_running(running)
+                stored += running.values()
                 for trace_id, batch in ended.items():
                     self._write_ended(trace_id, batch)
-                    stored += map(_key, batch)
+                    stored.append(batch)
             except BaseException:
                 if len(self._stored) > MAX_STORED:
-                    self._stored.clear()
-                self._stored.update(stored)
+                    self._stored = known
+                self._stored.update(_key(span) for batch in stored for span in batch)
                 raise
-            self._stored.difference_update(known)
+            self._stored -= known
             with suppress(OSError):
                 # All is stored: what fails here is tried again with the next batch.
                 self._make_room(running)
@@ -157,10 +158,11 @@ class FolderWriter:
             (ended if root is not None or is_late else running)[trace_id] = batch
         return ended, running
 
-    def _write_running(self, traces: dict[int, list[ReadableSpan]], stored: list[tuple[int, int]]) -> None:
+    def _write_running(self, traces: dict[int, list[ReadableSpan]]) -> None:
         if not traces:
             return
-        parts = self._journal.append([encode_line(batch) for batch in traces.values()], self._live_parts())
+        lines = [encode_line(batch, with_end=True) for batch in traces.values()]
+        parts = self._journal.append(lines, self._live_parts())
         for (trace_id, batch), part in zip(traces.items(), parts, strict=True):
             trace = self._open.get(trace_id)
             if trace is None:
@@ -169,7 +171,6 @@ class FolderWriter:
             trace.parts.append(part)
             trace.bytes += part.length
             self._open_parts += 1
-            stored += map(_key, batch)
 
     def _write_ended(self, trace_id: int, batch: list[ReadableSpan]) -> None:
         lines = [encode_line(batch)]

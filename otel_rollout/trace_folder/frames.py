@@ -119,7 +119,7 @@ class FrameFile:
             FileGoneError: The file was removed.
         """
         data = [self._compress([line]) for line in lines]
-        offset = self._file.append(data[0] if len(data) == 1 else b"".join(data))
+        offset = self._file.append(data)
         frames = []
         for each in data:
             frames.append(Frame(offset, len(each)))
@@ -137,7 +137,7 @@ class FrameFile:
             FileGoneError: The file was removed.
         """
         data = self._compress(pieces)
-        return Frame(self._file.append(data), len(data))
+        return Frame(self._file.append([data]), len(data))
 
     def close(self) -> None:
         """Let go of the file; a second time is harmless."""

@@ -56,25 +56,24 @@ class Journal:
         """Append lines in one write, and return where they stand.
 
         Args:
-            lines: The lines, without their ends.
+            lines: The lines, with their ends.
             live: The parts that are still needed, in case somebody has removed the file.
 
         Raises:
             OSError: The disk did not take all of them, and has none of them.
         """
-        data = b"\n".join([*lines, b""])
         if self._file is None:
             self._file = AppendFile(self.path)
         try:
-            offset = self._file.append(data)
+            offset = self._file.append(lines)
         except FileGoneError:
             self._rewrite(live)
-            offset = self._file.append(data)
+            offset = self._file.append(lines)
         parts = []
         for line in lines:
-            parts.append(JournalPart(offset, len(line) + 1))
-            offset += len(line) + 1
-        self._live_bytes += len(data)
+            parts.append(JournalPart(offset, len(line)))
+            offset += len(line)
+            self._live_bytes += len(line)
         return parts
 
     def read(self, parts: Iterable[JournalPart]) -> list[bytes]:
@@ -146,9 +145,9 @@ class Journal:
                 pieces.append(old.read(part.offset, part.length))
                 size += part.length
                 if size >= COPY_BYTES:
-                    new.append(b"".join(pieces))
+                    new.append(pieces)
                     pieces, size = [], 0
-            new.append(b"".join(pieces))
+            new.append(pieces)
             new.path.replace(self.path)
         except OSError:
             new.close()

@@ -38,13 +38,14 @@ _encoded_resources: dict[int, tuple[Resource, dict[str, Any]]] = {}
 _encoded_scopes: dict[int, tuple[InstrumentationScope, dict[str, Any]]] = {}
 
 
-def encode_line(spans: Sequence[ReadableSpan]) -> bytes:
-    """Return spans as one line of OTLP JSON, without a line end.
+def encode_line(spans: Sequence[ReadableSpan], *, with_end: bool = False) -> bytes:
+    """Return spans as one line of OTLP JSON.
 
     What JSON can't say is made sayable: a lone surrogate becomes a question mark, an integer beyond 64 bits a text.
 
     Args:
         spans: Finished spans, of the SDK or of ours, in the order in which they are to stand.
+        with_end: Whether the line end is part of it.
     """
     groups: list[dict[str, Any]] = []
     last_resource: Any = None
@@ -64,7 +65,7 @@ def encode_line(spans: Sequence[ReadableSpan]) -> bytes:
                 groups.append({**_encode_resource(resource), "scopeSpans": [scope_spans]})
             last_resource, last_scope = resource, scope
         encoded.append(_encode_span(span, context))
-    return _dumps({"resourceSpans": groups})
+    return _dumps({"resourceSpans": groups}, orjson.OPT_APPEND_NEWLINE if with_end else 0)
 
 
 def join_lines(lines: Sequence[bytes]) -> bytes:
@@ -247,11 +248,11 @@ def _encode_value(value: Any) -> dict[str, Any]:
     return {} if value is None else {"stringValue": str(value)}
 
 
-def _dumps(message: Any) -> bytes:
+def _dumps(message: Any, option: int = 0) -> bytes:
     try:
-        return orjson.dumps(message)
+        return orjson.dumps(message, option=option)
     except orjson.JSONEncodeError:
-        return orjson.dumps(_cleaned(message))
+        return orjson.dumps(_cleaned(message), option=option)
 
 
 def _cleaned(message: Any) -> Any:

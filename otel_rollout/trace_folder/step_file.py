@@ -85,5 +85,5 @@ class StepFile:
 
     def _write_index(self) -> None:
         if self._waiting:
-            self._index.append(b"".join(self._waiting))
+            self._index.append(self._waiting)
             self._waiting.clear()

@@ -309,17 +309,18 @@ class TestDiskErrors:
         writer = FolderWriter(folder)
         trajectories = [trajectory(step=number % 3) for number in range(6)]
         spans = [span for group in zip(*trajectories, strict=True) for span in group]
-        calls, real = iter(range(10**6)), os.pwrite
+        calls, real = iter(range(10**6)), os.pwritev
 
-        def pwrite(descriptor, data, offset):
+        def pwritev(descriptor, pieces, offset):
             if next(calls) in failing:
                 if partial:
-                    real(descriptor, bytes(data)[: len(data) // 2], offset)
+                    data = b"".join(pieces)
+                    os.pwrite(descriptor, data[: len(data) // 2], offset)
                 raise OSError(errno.ENOSPC, "No space left on device")
-            return real(descriptor, data, offset)
+            return real(descriptor, pieces, offset)
 
         with monkeypatch.context() as patch:
-            patch.setattr(os, "pwrite", pwrite)
+            patch.setattr(os, "pwritev", pwritev)
             batches = []
             while spans:
                 size = cuts[len(batches) % len(cuts)]
@@ -355,15 +356,15 @@ class TestDiskErrors:
 
     def test_an_index_that_cannot_be_written_holds_nothing_up(self, writer, monkeypatch):
         """The trajectory is stored, found by scanning; its entry follows with the next one's."""
-        real = os.pwrite
+        real = os.pwritev
 
-        def pwrite(descriptor, data, offset):
+        def pwritev(descriptor, data, offset):
             if Path(f"/proc/self/fd/{descriptor}").readlink().name.endswith(".index.jsonl"):
                 raise OSError(errno.ENOSPC, "No space left on device")
             return real(descriptor, data, offset)
 
         with monkeypatch.context() as patch:
-            patch.setattr(os, "pwrite", pwrite)
+            patch.setattr(os, "pwritev", pwritev)
             first, second = trajectory(), trajectory()
             writer.write(first)
             with pytest.raises(OSError, match="No space"):
@@ -381,11 +382,11 @@ class TestDiskErrors:
         spans = trajectory()[:-1]
         writer.write(spans)
 
-        def pwrite(descriptor, data, offset):
+        def pwritev(descriptor, data, offset):
             raise OSError(errno.ENOSPC, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr(os, "pwrite", pwrite)
+            patch.setattr(os, "pwritev", pwritev)
             writer.close()
         assert contents(writer.folder)[f"open/{writer.worker}.jsonl"] == [ids(spans)]
 

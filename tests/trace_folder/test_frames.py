@@ -93,11 +93,13 @@ class TestFaults:
         size = path.stat().st_size
         real = os.pwrite
 
-        def pwrite(descriptor, data, offset):
-            if offset > size:
-                raise OSError(28, "No space left on device")
-            return real(descriptor, bytes(data)[:10], offset)
+        def pwritev(descriptor, pieces, offset):
+            return real(descriptor, b"".join(pieces)[:10], offset)
 
+        def pwrite(descriptor, data, offset):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "pwritev", pwritev)
         monkeypatch.setattr(os, "pwrite", pwrite)
         with pytest.raises(OSError, match="No space"):
             file.append(LINES[2])
@@ -113,14 +115,16 @@ class TestFaults:
         size = path.stat().st_size
         real = os.pwrite
 
+        def pwritev(descriptor, pieces, offset):
+            return real(descriptor, b"".join(pieces)[:10], offset)
+
         def pwrite(descriptor, data, offset):
-            if offset > size:
-                raise OSError(5, "Input/output error")
-            return real(descriptor, bytes(data)[:10], offset)
+            raise OSError(5, "Input/output error")
 
         def ftruncate(descriptor, length):
             raise OSError(5, "Input/output error")
 
+        monkeypatch.setattr(os, "pwritev", pwritev)
         monkeypatch.setattr(os, "pwrite", pwrite)
         monkeypatch.setattr(os, "ftruncate", ftruncate)
         with pytest.raises(OSError, match="Input/output"):
@@ -130,6 +134,32 @@ class TestFaults:
         file.append(b"half of this, and more")
         file.close()
         assert [read_frame(path, *each) for each in scan_frames(path)] == [*LINES, b"half of this, and more"]
+
+    def test_a_write_that_is_interrupted_goes_on(self, path, monkeypatch):
+        """The system may take less than it is given without an error."""
+        file = FrameFile(path)
+        real = os.pwrite
+
+        def pwritev(descriptor, pieces, offset):
+            return real(descriptor, b"".join(pieces)[:10], offset)
+
+        def pwrite(descriptor, data, offset):
+            return real(descriptor, bytes(data)[:1000], offset)
+
+        monkeypatch.setattr(os, "pwritev", pwritev)
+        monkeypatch.setattr(os, "pwrite", pwrite)
+        frames = file.append_all([LINES[2], b"more"])
+        file.close()
+        assert [read_frame(path, *frame) for frame in frames] == [LINES[2], b"more"]
+
+    def test_many_lines_are_appended_at_once(self, tmp_path):
+        """More than one system call takes."""
+        file = FrameFile(tmp_path / "frames.jsonl.zst")
+        lines = [str(number).encode() for number in range(2500)]
+        frames = file.append_all(lines)
+        file.close()
+        assert list(scan_frames(file.path)) == frames
+        assert [read_frame(file.path, *frame) for frame in frames] == lines
 
 
 class TestScanning:

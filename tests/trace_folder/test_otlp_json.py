@@ -135,6 +135,7 @@ class TestRoundTrip:
         """Ids, times, kinds, status, events, links, resource, scope, attribute types: all is as it was, in order."""
         line = encode_line(batch)
         assert b"\n" not in line
+        assert encode_line(batch, with_end=True) == line + b"\n"
         assert [whole(span) for span in decode_line(line)] == [whole(span) for span in batch]
 
     def test_what_the_sdk_dropped_is_still_counted(self):
