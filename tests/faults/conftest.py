@@ -73,6 +73,24 @@ def family(tmp_path: Path) -> Callable[..., tuple[list[str], dict[str, Any]]]:
     return run
 
 
+@pytest.fixture
+def replay() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs `otel-rollout replay` over a spool, and removes what is delivered."""
+
+    def run(folder: Path, backend: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        command = ["replay", str(folder), "--backend", backend, "--remove"]
+        return subprocess.run(
+            [sys.executable, "-m", "otel_rollout.cli", *command],
+            env={**os.environ, **variables},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def untraced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., dict[str, Any]]]:
     """Trains without tracing, for the result and the time to compare with; each kind of training once."""

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 from faulty_receiver import Fault, FaultyReceiver
-from trainer import account
+from trainer import account, spooled
 
 pytestmark = pytest.mark.integration
 
@@ -125,6 +125,22 @@ class TestOnceThroughTheApi:
         proxy.up()
         assert trainer.finish() == 0
         assert account(trainer.sent, self.stored(backend, len(trainer.sent)), self.counts(trainer, backend)) == {}
+
+    def test_spool_and_replay(self, backend, proxy, start, train, replay, tmp_path) -> None:
+        """What was stored although every answer was a fault is in the spool too; after its replay each span is once."""
+        # Weave's exporter would find its spans there if it could ask.
+        proxy.steady = Fault(path=backend.path.removesuffix("complete"), status=503, after_commit=True)
+        variables = backend.variables(proxy.url)
+        trainer = start(PROJECT=backend.project, spool=str(tmp_path / "spool"), shutdown_timeout_ms=4000, **variables)
+        train(trainer)
+        trainer.await_trouble(backend.exporter)
+        assert trainer.finish() == 0
+        assert self.counts(trainer, backend)["spooled"] == len(trainer.sent)
+        proxy.steady = None
+        done = replay(tmp_path / "spool", backend.exporter, **variables)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert set(self.stored(backend, len(trainer.sent))) == trainer.sent
+        assert spooled(tmp_path / "spool") == []
 
     def counts(self, trainer, backend):
         """Return the exporter's final counts."""

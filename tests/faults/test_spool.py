@@ -56,8 +56,8 @@ class TestOutage:
         assert "24 spans wait on disk" in trainer.errors
         assert f"otel-rollout replay {tmp_path / 'spool' / 'otlp'}" in trainer.errors
 
-    def test_sigkill(self, receiver, start, train, tmp_path) -> None:
-        """SIGKILL costs what is in memory; what was on disk can be read, each span once."""
+    def test_sigkill(self, receiver, start, train, replay, tmp_path) -> None:
+        """SIGKILL costs what is in memory; what was on disk is delivered by a replay, each span once."""
         trainer = start(receiver, spool=str(tmp_path / "spool"), max_queue_bytes=8 * MIB)
         receiver.down()
         train(trainer, 16, size=100_000)
@@ -69,6 +69,11 @@ class TestOutage:
         assert set(left) <= trainer.sent
         assert len(left) >= counts["spooled"]
         assert counts["lost"] == {}
+        receiver.up()
+        done = replay(tmp_path / "spool", "otlp", OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert receiver.stored == dict.fromkeys(left, 1)
+        assert spooled(tmp_path / "spool") == []
 
 
 class TestDisk:
