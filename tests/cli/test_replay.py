@@ -1,0 +1,245 @@
+"""`otel-rollout replay` as a user meets it: what it prints, its exit code, and how it goes on after an interruption."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import otel_rollout
+from otel_rollout.cli.main import main
+from otel_rollout.replay.progress import LineProgress
+from otel_rollout.replay.report import ReplayReport
+from otel_rollout.replay.source import Total
+from otel_rollout_file import FileSpanExporter
+from tests.cli.otlp_receiver import Receiver
+
+COMMAND = [sys.executable, "-m", "otel_rollout.cli", "replay"]
+TRAJECTORIES = 8
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A trace folder with eight trajectories of two spans, four in each of two steps."""
+    folder = tmp_path / "traces"
+    otel_rollout.init("replay", "exp-1", backend=FileSpanExporter(folder=folder))
+    op = otel_rollout.rollout_trace_op(lambda: None)
+    for step in (1, 2):
+        for sample in range(4):
+            with otel_rollout.rollout_trace_attr(sample_index=sample, step=step, rollout_n=0):
+                op()
+    assert otel_rollout.shutdown(30.0)
+    return folder
+
+
+@pytest.fixture
+def receiver():
+    """A receiver that takes everything."""
+    with Receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def environ(receiver):
+    """The environment that leads a replay to the receiver, two spans in a request."""
+    return {
+        **os.environ,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.address,
+        "OTEL_EXPORTER_OTLP_TIMEOUT": "60",
+        "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "2",
+        "PYTHONWARNINGS": "error",
+    }
+
+
+@pytest.fixture
+def replay(folder, environ):
+    """Run the command to its end."""
+
+    def run(*arguments, **variables):
+        return subprocess.run(
+            [*COMMAND, str(folder), "--backend", "otlp", *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**environ, **variables},
+        )
+
+    return run
+
+
+class TestOutput:
+    """What it says."""
+
+    def test_says_what_was_delivered(self, replay, receiver):
+        """Standard output has the count, standard error nothing; the exit code is 0."""
+        done = replay()
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith(f"otlp, {receiver.address}/v1/traces: 8 trajectories delivered (16 spans) in ")
+        assert set(receiver.taken.values()) == {1}
+        assert len(receiver.taken) == 16
+
+    def test_says_what_was_delivered_before(self, replay, receiver):
+        """A second replay makes no request, and says why."""
+        replay()
+        receiver.requests = 0
+
+        done = replay()
+
+        assert (done.returncode, receiver.requests) == (0, 0)
+        assert "8 delivered before, and not sent again (--again sends all once more)" in done.stdout
+
+    def test_filters(self, replay, receiver):
+        """`--step` and `--sample` choose."""
+        done = replay("--step", "2", "--sample", "3")
+
+        assert "1 trajectory delivered (2 spans)" in done.stdout
+        assert len(receiver.taken) == 2
+
+    def test_says_what_was_not_delivered(self, replay, receiver):
+        """Counts by reason and what the backend said stand on standard error; the exit code is 1."""
+        receiver.status = 401
+
+        done = replay()
+
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "1 trajectory not delivered, or not whole:\n    2 spans turned away" in done.stderr
+        assert "7 trajectories not tried any more" in done.stderr
+        assert f"HTTP 401 from {receiver.address}/v1/traces" in done.stderr
+
+    def test_gives_up_a_backend_that_is_away(self, replay, receiver):
+        """After `--patience` seconds without anything delivered; the next replay sends all of it."""
+        receiver.status = 503
+
+        done = replay("--patience", "1")
+
+        assert done.returncode == 1
+        assert "2 spans not sent, because the backend could not be reached" in done.stderr
+        receiver.status = 200
+        assert replay().returncode == 0
+        assert set(receiver.taken.values()) == {1}
+
+    def test_an_unknown_backend(self, folder, capsys):
+        """One line on standard error, with the names that there are, and the exit code 2."""
+        assert main(["replay", str(folder), "--backend", "otpl"]) == 2
+        shown = capsys.readouterr().err
+        assert "no exporter is called 'otpl'" in shown
+        assert len(shown.splitlines()) == 1
+
+    def test_no_backend(self, folder, capsys):
+        """Without --backend and OTEL_TRACES_EXPORTER there is nowhere to send to."""
+        assert main(["replay", str(folder)]) == 2
+        assert "which backend?" in capsys.readouterr().err
+
+    def test_a_folder_that_is_not_there(self, tmp_path, capsys):
+        """One line on standard error, and the exit code 2."""
+        assert main(["replay", str(tmp_path / "nowhere"), "--backend", "otlp"]) == 2
+        assert "there is no trace folder" in capsys.readouterr().err
+
+    def test_several_backends(self, folder, receiver, environ, tmp_path):
+        """Each of the names gets everything, one after the other; a failure of one shows in the exit code."""
+        done = subprocess.run(
+            [*COMMAND, str(folder), "--backend", "otlp,file"],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**environ, "OTEL_ROLLOUT_DIR": str(tmp_path / "copy")},
+        )
+
+        assert done.returncode == 0, done.stderr
+        assert len(receiver.taken) == 16
+        assert len(list(otel_rollout.read(tmp_path / "copy"))) == TRAJECTORIES
+
+
+class TestProgress:
+    """What is seen meanwhile."""
+
+    def test_a_bar_on_a_terminal(self, folder, environ):
+        """On a terminal there is a bar with the count and the time that is left."""
+        terminal, other = pty.openpty()
+        with subprocess.Popen(
+            [*COMMAND, str(folder), "--backend", "otlp"],
+            stdout=other,
+            stderr=other,
+            stdin=other,
+            env={**environ, "TERM": "xterm-256color", "COLUMNS": "100"},
+        ) as process:
+            os.close(other)
+            shown = b""
+            while select.select([terminal], [], [], 60)[0]:
+                try:
+                    data = os.read(terminal, 65536)
+                except OSError:
+                    break
+                if not data:
+                    break
+                shown += data
+        os.close(terminal)
+
+        text = shown.decode()
+        assert process.returncode == 0
+        assert "8/8" in text
+        assert "left:" in text
+        assert "\x1b[" in text
+
+    def test_lines_elsewhere(self, capsys):
+        """What is no terminal gets whole lines with the counts and the time that is left, without escape sequences."""
+        progress = LineProgress("mlflow", Total(4, 400), seconds=0.0)
+        report = ReplayReport(skipped=1)
+        progress.advance(report, 100)
+        report.delivered, report.spans = 1, 3
+
+        progress.advance(report, 100)
+
+        lines = capsys.readouterr().err.splitlines()
+        assert lines[0] == "mlflow: 1 of 4, 0 spans, 1 before"
+        assert lines[1].startswith("mlflow: 2 of 4, 3 spans, 1 before, about ")
+        assert lines[1].endswith(" left")
+
+    def test_lines_are_seldom(self, capsys):
+        """Between two lines it is quiet for some time, however many trajectories are settled."""
+        progress = LineProgress("mlflow", Total(1000, 1000), seconds=3600.0)
+        for _ in range(1000):
+            progress.advance(ReplayReport(), 1)
+
+        assert capsys.readouterr().err == ""
+
+
+class TestInterruption:
+    """A replay that is ended in the middle goes on where it was."""
+
+    @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+    def test_goes_on_where_it_was(self, folder, environ, receiver, replay, number, code):
+        """What was confirmed before is not sent again, the rest is; a third replay sends nothing."""
+        receiver.let_through(3)
+        with subprocess.Popen(
+            [*COMMAND, str(folder), "--backend", "otlp"], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            for _ in range(4):
+                assert receiver.arrived.acquire(timeout=60)
+            # Three trajectories are confirmed; the fourth is with the receiver, which does not answer.
+            process.send_signal(number)
+            output, errors = process.communicate(timeout=60)
+        assert process.returncode == code, errors
+        before = set(receiver.taken)
+        assert len(before) == 6
+        receiver.gate.release(1000)
+
+        second = replay()
+        receiver.requests = 0
+        third = replay()
+
+        assert "5 trajectories delivered (10 spans)" in second.stdout
+        assert "3 delivered before" in second.stdout
+        assert len(receiver.taken) == 16
+        assert {receiver.taken[span_id] for span_id in before} == {1}
+        assert (third.returncode, receiver.requests) == (0, 0)
+        if number == signal.SIGINT:
+            assert b"interrupted: 5 trajectories not tried; run it again to go on" in errors + output
