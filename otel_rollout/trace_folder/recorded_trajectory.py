@@ -85,8 +85,10 @@ class RecordedTrajectory:
 
     @property
     def failed(self) -> bool:
-        """Whether its root ended in an error."""
-        return self.status == "error" or (self._main.has_root and self._main.status_code == StatusCode.ERROR.value)
+        """Whether it ended in an error; one that was cancelled did not."""
+        if self.status is not None:
+            return self.status == "error"
+        return self._main.has_root and self._main.status_code == StatusCode.ERROR.value
 
     @property
     def reward(self) -> float | None:

@@ -91,7 +91,14 @@ def make_trajectory(
         make_span(
             "look_up", 3, trace_id, seconds=(0.6, 0.9), attributes={semconv.SPAN_KIND: "TOOL", **tags, **payloads}
         ),
-        make_span("rollout", 1, trace_id, parent=None, attributes=root, error="failed" if status == "error" else None),
+        make_span(
+            "rollout",
+            1,
+            trace_id,
+            parent=None,
+            attributes=root,
+            error="failed" if status in ("error", "cancelled") else None,
+        ),
     ]
 
 

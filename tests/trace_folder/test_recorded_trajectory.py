@@ -51,7 +51,7 @@ class TestFields:
 
     @pytest.mark.parametrize(("status", "failed"), [("completed", False), ("error", True), ("cancelled", False)])
     def test_failed(self, tmp_path, status, failed):
-        """A trajectory has failed where its root says so."""
+        """A trajectory has failed where its status says so; a cancelled one, whose root is an error too, has not."""
         [found] = recorded(tmp_path, make_trajectory(1, status=status, reward=None))
         assert (found.status, found.failed, found.reward) == (status, failed, None)
 
