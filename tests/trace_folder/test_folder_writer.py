@@ -337,6 +337,8 @@ class TestDiskErrors:
         assert count_spans(folder) == Counter(ids([span for group in trajectories for span in group]))
         for path in folder.rglob("*.zst"):
             assert not [frame for frame in scan_frames(path) if isinstance(frame, TornFrame)]
+            for entry in read_index(path.with_name(path.name.replace(".jsonl.zst", ".index.jsonl"))):
+                assert entry.spans == len(spans_of_line(read_frame(path, entry.offset, entry.length)))
 
     def test_a_full_disk_takes_everything_once_there_is_space(self, small_disk):
         """On a real file system without space a batch fails; repeated when space is free, nothing is there twice."""
