@@ -243,3 +243,73 @@ class TestInterruption:
         assert (third.returncode, receiver.requests) == (0, 0)
         if number == signal.SIGINT:
             assert b"interrupted: 5 trajectories not tried; run it again to go on" in errors + output
+
+
+TRAINER = """
+import os, signal, sys
+import otel_rollout
+otel_rollout.init("replay", "exp-1", run_id="run-1", shutdown_timeout_ms=1500.0)
+op = otel_rollout.rollout_trace_op(lambda: None)
+for sample in range(4):
+    with otel_rollout.rollout_trace_attr(sample_index=sample, step=1, rollout_n=0):
+        op()
+        if sample == 3 and sys.argv[1] == "crash":
+            otel_rollout.flush(30.0)
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def train(how, environ):
+    return subprocess.run(
+        [sys.executable, "-c", TRAINER, how], env=environ, check=False, timeout=60, capture_output=True
+    )
+
+
+class TestAfterTheProcess:
+    """What a trainer's process has left behind."""
+
+    def test_a_spool_is_emptied(self, environ, receiver, tmp_path):
+        """What a process could not deliver by its end is on disk; `--remove` delivers it, once, and removes it."""
+        spool = tmp_path / "spool"
+        away = {
+            **environ,
+            "OTEL_TRACES_EXPORTER": "otlp",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
+            "OTEL_ROLLOUT_SPOOL": str(spool),
+        }
+        train("to the end", away)
+        assert list(spool.rglob("*.zst"))
+
+        done = subprocess.run(
+            [*COMMAND, str(spool), "--backend", "otlp", "--remove"],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=environ,
+        )
+
+        assert done.returncode == 0, done.stderr
+        assert (len(receiver.taken), set(receiver.taken.values())) == (8, {1})
+        assert list(spool.rglob("*.zst")) == []
+
+    def test_what_a_killed_process_recorded_is_replayed(self, environ, receiver, tmp_path):
+        """A process that was killed in the middle of a trajectory has recorded what it had flushed; all of it goes."""
+        folder = tmp_path / "traces"
+        recording = {**environ, "OTEL_TRACES_EXPORTER": "file", "OTEL_ROLLOUT_DIR": str(folder)}
+        assert train("crash", recording).returncode == -signal.SIGKILL
+        assert list((folder / "open").iterdir())
+
+        done = subprocess.run(
+            [*COMMAND, str(folder), "--backend", "otlp"],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=environ,
+        )
+
+        assert done.returncode == 0, done.stderr
+        assert "4 trajectories delivered (7 spans)" in done.stdout
+        assert "1 without a root: their process ended before they did" in done.stdout
+        assert len(receiver.taken) == 7

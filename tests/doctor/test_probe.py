@@ -12,6 +12,7 @@ import pytest
 import requests
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+import otel_rollout
 from otel_rollout.doctor import probe
 from otel_rollout.doctor.probe import probe_backend
 from otel_rollout.doctor.trajectory import make_trajectory
@@ -108,6 +109,30 @@ class TestBackends:
         assert found.result == "ok", found
         assert found.read_back == f"read back whole from project team/{PROJECT} of Weave at {weave_server.url}"
         assert len([call for call in weave_server.calls(f"team/{PROJECT}") if call["trace_id"] == found.trace_id]) == 2
+
+
+class TestFolder:
+    """The trace folder, which needs no server."""
+
+    def test_is_read_back(self, tmp_path, monkeypatch):
+        """The trajectory is in the folder, beside the steps; the doctor finds it there."""
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "traces"))
+
+        found = probe_backend("file", project=PROJECT)
+
+        assert (found.result, found.destination) == ("ok", str(tmp_path / "traces"))
+        assert found.read_back == f"read back whole from the trace folder {tmp_path / 'traces'}"
+        (recorded,) = otel_rollout.read(tmp_path / "traces")
+        assert (recorded.trace_id, recorded.step, recorded.project_name) == (found.trace_id, None, PROJECT)
+
+    def test_one_that_can_not_be_written_to(self, monkeypatch):
+        """A folder that can't be made is a failure that names it."""
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", "/proc/traces")
+
+        found = probe_backend("file", project=PROJECT, timeout=5.0)
+
+        assert found.result != "ok"
+        assert "/proc/traces" in found.sent
 
 
 class TestFailures:
