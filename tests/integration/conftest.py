@@ -37,6 +37,12 @@ def missing(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
+@pytest.fixture(scope="session", name="environment")
+def environment_of() -> Callable[[str], Path]:
+    """Return a server's virtual environment by its name."""
+    return environment
+
+
 @pytest.fixture(scope="session")
 def uncaptured(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[None]]:
     """Make a context in which what is printed reaches the terminal."""

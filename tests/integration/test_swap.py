@@ -1,0 +1,157 @@
+"""One program, several backends: with the environment alone changed, the same trees stand in each."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from servers.span_trees import trees
+
+import otel_rollout
+from otel_rollout import semconv
+
+pytestmark = pytest.mark.integration
+
+PROJECT = "same-trees"
+
+
+class Op(NamedTuple):
+    """What every backend must have of a span, in one form."""
+
+    name: str
+    tags: tuple[Any, ...]
+    has_failed: bool
+    given: Any
+    result: Any
+    children: tuple[Any, ...]
+
+
+def tree(name: str, tags: Any, has_failed: bool, given: Any, result: Any, children: list[Op]) -> Op:
+    """Return a span with those inside it; siblings that ran at the same time in an order of their own."""
+    step, sample, rollout, validate = tags
+    same = (int(step), str(sample), int(rollout), str(validate).lower())
+    return Op(name, same, has_failed, given, result, tuple(sorted(children, key=repr)))
+
+
+def from_phoenix(phoenix: Any) -> list[Op]:
+    """Read the trees back from Phoenix."""
+
+    def read(node: Any) -> Op:
+        found = node.attributes
+        return tree(
+            node.name,
+            [found[key] for key in semconv.TAGS[:4]],
+            node.span["status_code"] == "ERROR",
+            parsed(found.get("input.value")),
+            parsed(found.get("output.value")),
+            [read(child) for child in node.children],
+        )
+
+    return sorted((read(root) for root in trees(phoenix.api.wait_for_spans(PROJECT, 42)).values()), key=repr)
+
+
+def from_mlflow(uri: str) -> list[Op]:
+    """Read the trees back from MLflow's store, with its own client."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import mlflow
+
+        client = mlflow.MlflowClient(tracking_uri=uri)
+        experiment = client.get_experiment_by_name(PROJECT)
+        traces = client.search_traces(locations=[experiment.experiment_id], max_results=100)
+
+    def read(span: Any, trace: Any) -> Op:
+        tags = trace.info.tags
+        return tree(
+            span.name,
+            [tags[key] for key in ("step", "sample_index", "rollout_n", "validate")],
+            span.status.status_code.value.endswith("ERROR"),
+            span.inputs,
+            span.outputs,
+            [read(child, trace) for child in trace.data.spans if child.parent_id == span.span_id],
+        )
+
+    return sorted(
+        (read(span, trace) for trace in traces for span in trace.data.spans if span.parent_id is None), key=repr
+    )
+
+
+def from_weave(server: Any) -> list[Op]:
+    """Read the trees back from the Weave trace server."""
+    calls = server.calls(f"team/{PROJECT}")
+
+    def read(call: Any) -> Op:
+        found = call["attributes"]
+        given, result = call["inputs"], call["output"]
+        # Weave's inputs are an object, and the reward of a trajectory is a part of its output.
+        if set(given) == {"input"}:
+            given = given["input"]
+        if call["parent_id"] is None and "reward" in (result or {}):
+            result = result.get("output")
+        return tree(
+            call["op_name"].rpartition("/")[2].partition(":")[0],
+            [found[key] for key in ("step", "sample_index", "rollout_n", "validate")],
+            bool(call["exception"]),
+            given,
+            result,
+            [read(child) for child in calls if child["parent_id"] == call["id"]],
+        )
+
+    return sorted((read(call) for call in calls if call["parent_id"] is None), key=repr)
+
+
+def from_folder(folder: Path) -> list[Op]:
+    """Read the trees back from a trace folder."""
+
+    def read(span: Any, spans: list[Any]) -> Op:
+        found = span.attributes
+        return tree(
+            span.name,
+            [found[key] for key in semconv.TAGS[:4]],
+            span.status.status_code.name == "ERROR",
+            parsed(found.get("input.value")),
+            parsed(found.get("output.value")),
+            [read(child, spans) for child in spans if child.parent and child.parent.span_id == span.context.span_id],
+        )
+
+    trajectories = [trajectory.spans for trajectory in otel_rollout.read(folder)]
+    return sorted((read(span, spans) for spans in trajectories for span in spans if span.parent is None), key=repr)
+
+
+def parsed(text: str | None) -> Any:
+    """Return what a payload says."""
+    return None if text is None else json.loads(text)
+
+
+@pytest.fixture(scope="session")
+def weave(uncaptured: Any, environment: Any) -> Iterator[Any]:
+    """A Weave trace server with an empty store."""
+    module = import_module("servers.weave_server")
+    with module.WeaveServer(environment("weave"), store="memory", uncaptured=uncaptured) as server:
+        yield server
+
+
+class TestSwap:
+    """The same program, run again with other variables."""
+
+    def test_the_same_trees_stand_in_each_backend(self, programs, phoenix, weave, otlp, tmp_path):
+        """Names, tags, errors, inputs, outputs and nesting are the same in Phoenix, MLflow, Weave and a folder."""
+        uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+        # What mlflow imports warns of its own use of SQLAlchemy.
+        mlflow = {"OTEL_TRACES_EXPORTER": "mlflow", "MLFLOW_TRACKING_URI": uri, "PYTHONWARNINGS": "ignore"}
+
+        programs.run("group", PROJECT, **otlp(phoenix, "http/protobuf"))
+        programs.run("group", PROJECT, **mlflow)
+        programs.run("group", PROJECT, OTEL_TRACES_EXPORTER="weave", WANDB_ENTITY="team", **weave.variables)
+        programs.run("group", PROJECT, OTEL_TRACES_EXPORTER="file", OTEL_ROLLOUT_DIR=str(tmp_path / "traces"))
+
+        in_phoenix = from_phoenix(phoenix)
+        assert len(in_phoenix) == 7
+        assert from_mlflow(uri) == in_phoenix
+        assert from_weave(weave) == in_phoenix
+        assert from_folder(tmp_path / "traces") == in_phoenix
