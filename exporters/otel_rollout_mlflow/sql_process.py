@@ -120,7 +120,8 @@ class SqlProcess:
             self._worker.end()
         try:
             self._worker = _Worker(self._uri)
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, EOFError, ValueError, RuntimeError) as error:
+            # RuntimeError: since Python 3.12 no process can be started once the interpreter is exiting.
             warn_once(
                 f"mlflow process {self._uri.uri}",
                 "no process could be started that writes to the MLflow database (%s): it is written to in this one",
