@@ -14,6 +14,7 @@ from otel_rollout.trace_folder.file_lock import hold
 __all__ = ["AppendFile", "FileGoneError"]
 
 
+_ATTEMPTS: Final = 4
 _MAX_PIECES: Final = 1024
 """More than these no system call takes (IOV_MAX of Linux)."""
 
@@ -35,12 +36,7 @@ class AppendFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-        try:
-            self.descriptor = os.open(self.path, flags, 0o666)
-        except FileNotFoundError:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.descriptor = os.open(self.path, flags, 0o666)
+        self.descriptor = _open(self.path)
         if not hold(self.descriptor):
             os.close(self.descriptor)
             raise _gone(self.path)
@@ -112,6 +108,16 @@ class AppendFile:
         if self.descriptor >= 0:
             descriptor, self.descriptor = self.descriptor, -1
             os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+    for _ in range(_ATTEMPTS):
+        with suppress(FileNotFoundError):
+            return os.open(path, flags, 0o666)
+        # Whoever removes old files removes folders that are empty: again, if that was between these two lines.
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, flags, 0o666)
 
 
 def _gone(path: Path) -> FileGoneError:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import tracemalloc
 import weakref
 from collections import Counter
 from pathlib import Path
@@ -170,6 +171,20 @@ class TestBounds:
         gc.collect()
         assert [reference() for reference in references] == [None] * 5
 
+    def test_memory_does_not_grow_with_what_is_open(self, writer):
+        """20 MB that wait for their roots take a small part of that."""
+        writer.write(trajectory(children=1))
+        tracemalloc.start()
+        try:
+            for number in range(200):
+                writer.write(trajectory(children=4, payload=25_000, sample_index=number)[:-1])
+            gc.collect()
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert (writer.folder / "open" / f"{writer.worker}.jsonl").stat().st_size > 20_000_000
+        assert held < 2_000_000
+
     def test_a_trajectory_that_grows_long_is_written_in_several_lines(self, writer, monkeypatch):
         """No line grows without bound: readers put the parts together."""
         monkeypatch.setattr(folder_writer, "MAX_LINE_BYTES", 2000)
@@ -276,6 +291,23 @@ class TestRemoved:
         }
         assert not (writer.folder / first.replace(".jsonl.zst", ".index.jsonl")).exists()
         assert len(read_index(writer.folder / second.replace(".jsonl.zst", ".index.jsonl"))) == 1
+
+    def test_a_folder_that_goes_while_a_file_is_made_in_it_is_made_again(self, writer, monkeypatch):
+        """Another process may remove a step's folder because it is empty, at any moment."""
+        real, left = os.open, [2]
+
+        def open_(path, *arguments):
+            if left[0] and Path(path).parent.name == "step=000007":
+                left[0] -= 1
+                shutil.rmtree(Path(path).parent, ignore_errors=True)
+            return real(path, *arguments)
+
+        monkeypatch.setattr(os, "open", open_)
+        spans = trajectory()
+        writer.write(spans)
+        monkeypatch.undo()
+        assert left == [0]
+        assert contents(writer.folder) == {place(writer, "step=000007"): [ids(spans)]}
 
     def test_a_removed_folder_takes_nothing_of_what_is_running(self, writer):
         """The journal's file is open still, so the running trajectory is whole when it ends."""
