@@ -1,8 +1,10 @@
 """`python -m benchmarks.verl`: what tracing costs a rollout of verl: off, verl's MLflow backend, ours.
 
-verl's own worker, tool agent loop, client, balancer and reward worker run in one process, over engines that answer at
-once: 64 samples, 4 rollouts each, 3 tool turns and an answer. Each measurement is a process of its own; the modes take
-turns, and each figure is the least of the rounds, as a ratio to tracing off.
+verl's own worker, tool agent loop, client, balancer and reward worker run in one process, over fake engines:
+64 samples, 4 rollouts each, 3 tool turns and an answer, all 256 trajectories at once. An engine takes `--latency`
+seconds for a turn; with 0 nothing hides what tracing costs. Each measurement is a process of its own; the modes take
+turns, and each figure is the least of the rounds, as a ratio to tracing off. The CPU of all processes includes that of
+the one that writes to SQLite.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ MODES = {
 FIGURES = {
     "rollout_wall": "rollout, wall",
     "total_wall": "with flush, wall",
-    "total_cpu": "with flush, CPU",
+    "rollout_cpu": "rollout, CPU of its process",
+    "total_cpu": "with flush, CPU of all",
     "stall": "longest stall of the event loop",
 }
 ENTRY_POINTS = """
@@ -48,7 +51,7 @@ mlflow = otel_rollout_mlflow:MlflowSpanExporter
 # --- one measurement, in verl's environment
 
 
-def measure(mode: str, samples: int, rollouts: int, folder: Path) -> dict[str, float]:
+def measure(mode: str, samples: int, rollouts: int, latency: float, folder: Path) -> dict[str, float]:
     """Roll out one step and return the seconds that it took."""
     import harness
 
@@ -63,24 +66,27 @@ def measure(mode: str, samples: int, rollouts: int, folder: Path) -> dict[str, f
         f"actor_rollout_ref.rollout.trace.backend={backend}",
         "actor_rollout_ref.rollout.response_length=2048",
     )
-    return asyncio.run(_measure(harness, config, mode, samples, rollouts))
+    return asyncio.run(_measure(harness, config, mode, samples, rollouts, latency))
 
 
-async def _measure(harness: Any, config: Any, mode: str, samples: int, rollouts: int) -> dict[str, float]:
-    worker = harness.make_worker(config)
+async def _measure(
+    harness: Any, config: Any, mode: str, samples: int, rollouts: int, latency: float
+) -> dict[str, float]:
+    worker = harness.make_worker(config, delay=latency)
     # Makes the store's tables and whatever else is made once.
     await worker.generate_sequences(harness.make_batch(["bench warm-up"], 2, step=0))
     _flush(mode)
     batch = harness.make_batch([f"bench {number}" for number in range(samples)], rollouts, step=1)
     stalls: list[float] = []
     ticker = asyncio.create_task(_tick(stalls))
-    wall, cpu = time.perf_counter(), _cpu_seconds()
+    wall, cpu, own_cpu = time.perf_counter(), _cpu_seconds(), time.process_time()
     output = await worker.generate_sequences(batch)
-    rollout_wall = time.perf_counter() - wall
+    rollout_wall, rollout_cpu = time.perf_counter() - wall, time.process_time() - own_cpu
     ticker.cancel()
     _flush(mode)
     return {
         "rollout_wall": rollout_wall,
+        "rollout_cpu": rollout_cpu,
         "total_wall": time.perf_counter() - wall,
         "total_cpu": _cpu_seconds() - cpu,
         "stall": max(stalls, default=0.0),
@@ -145,6 +151,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--rollouts", type=int, default=4)
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds that an engine takes for a turn")
     parser.add_argument("--python", help="the Python of verl's environment (default: it is made if need be)")
     parser.add_argument("--measure", choices=MODES, help=argparse.SUPPRESS)
     parser.add_argument("--sink", action="store_true", help=argparse.SUPPRESS)
@@ -155,7 +162,7 @@ def main() -> int:
         server.serve_forever()
     if arguments.measure:
         with tempfile.TemporaryDirectory() as folder:
-            figures = measure(arguments.measure, arguments.samples, arguments.rollouts, Path(folder))
+            figures = measure(arguments.measure, arguments.samples, arguments.rollouts, arguments.latency, Path(folder))
         print("FIGURES " + json.dumps(figures))
         return 0
     python = arguments.python or str(_verl_python())
@@ -200,6 +207,7 @@ def _run(python: str, mode: str, port: int, arguments: argparse.Namespace) -> di
             environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{port}"
         command = [python, "-c", start, "--measure", mode]
         command += ["--samples", str(arguments.samples), "--rollouts", str(arguments.rollouts)]
+        command += ["--latency", str(arguments.latency)]
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900, check=False
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
@@ -31,6 +31,8 @@ __all__ = ["RolloutTraceConfig", "flush", "init", "shutdown", "stats"]
 
 _logger = logging.getLogger("otel_rollout")
 _lock = threading.RLock()
+
+_Config = TypeVar("_Config", bound="RolloutTraceConfig")
 
 
 def init(
@@ -271,7 +273,7 @@ class RolloutTraceConfig:
     instance per process, and its attributes.
     """
 
-    _instance: ClassVar[RolloutTraceConfig | None] = None
+    _instance: ClassVar[Any] = None
 
     def __init__(self) -> None:
         self.backend: str | None = None
@@ -283,11 +285,12 @@ class RolloutTraceConfig:
         self._initialized = False
 
     @classmethod
-    def get_instance(cls) -> RolloutTraceConfig:
+    def get_instance(cls: type[_Config]) -> _Config:  # noqa: PYI019 - Python 3.10 has no Self
         """Return the process's configuration."""
         if cls._instance is None:
             cls._instance = cls()
-        return cls._instance
+        instance: _Config = cls._instance
+        return instance
 
     @classmethod
     def init(

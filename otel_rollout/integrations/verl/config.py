@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Final
 
 from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
 
-from otel_rollout import config, runtime
+from otel_rollout import config
+from otel_rollout.backends import Backend
 from otel_rollout.integrations.verl.batch import is_selecting
 
 __all__ = ["RolloutTraceConfig", "start_from"]
@@ -18,34 +19,24 @@ _logger: Final = logging.getLogger("otel_rollout")
 _RUN_ID_VARIABLE: Final = "OTEL_ROLLOUT_RUN_ID"
 
 
-class RolloutTraceConfig:
+class RolloutTraceConfig(config.RolloutTraceConfig):
     """The process's trace configuration, as verl asks for it.
 
     Nothing here raises, whatever the configuration: a rollout without traces is better than none.
     """
 
-    _instance: ClassVar[RolloutTraceConfig | None] = None
+    _instance: ClassVar[Any] = None
 
     def __init__(self) -> None:
-        self.token2text = False
-        self.project_name: str | None = None
-        self.experiment_name: str | None = None
-        self.max_samples: int | None = None
+        super().__init__()
         self.is_initialized = False
-
-    @classmethod
-    def get_instance(cls) -> RolloutTraceConfig:
-        """Return the process's configuration."""
-        if cls._instance is None:
-            cls._instance = cls()
-        return cls._instance
 
     @classmethod
     def init(
         cls,
         project_name: str | None,
         experiment_name: str | None,
-        backend: str | None,
+        backend: Backend | None,
         token2text: bool = False,
         max_samples_per_step_per_worker: int | None = None,
     ) -> None:
@@ -63,10 +54,11 @@ class RolloutTraceConfig:
             return
         instance.is_initialized = True
         instance.project_name, instance.experiment_name = project_name, experiment_name
-        instance.token2text, instance.max_samples = bool(token2text), max_samples_per_step_per_worker
+        instance.token2text = bool(token2text)
+        instance.max_samples_per_step_per_worker = max_samples_per_step_per_worker
         if not backend:
             return
-        if backend.strip() == "otel":
+        if backend == "otel":
             backend = os.environ.get(OTEL_TRACES_EXPORTER, "").strip() or "otlp"
         settings: dict[str, Any] = {}
         run_id = _run_id()
@@ -83,6 +75,9 @@ class RolloutTraceConfig:
             )
         except Exception as error:  # noqa: BLE001, RUF100 - training goes on without traces
             _logger.warning("verl: nothing is traced: trace.backend=%s: %s", backend, error)
+        else:
+            core = config.RolloutTraceConfig.get_instance()
+            instance.backend, instance.client = core.backend, core.client
 
     @property
     def max_samples_per_step_per_worker(self) -> int | None:
@@ -92,35 +87,14 @@ class RolloutTraceConfig:
         """
         return None if is_selecting() else self.max_samples
 
-    @property
-    def backend(self) -> str | None:
-        """The exporters' names as one comma list; None while tracing is off."""
-        return config.RolloutTraceConfig.get_backend() if runtime.pipeline is not None else None
-
-    @property
-    def client(self) -> object | None:
-        """The tracer provider; None while tracing is off."""
-        return config.RolloutTraceConfig.get_client() if runtime.pipeline is not None else None
-
-    @classmethod
-    def get_backend(cls) -> str | None:
-        """Return the exporters' names as one comma list; None while tracing is off."""
-        return cls.get_instance().backend
-
-    @classmethod
-    def get_client(cls) -> object | None:
-        """Return the tracer provider; None while tracing is off."""
-        return cls.get_instance().client
-
-    @classmethod
-    def enable_token2text(cls) -> bool:
-        """Return whether token ids are decoded."""
-        return cls.get_instance().token2text
+    @max_samples_per_step_per_worker.setter
+    def max_samples_per_step_per_worker(self, samples: int | None) -> None:
+        self.max_samples = samples
 
     @classmethod
     def reset(cls) -> None:
         """Switch tracing off and forget everything; for tests."""
-        cls._instance = None
+        cls.forget()
         config.RolloutTraceConfig.reset()
 
 

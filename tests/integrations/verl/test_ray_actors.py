@@ -45,7 +45,33 @@ class TestRay:
     def test_end_of_the_driver(self, run_program: RunProgram) -> None:
         """All of the last step is there as well where the driver ends without `ray.shutdown()`."""
         prompts = ["plan a", "plan b", "long c"]
-        check_whole(run_program("run_ray.py", overrides=traced(), prompts=prompts, n=2, just_exit=True))
+        check_whole(run_program("run_ray.py", overrides=traced(), prompts=prompts, n=2, end="exit"))
+
+    def test_actor_that_exits(self, run_program: RunProgram) -> None:
+        """An actor that ends while spans are still queued delivers all of them before it is gone."""
+        run = run_program(
+            "run_ray.py",
+            overrides=traced(),
+            prompts=["plan a", "plan b", "long c"],
+            n=2,
+            end="__ray_terminate__",
+            variables={"VERL_TEST_SECONDS_PER_EXPORT": "2"},
+        )
+        check_whole(run)
+        assert (run.folder / "at the end of the actors").read_text() == "6"
+
+    def test_actor_that_is_killed(self, run_program: RunProgram) -> None:
+        """At the end of a step an actor sends what it has at once: ray.kill(), which gives no time, loses none."""
+        run = run_program(
+            "run_ray.py",
+            overrides=traced(),
+            prompts=["plan a", "plan b", "long c"],
+            n=2,
+            end="ray.kill",
+            trajectories=6,
+            variables={"OTEL_BSP_SCHEDULE_DELAY": "3600000"},
+        )
+        check_whole(run)
 
     def test_v1(self, run_program: RunProgram) -> None:
         """The v1 trainer's trajectories are traced; a dataset index that two prompts share gives way to their uid."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -13,7 +14,8 @@ class JsonSpanExporter(SpanExporter):
     """Writes to the folder `VERL_TEST_FOLDER`."""
 
     def export(self, spans):
-        """Write the spans."""
+        """Write the spans, slowly if asked to."""
+        time.sleep(float(os.environ.get("VERL_TEST_SECONDS_PER_EXPORT", "0")))
         memory = InMemorySpanExporter()
         memory.export(spans)
         with (Path(os.environ["VERL_TEST_FOLDER"]) / f"{os.getpid()}.jsonl").open("a") as file:
@@ -38,6 +40,4 @@ class HangingSpanExporter(SpanExporter):
 
     def export(self, spans):
         """Sleep."""
-        import time
-
         time.sleep(1000)

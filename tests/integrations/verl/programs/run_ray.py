@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import time
 import uuid
 from pathlib import Path
 
@@ -43,8 +44,35 @@ def main() -> None:
         batch = harness.make_batch(options["prompts"], options["n"], step=6, indices=options.get("indices"))
         output = manager.generate_sequences(batch)
         (folder / "digest").write_text(harness.digest(output))
-    if not options.get("just_exit"):
+    end = options.get("end", "ray.shutdown")
+    if end == "ray.kill":
+        wait_for(lambda: count_roots() == options["trajectories"])
+        for name in agent_loops():
+            ray.kill(ray.get_actor(name))
+    elif end == "__ray_terminate__":
+        for name in agent_loops():
+            ray.get_actor(name).__ray_terminate__.remote()
+        wait_for(lambda: not agent_loops())
+        (folder / "at the end of the actors").write_text(str(count_roots()))
+    if end != "exit":
         ray.shutdown()
+
+
+def agent_loops() -> list[str]:
+    return [name for name in ray.util.list_named_actors() if name.startswith("agent_loop_worker_")]
+
+
+def count_roots() -> int:
+    lines = [line for file in folder.glob("*.jsonl") for line in file.read_text().splitlines()]
+    return sum(json.loads(line)["parent_id"] is None for line in lines)
+
+
+def wait_for(condition) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("it does not come to pass")
+        time.sleep(0.1)
 
 
 def run_v1(config, client, rewards) -> None:
