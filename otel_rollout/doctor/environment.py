@@ -25,6 +25,7 @@ _OTHER_VARIABLES: Final = {
     "OTEL_ROLLOUT_CACHE": "for tests: where the servers are installed",
     "OTEL_ROLLOUT_REQUIRE_SERVERS": "for tests: a server that can't be installed is a failure",
 }
+_UNITS: Final = (("GiB", 30), ("MiB", 20), ("KiB", 10))
 _OURS: Final = "OTEL_ROLLOUT_"
 # OTEL_EXPORTER_OTLP_ENDPOINT has this beside it, for traces alone.
 _GENERAL, _FOR_TRACES = "OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"
@@ -149,7 +150,8 @@ def _in_words(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) and value >= 2**10 and value % 2**10 == 0:
-        return f"{value >> 20} MiB" if value % 2**20 == 0 else f"{value >> 10} KiB"
+        unit, shift = next((unit, shift) for unit, shift in _UNITS if value % 2**shift == 0)
+        return f"{value >> shift} {unit}"
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, tuple):

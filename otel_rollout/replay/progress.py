@@ -24,11 +24,11 @@ class ReplayProgress(Protocol):
     """Is told what happens in a replay."""
 
     def advance(self, report: ReplayReport, size: int) -> None:
-        """Another unit is settled.
+        """Something is settled: units of a batch, or one that was not sent.
 
         Args:
             report: The counts so far.
-            size: The unit's bytes.
+            size: Its bytes.
         """
 
 
@@ -66,7 +66,7 @@ class _BarProgress:
 
     def advance(self, report: ReplayReport, size: int) -> None:
         """Advance the bar."""
-        self._bars.update(self._task, advance=1, counts=_counts(report))
+        self._bars.update(self._task, completed=report.settled + report.untried, counts=_counts(report))
 
 
 class LineProgress:

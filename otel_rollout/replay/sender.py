@@ -31,7 +31,7 @@ class Sender:
         limits: The bounds of a batch.
         patience: Seconds without anything delivered after which a backend that can't be reached is given up.
         policy: How failed attempts are repeated.
-        on_progress: Told of each settled unit's bytes.
+        on_progress: Told of the bytes of what was settled, each time.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Sender:
         for unit in self._source.units():
             if unit.token in self._log:
                 self.report.skipped += 1
-                self._settle(unit, is_delivered=True)
+                self._settle([(unit, True)])
                 continue
             if self._given_up_for:
                 self._leave_untried(unit)
@@ -72,7 +72,7 @@ class Sender:
             except UnreadableError as error:
                 self.report.unreadable += 1
                 self.report.reason = str(error)
-                self._settle(unit, is_delivered=False)
+                self._settle([(unit, False)])
                 continue
             if batch.is_full_with(spans, self._limits):
                 self._send_batch(batch)
@@ -95,12 +95,9 @@ class Sender:
         self._log.add(
             unit.token for (unit, _), is_delivered in zip(batch.units, delivered, strict=True) if is_delivered
         )
-        for (unit, _), is_delivered in zip(batch.units, delivered, strict=True):
-            if is_delivered:
-                self.report.delivered += 1
-            else:
-                self.report.undelivered += 1
-            self._settle(unit, is_delivered=is_delivered)
+        self.report.delivered += sum(delivered)
+        self.report.undelivered += len(delivered) - sum(delivered)
+        self._settle([(unit, is_delivered) for (unit, _), is_delivered in zip(batch.units, delivered, strict=True)])
 
     def _send_part(self, spans: Sequence[ReadableSpan]) -> set[tuple[int, int]]:
         """Bring a batch to its end, and return which spans the backend does not have, or may not have."""
@@ -157,11 +154,13 @@ class Sender:
 
     def _leave_untried(self, unit: Unit) -> None:
         self.report.untried += 1
-        self._settle(unit, is_delivered=False)
+        self._settle([(unit, False)])
 
-    def _settle(self, unit: Unit, *, is_delivered: bool) -> None:
-        self._source.settled(unit, is_delivered=is_delivered)
-        self._on_progress(self.report, unit.bytes)
+    def _settle(self, units: Sequence[tuple[Unit, bool]]) -> None:
+        for unit, is_delivered in units:
+            self._source.settled(unit, is_delivered=is_delivered)
+        if units:
+            self._on_progress(self.report, sum(unit.bytes for unit, _ in units))
 
 
 class _UnitBatch:

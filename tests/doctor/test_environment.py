@@ -32,6 +32,11 @@ class TestSettings:
 
         assert (found.value, found.origin) == ("64 KiB", "OTEL_ROLLOUT_MAX_QUEUE_BYTES")
 
+    @pytest.mark.parametrize(("value", "shown"), [("1536", "1536"), ("2KiB", "2 KiB"), ("10240MiB", "10 GiB")])
+    def test_sizes_are_in_the_largest_unit_that_fits(self, value, shown):
+        """A size is shown as it would be written, without a remainder."""
+        assert setting("max_batch_bytes", {"OTEL_ROLLOUT_MAX_BATCH_BYTES": value}).value == shown
+
     def test_of_several_variables_the_one_that_counts_is_named(self):
         """Where a setting has several variables, the tracer takes the first that is set, and so does the doctor."""
         environ = {"OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "100", "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "200"}
