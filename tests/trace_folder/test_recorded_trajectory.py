@@ -109,6 +109,7 @@ class TestSpans:
         write_frames(tmp_path / "a.jsonl.zst", spans[:1])
         write_frames(tmp_path / "b.jsonl.zst", spans[1:])
         [found] = read(tmp_path)
+        assert (found.has_root, found.status, found.name, found.span_count) == (True, "completed", "rollout", 3)
         line = found.otlp_json()
         assert b"\n" not in line
         assert [span.name for span in decode_line(line)] == ["generate", "look_up", "rollout"]
