@@ -6,8 +6,9 @@ A line is a JSON array with the fields of `IndexEntry`, in order: arrays of a st
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -71,6 +72,8 @@ class IndexEntry(NamedTuple):
 
 
 _FIELDS: Final = len(IndexEntry._fields)
+# `IndexEntry._make` without its own look at the length.
+_new_entry: Final[Callable[[Sequence[Any]], IndexEntry]] = partial(tuple.__new__, IndexEntry)
 
 
 class TraceSummary:
@@ -201,10 +204,11 @@ def read_index(path: Path) -> list[IndexEntry]:
     if end < 0:
         return []
     data = data[:end]
-    try:
-        return [IndexEntry._make(row) for row in orjson.loads(b"[%b]" % data.replace(b"\n", b","))]
-    except (TypeError, ValueError):
-        return _read_while_whole(data.split(b"\n"))
+    with suppress(TypeError, ValueError):
+        rows = orjson.loads(b"[%b]" % data.replace(b"\n", b","))
+        if set(map(len, rows)) == {_FIELDS}:
+            return list(map(_new_entry, rows))
+    return _read_while_whole(data.split(b"\n"))
 
 
 def entries_of(line: bytes, offset: int, length: int) -> list[IndexEntry]:
