@@ -88,11 +88,12 @@ def _trajectories(
         traces = _by_trace(parts_of(file) for file in placed.get(key, ()))
         for trace_id in loose_ids.get(key, ()):
             traces.setdefault(trace_id, [])
-        for trace_id, parts in traces.items():
-            if loose:
+        if loose:
+            for trace_id, parts in traces.items():
                 parts.extend(loose.pop(trace_id, ()))
-            if parts and selection.takes(trajectory := RecordedTrajectory(parts, find)):
-                yield trajectory
+        # One at a time: what is done with a trajectory's spans is not for us to keep.
+        recorded = (RecordedTrajectory(parts, find) for parts in traces.values() if parts)
+        yield from filter(selection.takes, recorded) if selection.is_narrow else recorded
 
 
 def _by_trace(files: Iterable[list[Part]]) -> dict[str, list[Part]]:

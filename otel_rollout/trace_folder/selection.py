@@ -75,6 +75,11 @@ class Selection:
             return False
         return step is None or self._validate in (None, validate)
 
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it leaves out any trajectory of a step that `takes_step`."""
+        return bool(self._checks)
+
     def takes(self, trajectory: RecordedTrajectory) -> bool:
         """Say whether a trajectory of a step that `takes_step` is asked for."""
         for check in self._checks:  # noqa: SIM110 - all() costs twice as much, thousands of times
