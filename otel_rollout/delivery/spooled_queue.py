@@ -68,6 +68,7 @@ class SpooledQueue(ExporterQueue):
         self._must_spill_all = False
         self._in_flight: Batch | None = None
         self._final_deadline = 0.0
+        self._is_settled = False
 
     def start(self) -> None:
         """Start the threads."""
@@ -166,11 +167,19 @@ class SpooledQueue(ExporterQueue):
             report.unsent = []
         if batch.is_from_disk and not is_on_disk:
             self._spool.settle()
-        super()._settle(batch, report)
+        with self._lock:
+            if self._is_settled and not batch.is_from_disk:
+                self._forget_loss(len(report.unsent))
+            super()._settle(batch, report)
 
     def _finish(self) -> None:
         self._spill_all()
         super()._finish()
+
+    def _abandon(self) -> None:
+        with self._lock:
+            self._is_settled = True
+            super()._abandon()
 
     # --- on the thread beside it, which is awake while an attempt hangs
 
@@ -217,12 +226,22 @@ class SpooledQueue(ExporterQueue):
         for span, _ in batch.queued:
             self._reader.release(span)
         with self._lock:
-            self._bytes -= batch.queued_bytes
+            if self._is_settled:
+                self._forget_loss(len(batch.spans))
+                return
             self._spooled += len(batch.spans)
+            self._bytes -= batch.queued_bytes
             if batch.unreadable:
                 self._settled += batch.unreadable
                 self._lost["internal_error"] += batch.unreadable
             self._work.notify()
+
+    def _forget_loss(self, spans: int) -> None:
+        """Count as on disk what was counted as lost at the end: the disk took longer than there was time."""
+        self._spooled += spans
+        self._settled -= spans
+        self._lost["shutdown"] -= spans
+        self._lost = +self._lost
 
 
 def _timeout(deadline: float) -> float:

@@ -244,6 +244,36 @@ class TestEnd:
         assert sorted(names_on_disk(tmp_path)) == numbers(40)[20:]
         assert queue.stats().spooled == 20
 
+    @pytest.mark.parametrize("is_hanging", [True, False])
+    def test_a_disk_that_is_too_slow_for_the_end(
+        self, make_queue, backend, make_span, tmp_path, monkeypatch, is_hanging
+    ):
+        """What gets on disk after the deadline was counted as lost by then, and counts as on disk from then on."""
+        gate, append = threading.Event(), Spool.append
+
+        def slow(*arguments, **options):
+            gate.wait(30)
+            return append(*arguments, **options)
+
+        monkeypatch.setattr(Spool, "append", slow)
+        backend.outcome = lambda spans: DOWN
+        if is_hanging:
+            backend.gate.clear()
+        queue = make_queue(backend)
+        for number in range(12):
+            queue.put(make_span(f"{number:04d}", "x" * 1000, parent=True))
+        queue.shutdown(time.monotonic() + 0.5)
+        assert queue.join() is False
+        stats = queue.stats()
+        assert (stats.queued, stats.spooled, stats.lost) == (0, 0, {"shutdown": 12})
+        gate.set()
+        queue._spiller.join(10)
+        queue._thread.join(0 if is_hanging else 10)
+        stats = queue.stats()
+        assert is_balanced(stats)
+        assert (stats.queued, stats.queued_bytes) == (0, 0)
+        assert stats.spooled == len(names_on_disk(tmp_path)) > 0
+
     def test_files_are_free_for_others_afterwards(self, make_queue, backend, make_span, tmp_path):
         """As long as the queue lives its files are held; then a replay may have them."""
         backend.outcome = lambda spans: DOWN
