@@ -13,10 +13,12 @@ from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout.log_once import warn_once
 from otel_rollout.trace_folder import layout
+from otel_rollout.trace_folder.frames import require_zstandard
 from otel_rollout.trace_folder.index import TraceSummary
 from otel_rollout.trace_folder.journal import Journal, JournalPart
-from otel_rollout.trace_folder.otlp_json import encode_line, joined_pieces
+from otel_rollout.trace_folder.otlp_json import decode_line, encode_line, joined_pieces
 from otel_rollout.trace_folder.step_files import StepFiles
 
 __all__ = ["FolderWriter"]
@@ -93,6 +95,8 @@ class FolderWriter:
         """
         if self._process != os.getpid():
             self.after_fork()
+        # Before anything is taken: the journal could do without, and nobody would hear of it.
+        require_zstandard()
         with self._lock:
             known = {key for key in map(_key, spans) if key in self._stored} if self._stored else set()
             stored: list[Sequence[ReadableSpan]] = []
@@ -173,14 +177,9 @@ class FolderWriter:
             self._open_parts += 1
 
     def _write_ended(self, trace_id: int, batch: list[ReadableSpan]) -> None:
-        lines = [encode_line(batch)]
-        trace = self._open.get(trace_id)
-        # A copy, for a batch that can't be written comes again.
-        summary = copy.copy(trace.summary) if trace is not None else TraceSummary(trace_id)
+        lines, summary = self._read_open(trace_id)
         summary.add(batch)
-        if trace is not None:
-            lines = [*self._journal.read(trace.parts), *lines]
-        self._files.append(joined_pieces(lines), summary)
+        self._files.append(joined_pieces([*lines, encode_line(batch)]), summary)
         self._forget(trace_id)
         self._closed[trace_id] = None
         if len(self._closed) > MAX_CLOSED:
@@ -188,9 +187,25 @@ class FolderWriter:
 
     def _write_open(self, trace_id: int) -> None:
         """Write an open trajectory without its root."""
-        trace = self._open[trace_id]
-        self._files.append(joined_pieces(self._journal.read(trace.parts)), trace.summary)
+        lines, summary = self._read_open(trace_id)
+        if lines:
+            self._files.append(joined_pieces(lines), summary)
         self._forget(trace_id)
+
+    def _read_open(self, trace_id: int) -> tuple[list[bytes], TraceSummary]:
+        """Return what the journal has of a trajectory; the summary is a copy, for what can't be written comes again."""
+        trace = self._open.get(trace_id)
+        if trace is None:
+            return [], TraceSummary(trace_id)
+        lines = self._journal.read(trace.parts)
+        if len(lines) == len(trace.parts):
+            return lines, copy.copy(trace.summary)
+        # To insist would hold up all that comes after.
+        warn_once("journal", "%s was changed by another process: running trajectories miss spans", self._journal.path)
+        summary = TraceSummary(trace_id)
+        for line in lines:
+            summary.add(decode_line(line))
+        return lines, summary
 
     def _forget(self, trace_id: int) -> None:
         trace = self._open.pop(trace_id, None)

@@ -12,6 +12,7 @@ from typing import Final
 
 from otel_rollout.trace_folder.append_file import AppendFile, FileGoneError
 from otel_rollout.trace_folder.layout import NEW
+from otel_rollout.trace_folder.otlp_json import is_line
 
 __all__ = ["Journal", "JournalPart"]
 
@@ -77,17 +78,20 @@ class Journal:
         return parts
 
     def read(self, parts: Iterable[JournalPart]) -> list[bytes]:
-        """Return lines, with their ends.
+        """Return lines, with their ends; without those that are no longer there, because somebody changed the file.
 
         Args:
             parts: Where they stand.
-
-        Raises:
-            OSError: They can't be read.
         """
+        lines: list[bytes] = []
         if self._file is None:
-            return []
-        return [self._file.read(part.offset, part.length) for part in parts]
+            return lines
+        for part in parts:
+            with suppress(OSError):
+                line = self._file.read(part.offset, part.length)
+                if is_line(line):
+                    lines.append(line)
+        return lines
 
     def release(self, parts: Iterable[JournalPart]) -> None:
         """Take note that lines are no longer needed.
@@ -142,8 +146,10 @@ class Journal:
             size = 0
             for part in parts:
                 offsets.append(new.end + size)
-                pieces.append(old.read(part.offset, part.length))
-                size += part.length
+                # What is no longer there is noticed when it is read.
+                with suppress(OSError):
+                    pieces.append(old.read(part.offset, part.length))
+                    size += part.length
                 if size >= COPY_BYTES:
                     new.append(pieces)
                     pieces, size = [], 0

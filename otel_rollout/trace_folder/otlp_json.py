@@ -22,7 +22,7 @@ from opentelemetry.trace import SpanContext, StatusCode
 
 from otel_rollout.trace_folder.otlp_json_reading import decode_line
 
-__all__ = ["decode_line", "encode_line", "join_lines", "joined_pieces"]
+__all__ = ["decode_line", "encode_line", "is_line", "join_lines", "joined_pieces"]
 
 HAS_IS_REMOTE: Final = 0x100
 IS_REMOTE: Final = 0x200
@@ -91,8 +91,8 @@ def joined_pieces(lines: Sequence[bytes]) -> list[bytes | memoryview]:
     """
     pieces: list[bytes | memoryview] = [_START]
     for line in lines:
-        end = len(line) - 1 if line.endswith(b"\n") else len(line)
-        if not line.startswith(_START) or not line.endswith(_END, 0, end):
+        end = _end_of(line)
+        if end < 0:
             raise ValueError(f"no line of OTLP JSON: {line[:40]!r}")
         if end > len(_START) + len(_END):
             if len(pieces) > 1:
@@ -100,6 +100,21 @@ def joined_pieces(lines: Sequence[bytes]) -> list[bytes | memoryview]:
             pieces.append(memoryview(line)[len(_START) : end - len(_END)])
     pieces.append(_END)
     return pieces
+
+
+def is_line(line: bytes) -> bool:
+    """Say whether bytes look like a line of `encode_line`, from their beginning to their end.
+
+    Args:
+        line: The bytes.
+    """
+    return _end_of(line) >= 0
+
+
+def _end_of(line: bytes) -> int:
+    """Return how long a line is without its end; -1 where it is none."""
+    end = len(line) - 1 if line.endswith(b"\n") else len(line)
+    return end if line.startswith(_START) and line.endswith(_END, 0, end) else -1
 
 
 def _encode_resource(resource: Resource) -> dict[str, Any]:

@@ -292,6 +292,19 @@ class TestRemoved:
         assert not (writer.folder / first.replace(".jsonl.zst", ".index.jsonl")).exists()
         assert len(read_index(writer.folder / second.replace(".jsonl.zst", ".index.jsonl"))) == 1
 
+    def test_a_journal_that_somebody_has_emptied_holds_nothing_up(self, writer, caplog):
+        """What is gone is gone, and said; what comes after it is written."""
+        spans = trajectory(children=4)
+        writer.write(spans[:2])
+        os.truncate(writer.folder / "open" / f"{writer.worker}.jsonl", 0)
+        writer.write(spans[2:3])
+        writer.write(spans[3:])
+        path = place(writer, "step=000007")
+        assert contents(writer.folder)[path] == [ids(spans[2:])]
+        [entry] = read_index(writer.folder / path.replace(".jsonl.zst", ".index.jsonl"))
+        assert (entry.spans, entry.has_root) == (3, True)
+        assert "was changed by another process" in caplog.text
+
     def test_a_folder_that_goes_while_a_file_is_made_in_it_is_made_again(self, writer, monkeypatch):
         """Another process may remove a step's folder because it is empty, at any moment."""
         real, left = os.open, [2]
