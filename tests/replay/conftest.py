@@ -34,6 +34,7 @@ TESTS = Path(__file__).resolve().parent.parent
 # Helpers that no installed package holds; appended, so that an installed otel_rollout is what is tested.
 sys.path += [str(TESTS), str(TESTS.parent / "scripts")]
 
+WEAVE_STORE = "clickhouse" if os.environ.get("TEST_WEAVE_CLICKHOUSE") == "1" else "memory"
 QUICK = RetryPolicy(initial_delay=0.01, max_delay=0.02, denied_delay=0.01)
 
 
@@ -156,8 +157,7 @@ def mlflow_server(uncaptured: Any) -> Iterator[Any]:
 def weave_server(uncaptured: Any) -> Iterator[Any]:
     """A Weave trace server; with TEST_WEAVE_CLICKHOUSE=1 on the production store, which alone shows duplicates."""
     module = import_module("servers.weave_server")
-    store = "clickhouse" if os.environ.get("TEST_WEAVE_CLICKHOUSE") == "1" else "memory"
-    with module.WeaveServer(environment("weave"), store=store, uncaptured=uncaptured) as server:
+    with module.WeaveServer(environment("weave"), store=WEAVE_STORE, uncaptured=uncaptured) as server:
         yield server
 
 

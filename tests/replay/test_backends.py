@@ -17,7 +17,7 @@ from otel_rollout.exporter import OutcomeSpanExporter
 from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
 from otel_rollout_weave import WeaveSpanExporter
-from tests.replay.conftest import environment
+from tests.replay.conftest import WEAVE_STORE, environment
 
 pytestmark = pytest.mark.integration
 
@@ -160,7 +160,7 @@ def weave(weave_server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 def another_weave(uncaptured: Any) -> Iterator[Any]:
     """One more Weave trace server, with an empty store."""
     module = import_module("servers.weave_server")
-    with module.WeaveServer(environment("weave"), store="memory", uncaptured=uncaptured) as server:
+    with module.WeaveServer(environment("weave"), store=WEAVE_STORE, uncaptured=uncaptured) as server:
         yield server
 
 
