@@ -8,10 +8,27 @@ from typing import Final, NamedTuple, TypeVar
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-__all__ = ["Place", "duration", "place_of", "printable", "shorten", "walk_tree"]
+from otel_rollout import semconv
+
+__all__ = [
+    "KIND_STYLES",
+    "STATUS_STYLES",
+    "Place",
+    "duration",
+    "error_of",
+    "place_of",
+    "printable",
+    "shorten",
+    "time_bar",
+    "walk_tree",
+]
 
 Node = TypeVar("Node")
 
+KIND_STYLES: Final = {"AGENT": "magenta", "CHAIN": "blue", "LLM": "cyan", "TOOL": "yellow", "EVALUATOR": "green"}
+"""The colour of each kind of span."""
+STATUS_STYLES: Final = {"completed": "green", "truncated": "yellow", "cancelled": "yellow", "error": "red"}
+"""The colour of what became of a trajectory."""
 JOINERS: Final = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
 
 
@@ -66,6 +83,30 @@ def walk_tree(nodes: Sequence[Node], place: Callable[[Node], Place]) -> Iterator
             waiting.append(
                 (child_at, child, f"{stem}{'└─' if is_last else '├─'} ", f"{stem}{'   ' if is_last else '│  '}")
             )
+
+
+def time_bar(span: ReadableSpan, start: int, end: int, width: int) -> str:
+    """Draw when a span ran.
+
+    Args:
+        span: The span.
+        start: When the drawing's time begins, in nanoseconds.
+        end: When it ends.
+        width: The columns for it.
+    """
+    scale = width / max(1, end - start)
+    left = max(0, min(width - 1, int(((span.start_time or 0) - start) * scale)))
+    right = min(width, max(left + 1, round(((span.end_time or 0) - start) * scale)))
+    return " " * left + "━" * (right - left) + " " * (width - right)
+
+
+def error_of(span: ReadableSpan) -> str:
+    """Return how a failed span failed: its exception, or what its status says."""
+    for event in span.events:
+        if event.name == semconv.EXCEPTION_EVENT and event.attributes:
+            kind = str(event.attributes.get(semconv.EXCEPTION_TYPE, "")).rpartition(".")[2]
+            return f"{kind}: {event.attributes.get(semconv.EXCEPTION_MESSAGE, '')!s}"
+    return span.status.description or "failed"
 
 
 def printable(text: str) -> str:

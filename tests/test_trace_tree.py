@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from opentelemetry.sdk.trace import Event
 
-from otel_rollout.trace_tree import Place, duration, printable, shorten, walk_tree
+from otel_rollout.trace_tree import Place, duration, error_of, printable, shorten, time_bar, walk_tree
+from tests.trace_folder.recordings import START, make_span
 
 
 def draw(*places: Place) -> list[str]:
@@ -32,6 +34,32 @@ class TestWalkTree:
         places = [Place(1, None, 0), Place(2, 1, 1), Place(3, 2, 2), Place(4, 1, 3)]
         below = [below for _, _, below in walk_tree(places, lambda place: place)]
         assert below == ["│  ", "│  │  ", "│        ", "      "]
+
+
+class TestSpans:
+    """What is drawn of one span."""
+
+    @pytest.mark.parametrize(
+        ("seconds", "bar"),
+        [
+            ((0.0, 10.0), "━━━━━━━━━━"),
+            ((2.0, 5.0), "  ━━━     "),
+            ((9.99, 9.999), "         ━"),
+            ((10.0, 12.0), "         ━"),
+            ((-3.0, 1.0), "━         "),
+        ],
+    )
+    def test_a_bar_shows_when_it_ran(self, seconds, bar):
+        """However short, late or early the span is, its bar is seen and keeps to its columns."""
+        span = make_span("op", 2, 1, seconds=seconds)
+        assert time_bar(span, START, START + 10_000_000_000, 10) == bar
+
+    def test_an_error_is_its_exception(self):
+        """The exception's class and message, else the status, else a word."""
+        raised = Event("exception", {"exception.type": "package.ToolError", "exception.message": "no entry"})
+        assert error_of(make_span("op", 2, 1, error="status", events=(Event("other"), raised))) == "ToolError: no entry"
+        assert error_of(make_span("op", 2, 1, error="status")) == "status"
+        assert error_of(make_span("op", 2, 1)) == "failed"
 
 
 class TestText:

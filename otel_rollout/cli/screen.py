@@ -8,12 +8,10 @@ from typing import Final, NoReturn
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["STATUS_STYLES", "open_screen", "plain_table"]
+__all__ = ["open_screen", "plain_table"]
 
 PIPE_COLUMNS: Final = 1000
 """What is read by a program is not cut to a terminal's width."""
-
-STATUS_STYLES: Final = {"completed": "green", "truncated": "yellow", "cancelled": "yellow", "error": "red"}
 
 
 class _Screen(Console):

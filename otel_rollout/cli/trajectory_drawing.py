@@ -14,15 +14,23 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from otel_rollout import semconv
-from otel_rollout.cli.screen import STATUS_STYLES
 from otel_rollout.cli.wording import size, step_name
 from otel_rollout.demo.wording import counted
 from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
-from otel_rollout.trace_tree import duration, place_of, printable, shorten, walk_tree
+from otel_rollout.trace_tree import (
+    KIND_STYLES,
+    STATUS_STYLES,
+    duration,
+    error_of,
+    place_of,
+    printable,
+    shorten,
+    time_bar,
+    walk_tree,
+)
 
 __all__ = ["draw_heading", "draw_spans"]
 
-KIND_STYLES: Final = {"AGENT": "magenta", "CHAIN": "blue", "LLM": "cyan", "TOOL": "yellow", "EVALUATOR": "green"}
 KIND_WIDTH: Final = max(map(len, KIND_STYLES))
 DURATION_WIDTH: Final = 9
 GAP: Final = "  "
@@ -108,7 +116,7 @@ def draw_spans(spans: Sequence[ReadableSpan], *, width: int, is_whole: bool = Fa
             " " * (name_width - cell_len(guide) - cell_len(name)),
             (GAP + kind.ljust(KIND_WIDTH), style),
             GAP + duration((span.end_time or 0) - (span.start_time or 0)).rjust(DURATION_WIDTH),
-            (GAP + _bar(span, start, end, bar_width), style),
+            (GAP + time_bar(span, start, end, bar_width), style),
             GAP,
             _about(span, room),
         )
@@ -119,19 +127,11 @@ def draw_spans(spans: Sequence[ReadableSpan], *, width: int, is_whole: bool = Fa
             yield from _event(event, span, below, is_whole=is_whole)
 
 
-def _bar(span: ReadableSpan, start: int, end: int, width: int) -> str:
-    """Draw when the span ran, from the trajectory's start to its end."""
-    scale = width / max(1, end - start)
-    left = min(width - 1, int(((span.start_time or 0) - start) * scale))
-    right = min(width, max(left + 1, round(((span.end_time or 0) - start) * scale)))
-    return " " * left + "━" * (right - left) + " " * (width - right)
-
-
 def _about(span: ReadableSpan, room: int) -> Text:
     """Say in one line what the span was about: its error, or tokens, input and output."""
     attributes = span.attributes or {}
     if span.status.status_code is StatusCode.ERROR:
-        return Text(printable(shorten(_error(span), max(room, MAX_PAYLOAD_CHARACTERS))), style="red")
+        return Text(printable(shorten(error_of(span), max(room, MAX_PAYLOAD_CHARACTERS))), style="red")
     tokens = _arrow(attributes.get(semconv.USAGE_INPUT_TOKENS), attributes.get(semconv.USAGE_OUTPUT_TOKENS))
     tokens = f"{tokens} tok{GAP}" if tokens else ""
     texts = [str(attributes[key]) for key, _ in PAYLOADS if key in attributes]
@@ -162,14 +162,6 @@ def _preview(payload: str, limit: int) -> str:
 
 def _without_numbers(found: re.Match[str]) -> str:
     return "" if found.group().startswith('"') else f"[{found.group().count(',') + 1} numbers]"
-
-
-def _error(span: ReadableSpan) -> str:
-    for event in span.events:
-        if event.name == semconv.EXCEPTION_EVENT and event.attributes:
-            kind = str(event.attributes.get(semconv.EXCEPTION_TYPE, "")).rpartition(".")[2]
-            return f"{kind}: {event.attributes.get(semconv.EXCEPTION_MESSAGE, '')}"
-    return span.status.description or "failed"
 
 
 def _event(event: Event, span: ReadableSpan, below: str, *, is_whole: bool) -> Iterator[Text]:

@@ -10,10 +10,9 @@ from rich.text import Text
 
 from otel_rollout.demo.reward import advantages
 from otel_rollout.demo.rollout import Trajectory
+from otel_rollout.trace_tree import STATUS_STYLES
 
 __all__ = ["group_table", "most_telling_group", "most_telling_trajectory"]
-
-STATUS_STYLES = {"completed": "green", "truncated": "yellow", "cancelled": "yellow", "error": "red"}
 
 
 def most_telling_group(trajectories: Sequence[Trajectory], step: int = 1) -> list[Trajectory]:

@@ -11,11 +11,10 @@ from opentelemetry.trace import StatusCode
 from rich.text import Text
 
 from otel_rollout import semconv
-from otel_rollout.trace_tree import place_of, walk_tree
+from otel_rollout.trace_tree import KIND_STYLES, error_of, place_of, time_bar, walk_tree
 
 __all__ = ["waterfall"]
 
-KIND_STYLES = {"AGENT": "magenta", "CHAIN": "blue", "LLM": "cyan", "TOOL": "yellow", "EVALUATOR": "green"}
 KIND_WIDTH = max(map(len, KIND_STYLES))
 
 
@@ -29,7 +28,10 @@ def waterfall(spans: Sequence[ReadableSpan], *, bar_width: int = 20) -> list[Tex
     root = next(span for span in spans if span.parent is None)
     rows = [(span, guide) for span, guide, _ in walk_tree(spans, place_of)]
     name_width = max(len(guide) + len(span.name) for span, guide in rows)
-    return [_line(span, guide, name_width, _bar(span, root, bar_width)) for span, guide in rows]
+    return [
+        _line(span, guide, name_width, time_bar(span, root.start_time or 0, root.end_time or 0, bar_width))
+        for span, guide in rows
+    ]
 
 
 def _line(span: ReadableSpan, guide: str, name_width: int, bar: str) -> Text:
@@ -50,18 +52,9 @@ def _milliseconds(span: ReadableSpan) -> str:
     return f"{((span.end_time or 0) - (span.start_time or 0)) / 1e6:.1f} ms"
 
 
-def _bar(span: ReadableSpan, root: ReadableSpan, width: int) -> str:
-    """Draw when the span ran, from the root's start to its end."""
-    start, end = root.start_time or 0, root.end_time or 0
-    scale = width / max(1, end - start)
-    left = min(width - 1, int(((span.start_time or 0) - start) * scale))
-    right = min(width, max(left + 1, round(((span.end_time or 0) - start) * scale)))
-    return " " * left + "━" * (right - left) + " " * (width - right)
-
-
 def _about(span: ReadableSpan, kind: str, *, failed: bool) -> Text:
     if failed:
-        return Text(f"{_error(span)}", style="red")
+        return Text(error_of(span), style="red")
     attributes = span.attributes or {}
     inputs, output = _read(attributes, semconv.INPUT_VALUE), _read(attributes, semconv.OUTPUT_VALUE)
     if kind == "AGENT":
@@ -76,14 +69,6 @@ def _about(span: ReadableSpan, kind: str, *, failed: bool) -> Text:
     if kind == "EVALUATOR":
         return Text(f"{output}")
     return Text()
-
-
-def _error(span: ReadableSpan) -> str:
-    for event in span.events:
-        if event.name == semconv.EXCEPTION_EVENT and event.attributes:
-            kind = str(event.attributes.get(semconv.EXCEPTION_TYPE)).rpartition(".")[2]
-            return f"{kind}: {event.attributes.get(semconv.EXCEPTION_MESSAGE)}"
-    return span.status.description or "failed"
 
 
 def _read(attributes: Mapping[str, Any], key: str) -> Any:
