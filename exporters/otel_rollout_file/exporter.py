@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -67,8 +68,10 @@ class FileSpanExporter(OutcomeSpanExporter):
             ConfigurationError: Something that is no folder stands in the folder's place.
         """
         require_zstandard()
-        folder = self.settings.folder
-        if folder.exists() and not folder.is_dir():
+        folder, is_file = self.settings.folder, False
+        with suppress(OSError):
+            is_file = folder.exists() and not folder.is_dir()
+        if is_file:
             raise ConfigurationError(f"OTEL_ROLLOUT_DIR={folder}: this should be a folder, and is a file")
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
