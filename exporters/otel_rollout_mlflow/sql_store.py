@@ -266,6 +266,8 @@ def _explained(error: Exception) -> AttemptError:
     lines = str(error).strip().splitlines()
     reason = f"{type(error).__name__}: {lines[0][:300] if lines else ''}"
     code = str(getattr(error, "error_code", ""))
+    if "readonly database" in reason:
+        return denied(f"{reason}: MLFLOW_TRACKING_URI must be a database that this process may write to")
     if code in _PASSING or type(error).__name__ in ("OperationalError", "InterfaceError"):
         return AttemptError(Outcome(Verdict.RETRY, reason))
     if code in _INVALID or isinstance(error.__cause__, (OverflowError, TypeError, ValueError)):

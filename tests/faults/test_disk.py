@@ -78,7 +78,7 @@ class TestTraceFolder:
         with read_only(disk):
             trainer = start(BACKENDS="file", OTEL_ROLLOUT_DIR=disk / "traces")
             train(trainer)
-            assert trainer.flush(60.0) is False
+            assert trainer.flush(90.0) is False
             assert "OTEL_ROLLOUT_DIR must be a folder" in trainer.stats("file")["last_trouble"]
             assert trainer.finish() == 0
         assert account(trainer.sent, {}, trainer.report["exporters"]["file"]) == {"denied": 24}
@@ -89,7 +89,7 @@ class TestTraceFolder:
         folder = tmp_path / "file" / "traces"
         trainer = start(BACKENDS="file", OTEL_ROLLOUT_DIR=folder)
         train(trainer)
-        assert trainer.flush(60.0) is False
+        assert trainer.flush(90.0) is False
         (tmp_path / "file").unlink()
         assert trainer.flush() is True
         assert trainer.finish() == 0
@@ -155,13 +155,13 @@ class TestSqlite:
         train(trainer)
         trainer.await_trouble("mlflow")
         ballast.unlink()
-        assert trainer.flush(60.0) is True
+        assert trainer.flush(90.0) is True
         ballast = fill(disk)
         train(trainer, 16, size=50_000)
         assert trainer.flush(1.0) is False
         assert "disk is full" in trainer.await_trouble("mlflow")
         ballast.unlink()
-        assert trainer.flush(60.0) is True
+        assert trainer.flush(90.0) is True
         before_the_end = trainer.sent
         ballast = fill(disk)
         train(trainer, 16, size=50_000)
@@ -172,3 +172,20 @@ class TestSqlite:
         assert stored.keys() >= before_the_end
         lost = account(trainer.sent, stored, trainer.report["exporters"]["mlflow"])
         assert lost.keys() == {"shutdown"}
+
+    def test_read_only(self, small_disk, start, train) -> None:
+        """A database that can't be written to is named at once, a flush says so, and what is lost is `denied`."""
+        pytest.importorskip("mlflow")
+        disk = small_disk(16 * MIB)
+        before = start(**self.variables(disk / "mlflow.db"))
+        train(before)
+        assert before.flush(90.0) is True
+        assert before.finish() == 0
+        with read_only(disk):
+            trainer = start(**self.variables(disk / "mlflow.db"))
+            train(trainer)
+            assert trainer.flush(90.0) is False
+            assert trainer.stats("mlflow")["last_trouble"].startswith("denied: ")
+            assert trainer.finish() == 0
+        assert account(trainer.sent, {}, trainer.report["exporters"]["mlflow"]) == {"denied": 24}
+        assert set(self.stored(disk / "mlflow.db")) == before.sent

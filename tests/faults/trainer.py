@@ -15,7 +15,7 @@ from typing import Any
 __all__ = ["PROGRAM", "Trainer", "account", "spooled"]
 
 PROGRAM = Path(__file__).parent / "programs" / "trainer.py"
-SECONDS = 90.0
+SECONDS = 200.0
 """A training process that takes longer hangs: it is killed, and the test fails."""
 
 
