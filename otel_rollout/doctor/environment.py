@@ -14,9 +14,10 @@ from otel_rollout.provider import make_provider, make_resource
 from otel_rollout.redaction import DEFAULT_REDACTED_KEYS
 from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES, Setting, resolve_settings
 
-__all__ = ["DEFAULT", "EnvironmentReport", "SettingReport", "VariableReport", "read_environment"]
+__all__ = ["DEFAULT", "UNSET", "EnvironmentReport", "SettingReport", "VariableReport", "read_environment"]
 
 DEFAULT: Final = "default"
+UNSET: Final = "unset"
 
 _OTHER_VARIABLES: Final = {
     "OTEL_ROLLOUT_VERL": "`0` leaves verl as it is",
@@ -146,7 +147,7 @@ def _sampler_fault() -> list[str]:
 
 def _in_words(value: Any) -> str:
     if value is None:
-        return "unset"
+        return UNSET
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) and value >= 2**10 and value % 2**10 == 0:

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from otel_rollout.backends import requested_backend
-from otel_rollout.doctor.environment import EnvironmentReport, read_environment
+from otel_rollout.delivery.spool import open_spool
+from otel_rollout.doctor.environment import UNSET, EnvironmentReport, read_environment
 from otel_rollout.doctor.installation import InstallationReport, read_installation
 from otel_rollout.doctor.probe import BackendReport, probe_backend
 from otel_rollout.errors import ConfigurationError
@@ -23,7 +24,7 @@ class Examination:
         installation: What is installed.
         environment: What the environment says.
         asked: The backends that are asked for.
-        asked_fault: What is wrong with how they are asked for, if something is.
+        asked_fault: What is wrong with how they are asked for, or with their spool, if something is.
         backends: What came of trying them; None where that was not asked for.
     """
 
@@ -69,15 +70,27 @@ def examine(
         asked = [entry for entry in requested_backend(backend) if isinstance(entry, str)]
     except ConfigurationError as error:
         return Examination(installation, environment, asked_fault=str(error))
+    values = {one.name: one.value for one in environment.settings if not one.fault}
+    fault = _spool_fault(values.get("spool", UNSET), asked)
+    if fault:
+        return Examination(installation, environment, asked, fault)
     if is_offline:
         return Examination(installation, environment, asked)
-    profile = next(one for one in environment.settings if one.name == "otlp_profile")
+    profile = values.get("otlp_profile", "none")
     reports = []
     for name in asked:
         on_backend(name)
-        reports.append(
-            probe_backend(
-                name, project=project, otlp_profile="none" if profile.fault else profile.value, timeout=timeout
-            )
-        )
+        reports.append(probe_backend(name, project=project, otlp_profile=profile, timeout=timeout))
     return Examination(installation, environment, asked, backends=reports)
+
+
+def _spool_fault(folder: str, asked: list[str]) -> str:
+    """Return why the backends' spans can't wait on disk, as `init` would say it; nothing where they can."""
+    if folder == UNSET:
+        return ""
+    try:
+        for name in asked:
+            open_spool(folder, name, 1).close()
+    except ConfigurationError as error:
+        return str(error)
+    return ""

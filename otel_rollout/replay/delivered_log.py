@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -66,6 +67,8 @@ class DeliveredLog:
         self.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._path.parent.rmdir()
 
     def _load(self, path: Path) -> None:
         try:

@@ -68,6 +68,14 @@ class TestExitCodes:
         assert main(["doctor", "--offline"]) == 2
         assert said in capsys.readouterr().out
 
+    def test_a_spool_that_can_not_be_written_to(self, receiver, capsys, monkeypatch):
+        """A spool that `init` would refuse is refused here, with the same text."""
+        monkeypatch.setenv("OTEL_ROLLOUT_SPOOL", "/proc/spool")
+
+        assert main(["doctor"]) == 2
+        assert "✗ spool='/proc/spool' (OTEL_ROLLOUT_SPOOL): this should be a folder" in capsys.readouterr().out
+        assert receiver.requests == 0
+
     def test_no_backend_is_asked_for(self, capsys):
         """Without a backend tracing is off, which is no fault."""
         assert main(["doctor"]) == 0

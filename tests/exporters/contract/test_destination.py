@@ -1,0 +1,95 @@
+"""What exporters say of where they send: told apart where it is another place, and without secrets."""
+
+from __future__ import annotations
+
+import pytest
+
+from otel_rollout.exporter import OutcomeSpanExporter
+from otel_rollout.profiles import PROFILES, ProfiledSpanExporter
+from otel_rollout_console.exporter import ConsoleSpanExporter
+from otel_rollout_file import FileSpanExporter
+from otel_rollout_mlflow import MlflowSpanExporter
+from otel_rollout_otlp.grpc_exporter import OtlpGrpcSpanExporter
+from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
+from otel_rollout_weave import WeaveSpanExporter
+
+OTLP = [OtlpHttpSpanExporter, OtlpGrpcSpanExporter]
+
+
+class TestDestination:
+    """The `destination` of an exporter, by which a replay remembers what was delivered."""
+
+    def test_is_the_address(self, tmp_path, monkeypatch):
+        """An address, a database, a folder: what a person would call it."""
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow:5000")
+        monkeypatch.setenv("WF_TRACE_SERVER_URL", "http://weave:8765")
+        monkeypatch.setenv("WANDB_ENTITY", "team")
+        monkeypatch.chdir(tmp_path)
+
+        assert OtlpHttpSpanExporter().destination == "http://localhost:4318/v1/traces"
+        assert OtlpGrpcSpanExporter().destination == "http://localhost:4317"
+        assert MlflowSpanExporter().destination == "http://mlflow:5000"
+        assert MlflowSpanExporter(tracking_uri="sqlite:///a.db").destination == f"sqlite:///{tmp_path}/a.db"
+        assert WeaveSpanExporter().destination == "http://weave:8765, entity team"
+        assert FileSpanExporter(folder="traces").destination == str(tmp_path / "traces")
+
+    @pytest.mark.parametrize("exporter", OTLP)
+    def test_has_no_secret(self, exporter):
+        """Neither a password in the URL nor a header's value can be read in it."""
+        made = exporter(endpoint="http://me:s3cret@host:4318/v1/traces", headers={"authorization": "Bearer s3cret"})
+
+        assert "s3cret" not in made.destination
+        assert "me" not in made.destination
+        assert made.destination.startswith("http://host:4318/v1/traces (authorization: ")
+
+    def test_of_mlflow_has_no_password(self):
+        """A database's password is left out."""
+        made = MlflowSpanExporter(tracking_uri="postgresql://me:s3cret@host/mlflow")
+
+        assert made.destination == "postgresql://host/mlflow"
+
+    @pytest.mark.parametrize("exporter", OTLP)
+    def test_headers_tell_places_apart(self, exporter):
+        """At one address a header can name a project, or its owner: another value is another destination."""
+        first, second, again = (exporter(headers={"Authorization": value}) for value in ("one", "two", "one"))
+
+        assert first.destination != second.destination
+        assert first.destination == again.destination
+
+    def test_what_overrides_the_spans_project_tells_places_apart(self):
+        """With a project or an experiment given to the exporter, the spans end up in another place."""
+        address = "http://mlflow:5000"
+
+        assert MlflowSpanExporter(tracking_uri=address).destination == address
+        assert MlflowSpanExporter(tracking_uri=address, experiment_name="x").destination == f"{address}, experiment x"
+        assert "project p" in WeaveSpanExporter(trace_server_url="http://weave", project="p").destination
+
+    def test_is_unknown_where_there_is_none(self, monkeypatch):
+        """The console keeps nothing; settings that can't work lead nowhere."""
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "databricks")
+
+        assert ConsoleSpanExporter().destination is None
+        assert MlflowSpanExporter().destination is None
+
+    def test_is_the_same_under_a_profile(self):
+        """A profile changes attributes, not the place; what the exporter is told and asked goes through."""
+        told = []
+
+        class Told(OutcomeSpanExporter):
+            destination = "there"
+
+            def send(self, spans):
+                raise NotImplementedError
+
+            def expect_repeats(self):
+                told.append("repeats")
+
+            def read_back(self, spans):
+                return spans
+
+        profiled = ProfiledSpanExporter(Told(), PROFILES["weave"])
+        profiled.expect_repeats()
+
+        assert profiled.destination == "there"
+        assert told == ["repeats"]
+        assert profiled.read_back([]) == []
