@@ -166,6 +166,8 @@ class _Worker:
         finally:
             theirs.close()
         self._finalizer = weakref.finalize(self, _end, self._pid, self._connection, self._process)
+        # At the exit of this process it would come before the last batch; the other one sees that by itself.
+        self._finalizer.atexit = False
         try:
             if not self._connection.poll(SECONDS_TO_START):
                 raise EOFError("it does not start")
