@@ -234,7 +234,7 @@ def entries_of(line: bytes, offset: int, length: int) -> list[IndexEntry]:
 def _read_while_whole(lines: Sequence[bytes]) -> list[IndexEntry]:
     """Return the entries before the first line that is damaged; what stands behind them is found by scanning."""
     entries: list[IndexEntry] = []
-    with suppress(TypeError, ValueError):
+    with suppress(LookupError, TypeError, ValueError):
         # A later version may say more.
         entries.extend(IndexEntry._make(orjson.loads(line)[:_FIELDS]) for line in lines)
     return entries
