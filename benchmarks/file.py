@@ -61,7 +61,7 @@ def main() -> int:
     if arguments.gigabytes <= 0:
         parser.error(f"--gigabytes {arguments.gigabytes}: this should be above 0")
 
-    gigabytes = 0.1 if arguments.smoke else arguments.gigabytes
+    gigabytes = 0.05 if arguments.smoke else arguments.gigabytes
     rounds = arguments.rounds or (1 if arguments.smoke else 7)
     needed, free = (
         int(gigabytes * BYTES_NEEDED * 1e9),
