@@ -45,18 +45,18 @@ class RecordedTrajectory:
     @property
     def step(self) -> int | None:
         """The training step, where it is a whole number."""
-        step = self.attributes.get(semconv.STEP)
-        return step if isinstance(step, int) and not isinstance(step, bool) else None
+        step = self._main.attributes.get(semconv.STEP)
+        return step if type(step) is int else None
 
     @property
     def sample_index(self) -> int | str | None:
         """Which prompt of the dataset."""
-        return self.attributes.get(semconv.SAMPLE_INDEX)
+        return self._main.attributes.get(semconv.SAMPLE_INDEX)
 
     @property
     def rollout_n(self) -> int | str | None:
         """Which rollout of the prompt."""
-        return self.attributes.get(semconv.ROLLOUT_N)
+        return self._main.attributes.get(semconv.ROLLOUT_N)
 
     @property
     def validate(self) -> bool:
@@ -81,7 +81,7 @@ class RecordedTrajectory:
     @property
     def status(self) -> str | None:
         """`completed`, `error`, `cancelled` or `truncated`; None without a root."""
-        return self.attributes.get(semconv.STATUS) if self._main.has_root else None
+        return self._main.attributes.get(semconv.STATUS) if self._main.has_root else None
 
     @property
     def failed(self) -> bool:
@@ -93,7 +93,7 @@ class RecordedTrajectory:
     @property
     def reward(self) -> float | None:
         """The reward given to `annotate`."""
-        reward = self.attributes.get(semconv.REWARD)
+        reward = self._main.attributes.get(semconv.REWARD)
         return float(reward) if isinstance(reward, (int, float)) else None
 
     @property
@@ -104,12 +104,13 @@ class RecordedTrajectory:
     @property
     def start_time(self) -> int:
         """When its first span started, in nanoseconds since 1970."""
-        return min(entry.start_time for _, entry in self._parts)
+        # One part is the rule, and these are asked of thousands.
+        return self._main.start_time if len(self._parts) == 1 else min(entry.start_time for _, entry in self._parts)
 
     @property
     def end_time(self) -> int:
         """When its last span ended, in nanoseconds since 1970."""
-        return max(entry.end_time for _, entry in self._parts)
+        return self._main.end_time if len(self._parts) == 1 else max(entry.end_time for _, entry in self._parts)
 
     @property
     def duration(self) -> float:
