@@ -103,11 +103,25 @@ def received():
 @pytest.fixture
 def rotel(received, tmp_path):
     """A rotel collector that forwards to `received`."""
+    environment = ensure_environment("rotel")
+    with import_module("servers.rotel_server").Rotel(environment, received.address, folder=tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+def mlflow(request):
+    """An MLflow server with an empty store."""
+    uncaptured = request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled
+    environment = ensure_environment("mlflow")
+    with import_module("servers.mlflow_server").Mlflow(environment, uncaptured=uncaptured) as server:
+        yield server
+
+
+def ensure_environment(name):
+    """A server's virtual environment; the test is skipped, saying why, where it can't be made."""
     try:
-        environment = import_module("environments").ensure("rotel")
+        return import_module("environments").ensure(name)
     except subprocess.CalledProcessError as error:
         if os.environ.get(REQUIRE_SERVERS):
             raise
-        pytest.skip(f"rotel can't be installed here: {error}")
-    with import_module("servers.rotel_server").Rotel(environment, received.address, folder=tmp_path) as server:
-        yield server
+        pytest.skip(f"{name} can't be installed here: {error}")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -337,3 +341,39 @@ class TestOtherTools:
             ): (span.name, span.start_time, span.end_time, dict(span.attributes))
             for span in spans
         }
+
+    @pytest.mark.integration
+    @pytest.mark.skipif(not shutil.which("zstdcat") or not shutil.which("curl"), reason="needs zstd and curl")
+    def test_the_command_of_the_documentation_fills_mlflow(self, mlflow, tmp_path, make_trajectory):
+        """zstdcat and curl, as docs/trace-folder.md has them, put every trajectory into MLflow, with all its spans."""
+        import requests
+
+        trajectories = [make_trajectory(children=3, characters=3000) for _ in range(4)]
+        exporter = FileSpanExporter(folder=tmp_path / "rollout-traces")
+        for spans in trajectories:
+            exporter.send(spans)
+        exporter.shutdown()
+        page = (Path(__file__).resolve().parents[3] / "docs" / "trace-folder.md").read_text(encoding="utf-8")
+        [block] = re.findall(r"```console\n\$ (zstdcat [^`]*?/v1/traces\n.*?)```", page, re.DOTALL)
+        command, _, printed = re.sub(r"^> ", "", block, flags=re.MULTILINE).partition("uniq -c\n")
+        assert printed.split()[1] == "200"
+        done = subprocess.run(
+            ["bash", "-c", f"{command}uniq -c".replace("http://127.0.0.1:5000", mlflow.address)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.stdout.split() == ["4", "200"], done.stderr
+        for spans in trajectories:
+            answer = requests.get(
+                f"{mlflow.address}/api/3.0/mlflow/traces/get",
+                params={"trace_id": f"tr-{spans[0].context.trace_id:032x}"},
+                timeout=30,
+            )
+            stored = {
+                (base64.b64decode(span["span_id"]).hex(), span["name"], int(span["start_time_unix_nano"]))
+                for span in answer.json()["trace"]["spans"]
+            }
+            assert stored == {(f"{span.context.span_id:016x}", span.name, span.start_time) for span in spans}
