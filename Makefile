@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-fast test-slow check format bench bench-smoke docs screenshots clean
+.PHONY: help demo test test-fast test-slow soak check format bench bench-smoke docs screenshots clean
 
 help:  ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -21,6 +21,9 @@ test-slow: $(VENV)/.dev  ## The tests that CI leaves out: Ray actors of verl, We
 	@VERL_TEST_RAY=1 $(BIN)/python -m pytest tests/integrations/verl/test_ray_actors.py
 	@TEST_WEAVE_CLICKHOUSE=1 $(BIN)/python -m pytest tests/exporters/weave -k clickhouse
 
+soak: $(VENV)/.dev  ## Ten minutes of faults at random, and an exact account at the end
+	@$(BIN)/python tests/faults/soak.py $(ARGS)
+
 check: $(VENV)/.dev  ## Lint, formatting, types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -36,6 +39,7 @@ bench: $(VENV)/.dev  ## Measure, against plain OpenTelemetry and other tracers
 
 bench-smoke: $(VENV)/.dev  ## The same, briefly: does it run at all
 	@$(BIN)/python -m benchmarks --smoke
+	@$(BIN)/python -m benchmarks.file --smoke
 
 docs: $(VENV)/.dev  ## Write the generated tables of docs/
 	@$(BIN)/python scripts/write_tables.py
