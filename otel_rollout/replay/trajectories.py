@@ -75,12 +75,12 @@ class TrajectorySource:
 
 
 def _running_traces(folder: Path) -> set[str]:
-    """Return the traces that a process has in its journal: it is about to write them to their place."""
+    """Return the traces that a process is not done with: in its journal, or in its spool."""
     cache = LineCache()
     return {
         entry.trace_id
         for file in find_trace_files(folder)
-        if not file.is_compressed and file.is_being_written()
+        if file.key is None and file.is_being_written()
         for _, entry in StoredFile(file, cache, lambda problem: None).parts()
     }
 

@@ -164,6 +164,17 @@ class TestRunningProcess:
         assert "1 file left alone: a running process delivers it itself" in first.notes
         assert files(folder) == []
 
+    def test_is_left_alone_with_filters_too(self, spool, replayed, memory):
+        """Read trajectory by trajectory, those of the file are left for later."""
+        folder = spool()
+        held = FrameFile(next(folder.rglob("*000000.jsonl.zst")))
+
+        done = replayed(folder, memory, filters={"step": 1})
+
+        held.close()
+        assert (done.report.delivered, done.report.is_whole) == (1, True)
+        assert "1 left for later: their process has not finished them" in done.notes
+
     def test_of_this_very_process_is_left_alone(self, tmp_path, replayed, memory, project):
         """A replay within the process that writes does not take its file from it either."""
         live = InMemorySpanExporter()
