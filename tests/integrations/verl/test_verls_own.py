@@ -36,11 +36,12 @@ class TestVerlsOwnTests:
         assert done.returncode == 0, done.stderr[-3000:]
         assert "as this verl is not as expected" not in done.stderr
 
-    def test_agent_loop_tests_pass(self, verl_python: Path, verl_environment: dict[str, str]) -> None:
-        """verl's agent loop tests pass with the plugin loaded."""
+    def test_tests_of_agent_loops_and_tools_pass(self, verl_python: Path, verl_environment: dict[str, str]) -> None:
+        """verl's tests of its agent loops, its fully async training and its tools pass with the plugin loaded."""
         site = next(verl_python.parent.parent.glob("lib/python*/site-packages"))
-        files = sorted(str(file) for file in (site / "tests/experimental/agent_loop").glob("*_on_cpu.py"))
-        assert len(files) >= 6
+        folders = [site / "tests" / name for name in ("experimental", "tools")]
+        files = sorted(str(file) for folder in folders for file in folder.glob("**/*_on_cpu.py"))
+        assert len(files) >= 9
         done = subprocess.run(
             [str(verl_python), "-m", "pytest", "-q", "--asyncio-mode=auto", "-p", "no:cacheprovider", *files],
             cwd=site,

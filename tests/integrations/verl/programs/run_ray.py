@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 import time
 import uuid
@@ -50,9 +51,11 @@ def main() -> None:
         for name in agent_loops():
             ray.kill(ray.get_actor(name))
     elif end == "__ray_terminate__":
-        for name in agent_loops():
-            ray.get_actor(name).__ray_terminate__.remote()
-        wait_for(lambda: not agent_loops())
+        actors = [ray.get_actor(name) for name in agent_loops()]
+        processes = ray.get([actor.__ray_call__.remote(lambda self: os.getpid()) for actor in actors])
+        for actor in actors:
+            actor.__ray_terminate__.remote()
+        wait_for(lambda: not any(Path(f"/proc/{process}").exists() for process in processes))
         (folder / "at the end of the actors").write_text(str(count_roots()))
     if end != "exit":
         ray.shutdown()
