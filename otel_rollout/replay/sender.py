@@ -105,8 +105,9 @@ class Sender:
             self.report.lost[self._given_up_for] += len(spans)
             return set(map(_key, spans))
         missing: set[tuple[int, int]] = set()
+        self._last_success = time.monotonic()
         report = send_batch(
-            self._send,
+            self._attempt,
             spans,
             wait=self._wait,
             on_trouble=self._note_trouble,
@@ -114,8 +115,6 @@ class Sender:
             policy=self._policy,
             keeps_unsent=True,
         )
-        if report.delivered:
-            self._last_success = time.monotonic()
         self.report.spans += report.delivered
         self.report.shrunk += report.shrunk
         self.report.lost += report.lost
@@ -139,6 +138,12 @@ class Sender:
             size += span_size
         if part:
             yield part
+
+    def _attempt(self, spans: Sequence[ReadableSpan]) -> Outcome:
+        outcome = self._send(spans)
+        if outcome.verdict is Verdict.DELIVERED:
+            self._last_success = time.monotonic()
+        return outcome
 
     def _wait(self, seconds: float, outcome: Outcome) -> bool:
         if outcome.verdict is Verdict.DENIED:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import time
+
 import pytest
 from opentelemetry.sdk.trace.export import SpanExportResult
 
@@ -221,6 +224,20 @@ class TestFailures:
         assert len(exporter.batches) > 1
         assert (done.report.delivered, done.report.undelivered, done.report.untried) == (0, 1, 4)
         assert dict(done.report.lost) == {"unreachable": 3}
+
+    def test_patience_counts_from_the_last_success(self, record, replayed):
+        """A backend that takes a part now and then is not given up, however long all of it takes."""
+        answers = itertools.cycle([Outcome(Verdict.RETRY, "busy"), Outcome(Verdict.RETRY, "busy"), None])
+
+        def answer(spans):
+            time.sleep(0.2)
+            return next(answers)
+
+        settings = resolve_settings({"max_batch_spans": 3})
+        done = replayed(record(), Refusing(answer), patience=1.5, settings=settings)
+
+        assert done.report.is_whole
+        assert done.report.seconds > 1.5
 
     def test_a_backend_that_comes_back_gets_everything(self, record, replayed):
         """A passing fault is waited out."""
