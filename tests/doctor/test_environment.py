@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import otel_rollout
+import otel_rollout_console
+import otel_rollout_file
+import otel_rollout_mlflow
+import otel_rollout_otlp
+import otel_rollout_weave
 from otel_rollout.doctor.environment import read_environment
+from otel_rollout.doctor.installation import read_installation
 from otel_rollout.doctor.secrets import shown_value
 from otel_rollout.settings import SETTINGS
+
+PACKAGES = (
+    otel_rollout,
+    otel_rollout_console,
+    otel_rollout_file,
+    otel_rollout_mlflow,
+    otel_rollout_otlp,
+    otel_rollout_weave,
+)
 
 
 def setting(name: str, environ: dict[str, str]):
@@ -93,6 +112,16 @@ class TestVariables:
 
         assert found.faults == [f"{variable}: nothing reads this variable; did you mean {meant}?"]
         assert not found.is_sound
+
+    def test_no_variable_of_ours_is_unknown(self):
+        """Every name that stands in our code is one that the doctor knows: none of them is called misspelt."""
+        code = [path for package in PACKAGES for path in Path(package.__file__).parent.rglob("*.py")]
+        names = {name for path in code for name in re.findall(r"OTEL_ROLLOUT_[A-Z0-9_]*[A-Z0-9]", path.read_text())}
+        assert "OTEL_ROLLOUT_DIR" in names
+
+        found = read_environment(read_installation().variables, dict.fromkeys(names, ""))
+
+        assert found.faults == []
 
     def test_a_sampler_that_is_not_there_is_a_fault(self, monkeypatch):
         """A wrong OTEL_TRACES_SAMPLER is reported with the text that `init` would raise."""
