@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -121,12 +122,6 @@ def train(untraced: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, An
     return run
 
 
-@pytest.fixture(scope="session")
-def uncaptured(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[None]]:
-    """Make a context in which what is printed reaches the terminal."""
-    return request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled
-
-
 def environment(name: str) -> Path:
     """Return a server's virtual environment; skip, saying why, where it can't be made."""
     try:
@@ -138,24 +133,19 @@ def environment(name: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def phoenix(uncaptured: Any) -> Iterator[Any]:
-    """A Phoenix with an empty store."""
-    with import_module("servers.phoenix_server").Phoenix(environment("phoenix"), uncaptured=uncaptured) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def mlflow_server(uncaptured: Any) -> Iterator[Any]:
-    """An MLflow with an empty store."""
-    with import_module("servers.mlflow_server").Mlflow(environment("mlflow"), uncaptured=uncaptured) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def weave_server(uncaptured: Any) -> Iterator[Any]:
-    """A Weave trace server with an empty store."""
-    with import_module("servers.weave_server").WeaveServer(environment("weave"), uncaptured=uncaptured) as server:
-        yield server
+def servers() -> Iterator[dict[str, Any]]:
+    """A Phoenix, an MLflow and a Weave trace server with empty stores, by name; started side by side."""
+    made = {
+        "phoenix": import_module("servers.phoenix_server").Phoenix(environment("phoenix")),
+        "mlflow": import_module("servers.mlflow_server").Mlflow(environment("mlflow")),
+        "weave": import_module("servers.weave_server").WeaveServer(environment("weave")),
+    }
+    with ExitStack() as stack, ThreadPoolExecutor(len(made)) as pool:
+        for server in made.values():
+            stack.push(server.__exit__)
+        for started in [pool.submit(server.__enter__) for server in made.values()]:
+            started.result()
+        yield made
 
 
 @pytest.fixture

@@ -72,13 +72,13 @@ class Weave:
         return [call["id"] for call in self.server.calls(self.project) for _ in range(inserts[call["id"]])]
 
 
-KINDS = {"phoenix": Phoenix, "mlflow_server": Mlflow, "weave_server": Weave}
+KINDS = {"phoenix": Phoenix, "mlflow": Mlflow, "weave": Weave}
 
 
 @pytest.fixture(params=KINDS)
-def backend(request):
+def backend(request, servers):
     """A real backend."""
-    return KINDS[request.param](request.getfixturevalue(request.param))
+    return KINDS[request.param](servers[request.param])
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from trainer import account, spooled
 
 MIB = 2**20
 BOUND = 16 * MIB
-SLACK = 24 * MIB
+SLACK = 48 * MIB
+"""Batches on their way to the disk, and from there to the backend, as text, as bytes and as spans."""
 
 
 class TestOutage:

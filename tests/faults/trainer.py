@@ -8,15 +8,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 __all__ = ["PROGRAM", "Trainer", "account", "spooled"]
 
 PROGRAM = Path(__file__).parent / "programs" / "trainer.py"
-SECONDS = 200.0
-"""A training process that takes longer hangs: it is killed, and the test fails."""
+SECONDS = 120.0
+"""A training process that takes longer for an answer, or for its end, hangs: it is killed, and the test fails."""
 
 
 class Trainer:
@@ -49,8 +50,16 @@ class Trainer:
             text=True,
             cwd=folder,
         )
-        self._watchdog = threading.Timer(SECONDS, self.process.kill)
-        self._watchdog.start()
+
+    @contextmanager
+    def _within_deadline(self) -> Iterator[None]:
+        watchdog = threading.Timer(SECONDS, self.process.kill)
+        watchdog.start()
+        try:
+            yield
+        finally:
+            watchdog.cancel()
+            watchdog.join()
 
     def ask(self, what: str, **given: Any) -> Any:
         """Give an order and return the answer to it."""
@@ -66,7 +75,8 @@ class Trainer:
     def answer(self) -> Any:
         """Return the answer to the oldest order that has none yet."""
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        with self._within_deadline():
+            line = self.process.stdout.readline()
         assert line, f"the trainer ended with {self.process.wait()}: {self.errors}"
         return json.loads(line)
 
@@ -109,7 +119,8 @@ class Trainer:
 
     def wait(self) -> int:
         """Wait for the program's end and return its exit status."""
-        return self.process.wait()
+        with self._within_deadline():
+            return self.process.wait()
 
     @property
     def sent(self) -> set[str]:
@@ -135,12 +146,12 @@ class Trainer:
 
     def close(self) -> None:
         """End the program, whatever it does."""
-        self._watchdog.cancel()
         self.process.kill()
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout, self._errors):
-            if stream is not None and not stream.closed:
-                stream.close()
+            with suppress(BrokenPipeError):
+                if stream is not None:
+                    stream.close()
 
 
 def account(

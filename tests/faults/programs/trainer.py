@@ -18,6 +18,7 @@ import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,9 @@ def trace_from_threads() -> None:
     threading.Thread(target=rollouts, args=("daemon", float("inf")), daemon=True).start()
 
 
+unfinished = ExitStack()
+
+
 def counts() -> dict[str, Any]:
     return json.loads(json.dumps(otel_rollout.stats(), default=vars))
 
@@ -154,6 +158,9 @@ def do(what: str, given: dict[str, Any]) -> Any:
         return counts()
     if what == "memory":
         return {"rss": memory("VmRSS"), "peak": memory("VmHWM")}
+    if what == "leave open":
+        unfinished.enter_context(rollout_trace_attr(sample_index=0, step=3, rollout_n=0, name="unfinished"))
+        return tool("a child that has ended")
     if what == "threads":
         return trace_from_threads()
     if what == "raise":
