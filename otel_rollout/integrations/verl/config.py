@@ -8,6 +8,7 @@ import sys
 from typing import Any, ClassVar, Final
 
 from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
+from opentelemetry.sdk.environment_variables import OTEL_BSP_MAX_EXPORT_BATCH_SIZE
 
 from otel_rollout import config
 from otel_rollout.backends import Backend
@@ -17,6 +18,10 @@ __all__ = ["RolloutTraceConfig", "start_from"]
 
 _logger: Final = logging.getLogger("otel_rollout")
 _RUN_ID_VARIABLE: Final = "OTEL_ROLLOUT_RUN_ID"
+
+MAX_BATCH_SPANS: Final = 2048
+"""Hundreds of trajectories run at once, and each has spans in every batch: MLflow's database takes as long for a
+trajectory of a batch as for several spans. Bytes bound a batch as elsewhere."""
 
 
 class RolloutTraceConfig(config.RolloutTraceConfig):
@@ -61,6 +66,8 @@ class RolloutTraceConfig(config.RolloutTraceConfig):
         if backend == "otel":
             backend = os.environ.get(OTEL_TRACES_EXPORTER, "").strip() or "otlp"
         settings: dict[str, Any] = {}
+        if not os.environ.get(OTEL_BSP_MAX_EXPORT_BATCH_SIZE):
+            settings["max_batch_spans"] = MAX_BATCH_SPANS
         run_id = _run_id()
         if run_id and not os.environ.get(_RUN_ID_VARIABLE):
             settings["run_id"] = run_id

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import cloudpickle
 import pytest
 
-from otel_rollout import flush
+from otel_rollout import flush, runtime
 from otel_rollout.integrations.verl import plugin, tools
 from otel_rollout.integrations.verl.config import RolloutTraceConfig
 from otel_rollout.integrations.verl.import_hook import after_import
@@ -100,6 +100,16 @@ class TestConfig:
         RolloutTraceConfig.init("other", "other", "nowhere")
         assert RolloutTraceConfig.get_backend() == "console"
         assert RolloutTraceConfig.get_instance().project_name == "project"
+        RolloutTraceConfig.reset()
+
+    @pytest.mark.parametrize(("variable", "spans"), [("", 2048), ("100", 100)])
+    def test_size_of_batches(self, monkeypatch: pytest.MonkeyPatch, variable: str, spans: int) -> None:
+        """Batches are larger than elsewhere: hundreds of trajectories run at once; the variable has the last word."""
+        monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", variable)
+        RolloutTraceConfig.reset()
+        RolloutTraceConfig.init("project", "experiment", "console")
+        assert runtime.pipeline is not None
+        assert runtime.pipeline.settings.max_batch_spans == spans
         RolloutTraceConfig.reset()
 
     def test_otel_is_otlp_by_default(self) -> None:
