@@ -170,3 +170,10 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
     yield mount
     for folder in mounted:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave all of this out where only tests are wanted that take seconds: each one starts processes and servers."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.integration)

@@ -10,8 +10,6 @@ import pytest
 from faulty_receiver import Fault, FaultyReceiver
 from trainer import account, spooled
 
-pytestmark = pytest.mark.integration
-
 SECONDS_TO_APPEAR = 30.0
 
 
