@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-fast test-slow soak check format bench bench-smoke docs screenshots clean
+.PHONY: help demo test test-fast test-slow soak check format bench bench-file bench-smoke docs screenshots clean
 
 help:  ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -36,6 +36,9 @@ format: $(VENV)/.dev  ## Format the code
 
 bench: $(VENV)/.dev  ## Measure, against plain OpenTelemetry and other tracers
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-file: $(VENV)/.dev  ## Measure the trace folder beside JSON lines, Parquet with DuckDB, and SQLite
+	@$(BIN)/python -m benchmarks.file $(ARGS)
 
 bench-smoke: $(VENV)/.dev  ## The same, briefly: does it run at all
 	@$(BIN)/python -m benchmarks --smoke

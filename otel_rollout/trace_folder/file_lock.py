@@ -15,7 +15,7 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["hold", "is_being_written", "remove", "try_take"]
+__all__ = ["hold", "is_being_written", "remove", "try_hold_alone", "try_take"]
 
 QUIET_SECONDS: Final = 3600.0
 """Where files can't be locked: one that was modified since then counts as being written."""
@@ -70,6 +70,24 @@ def try_take(path: str | os.PathLike[str]) -> Iterator[int | None]:
         if is_locked is None:
             is_locked = time.time() - status.st_mtime > QUIET_SECONDS
         yield descriptor if is_locked else None
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def try_hold_alone(folder: Path) -> Iterator[bool]:
+    """Be the only one who tidies a folder while the context lasts; gives False where another process is.
+
+    Args:
+        folder: The folder; where there is none, or no lock to be had, one is as good as alone.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    except OSError:
+        yield True
+        return
+    try:
+        yield _lock(descriptor, is_exclusive=True) is not False
     finally:
         os.close(descriptor)
 

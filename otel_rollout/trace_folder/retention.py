@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from otel_rollout.trace_folder import layout
-from otel_rollout.trace_folder.file_lock import remove
+from otel_rollout.trace_folder.file_lock import remove, try_hold_alone
 
 __all__ = ["enforce_bound"]
 
@@ -32,7 +32,8 @@ class _Stored(NamedTuple):
 def enforce_bound(folder: Path, max_bytes: int) -> int:
     """Remove the files of a trace folder that were written longest ago, until it is within its bound.
 
-    What a process is writing stays, so a folder can be over its bound by that.
+    What a process is writing stays, so a folder can be over its bound by that. Where another process is at it already,
+    this leaves it to that one: two would each take a file that the other holds for one that is being written.
 
     Args:
         folder: The folder.
@@ -41,6 +42,11 @@ def enforce_bound(folder: Path, max_bytes: int) -> int:
     Returns:
         The bytes that are gone.
     """
+    with try_hold_alone(folder) as is_held:
+        return _remove_oldest(folder, max_bytes) if is_held else 0
+
+
+def _remove_oldest(folder: Path, max_bytes: int) -> int:
     stored = sorted(_files(folder))
     excess = sum(file.bytes for file in stored) - max_bytes
     removed = 0
