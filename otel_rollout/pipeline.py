@@ -12,7 +12,7 @@ from opentelemetry.trace import Span, TracerProvider
 
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.delivery.readable import PayloadFinisher
-from otel_rollout.log_once import internal_errors
+from otel_rollout.log_once import internal_error, internal_errors
 from otel_rollout.settings import Settings
 from otel_rollout.span import RolloutSpan
 from otel_rollout.stats import Stats
@@ -116,7 +116,10 @@ class QueueProcessor(SpanProcessor):
         if span.context is not None and span.context.trace_flags.sampled:
             for queue in self.queues:
                 if not queue.is_closed:
-                    queue.put(span)
+                    try:
+                        queue.put(span)
+                    except Exception:  # noqa: BLE001, RUF100 - this is the traced program's thread
+                        internal_error("queueing a span")
 
     def shutdown(self) -> None:
         """Deliver what is queued; called where the provider is shut down before we are."""

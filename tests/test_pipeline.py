@@ -150,6 +150,15 @@ class TestQueueProcessor:
         provider.shutdown()
         assert exporter.spans[-1].name == "last"
 
+    def test_a_span_without_a_name(self):
+        """The SDK takes any name, and so do we: nothing is raised in the traced program."""
+        exporter = InMemorySpanExporter()
+        provider = TracerProvider(shutdown_on_exit=False)
+        otel_rollout.init("project", "experiment", backend=exporter, tracer_provider=provider)
+        provider.get_tracer("app").start_span(None).end()
+        assert provider.force_flush(10_000)
+        assert [span.name for span in exporter.spans] == [None]
+
     def test_a_span_that_is_not_sampled_is_left_out(self):
         """A span that is recorded but not sampled is not exported."""
         exporter = InMemorySpanExporter()

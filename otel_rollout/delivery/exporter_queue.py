@@ -9,21 +9,22 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
 from opentelemetry import context as context_api
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.breather import Breather
 from otel_rollout.delivery.batch import Batch
 from otel_rollout.delivery.batch_sender import BatchReport, RetryPolicy, send_batch
-from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.readable import SpanReader, without_payload
 from otel_rollout.delivery.size import queued_size, readable_size, trim_payload
 from otel_rollout.delivery.trouble_log import TroubleLog
+from otel_rollout.exporter import one_attempt_of
 from otel_rollout.span import RolloutSpan
 from otel_rollout.stats import ExporterStats
 
@@ -37,6 +38,9 @@ CHILD_SHARE: Final = 0.97
 """Up to this part children are taken, without payload; the rest is for roots."""
 MIN_SECONDS_LEFT: Final = 0.05
 """With less than this left to the deadline of a shutdown, no further attempt begins."""
+
+SECONDS_AFTER_AN_ERROR: Final = 1.0
+"""How long delivery rests after a fault of its own, which may come again at once."""
 
 _Item: TypeAlias = "tuple[RolloutSpan | ReadableSpan, int]"  # a span and its bytes
 
@@ -72,7 +76,7 @@ class ExporterQueue:
         self._root_bounds = max_bytes, max_spans
         self._child_bounds = max_bytes * CHILD_SHARE, max(1, min(max_spans - 1, int(max_spans * CHILD_SHARE)))
         self._policy = policy or RetryPolicy()
-        self._send_once: Callable[[Sequence[ReadableSpan]], Outcome] | None = getattr(exporter, "send", None)
+        self._send_once = one_attempt_of(exporter)
         self._reset()
 
     def _reset(self) -> None:
@@ -313,8 +317,13 @@ class ExporterQueue:
             self._progress.notify_all()
 
     def _deliver_batch(self) -> None:
-        batch = self._take_batch()
-        self._settle(batch, self._send(batch))
+        try:
+            batch = self._take_batch()
+            self._settle(batch, self._send(batch))
+        except Exception:
+            _logger.exception("%s: internal error while delivering", self.name)
+            with self._lock:
+                self._work.wait(SECONDS_AFTER_AN_ERROR)
 
     def _send(self, batch: Batch) -> BatchReport:
         try:
@@ -373,12 +382,7 @@ class ExporterQueue:
 
     def _attempt(self, spans: Sequence[ReadableSpan]) -> Outcome:
         self._hurries_seen = self._hurries
-        if self._send_once is not None:
-            return self._send_once(spans)
-        result: Any = self.exporter.export(spans)
-        if result is SpanExportResult.SUCCESS:
-            return DELIVERED
-        return Outcome(Verdict.UNEXPLAINED, f"export() returned {result}")
+        return self._send_once(spans)
 
     def _wait(self, seconds: float, outcome: Outcome) -> bool:
         """Wait to try again: a flush cuts that short, unless the backend asked for it; a shutdown does in any case."""

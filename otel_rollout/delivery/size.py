@@ -25,7 +25,8 @@ def readable_size(span: ReadableSpan) -> int:
     """Return the bytes that `span` takes when it is encoded, about; a little more rather than less."""
     if isinstance(span, SizedSpan) and span.size is not None:
         return span.size
-    size = BASE_BYTES + len(span.name) + _attributes_size(span.attributes or {})
+    # The SDK takes any name.
+    size = BASE_BYTES + len(str(span.name)) + _attributes_size(span.attributes or {})
     for event in span.events:
         size += 64 + _attributes_size(event.attributes or {})
     return size + 64 * len(span.links) + len(span.status.description or "")

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import shutil
 import tempfile
 import threading
+import time
 from array import array
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.trace_folder.frames import FileGoneError, FrameFile, read_frame, require_zstandard
+from otel_rollout.trace_folder.frames import FileGoneError, FrameFile, make_compressor, read_frame, require_zstandard
 from otel_rollout.trace_folder.layout import FRAMES, new_worker
 from otel_rollout.trace_folder.otlp_json import decode_line, encode_line
 
+if TYPE_CHECKING:
+    import zstandard
+
 __all__ = ["Spool", "open_spool"]
 
-FILE_BYTES: Final = 64 * 1024 * 1024
+MIN_FILE_BYTES: Final = 64 * 1024 * 1024
 """A file that has grown to this is followed by a new one: what is delivered is removed a file at a time."""
+MAX_FILES: Final = 256
 
 
 def open_spool(folder: str, exporter: str, max_bytes: int) -> Spool:
@@ -63,6 +69,8 @@ class Spool:
         self.folder = folder
         self.trouble = ""
         self._max_bytes = max_bytes
+        # Each file is held open: of hundreds there is none left for the trainer.
+        self._file_bytes = max(MIN_FILE_BYTES, max_bytes // MAX_FILES)
         self._reset()
 
     def _reset(self) -> None:
@@ -71,6 +79,7 @@ class Spool:
         self._number = 0
         self._bytes = 0
         self._files: deque[_SpoolFile] = deque()
+        self._compressor: zstandard.ZstdCompressor | None = None
 
     def append(self, spans: Sequence[ReadableSpan], *, is_forced: bool = False) -> bool:
         """Put a batch on disk; False where that is not possible, `trouble` says why.
@@ -79,7 +88,11 @@ class Spool:
             spans: The batch.
             is_forced: Whether the bound doesn't count: the spans are on disk already, in what is settled next.
         """
-        line = encode_line(spans)
+        try:
+            line = encode_line(spans)
+        except Exception as error:  # noqa: BLE001, RUF100 - of whatever a span holds; delivery goes on
+            self.trouble = f"a batch can't be written as JSON ({type(error).__name__}: {error})"
+            return False
         with self._lock:
             if self._bytes >= self._max_bytes and not is_forced:
                 self.trouble = f"the spool is full ({self._max_bytes:,} bytes)"
@@ -117,18 +130,31 @@ class Spool:
     def settle(self) -> None:
         """Forget the batch that `take` gave: it is delivered, lost, or on disk again."""
         with self._lock:
+            if not self._files:
+                return
             self._files[0].settle_first()
             if self._files[0].is_empty:
                 self._remove_first()
 
-    def close(self) -> None:
-        """Let go of the files: what is in them is for `otel-rollout replay`."""
-        with self._lock:
+    def close(self, deadline: float = math.inf) -> None:
+        """Let go of the files: what is in them is for `otel-rollout replay`.
+
+        Args:
+            deadline: When this must be over, in seconds of `time.monotonic`; where the disk hangs, the end of the
+                process lets go of them.
+        """
+        if not self._lock.acquire(timeout=min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX)):
+            return
+        try:
             while self._files:
                 file = self._files.popleft()
                 with contextlib.suppress(OSError):
-                    file.trim()
-                file.close()
+                    if time.monotonic() < deadline:
+                        file.trim()
+                with contextlib.suppress(OSError):
+                    file.close()
+        finally:
+            self._lock.release()
 
     def after_fork(self) -> None:
         """Start empty in a forked child: the files are its parent's."""
@@ -137,19 +163,24 @@ class Spool:
         self._reset()
 
     def _last_file(self) -> _SpoolFile:
-        return self._files[-1] if self._files and self._files[-1].bytes < FILE_BYTES else self._next_file()
+        return self._files[-1] if self._files and self._files[-1].bytes < self._file_bytes else self._next_file()
 
     def _next_file(self) -> _SpoolFile:
         self._number += 1
-        file = _SpoolFile(self.folder / f"{self._worker}-{self._number:06d}{FRAMES}")
+        # One for all files: it keeps megabytes.
+        self._compressor = self._compressor or make_compressor()
+        file = _SpoolFile(self.folder / f"{self._worker}-{self._number:06d}{FRAMES}", self._compressor)
         self._files.append(file)
         return file
 
     def _remove_first(self) -> None:
         file = self._files.popleft()
         self._bytes -= file.bytes
-        file.remove()
-        file.close()
+        with contextlib.suppress(OSError):
+            # What can't be removed is at worst delivered again, by a replay.
+            file.remove()
+        with contextlib.suppress(OSError):
+            file.close()
 
 
 class _SpoolFile:
@@ -157,12 +188,13 @@ class _SpoolFile:
 
     Args:
         path: Where it is.
+        compressor: What compresses.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, compressor: zstandard.ZstdCompressor) -> None:
         self.path = path
         self.bytes = 0
-        self._frames = FrameFile(path)
+        self._frames = FrameFile(path, compressor)
         # Offset, length and number of spans of each batch: there may be many.
         self._batches = array("Q")
         self._settled = 0
@@ -198,10 +230,14 @@ class _SpoolFile:
             self.remove()
         elif self._settled:
             rest = self.path.with_name(f"{self.path.name}.rest")
-            with self.path.open("rb") as source, rest.open("wb") as target:
-                source.seek(self.first()[0])
-                shutil.copyfileobj(source, target, 1024 * 1024)
-            rest.replace(self.path)
+            try:
+                with self.path.open("rb") as source, rest.open("wb") as target:
+                    source.seek(self.first()[0])
+                    shutil.copyfileobj(source, target, 1024 * 1024)
+                rest.replace(self.path)
+            except OSError:
+                rest.unlink(missing_ok=True)
+                raise
 
     def remove(self) -> None:
         """Remove the file."""

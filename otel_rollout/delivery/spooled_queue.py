@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from typing import Final
@@ -110,7 +111,7 @@ class SpooledQueue(ExporterQueue):
                 self._spiller.join(_timeout(self._final_deadline))
             thread.join(_timeout(self._final_deadline))
         self._abandon()
-        self._spool.close()
+        self._spool.close(self._final_deadline if thread is not None else math.inf)
         if self._spooled:
             _logger.warning(
                 "%s: %s spans wait on disk; once the backend is back: otel-rollout replay %s --backend %s --remove",
@@ -234,6 +235,7 @@ class SpooledQueue(ExporterQueue):
             if batch.unreadable:
                 self._settled += batch.unreadable
                 self._lost["internal_error"] += batch.unreadable
+                self._progress.notify_all()
             self._work.notify()
 
     def _forget_loss(self, spans: int) -> None:

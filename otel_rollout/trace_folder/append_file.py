@@ -107,7 +107,9 @@ class AppendFile:
         """Let go of the file; a second time is harmless."""
         if self.descriptor >= 0:
             descriptor, self.descriptor = self.descriptor, -1
-            os.close(descriptor)
+            with suppress(OSError):
+                # NFS may say only now that it is full; what was appended is not to be stored twice for that.
+                os.close(descriptor)
 
 
 def _open(path: Path) -> int:

@@ -177,9 +177,13 @@ class FolderWriter:
             self._open_parts += 1
 
     def _write_ended(self, trace_id: int, batch: list[ReadableSpan]) -> None:
+        line = encode_line(batch)
+        trace = self._open.get(trace_id)
+        if trace is not None and trace.bytes + len(line) > MAX_LINE_BYTES:
+            self._write_open(trace_id)
         lines, summary = self._read_open(trace_id)
         summary.add(batch)
-        self._files.append(joined_pieces([*lines, encode_line(batch)]), summary)
+        self._files.append(joined_pieces([*lines, line]), summary)
         self._forget(trace_id)
         self._closed[trace_id] = None
         if len(self._closed) > MAX_CLOSED:

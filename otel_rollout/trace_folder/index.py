@@ -251,7 +251,7 @@ def _scalars(attributes: Mapping[str, Any], trace_id: str) -> dict[str, Any]:
                 scalars[key] = value
         elif isinstance(value, float):
             if math.isfinite(value):
-                scalars[key] = value
+                scalars[key] = float(value)
         elif isinstance(value, int) and _INT64_MIN <= value <= _INT64_MAX:
             scalars[key] = value
     return scalars

@@ -251,7 +251,8 @@ def _encode_value(value: Any) -> dict[str, Any]:
         return {"intValue" if _INT64_MIN <= value <= _INT64_MAX else "stringValue": str(int(value))}
     if isinstance(value, float):
         if math.isfinite(value):
-            return {"doubleValue": value}
+            # Of a subclass, numpy's say, orjson wants nothing.
+            return {"doubleValue": float(value)}
         return {"doubleValue": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
     if isinstance(value, (bytes, bytearray)):
         return {"bytesValue": base64.b64encode(value).decode()}

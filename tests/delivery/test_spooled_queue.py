@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
+import pathlib
 import threading
 import time
 
@@ -12,12 +14,13 @@ import pytest
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout import read
+from otel_rollout.delivery import spool
 from otel_rollout.delivery.batch_sender import RetryPolicy
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.spool import Spool
 from otel_rollout.delivery.spooled_queue import SpooledQueue
-from otel_rollout.trace_folder.frames import is_being_written
+from otel_rollout.trace_folder.frames import FrameFile, is_being_written
 
 QUICK = RetryPolicy(initial_delay=0.001, max_delay=0.002, denied_delay=0.01)
 DOWN = Outcome(Verdict.RETRY, "down")
@@ -202,6 +205,77 @@ class TestBound:
         assert is_balanced(stats)
 
 
+class TestFaults:
+    """What goes wrong with the disk or a span ends no thread."""
+
+    def test_a_file_that_cannot_be_removed(self, make_queue, backend, make_span, monkeypatch):
+        """All is delivered although no file of the spool can be removed any more."""
+        backend.outcome = lambda spans: DOWN
+        queue = make_queue(backend)
+        put_many(queue, make_span, 60)
+
+        def refuse(self, missing_ok=False):
+            raise OSError(errno.EROFS, "read-only file system")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(pathlib.Path, "unlink", refuse)
+            backend.outcome = lambda spans: DELIVERED
+            assert queue.flush(20) is True
+            put_many(queue, make_span, 10, start=60)
+            assert queue.flush(20) is True
+        assert backend.names == numbers(70)
+
+    def test_a_span_that_cannot_be_written(self, make_queue, backend, make_span, monkeypatch):
+        """A batch that is no JSON stays in memory, and is delivered from there with all others."""
+        monkeypatch.setattr(spool, "encode_line", lambda spans: 1 / 0)
+        backend.outcome = lambda spans: DOWN
+        queue = make_queue(backend)
+        for number in range(12):
+            queue.put(make_span(f"{number:04d}", "x" * 1000, parent=True))
+        until(lambda: "ZeroDivisionError" in queue._spool.trouble)
+        backend.outcome = lambda spans: DELIVERED
+        assert queue.flush(10) is True
+        assert backend.names == numbers(12)
+
+    def test_an_error_of_our_own(self, make_queue, backend, make_span, monkeypatch, caplog):
+        """A fault while a batch is taken is logged, and delivery goes on."""
+        queue = make_queue(backend)
+        taken = queue._take_batch
+        faults = [MemoryError()]
+
+        def take():
+            if faults:
+                raise faults.pop()
+            return taken()
+
+        monkeypatch.setattr(queue, "_take_batch", take)
+        queue.put(make_span("kept"))
+        assert queue.flush(10) is True
+        assert backend.names == ["kept"]
+        assert "internal error while delivering" in caplog.text
+
+    def test_a_disk_that_hangs_does_not_hold_up_the_end(self, make_queue, backend, make_span, monkeypatch):
+        """The shutdown's deadline counts for the spool's files too."""
+        gate = threading.Event()
+        append = FrameFile.append
+
+        def hang(self, line):
+            gate.wait(30)
+            return append(self, line)
+
+        monkeypatch.setattr(FrameFile, "append", hang)
+        backend.outcome = lambda spans: DOWN
+        queue = make_queue(backend)
+        for number in range(14):
+            queue.put(make_span(f"{number:04d}", "x" * 1000, parent=True))
+        start = time.monotonic()
+        queue.shutdown(start + 0.5)
+        assert queue.join() is False
+        assert time.monotonic() - start < 10
+        gate.set()
+        queue._spiller.join(10)
+
+
 class TestEnd:
     """What is not delivered at the end of the process stays on disk."""
 
@@ -311,7 +385,7 @@ class TestFork:
         if child == 0:
             try:
                 queue.after_fork()
-                queue._spool.close()
+                queue._spool.close(time.monotonic() + 5.0)
             finally:
                 os._exit(0)
         os.waitpid(child, 0)

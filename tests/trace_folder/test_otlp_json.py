@@ -216,6 +216,12 @@ class TestFormat:
             nan.value.double_value = 0
         assert parsed == sent
 
+    def test_a_number_of_numpy(self):
+        """The SDK keeps numpy's floats as they are set: they are numbers like others."""
+        numpy = pytest.importorskip("numpy")
+        [span] = decode_line(encode_line([make_span(attributes={"loss": numpy.float64(0.5)})]))
+        assert span.attributes == {"loss": 0.5}
+
     def test_ids_are_hexadecimal_and_long_integers_are_text(self):
         """What distinguishes OTLP's JSON from protobuf's: hexadecimal ids; and enums are numbers."""
         [resource_spans] = json.loads(encode_line([self.SPAN]))["resourceSpans"]
