@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import hashlib
 import math
 import os
 import re
@@ -16,7 +17,15 @@ from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 if TYPE_CHECKING:
     import requests
 
-__all__ = ["HttpAnswer", "HttpClient", "outcome_of_answer", "without_userinfo"]
+__all__ = [
+    "HttpAnswer",
+    "HttpClient",
+    "destination_of",
+    "outcome_of_answer",
+    "shown_url",
+    "without_secrets",
+    "without_userinfo",
+]
 
 _PASSING = frozenset({408, 425, 429, 502, 503, 504})
 _INVALID = frozenset({400, 422})
@@ -24,6 +33,7 @@ _NEVER_SERVED = frozenset({501, 505})
 _USERINFO = re.compile(r"[^/?#]*@|[^/?#:\[]*:(?!\d*(?:[/?#]|\Z)).*@", re.DOTALL)
 """What stands before the host; also where the password holds a character that should be escaped there."""
 _URL_WITH_USERINFO = re.compile(r"(?<=://)[^/?#\s]*@")
+_QUERY = re.compile(r"\?\S*")
 
 
 @dataclass(frozen=True)
@@ -109,7 +119,8 @@ class HttpClient:
             # A connection that broke in the middle is not used again.
             self.close()
             is_passing = isinstance(error, requests.RequestException) and not _is_our_fault(error)
-            return HttpAnswer(0, fault=_describe_fault(error, url), is_permanent=not is_passing)
+            fault = without_secrets(f"{type(error).__name__}: {error}", url)
+            return HttpAnswer(0, fault=fault, is_permanent=not is_passing)
         return HttpAnswer(answer.status_code, answer.content, _retry_after(answer.headers.get("Retry-After")))
 
     def close(self) -> None:
@@ -129,22 +140,58 @@ def without_userinfo(url: str) -> str:
     return scheme + rest
 
 
+def shown_url(url: str) -> str:
+    """Return `url` as a message shows it: without user, password and query.
+
+    Args:
+        url: A URL, or a host and port.
+    """
+    return without_userinfo(url).partition("?")[0]
+
+
+def destination_of(url: str, headers: Mapping[str, str]) -> str:
+    """Return what tells one place that spans end up in from another: a header can name a project, or its owner.
+
+    Args:
+        url: The URL, or host and port; only the hash of its user, password and query is returned.
+        headers: Sent with each request; only their hash is returned.
+    """
+    secrets = sorted((name.lower(), value) for name, value in headers.items())
+    names = [name for name, _ in secrets]
+    place = shown_url(url)
+    if place != url:
+        secrets.append(("", url))
+        names = names or ["a user name" if without_userinfo(url) != url else "a query"]
+    if not secrets:
+        return place
+    return f"{place} ({', '.join(names)}: {hashlib.sha256(repr(secrets).encode()).hexdigest()[:8]})"
+
+
+def without_secrets(text: str, url: str) -> str:
+    """Return `text`, which somebody else says of `url`, without that URL's user, password and query.
+
+    Args:
+        text: The text.
+        url: A URL, or a host and port.
+    """
+    _, userinfo, rest = _split_userinfo(url)
+    # A URL that is taken apart at the wrong place has the beginning of a password for a port.
+    for secret in (userinfo, re.split(r"[/?#]", userinfo)[0]):
+        if ":" in secret or secret.endswith("@"):
+            text = text.replace(secret, "")
+    _, mark, query = rest.partition("?")
+    if mark:
+        # As it was given; and as it was sent, where some characters are escaped.
+        text = _QUERY.sub("", text.replace(mark + query, ""))
+    return _URL_WITH_USERINFO.sub("", text)
+
+
 def _split_userinfo(url: str) -> tuple[str, str, str]:
     """Return the scheme with its slashes, the user and password with their `@`, and the rest; each may be empty."""
     start = url.find("://") + 3 if "://" in url else 0
     match = _USERINFO.match(url, start)
     end = match.end() if match else start
     return url[:start], url[start:end], url[end:]
-
-
-def _describe_fault(error: Exception, url: str) -> str:
-    text = f"{type(error).__name__}: {error}"
-    _, userinfo, _ = _split_userinfo(url)
-    # A URL that is taken apart at the wrong place has the beginning of a password for a port.
-    for secret in (userinfo, re.split(r"[/?#]", userinfo)[0]):
-        if ":" in secret:
-            text = text.replace(secret, "")
-    return _URL_WITH_USERINFO.sub("", text)
 
 
 def _is_our_fault(error: requests.RequestException) -> bool:
@@ -170,7 +217,7 @@ def outcome_of_answer(answer: HttpAnswer, url: str, *, denied_hint: str = "") ->
         denied_hint: What to check when the server turns us away: the settings that hold the credentials.
     """
     status = answer.status
-    url = without_userinfo(url)
+    url = shown_url(url)
     if 200 <= status < 300:
         return DELIVERED
     if status == 0:

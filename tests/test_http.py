@@ -17,7 +17,7 @@ from functools import partial
 import pytest
 
 from otel_rollout.delivery.outcome import Verdict
-from otel_rollout.http import HttpAnswer, HttpClient, outcome_of_answer, without_userinfo
+from otel_rollout.http import HttpAnswer, HttpClient, outcome_of_answer, shown_url, without_secrets, without_userinfo
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -108,6 +108,47 @@ class TestWithoutUserinfo:
     def test_unchanged(self, url):
         """A URL without them stays as it is."""
         assert without_userinfo(url) == url
+
+
+class TestSecrets:
+    """What a message on a URL leaves out."""
+
+    @pytest.mark.parametrize(
+        ("url", "shown"),
+        [
+            ("http://me:s3cret@host:4318/v1/traces?token=s3cret", "http://host:4318/v1/traces"),
+            ("me:s3cret@host:4317", "host:4317"),
+            ("http://host/v1/traces", "http://host/v1/traces"),
+        ],
+    )
+    def test_url(self, url, shown):
+        """A URL is shown without user, password and query."""
+        assert shown_url(url) == shown
+
+    @pytest.mark.parametrize(
+        ("text", "url", "shown"),
+        [
+            ("no /x?token=s3cret (why)", "http://host/x?token=s3cret", "no /x (why)"),
+            ("no /x?token=s%203cret here", "http://host/x?token=s 3cret", "no /x here"),
+            ("can't resolve me:s3cret@host:4317", "me:s3cret@host:4317", "can't resolve host:4317"),
+            ("can't resolve s3cret@host:4317", "http://s3cret@host:4317", "can't resolve host:4317"),
+            ("why? because", "http://host/x", "why? because"),
+        ],
+    )
+    def test_text(self, text, url, shown):
+        """What a library says of a URL loses them too, also where it has escaped them."""
+        assert without_secrets(text, url) == shown
+
+    def test_fault_and_answer(self):
+        """Neither the fault of a request nor what is made of an answer has the query in it."""
+        url = "http://127.0.0.1:1/v1/traces?token=s3cret"
+        with client() as made:
+            fault = outcome_of_answer(made.request("POST", url, b""), url)
+
+        assert fault.verdict is Verdict.RETRY
+        assert fault.reason.startswith("http://127.0.0.1:1/v1/traces: ConnectionError")
+        assert "s3cret" not in fault.reason
+        assert outcome_of_answer(HttpAnswer(403), url).reason == "HTTP 403 from http://127.0.0.1:1/v1/traces"
 
 
 class TestOutcomeOfAnswer:

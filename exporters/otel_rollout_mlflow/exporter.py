@@ -13,7 +13,7 @@ from otel_rollout import semconv
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
-from otel_rollout.http import without_userinfo
+from otel_rollout.http import destination_of, shown_url, without_userinfo
 from otel_rollout.log_once import warn_once
 from otel_rollout_mlflow.attempt import AttemptError, denied
 from otel_rollout_mlflow.credentials import (
@@ -105,7 +105,8 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             return None
         workspace = os.environ.get(WORKSPACE, "") if self._uri.kind == "http" else ""
         parts = [
-            without_userinfo(self._uri.uri),
+            # Who writes to it makes no other place of a server, nor of a database; a query may.
+            destination_of(without_userinfo(self._uri.uri), {}),
             f"workspace {workspace}" if workspace else "",
             f"experiment {self._experiment_name}" if self._experiment_name else "",
         ]
@@ -124,7 +125,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             missing = [name for name in ("mlflow", "sqlalchemy", "alembic") if importlib.util.find_spec(name) is None]
             if missing:
                 raise MissingExtraError(
-                    f"MLFLOW_TRACKING_URI={self._uri.uri!r} needs {', '.join(missing)}: "
+                    f"MLFLOW_TRACKING_URI={shown_url(self._uri.uri)!r} needs {', '.join(missing)}: "
                     "pip install 'otel-rollout[mlflow]'"
                 )
 
@@ -145,7 +146,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         store = self._opened()
         stored = store.span_ids(mlflow_trace_id(spans[0]))
         project = self._experiment_name or _project(spans[0])
-        place = f"experiment {project or self._experiment_id(store, None)} of {without_userinfo(self._uri.uri)}"
+        place = f"experiment {project or self._experiment_id(store, None)} of {shown_url(self._uri.uri)}"
         if stored is None:
             return ReadBack(None, f"this version of MLflow doesn't list the spans of a trace; it has it in {place}")
         return ReadBack(sum(span_id_of(span) in stored for span in spans), place)

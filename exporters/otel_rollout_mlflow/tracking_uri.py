@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.http import shown_url
 
 __all__ = ["DEFAULT_URI", "TrackingUri", "parse_tracking_uri"]
 
@@ -57,10 +58,12 @@ def parse_tracking_uri(uri: str | None) -> TrackingUri:
     if separator and dialect in _DIALECTS:
         return _sqlite(scheme, rest, text) if dialect == "sqlite" else TrackingUri("sql", text)
     if dialect.startswith("databricks"):
-        raise ConfigurationError(f"{VARIABLE}={text!r}: Databricks is not supported; {_HELP}")
+        raise ConfigurationError(f"{VARIABLE}={shown_url(text)!r}: Databricks is not supported; {_HELP}")
     if separator and dialect != "file":
-        raise ConfigurationError(f"{VARIABLE}={text!r}: MLflow has no store for {scheme!r}; {_HELP}")
-    raise ConfigurationError(f"{VARIABLE}={text!r} is a folder, and MLflow keeps no traces in folders; {_HELP}")
+        raise ConfigurationError(f"{VARIABLE}={shown_url(text)!r}: MLflow has no store for {scheme!r}; {_HELP}")
+    raise ConfigurationError(
+        f"{VARIABLE}={shown_url(text)!r} is a folder, and MLflow keeps no traces in folders; {_HELP}"
+    )
 
 
 def _sqlite(scheme: str, rest: str, text: str) -> TrackingUri:

@@ -5,17 +5,15 @@ Source: https://opentelemetry.io/docs/specs/otel/protocol/exporter/
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.http import without_userinfo
+from otel_rollout.http import shown_url
 
-__all__ = ["OtlpEnvironment", "destination_of", "read_environment"]
+__all__ = ["OtlpEnvironment", "read_environment"]
 
 DEFAULT_HTTP_ENDPOINT: Final = "http://localhost:4318"
 DEFAULT_GRPC_ENDPOINT: Final = "http://localhost:4317"
@@ -67,7 +65,7 @@ def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
     is_host_and_port = is_grpc and not has_scheme and "://" not in endpoint and bool(endpoint)
     if not has_scheme and not is_host_and_port:
         right = "a URL such as http://localhost:4317" if is_grpc else "a URL such as http://localhost:4318"
-        raise ConfigurationError(f"{variable}={without_userinfo(endpoint)!r}: this should be {right}")
+        raise ConfigurationError(f"{variable}={shown_url(endpoint)!r}: this should be {right}")
     variable, timeout_text = _read("TIMEOUT")
     try:
         timeout = float(timeout_text or 10.0)
@@ -90,23 +88,6 @@ def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
         client_key=_file("CLIENT_KEY"),
         is_insecure=parts.scheme == "http" or (is_host_and_port and (insecure or "").lower() == "true"),
     )
-
-
-def destination_of(endpoint: str, headers: Mapping[str, str]) -> str:
-    """Return what tells one place that spans end up in from another: a header can name a project, or its owner.
-
-    Args:
-        endpoint: The URL, or host and port.
-        headers: Sent with each request; only their hash is returned.
-    """
-    secrets = sorted((name.lower(), value) for name, value in headers.items())
-    place = without_userinfo(endpoint)
-    if place != endpoint:
-        secrets.append(("", endpoint))
-    if not secrets:
-        return place
-    names = ", ".join(name for name, _ in secrets if name) or "a user name"
-    return f"{place} ({names}: {hashlib.sha256(repr(secrets).encode()).hexdigest()[:8]})"
 
 
 def _read(name: str) -> tuple[str, str | None]:

@@ -15,9 +15,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
-from otel_rollout.http import without_userinfo
+from otel_rollout.http import destination_of, shown_url, without_secrets
 from otel_rollout.otlp_encoding import encode_spans
-from otel_rollout_otlp.environment import destination_of, read_environment
+from otel_rollout_otlp.environment import read_environment
 from otel_rollout_otlp.http_exporter import partial_outcome
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
             return outcome
         except (OSError, TypeError, ValueError) as error:
             # A certificate that can't be read, a header that can't be sent.
-            return Outcome(Verdict.DENIED, f"{self.endpoint}: {type(error).__name__}: {error}; {_HINT}")
+            return Outcome(Verdict.DENIED, f"{shown_url(self.endpoint)}: {type(error).__name__}: {error}; {_HINT}")
         partial = answer.partial_success
         return partial_outcome(partial.rejected_spans, partial.error_message, len(spans))
 
@@ -170,7 +170,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
 
         code = error.code().name if isinstance(error, grpc.Call) else "UNKNOWN"
         details = error.details() if isinstance(error, grpc.Call) else str(error)
-        reason = f"gRPC {code} from {without_userinfo(self.endpoint)}: {details}"
+        reason = f"gRPC {code} from {shown_url(self.endpoint)}: {without_secrets(details or '', self.endpoint)}"
         if code == "RESOURCE_EXHAUSTED" and "larger than max" in (details or ""):
             return Outcome(Verdict.TOO_LARGE, reason)
         if code in _PASSING:

@@ -13,9 +13,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
-from otel_rollout.http import HttpClient, outcome_of_answer
+from otel_rollout.http import HttpClient, destination_of, outcome_of_answer
 from otel_rollout.otlp_encoding import encode_spans
-from otel_rollout_otlp.environment import OtlpEnvironment, destination_of, read_environment
+from otel_rollout_otlp.environment import OtlpEnvironment, read_environment
 from otel_rollout_otlp.phoenix import read_back_from_phoenix
 
 __all__ = ["OtlpHttpSpanExporter"]

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.exporter import ReadBack
-from otel_rollout.http import HttpClient, outcome_of_answer, without_userinfo
+from otel_rollout.http import HttpClient, outcome_of_answer, shown_url
 
 __all__ = ["read_back_from_phoenix"]
 
@@ -54,4 +54,4 @@ def read_back_from_phoenix(client: HttpClient, endpoint: str, spans: Sequence[Re
         found = len(wanted & stored)
     else:
         raise OSError(outcome_of_answer(answer, url).reason)
-    return ReadBack(found, f"project {project} of Phoenix at {without_userinfo(address)}")
+    return ReadBack(found, f"project {project} of Phoenix at {shown_url(address)}")

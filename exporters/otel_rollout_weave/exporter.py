@@ -15,7 +15,7 @@ from opentelemetry.trace import StatusCode
 from otel_rollout import semconv
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
-from otel_rollout.http import without_userinfo
+from otel_rollout.http import shown_url
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.catalogue import Catalogue
 from otel_rollout_weave.rewards import RewardFeedback
@@ -131,7 +131,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         """The trace server, with the entity and project that stand in the place of the spans' own."""
         settings = self._settings()
         parts = [
-            without_userinfo(settings.trace_server_url),
+            shown_url(settings.trace_server_url),
             f"entity {settings.entity}" if settings.entity else "",
             f"project {self._project}" if self._project else "",
         ]
@@ -146,7 +146,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         connection = self._connect()
         project_id = connection.catalogue.project_id(self._project_name(spans[0]))
         stored = connection.api.stored_calls(project_id, [call_id(span) for span in spans])
-        url = without_userinfo(connection.api.settings.trace_server_url)
+        url = shown_url(connection.api.settings.trace_server_url)
         return ReadBack(len(stored), f"project {project_id} of Weave at {url}")
 
     def shutdown(self) -> None:

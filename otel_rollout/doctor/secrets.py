@@ -26,7 +26,7 @@ def shown_value(variable: str, value: str) -> str:
         return f"(hidden, {len(value)} characters)"
     if _PAIRS.search(variable):
         return ", ".join(_shown_pair(pair) for pair in value.split(",") if pair.strip())
-    if "://" in value:
+    if "://" in value or variable.endswith("ENDPOINT"):
         return _QUERY.sub("?(hidden)", without_userinfo(value))
     return value
 

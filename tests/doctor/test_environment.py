@@ -159,6 +159,10 @@ class TestSecrets:
         """A URL is shown without user, password and query."""
         assert shown_value("MLFLOW_TRACKING_URI", "https://me:s3cret@host/x?key=s3cret") == "https://host/x?(hidden)"
 
+    def test_an_endpoint_without_a_scheme_loses_its_password(self):
+        """A host and port for gRPC may have a password before it too."""
+        assert shown_value("OTEL_EXPORTER_OTLP_ENDPOINT", "me:s3cret@host:4317") == "host:4317"
+
     def test_a_file_of_a_key_is_no_secret(self):
         """The path of a key's file is shown: it is what one looks for."""
         assert shown_value("OTEL_EXPORTER_OTLP_CLIENT_KEY", "/etc/key.pem") == "/etc/key.pem"

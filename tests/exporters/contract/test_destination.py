@@ -42,11 +42,23 @@ class TestDestination:
         assert "me" not in made.destination
         assert made.destination.startswith("http://host:4318/v1/traces (authorization: ")
 
+    @pytest.mark.parametrize("exporter", OTLP)
+    def test_of_a_query_there_is_a_hash(self, exporter):
+        """A query can hold a key, and name a project: it is not shown, and another one is another destination."""
+        first, second = (exporter(endpoint=f"http://host/v1/traces?token=s3cret{n}").destination for n in (1, 2))
+
+        assert first.startswith("http://host/v1/traces (a query: ")
+        assert "s3cret" not in first
+        assert first != second
+
     def test_of_mlflow_has_no_password(self):
-        """A database's password is left out."""
+        """A database's password is left out, and of a query there is a hash."""
         made = MlflowSpanExporter(tracking_uri="postgresql://me:s3cret@host/mlflow")
+        queried = MlflowSpanExporter(tracking_uri="postgresql://host/mlflow?password=s3cret")
 
         assert made.destination == "postgresql://host/mlflow"
+        assert queried.destination.startswith("postgresql://host/mlflow (a query: ")
+        assert "s3cret" not in queried.destination
 
     @pytest.mark.parametrize("exporter", OTLP)
     def test_headers_tell_places_apart(self, exporter):

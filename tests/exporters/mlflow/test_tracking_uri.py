@@ -59,6 +59,16 @@ class TestParseTrackingUri:
         with pytest.raises(ConfigurationError, match=said):
             parse_tracking_uri(uri)
 
+    @pytest.mark.parametrize(
+        "uri", ["htp://me:s3cret@x", "databricks://me:s3cret@x", "me:s3cret@host:5000", "s3://bucket?key=s3cret"]
+    )
+    def test_no_secret_is_said(self, uri) -> None:
+        """What is said of a wrong URI has neither its password nor its query."""
+        with pytest.raises(ConfigurationError) as caught:
+            parse_tracking_uri(uri)
+
+        assert "s3cret" not in str(caught.value)
+
 
 class TestCheck:
     """What `init` finds before anything is sent."""
@@ -74,9 +84,13 @@ class TestCheck:
         assert "is a folder" in outcome.reason
 
     def test_missing_package(self, tmp_path, monkeypatch) -> None:
-        """A database without mlflow is an error with the line that installs it; a server needs nothing."""
+        """A database without mlflow is an error that says how to install it, and no secret; a server needs nothing."""
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
         MlflowSpanExporter(tracking_uri="http://host").check()
+
+        with pytest.raises(MissingExtraError) as said:
+            MlflowSpanExporter(tracking_uri="postgresql://me:s3cret@host/db?password=s3cret").check()
+        assert str(said.value).startswith("MLFLOW_TRACKING_URI='postgresql://host/db' needs mlflow, ")
 
         with pytest.raises(MissingExtraError) as caught:
             MlflowSpanExporter(tracking_uri=f"sqlite:///{tmp_path}/t.db").check()

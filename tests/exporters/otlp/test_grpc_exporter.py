@@ -51,6 +51,19 @@ class TestSend:
         assert grpc_receiver.headers[0]["x-project"] == "seven"
         assert grpc_receiver.headers[0]["x-key"] == "new"
 
+    @pytest.mark.parametrize("scheme", ["", "http://"])
+    def test_no_secret_is_said(self, make_spans, monkeypatch, scheme):
+        """What gRPC says of an endpoint with a password in it is said without the password."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_INSECURE", "true")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"{scheme}me:s3cret@nowhere.invalid:4317")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "5")
+        exporter = OtlpGrpcSpanExporter()
+        outcome = exporter.send(make_spans(1))
+        exporter.shutdown()
+        assert outcome.verdict is not Verdict.DELIVERED
+        assert f"from {scheme}nowhere.invalid:4317: " in outcome.reason
+        assert "s3cret" not in outcome.reason
+
     def test_a_header_that_cannot_be_sent_is_a_denial(self, grpc_receiver, make_spans):
         """A header that gRPC refuses is reported, not raised."""
         exporter = OtlpGrpcSpanExporter(endpoint=grpc_receiver.url, headers={"x key": "a\nb"})
