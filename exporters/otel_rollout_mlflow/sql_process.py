@@ -33,7 +33,11 @@ SECONDS_TO_START: Final = 60.0
 SECONDS_TO_END: Final = 5.0
 
 _PROGRAM: Final = """\
-import json, sys
+import json, signal, sys
+# Whoever interrupts or ends the trainer's group of processes ends this one by its parent,
+# once that has sent its last spans.
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
 descriptor, parent, sys.path[:] = json.loads(sys.argv[1])
 from otel_rollout_mlflow.sql_worker import serve
 serve(descriptor, parent)
@@ -197,6 +201,10 @@ class _Worker:
 
 
 def _end(pid: int, connection: Connection, process: subprocess.Popen[bytes]) -> None:
+    if pid == os.getpid():
+        # In words: where a child that was forked meanwhile holds the pipe, closing it tells nothing.
+        with suppress(OSError, ValueError):
+            connection.send(None)
     with suppress(OSError):
         connection.close()
     if pid != os.getpid():

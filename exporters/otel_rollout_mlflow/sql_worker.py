@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
+import threading
+import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, Final
@@ -17,6 +18,7 @@ __all__ = ["serve"]
 
 SECONDS_BETWEEN_LOOKS: Final = 5.0
 """How soon the end of the parent is seen where a child that it has forked keeps its end of the pipe open."""
+SECONDS_FOR_THE_REST: Final = 30.0
 
 
 def serve(descriptor: int, parent: int) -> None:
@@ -26,23 +28,28 @@ def serve(descriptor: int, parent: int) -> None:
         descriptor: The pipe's file descriptor.
         parent: The process that asks.
     """
-    # Whoever interrupts or ends the trainer's group of processes ends this one by its parent's end of the pipe, once
-    # the parent has sent its last spans.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    threading.Thread(target=_end_after, args=(parent,), name="otel-rollout-parent", daemon=True).start()
     connection = Connection(descriptor)
     with suppress(EOFError, OSError):
         connection.send("ready")
         store = SqlStore(connection.recv())
         try:
             while True:
-                while not connection.poll(SECONDS_BETWEEN_LOOKS):
-                    if os.getppid() != parent:
-                        return
-                method, arguments = connection.recv()
+                request = connection.recv()
+                if request is None:
+                    return
+                method, arguments = request
                 connection.send(_answer(store, method, arguments))
         finally:
             store.close()
+
+
+def _end_after(parent: int) -> None:
+    """End this process some time after its parent, whatever it is at: a database may hold up a call for hours."""
+    while os.getppid() == parent:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    time.sleep(SECONDS_FOR_THE_REST)
+    os._exit(1)
 
 
 def _answer(store: SqlStore, method: str, arguments: tuple[Any, ...]) -> tuple[Any, Any]:

@@ -16,6 +16,7 @@ from otel_rollout.delivery.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter, sql_process
 from otel_rollout_mlflow.plain_spans import pack, unpack
 from otel_rollout_mlflow.sql_process import SqlProcess
+from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
 
 PROGRAM = Path(__file__).parent / "programs" / "worker.py"
 
@@ -109,6 +110,23 @@ class TestSqlProcess:
         assert worker_of(exporter) == pid
         exporter.shutdown()
         assert not is_running(pid)
+
+    def test_it_ends_at_once_beside_a_forked_child(self, database, project, trajectory) -> None:
+        """A child that was forked meanwhile, and holds the pipe too, does not keep it from ending when told to."""
+        store = SqlProcess(parse_tracking_uri(f"sqlite:///{database}"))
+        store.ensure_experiment(project)
+        assert store._worker is not None
+        process = store._worker._process
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+        try:
+            store.close()
+            assert process.returncode == 0
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
     def test_it_ends_with_its_parent(self, database, project) -> None:
         """Where its parent is killed it ends by itself, a forked child that keeps the pipe open notwithstanding."""
