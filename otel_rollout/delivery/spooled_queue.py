@@ -213,6 +213,8 @@ class SpooledQueue(ExporterQueue):
         """Put the oldest spans in memory on disk; whether that worked."""
         with self._taking:
             batch = super()._take_batch()
+            if not batch.queued:
+                return True
             if not batch.spans or self._spool.append(batch.spans):
                 self._settle_spilled(batch)
             else:

@@ -225,6 +225,8 @@ def entries_of(line: bytes, offset: int, length: int) -> list[IndexEntry]:
     summaries: dict[int, TraceSummary] = {}
     for span in decode_line(line):
         if span.context is not None:
+            if max(span.start_time or 0, span.end_time or 0) > _INT64_MAX:
+                raise ValueError("a time beyond 64 bits")
             trace_id = span.context.trace_id
             summaries.setdefault(trace_id, TraceSummary(trace_id)).add((span,))
     size = len(line.rstrip(b"\n")) // max(1, len(summaries))

@@ -155,6 +155,11 @@ class TestEntriesOfALine:
         entries = entries_of(encode_line(spans), 0, 9)
         assert [(entry.trace_id, entry.spans) for entry in entries] == [(f"{TRACE:032x}", 2), (f"{5:032x}", 1)]
 
+    def test_a_time_that_is_none(self):
+        """A line of somebody else's with a time beyond 64 bits is no line of OTLP."""
+        with pytest.raises(ValueError, match="beyond 64 bits"):
+            entries_of(encode_line([make_span(1, end=2**64)]), 0, 9)
+
 
 class TestLayout:
     """Names of files and folders."""
