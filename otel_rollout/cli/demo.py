@@ -7,6 +7,8 @@ import importlib.util
 import sys
 from typing import Any
 
+from otel_rollout.cli.arguments import positive, seconds
+
 __all__ = ["add_to"]
 
 DESCRIPTION = """\
@@ -28,14 +30,14 @@ def add_to(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--backend", metavar="NAME[,NAME]", help="mlflow, weave, otlp, console, or another exporter")
-    parser.add_argument("--steps", type=_positive, default=2, metavar="N", help="training steps (default: 2)")
-    parser.add_argument("--samples", type=_positive, default=16, metavar="N", help="problems a step (default: 16)")
-    parser.add_argument("--rollouts", type=_positive, default=4, metavar="N", help="rollouts of each (default: 4)")
-    parser.add_argument("--concurrency", type=_positive, default=64, metavar="N", help="at a time (default: 64)")
+    parser.add_argument("--steps", type=positive, default=2, metavar="N", help="training steps (default: 2)")
+    parser.add_argument("--samples", type=positive, default=16, metavar="N", help="problems a step (default: 16)")
+    parser.add_argument("--rollouts", type=positive, default=4, metavar="N", help="rollouts of each (default: 4)")
+    parser.add_argument("--concurrency", type=positive, default=64, metavar="N", help="at a time (default: 64)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="decides what the policy does (default: 0)")
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds,
         default=60.0,
         metavar="SECONDS",
         help="wait for the backend at the end (default: 60)",
@@ -65,17 +67,3 @@ def run(arguments: argparse.Namespace) -> int:
             timeout=arguments.timeout,
         )
     )
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is not a positive number")
-    return number
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
-    return seconds

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import orjson
 
+from otel_rollout.cli.arguments import seconds
+
 __all__ = ["add_to"]
 
 DESCRIPTION: Final = """\
@@ -48,7 +50,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds,
         default=60.0,
         metavar="SECONDS",
         help="for a backend to take the trajectory, and to give it back (default: 60)",
@@ -80,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     is_coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     for line in describe(examination):
         style = _STYLES.get(line.tone) if is_coloured else None
-        text = _encodable(printable(line.text))
+        text = printable(line.text)
         print(f"{style}{text}\x1b[0m" if style and text else text)
     return examination.exit_code
 
@@ -93,16 +95,3 @@ def _announce(name: str) -> None:
 def _clear_announcement() -> None:
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-def _encodable(text: str) -> str:
-    """Return the text without what standard output has no letters for."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    return text.encode(encoding, "replace").decode(encoding)
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
-    return seconds

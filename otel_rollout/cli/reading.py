@@ -57,7 +57,7 @@ def in_order_of_prompts(trajectories: Iterable[RecordedTrajectory]) -> list[Reco
             each.step is None,
             each.step or 0,
             each.validate,
-            each.experiment_name or "",
+            str(each.experiment_name or ""),
             _sortable(each.sample_index),
             _sortable(each.rollout_n),
             each.start_time,
@@ -65,8 +65,9 @@ def in_order_of_prompts(trajectories: Iterable[RecordedTrajectory]) -> list[Reco
     )
 
 
-def _sortable(value: int | str | None) -> tuple[int, int, str]:
+def _sortable(value: object) -> tuple[int, float, str]:
     """Return what sorts numbers by value, before texts, before nothing."""
     if value is None:
         return 2, 0, ""
-    return (0, value, "") if isinstance(value, int) else (1, 0, value)
+    # Somebody else's trace may have anything here.
+    return (0, value, "") if isinstance(value, (int, float)) else (1, 0, str(value))

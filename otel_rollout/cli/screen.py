@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Final, NoReturn
 
 from rich.console import Console
@@ -22,8 +21,6 @@ class _Screen(Console):
 
 def open_screen() -> Console:
     """Return the console for standard output: what a terminal can show, or as wide as it takes for a pipe."""
-    if "utf" not in (getattr(sys.stdout, "encoding", None) or "").lower() and hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")
     screen = _Screen(highlight=False, markup=False, emoji=False)
     if not screen.is_terminal:
         screen.width = PIPE_COLUMNS

@@ -81,8 +81,10 @@ def _print_candidates(found: list[RecordedTrajectory]) -> None:
         file=sys.stderr,
     )
     for each in in_order_of_prompts(found[:MAX_CANDIDATES]):
-        tags = f"--step {each.step} --sample {each.sample_index} --rollout {each.rollout_n}"
-        print(printable(f"  --trace {each.trace_id}  {tags}{' --validate' if each.validate else ''}"), file=sys.stderr)
+        names = (("step", each.step), ("sample", each.sample_index), ("rollout", each.rollout_n))
+        options = [f"--{name} {value}" for name, value in names if value is not None]
+        options += ["--validate"] * each.validate
+        print(printable(f"  --trace {each.trace_id}  {' '.join(options)}".rstrip()), file=sys.stderr)
 
 
 def _trace_id(text: str) -> str:

@@ -15,7 +15,6 @@ from rich.text import Text
 
 from otel_rollout import semconv
 from otel_rollout.cli.wording import size, step_name
-from otel_rollout.demo.wording import counted
 from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
 from otel_rollout.trace_tree import (
     KIND_STYLES,
@@ -28,6 +27,7 @@ from otel_rollout.trace_tree import (
     time_bar,
     walk_tree,
 )
+from otel_rollout.wording import counted
 
 __all__ = ["draw_heading", "draw_spans"]
 
@@ -67,7 +67,7 @@ def draw_heading(trajectory: RecordedTrajectory) -> Iterator[Text]:
         for label, value in (("sample", trajectory.sample_index), ("rollout", trajectory.rollout_n))
         if value is not None
     ]
-    status = trajectory.status or ("" if trajectory.has_root else "no root: it is running, or its process died")
+    status = str(trajectory.status or ("" if trajectory.has_root else "no root: it is running, or its process died"))
     first = [
         Text(printable(GAP.join(tags) or trajectory.name), style="bold"),
         Text(printable(status), style=STATUS_STYLES.get(status, "yellow")),

@@ -32,8 +32,9 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--step", type=_steps, metavar="N", help="a training step: 7, or 1,4,7, or 3..9, or 100..")
     group.add_argument("--sample", metavar="INDEX", help="a prompt, by its sample_index")
     group.add_argument("--rollout", metavar="N", help="a rollout of the prompt, by its rollout_n")
-    group.add_argument("--validate", action="store_const", const=True, help="validation only")
-    group.add_argument("--train", dest="validate", action="store_const", const=False, help="no validation")
+    passes = group.add_mutually_exclusive_group()
+    passes.add_argument("--validate", action="store_const", const=True, help="validation only")
+    passes.add_argument("--train", dest="validate", action="store_const", const=False, help="no validation")
     group.add_argument("--experiment", metavar="NAME", help="an experiment")
     group.add_argument("--status", choices=semconv.STATUSES, help="what became of it")
     group.add_argument(

@@ -74,7 +74,7 @@ def trajectory_table(trajectories: Sequence[RecordedTrajectory], *, width: int |
             rows.append(
                 {
                     "step": group[0],
-                    "sample": "" if width and position > 0 else shorten(group[2], 12 if is_narrow else 36),
+                    "sample": "" if width and position > 0 else _shortened(group[2], width),
                     "rollout": _text(each.rollout_n),
                     "status": _status(each),
                     "reward": "-" if each.reward is None else f"{each.reward:.3g}",
@@ -131,11 +131,15 @@ def _sample(trajectory: RecordedTrajectory) -> str:
     return _text(trajectory.sample_index)
 
 
+def _shortened(sample: str, width: int | None) -> str:
+    return sample if width is None else shorten(sample, 12 if width < WIDE else 36)
+
+
 def _status(trajectory: RecordedTrajectory) -> Text:
     if not trajectory.has_root:
         return Text("no root", style="yellow")
     status = trajectory.status or ("error" if trajectory.failed else "-")
-    return Text(printable(status), style=STATUS_STYLES.get(status, ""))
+    return Text(printable(str(status)), style=STATUS_STYLES.get(status, ""))
 
 
 def _tokens(trajectory: RecordedTrajectory) -> str:

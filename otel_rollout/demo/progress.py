@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from otel_rollout.demo.rollout import Pass, Trajectory, mean_reward
-from otel_rollout.demo.wording import trajectories
+from otel_rollout.wording import counted
 
 __all__ = ["BarProgress", "LineProgress", "RolloutProgress", "describe_outcomes", "progress_on"]
 
@@ -97,7 +97,9 @@ class LineProgress:
         """Print the line."""
         seconds = time.monotonic() - self._begun
         outcomes = describe_outcomes(self._done)
-        self._console.print(f"{self._pass.name:<10}  {trajectories(len(self._done))} in {seconds:.1f} s, {outcomes}")
+        self._console.print(
+            f"{self._pass.name:<10}  {counted(len(self._done), 'trajectory')} in {seconds:.1f} s, {outcomes}"
+        )
 
 
 def describe_outcomes(done: Sequence[Trajectory]) -> str:

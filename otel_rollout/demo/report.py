@@ -14,7 +14,7 @@ from otel_rollout import ExporterStats
 from otel_rollout.demo.groups import group_table
 from otel_rollout.demo.rollout import Trajectory
 from otel_rollout.demo.waterfall import waterfall
-from otel_rollout.demo.wording import counted
+from otel_rollout.wording import counted
 
 __all__ = ["delivery_table", "print_delivery", "print_group", "print_trajectory", "print_where_next"]
 

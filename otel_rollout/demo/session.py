@@ -24,8 +24,8 @@ from otel_rollout.demo.progress import progress_on
 from otel_rollout.demo.report import print_delivery, print_group, print_trajectory, print_where_next
 from otel_rollout.demo.rollout import Trajectory, passes, run_pass
 from otel_rollout.demo.tokenizer import train_tokenizer
-from otel_rollout.demo.wording import counted
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.wording import counted
 
 __all__ = ["Settings", "run_session"]
 
@@ -141,8 +141,6 @@ def _interrupted(timeout: float) -> int:
 
 def _console(stdout: TextIO) -> Console:
     """Return a console on stdout: the terminal's width on a terminal, plain text elsewhere."""
-    if hasattr(stdout, "reconfigure"):
-        stdout.reconfigure(errors="replace")
     console = Console(file=stdout, highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console = Console(file=stdout, highlight=False, width=PLAIN_WIDTH)

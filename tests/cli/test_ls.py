@@ -12,7 +12,7 @@ import pytest
 
 from otel_rollout.cli.main import main
 from otel_rollout.trace_folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import make_trajectory
+from tests.trace_folder.recordings import make_trajectory, write_lines
 
 COMMAND = [sys.executable, "-m", "otel_rollout.cli"]
 
@@ -119,6 +119,13 @@ class TestTrajectories:
         ]
         assert all(len(line[-1]) == 32 for line in lines[1:])
 
+    def test_in_a_pipe_nothing_is_cut(self, tmp_path, capsys):
+        """A long sample index stands whole in a pipe, as a program would read it."""
+        sample = "dataset/train/" + "0123456789" * 6
+        write_lines(tmp_path / "traces.jsonl", make_trajectory(1, sample))
+        _, lines, _ = run(capsys, tmp_path, "--step", 1)
+        assert lines[1][1] == sample
+
     def test_on_a_terminal(self, folder, capsys, on_terminal):
         """People see each prompt once, ids as short as they can be, and no line is cut in 80 columns."""
         _, lines, _ = run(capsys, folder, "--step", 1)
@@ -161,6 +168,40 @@ class TestTrajectories:
     def test_a_reward_below_zero(self, folder, capsys):
         """A range that begins with a minus sign is written with an equals sign."""
         assert len(rows(capsys, folder, "--step", 1, "--reward=-1..0")) == 1
+
+
+class TestForeignTraces:
+    """What another tool has written has other types under our names."""
+
+    @pytest.fixture
+    def foreign(self, tmp_path):
+        """Samples by name, by a number with a fraction and by whole number; an experiment and a status by number."""
+        write_lines(
+            tmp_path / "traces.jsonl",
+            make_trajectory(1, 1.5, 0),
+            make_trajectory(1, "uid", 0),
+            make_trajectory(1, 2, 0, experiment=7),
+            make_trajectory(1, 3, "a", status=4),
+        )
+        return tmp_path
+
+    def test_are_listed(self, foreign, capsys):
+        """Each is listed: numbers by value, then texts."""
+        code, lines, error = run(capsys, foreign, "--step", 1)
+        assert (code, error) == (0, "")
+        assert sorted(line[1] for line in lines[1:]) == ["1.5", "2", "3", "uid"]
+        assert "4" in next(line for line in lines if line[1] == "3")
+
+    def test_stand_in_order_of_number_and_text(self, tmp_path, capsys):
+        """A fraction stands between whole numbers, a text behind them."""
+        write_lines(tmp_path / "traces.jsonl", *(make_trajectory(1, sample) for sample in ("uid", 2, 1.5, 1)))
+        _, lines, _ = run(capsys, tmp_path, "--step", 1)
+        assert [line[1] for line in lines[1:]] == ["1", "1.5", "2", "uid"]
+
+    def test_are_shown(self, foreign, capsys):
+        """One with a status by number has it in its heading."""
+        assert main(["show", str(foreign), "--sample", "3"]) == 0
+        assert capsys.readouterr().out.splitlines()[0] == "step 1  sample 3  rollout a  4  reward 1"
 
 
 class TestTrouble:

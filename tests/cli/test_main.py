@@ -1,5 +1,6 @@
 """The command line: help, version, and usage errors."""
 
+import os
 import subprocess
 import sys
 
@@ -54,6 +55,41 @@ class TestMain:
             main(arguments)
         assert ended.value.code == 2
         assert arguments[-1] in capsys.readouterr().err or "--timeout" in arguments
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["demo", "--timeout", "abc"], "argument --timeout: 'abc' is not a number of seconds"),
+            (["doctor", "--timeout", "abc"], "argument --timeout: 'abc' is not a number of seconds"),
+            (["demo", "--steps", "many"], "argument --steps: 'many' is not a positive whole number"),
+        ],
+    )
+    def test_a_value_that_is_no_number_is_said_in_words(self, capsys, arguments, said):
+        """What is said of a wrong value is for its reader: no name of a function is in it."""
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert said in capsys.readouterr().err
+
+    @pytest.mark.parametrize("command", ["ls", "show", "replay"])
+    def test_what_excludes_each_other_is_a_usage_error(self, capsys, command):
+        """Validation only and no validation together are told, and not one of them is taken."""
+        with pytest.raises(SystemExit) as ended:
+            main([command, "--validate", "--train"])
+        assert ended.value.code == 2
+        assert "--train: not allowed with argument --validate" in capsys.readouterr().err
+
+    def test_an_output_without_unicode(self):
+        """Where an output has no letter for a character it shows a mark, and is no error."""
+        done = subprocess.run(
+            [sys.executable, "-m", "otel_rollout.cli", "doctor", "--help"],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "mlflow, weave, otlp, ?" in done.stdout
 
     def test_help_needs_no_extra(self):
         """Help and version come without the packages of the extra `demo`, and without a backend's."""

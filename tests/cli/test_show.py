@@ -18,7 +18,7 @@ from otel_rollout import semconv
 from otel_rollout.cli.main import main
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.otlp_json import decode_line
-from tests.trace_folder.recordings import SECOND, START, make_span, make_trajectory, trace_id_of
+from tests.trace_folder.recordings import SECOND, START, make_span, make_trajectory, trace_id_of, write_lines
 
 pytest.importorskip("rich")
 
@@ -189,6 +189,16 @@ class TestWhich:
             "2 trajectories are like that; name one of them with --step, --sample and --rollout, or with --trace:",
             f"  --trace {trace_id_of(2, 0, 0):032x}  --step 2 --sample 0 --rollout 0",
             f"  --trace {trace_id_of(2, 1, 0, validate=True):032x}  --step 2 --sample 1 --rollout 0 --validate",
+        ]
+
+    def test_several_without_tags(self, tmp_path, capsys):
+        """A tag that a trajectory doesn't have is not named, as no filter could find it."""
+        write_lines(tmp_path / "traces.jsonl", make_trajectory(1, None, None), make_trajectory(None, 5, None))
+        code, _, error = show(capsys, tmp_path)
+        assert code == 2
+        assert error.splitlines()[1:] == [
+            f"  --trace {trace_id_of(1, None, None):032x}  --step 1",
+            f"  --trace {trace_id_of(None, 5, None):032x}  --sample 5",
         ]
 
     def test_very_many(self, tmp_path, capsys):
