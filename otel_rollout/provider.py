@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+from collections.abc import Mapping
 from importlib.metadata import entry_points, version
 from typing import Any, Final
 
@@ -21,7 +22,14 @@ from otel_rollout.errors import ConfigurationError
 from otel_rollout.ids import SystemIdGenerator
 from otel_rollout.sampling import SilenceableSampler
 
-__all__ = ["SCOPE", "application_provider", "is_auto_instrumented", "make_provider", "make_resource"]
+__all__ = [
+    "SCOPE",
+    "application_provider",
+    "environment_sampler",
+    "is_auto_instrumented",
+    "make_provider",
+    "make_resource",
+]
 
 SCOPE: Final = InstrumentationScope("otel_rollout", version("otel-rollout"))
 
@@ -80,7 +88,7 @@ def make_provider(resource: Resource) -> SdkTracerProvider:
     """
     provider = SdkTracerProvider(
         resource=resource,
-        sampler=_environment_sampler(),
+        sampler=environment_sampler(os.environ),
         id_generator=SystemIdGenerator(),
         shutdown_on_exit=False,
     )
@@ -88,10 +96,17 @@ def make_provider(resource: Resource) -> SdkTracerProvider:
     return provider
 
 
-def _environment_sampler() -> Sampler | None:
-    """Return the sampler of `OTEL_TRACES_SAMPLER`; None where the SDK reads the variable itself."""
-    name = os.environ.get(OTEL_TRACES_SAMPLER, "").strip().lower()
-    argument = os.environ.get(OTEL_TRACES_SAMPLER_ARG, "").strip()
+def environment_sampler(environ: Mapping[str, str]) -> Sampler | None:
+    """Return the sampler of `OTEL_TRACES_SAMPLER`; None where the SDK reads the variable itself.
+
+    Args:
+        environ: The environment.
+
+    Raises:
+        ConfigurationError: `OTEL_TRACES_SAMPLER` names no sampler, or its argument is none.
+    """
+    name = environ.get(OTEL_TRACES_SAMPLER, "").strip().lower()
+    argument = environ.get(OTEL_TRACES_SAMPLER_ARG, "").strip()
     if not name:
         return None
     if name in _SDK_SAMPLERS:

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from otel_rollout.doctor.secrets import shown_value
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.provider import make_provider, make_resource
+from otel_rollout.provider import environment_sampler
 from otel_rollout.redaction import DEFAULT_REDACTED_KEYS
-from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES, Setting, resolve_settings
+from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES, Setting, read_bytes, resolve_settings
 
 __all__ = ["DEFAULT", "UNSET", "EnvironmentReport", "SettingReport", "VariableReport", "read_environment"]
 
@@ -20,7 +20,7 @@ DEFAULT: Final = "default"
 UNSET: Final = "unset"
 
 _OTHER_VARIABLES: Final = {
-    "OTEL_ROLLOUT_VERL": "`0` leaves verl as it is",
+    "OTEL_ROLLOUT_VERL": "`off` leaves verl as it is",
     "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": "for tests: faults of our own are raised",
     # What steers our own test runs.
     "OTEL_ROLLOUT_CACHE": "for tests: where the servers are installed",
@@ -82,8 +82,8 @@ class EnvironmentReport:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.faults and not any(setting.fault for setting in self.settings)
+        """Whether nothing is wrong; that tracing is switched off, whatever else is set, is."""
+        return not self.is_disabled and not self.faults and not any(setting.fault for setting in self.settings)
 
 
 def read_environment(
@@ -97,7 +97,7 @@ def read_environment(
     """
     environ = os.environ if environ is None else environ
     others = {**STANDARD_VARIABLES, **exporters_variables, **_OTHER_VARIABLES}
-    faults = [*_misspelt(others, environ), *_sampler_fault()]
+    faults = [*_misspelt(others, environ), *_sampler_fault(environ)]
     return EnvironmentReport(
         settings=[_report_setting(setting, environ) for setting in SETTINGS],
         variables=_report_variables(others, environ),
@@ -113,7 +113,7 @@ def _report_setting(setting: Setting, environ: Mapping[str, str]) -> SettingRepo
         value = getattr(resolve_settings({}, own), setting.name)
     except ConfigurationError as error:
         return SettingReport(setting.name, own[origin], origin, str(error))
-    return SettingReport(setting.name, _in_words(value), origin)
+    return SettingReport(setting.name, _in_words(value, is_size=setting.read is read_bytes), origin)
 
 
 def _report_variables(others: Mapping[str, str], environ: Mapping[str, str]) -> list[VariableReport]:
@@ -137,20 +137,20 @@ def _misspelt(others: Mapping[str, str], environ: Mapping[str, str]) -> list[str
     return faults
 
 
-def _sampler_fault() -> list[str]:
+def _sampler_fault(environ: Mapping[str, str]) -> list[str]:
     try:
-        make_provider(make_resource("otel-rollout-doctor", None))
+        environment_sampler(environ)
     except ConfigurationError as error:
         return [str(error)]
     return []
 
 
-def _in_words(value: Any) -> str:
+def _in_words(value: Any, *, is_size: bool) -> str:
     if value is None:
         return UNSET
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int) and value >= 2**10 and value % 2**10 == 0:
+    if is_size and isinstance(value, int) and value >= 2**10 and value % 2**10 == 0:
         unit, shift = next((unit, shift) for unit, shift in _UNITS if value % 2**shift == 0)
         return f"{value >> shift} {unit}"
     if isinstance(value, float):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from otel_rollout.backends import requested_backend
@@ -88,9 +90,20 @@ def _spool_fault(folder: str, asked: list[str]) -> str:
     """Return why the backends' spans can't wait on disk, as `init` would say it; nothing where they can."""
     if folder == UNSET:
         return ""
+    path = Path(folder)
+    missing: list[Path] = []
     try:
+        missing += [one for one in (path, *path.parents) if not one.exists()]
+        known = set(path.iterdir()) if path.is_dir() else set()
         for name in asked:
-            open_spool(folder, name, 1).close()
-    except ConfigurationError as error:
+            made = open_spool(folder, name, 1).folder
+            if made not in known:
+                missing.insert(0, made)
+    except (ConfigurationError, OSError) as error:
         return str(error)
+    finally:
+        # Whether folders can be made is found out by making them; none is left behind.
+        for one in missing:
+            with suppress(OSError):
+                one.rmdir()
     return ""

@@ -58,6 +58,7 @@ class TestExitCodes:
             ("OTEL_ROLLOUT_MAX_BATCH_BYTES", "lots", "✗ OTEL_ROLLOUT_MAX_BATCH_BYTES='lots': this should be"),
             ("OTEL_ROLLOUT_RUNID", "7", "✗ OTEL_ROLLOUT_RUNID: nothing reads this variable; did you mean"),
             ("OTEL_TRACES_SAMPLER", "nobody", "✗ OTEL_TRACES_SAMPLER='nobody': there is no such sampler"),
+            ("OTEL_SDK_DISABLED", "true", "✗ OTEL_SDK_DISABLED is true: tracing is off"),
             ("OTEL_TRACES_EXPORTER", "none,otlp", "✗ OTEL_TRACES_EXPORTER: 'none' turns tracing off and stands alone"),
         ],
     )
@@ -75,6 +76,26 @@ class TestExitCodes:
         assert main(["doctor"]) == 2
         assert "✗ spool='/proc/spool' (OTEL_ROLLOUT_SPOOL): this should be a folder" in capsys.readouterr().out
         assert receiver.requests == 0
+
+    @pytest.mark.parametrize("is_there", [True, False])
+    def test_a_spool_is_left_as_it_was(self, capsys, monkeypatch, tmp_path, is_there):
+        """No folder is left behind by looking whether the spool can be written to; what was there stays."""
+        spool = tmp_path / "a" / "spool"
+        if is_there:
+            (spool / "weave").mkdir(parents=True)
+        monkeypatch.setenv("OTEL_ROLLOUT_SPOOL", str(spool))
+
+        assert main(["doctor", "--offline", "--backend", "otlp,weave"]) == 0
+        left = [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))]
+        assert left == (["a", "a/spool", "a/spool/weave"] if is_there else [])
+
+    def test_a_spool_that_is_a_file(self, capsys, monkeypatch, tmp_path):
+        """A spool that is no folder is refused without a request too."""
+        (tmp_path / "spool").touch()
+        monkeypatch.setenv("OTEL_ROLLOUT_SPOOL", str(tmp_path / "spool"))
+
+        assert main(["doctor", "--offline", "--backend", "otlp"]) == 2
+        assert "(OTEL_ROLLOUT_SPOOL): this should be a folder" in capsys.readouterr().out
 
     def test_no_backend_is_asked_for(self, capsys):
         """Without a backend tracing is off, which is no fault."""
@@ -105,10 +126,11 @@ class TestOutput:
         """Neither the text nor the JSON has a key, a token or a password in it."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20s3cret")
         monkeypatch.setenv("WANDB_API_KEY", "s3cret")
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:s3cret@127.0.0.1:9")
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "htp://me:s3cret@127.0.0.1:9/db?password=s3cret")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{receiver.address}/v1/traces?token=s3cret")
 
         for more in ([], ["--json"]):
-            main(["doctor", *more])
+            main(["doctor", "--backend", "otlp,mlflow", *more])
             shown = capsys.readouterr()
             assert "s3cret" not in shown.out + shown.err
 

@@ -56,6 +56,12 @@ class TestSettings:
         """A size is shown as it would be written, without a remainder."""
         assert setting("max_batch_bytes", {"OTEL_ROLLOUT_MAX_BATCH_BYTES": value}).value == shown
 
+    def test_a_count_is_no_size(self):
+        """A number of spans or milliseconds is shown as a number, whatever it can be divided by."""
+        environ = {"OTEL_BSP_MAX_QUEUE_SIZE": "2048", "OTEL_BSP_SCHEDULE_DELAY": "1024"}
+        assert setting("max_queue_spans", environ).value == "2048"
+        assert setting("schedule_delay_ms", environ).value == "1024"
+
     def test_of_several_variables_the_one_that_counts_is_named(self):
         """Where a setting has several variables, the tracer takes the first that is set, and so does the doctor."""
         environ = {"OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "100", "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "200"}
@@ -125,18 +131,21 @@ class TestVariables:
 
     def test_a_sampler_that_is_not_there_is_a_fault(self, monkeypatch):
         """A wrong OTEL_TRACES_SAMPLER is reported with the text that `init` would raise."""
+        (fault,) = read_environment({}, {"OTEL_TRACES_SAMPLER": "allways_on"}).faults
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", "allways_on")
 
-        (fault,) = read_environment({}).faults
-
+        assert read_environment({}, {}).faults == []
+        assert read_environment({}).faults == [fault]
         assert fault.startswith("OTEL_TRACES_SAMPLER='allways_on': there is no such sampler")
 
     @pytest.mark.parametrize(
         ("value", "is_disabled"), [("true", True), (" TRUE ", True), ("false", False), ("", False)]
     )
     def test_tracing_that_is_switched_off_is_seen(self, value, is_disabled):
-        """OTEL_SDK_DISABLED is read as `init` reads it."""
-        assert read_environment({}, {"OTEL_SDK_DISABLED": value}).is_disabled is is_disabled
+        """OTEL_SDK_DISABLED is read as `init` reads it, and is no sound environment."""
+        found = read_environment({}, {"OTEL_SDK_DISABLED": value})
+        assert found.is_disabled is is_disabled
+        assert found.is_sound is not is_disabled
 
 
 class TestSecrets:
