@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
@@ -19,6 +21,8 @@ __all__ = ["Sender"]
 
 MAX_BATCH_UNITS = 100
 """After so many units what is delivered is noted, however small they are."""
+
+_REFUSALS: Final = {Verdict.REFUSED.value, Verdict.TOO_LARGE.value}
 
 
 class Sender:
@@ -88,9 +92,13 @@ class Sender:
         return self.report
 
     def _send_batch(self, batch: _UnitBatch) -> None:
-        missing: set[tuple[int, int]] = set()
-        for part in self._parts(batch.spans):
-            missing |= self._send_part(part)
+        lost = Counter(self.report.lost)
+        missing = self._send_spans(batch.spans)
+        touched = [part for _, spans in batch.units if (part := [span for span in spans if _key(span) in missing])]
+        if len(touched) > 1 and (self.report.lost - lost).keys() <= _REFUSALS:
+            # The search for bad spans ends after many in a row, which may all be of one unit: now each by itself.
+            self.report.lost = lost
+            missing = set().union(*map(self._send_spans, touched))
         delivered = [missing.isdisjoint(map(_key, spans)) for _, spans in batch.units]
         self._log.add(
             unit.token for (unit, _), is_delivered in zip(batch.units, delivered, strict=True) if is_delivered
@@ -98,6 +106,10 @@ class Sender:
         self.report.delivered += sum(delivered)
         self.report.undelivered += len(delivered) - sum(delivered)
         self._settle([(unit, is_delivered) for (unit, _), is_delivered in zip(batch.units, delivered, strict=True)])
+
+    def _send_spans(self, spans: Sequence[ReadableSpan]) -> set[tuple[int, int]]:
+        """Bring spans to their end, and return which of them the backend does not have, or may not have."""
+        return set().union(*map(self._send_part, self._parts(spans)))
 
     def _send_part(self, spans: Sequence[ReadableSpan]) -> set[tuple[int, int]]:
         """Bring a batch to its end, and return which spans the backend does not have, or may not have."""
@@ -149,6 +161,9 @@ class Sender:
         if outcome.verdict is Verdict.DENIED:
             # Somebody has to mend that first.
             return False
+        if outcome.verdict in (Verdict.REFUSED, Verdict.TOO_LARGE):
+            # It answers: there is nothing to wait for, and what comes after these may be sound.
+            return time.monotonic() < self._last_success + self._patience
         if time.monotonic() + seconds >= self._last_success + self._patience:
             return False
         time.sleep(seconds)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 
 import pytest
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 import otel_rollout
+from otel_rollout.delivery.batch_sender import RetryPolicy
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.settings import resolve_settings
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.trace_folder.frames import scan_frames
 from otel_rollout_file import FileSpanExporter
 from tests.replay.recordings import Memory, run_agent
 
@@ -206,6 +208,43 @@ class TestFailures:
         assert done.report.reason == "HTTP 400: a bad span"
         assert replayed(folder, exporter).report.skipped == 4
 
+    @pytest.mark.parametrize("turns", [25, 150])
+    def test_a_trajectory_that_is_refused_whole_costs_no_other(self, replayed, tmp_path, project, turns):
+        """However many of its spans are refused in a row: the backend answers, so what comes after it is sent."""
+        folder = tmp_path / "long"
+        otel_rollout.init(project, "exp-1", backend=FileSpanExporter(folder=folder))
+        turn = otel_rollout.rollout_trace_op(lambda: None)
+        for sample in range(6):
+            with otel_rollout.rollout_trace_attr(sample_index=sample, step=1, rollout_n=0):
+                for _ in range(turns):
+                    turn()
+        assert otel_rollout.shutdown(30.0)
+        exporter = Refusing(
+            lambda spans: (
+                Outcome(Verdict.REFUSED, "HTTP 400")
+                if any(span.attributes["rollout.sample_index"] == 1 for span in spans)
+                else None
+            )
+        )
+
+        done = replayed(folder, exporter, policy=RetryPolicy(), patience=60.0)
+
+        assert (done.report.delivered, done.report.undelivered, done.report.untried) == (5, 1, 0)
+        assert len(exporter.spans) == 5 * (turns + 1)
+        assert dict(done.report.lost) == {"refused": turns + 1}
+
+    def test_a_backend_that_refuses_everything_is_given_up(self, record, replayed):
+        """A backend that only ever refuses is not asked longer than one that does not answer."""
+
+        def answer(spans):
+            time.sleep(0.05)
+            return Outcome(Verdict.REFUSED, "HTTP 400")
+
+        done = replayed(record(), Refusing(answer), patience=0.2)
+
+        assert (done.report.delivered, done.report.undelivered) == (0, 5)
+        assert done.report.lost["unreachable"] > 0
+
     def test_credentials_that_are_refused_end_it(self, record, replayed):
         """Nothing is tried again while somebody has to mend the settings; all that is left is counted."""
         exporter = Refusing(lambda spans: Outcome(Verdict.DENIED, "HTTP 401"))
@@ -271,17 +310,47 @@ class TestFailures:
         assert (done.report.delivered, done.report.undelivered) == (0, 5)
         assert done.report.lost.total() == 15
 
-    def test_a_file_that_is_damaged(self, record, replayed, memory):
+    @pytest.mark.parametrize("has_index", [True, False])
+    def test_a_file_that_is_damaged(self, record, replayed, memory, has_index):
         """A trajectory whose bytes are not those that were written is counted; the others are sent."""
         folder = record()
         file = next((folder / "step=000001").glob("*.zst"))
         data = bytearray(file.read_bytes())
         data[60] ^= 0xFF
         file.write_bytes(data)
+        if not has_index:
+            for index in folder.rglob("*.index.jsonl"):
+                index.unlink()
 
         done = replayed(folder, memory)
 
         assert (done.report.delivered, done.report.unreadable, done.report.is_whole) == (4, 1, False)
+
+    def test_a_write_that_was_cut_short(self, record, replayed, memory):
+        """The end of a file that a killed process was writing is said to be missing, and nothing is to be mended."""
+        folder = record()
+        file = next((folder / "step=000001").glob("*.zst"))
+        *_, last = scan_frames(file)
+        file.write_bytes(file.read_bytes()[: last.offset + last.length - 9])
+        next((folder / "step=000001").glob("*.index.jsonl")).unlink()
+
+        done = replayed(folder, memory)
+
+        assert (done.report.delivered, done.report.unreadable, done.report.is_whole) == (4, 0, True)
+        assert done.notes == [f"1 torn frame skipped in {file}"]
+
+    def test_lines_that_are_unreadable(self, replayed, memory, tmp_path):
+        """Lines of a file that are no OTLP JSON count as what could not be read."""
+        folder = tmp_path / "foreign"
+        folder.mkdir()
+        span = {"traceId": "ab" * 16, "spanId": "cd" * 8, "name": "op", "startTimeUnixNano": "1"}
+        line = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]})
+        (folder / "spans.jsonl").write_text(f"{line}\n" + 4 * "nonsense\n")
+
+        done = replayed(folder, memory)
+
+        assert (done.report.delivered, done.report.unreadable, done.report.is_whole) == (1, 4, False)
+        assert done.notes[-1] == f"4 unreadable lines skipped in {folder / 'spans.jsonl'}"
 
 
 class TestUnfinished:
@@ -318,40 +387,3 @@ class TestUnfinished:
         assert (first.report.delivered, first.report.is_whole) == (1, True)
         assert "1 left for later: their process has not finished them" in first.notes
         assert (second.report.delivered, second.report.skipped, second.notes) == (1, 1, [])
-
-
-class TestRequests:
-    """What can't be asked for."""
-
-    def test_a_folder_into_itself(self, record, replayed, monkeypatch):
-        """The `file` exporter can't be given the folder that is read: it would never end."""
-        folder = record()
-        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(folder))
-
-        with pytest.raises(ConfigurationError, match=r"writes to .* itself"):
-            replayed(folder, "file")
-
-    def test_a_folder_into_another(self, record, replayed, monkeypatch, tmp_path):
-        """A folder is copied by a replay with the backend `file`; twice is as good as once."""
-        folder = record()
-        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "copy"))
-
-        replayed(folder, "file")
-        replayed(folder, "file", is_again=True)
-
-        copied = {each.trace_id: each for each in otel_rollout.read(tmp_path / "copy")}
-        assert {each.trace_id: len(each.spans) for each in otel_rollout.read(folder)} == {
-            trace_id: len(each.spans) for trace_id, each in copied.items()
-        }
-
-    def test_a_folder_that_is_not_there(self, replayed, memory, tmp_path):
-        """A name that is spelt wrong is told from a folder that has nothing left."""
-        with pytest.raises(NoTracesError):
-            replayed(tmp_path / "nowhere", memory)
-
-    def test_remove_is_for_spools(self, record, replayed, memory):
-        """An archive is never removed."""
-        folder = record()
-
-        with pytest.raises(ConfigurationError, match=r"--remove empties a spool: .* is a trace folder"):
-            replayed(folder, memory, is_removing=True)

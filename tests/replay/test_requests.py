@@ -1,0 +1,73 @@
+"""What can be asked of a replay, and what can't."""
+
+from __future__ import annotations
+
+import pytest
+
+import otel_rollout
+from otel_rollout.errors import ConfigurationError, NoTracesError
+
+
+class TestRequests:
+    """What can't be asked for."""
+
+    def test_a_folder_into_itself(self, record, replayed, monkeypatch):
+        """The `file` exporter can't be given the folder that is read: it would never end."""
+        folder = record()
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(folder))
+
+        with pytest.raises(ConfigurationError, match=r"writes to .* itself"):
+            replayed(folder, "file")
+
+    @pytest.mark.parametrize(("source", "target"), [("step=000001", "."), (".", "copy")])
+    def test_a_folder_into_one_in_it_or_around_it(self, record, replayed, monkeypatch, source, target):
+        """A step into its own folder, or a folder into one within, would be there twice for whoever reads it."""
+        folder = record()
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(folder / target))
+
+        with pytest.raises(ConfigurationError, match=r"replay it to another folder"):
+            replayed(folder / source, "file")
+
+    def test_a_folder_into_another(self, record, replayed, monkeypatch, tmp_path):
+        """A folder is copied by a replay with the backend `file`; twice is as good as once."""
+        folder = record()
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "copy"))
+
+        replayed(folder, "file")
+        replayed(folder, "file", is_again=True)
+
+        copied = {each.trace_id: each for each in otel_rollout.read(tmp_path / "copy")}
+        assert {each.trace_id: len(each.spans) for each in otel_rollout.read(folder)} == {
+            trace_id: len(each.spans) for trace_id, each in copied.items()
+        }
+
+    def test_a_folder_that_is_not_there(self, replayed, memory, tmp_path):
+        """A name that is spelt wrong is told from a folder that has nothing left."""
+        with pytest.raises(NoTracesError):
+            replayed(tmp_path / "nowhere", memory)
+
+    def test_remove_is_for_spools(self, record, replayed, memory):
+        """An archive is never removed."""
+        folder = record()
+
+        with pytest.raises(ConfigurationError, match=r"--remove empties a spool: .* is a trace folder"):
+            replayed(folder, memory, is_removing=True)
+
+    @pytest.mark.parametrize("part", ["step=000001", "validate/step=000002"])
+    def test_remove_is_not_for_a_step_without_its_index(self, record, replayed, memory, part):
+        """A step's folder stays an archive where somebody has deleted the index, which can be made anew."""
+        folder = record()
+        for index in folder.rglob("*.index.jsonl"):
+            index.unlink()
+
+        with pytest.raises(ConfigurationError, match=r"--remove empties a spool: .* is a trace folder"):
+            replayed(folder / part, memory, is_removing=True)
+
+        assert list((folder / part).glob("*.zst"))
+
+    def test_filters_that_nothing_agrees_with(self, record, replayed, memory):
+        """It is said that there is no such trajectory, so that a slip is not taken for a replay."""
+        folder = record()
+
+        assert f"no trajectory in {folder} is like that" in replayed(folder, memory, filters={"step": 99}).notes
+        assert replayed(folder, memory, filters={"step": 1}).notes == []
