@@ -105,7 +105,7 @@ class LineProgress:
 
 def _counts(report: ReplayReport) -> str:
     failed = report.undelivered + report.unreadable + report.untried
-    parts = [f"{report.spans:,} spans"]
+    parts = [f"{report.spans:,} span{'' if report.spans == 1 else 's'}"]
     if report.skipped:
         parts.append(f"{report.skipped:,} before")
     if failed:

@@ -88,8 +88,8 @@ def replay(
         folder = spool_of(folder, backend)
     ((_, exporter),) = make_exporters([backend], otlp_profile=settings.otlp_profile)
     destination: str | None = getattr(exporter, "destination", None)
-    if destination == str(folder.resolve()):
-        raise ConfigurationError(f"{backend} writes to {folder} itself: replay it to another folder")
+    if destination is not None:
+        _refuse_itself(folder, backend, Path(destination), is_emptied=is_removing)
     source: Source
     if is_of_spool and not is_filtered:
         source = SpoolSource(folder, is_removing=is_removing)
@@ -131,3 +131,19 @@ def replay(
     sender.report.seconds = time.monotonic() - started
     notes = source.notes() + ([log.trouble] if log.trouble else [])
     return Replay(backend, destination, source.unit_name, sender.report, notes, is_interrupted)
+
+
+def _refuse_itself(folder: Path, backend: str, there: Path, *, is_emptied: bool) -> None:
+    """Refuse what would put into a folder once more what it holds.
+
+    Raises:
+        ConfigurationError: The destination is the folder, is in it, or holds it.
+    """
+    own = folder.resolve()
+    if own == there:
+        raise ConfigurationError(f"{backend} writes to {folder} itself: replay it to another folder")
+    if own in there.parents:
+        raise ConfigurationError(f"{backend} writes to {there}, within {folder} itself: replay it to another folder")
+    # A spool may lie in the folder that it is emptied into.
+    if there.is_absolute() and there in own.parents and not is_emptied:
+        raise ConfigurationError(f"{backend} writes to {there}, and {folder} is in there: replay it to another folder")

@@ -41,6 +41,21 @@ class Unit:
     bytes: int
     read: Callable[[], Sequence[ReadableSpan]]
 
+    @classmethod
+    def unreadable(cls, where: str, size: int, reason: str) -> Unit:
+        """Return what stands for spans that can't be read: it counts, and nothing of it is sent.
+
+        Args:
+            where: The file, and where in it.
+            size: Its size, in what the source counts in.
+            reason: Why.
+        """
+
+        def read() -> Sequence[ReadableSpan]:
+            raise UnreadableError(reason)
+
+        return cls(f"unreadable {where}", size, read)
+
 
 class Source(Protocol):
     """A folder to replay.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -11,7 +11,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.replay.source import Total, Unit, UnreadableError
-from otel_rollout.trace_folder.frames import Frame, TornFrame, read_frame, scan_frames, try_take
+from otel_rollout.trace_folder.frames import DamagedFrameError, Frame, TornFrame, read_frame, scan_frames, try_take
+from otel_rollout.trace_folder.layout import NO_STEP, step_of
 from otel_rollout.trace_folder.otlp_json import decode_line
 from otel_rollout.trace_folder.trace_files import find_trace_files
 
@@ -34,6 +35,9 @@ def is_spool(folder: Path, *, may_be_empty: bool = False) -> bool:
         if may_be_empty and folder.is_dir():
             return True
         raise
+    if any(step_of(part) is not None or part == NO_STEP for part in folder.resolve().parts):
+        # A part of an archive: its files are no spool's, whatever became of their indexes.
+        return False
     return all(file.is_compressed and file.index_path is None and file.key is None for file in files)
 
 
@@ -76,6 +80,7 @@ class SpoolSource:
         self._is_removing = is_removing
         self._undelivered = False
         self._held: list[str] = []
+        self._closed: list[str] = []
         self._removed = 0
         self._unremovable: list[str] = []
         self._torn = 0
@@ -84,8 +89,8 @@ class SpoolSource:
         """Return how much there is, in bytes on disk."""
         units = size = 0
         for path in self._files():
-            # Its process may deliver and remove it meanwhile.
-            with suppress(FileNotFoundError):
+            # Its process may deliver and remove it meanwhile; what can't be opened is counted by `units`.
+            with suppress(OSError):
                 for frame in scan_frames(path):
                     units += isinstance(frame, Frame)
                     size += frame.length
@@ -99,6 +104,10 @@ class SpoolSource:
                     is_ours = held.enter_context(try_take(path)) is not None
                 except FileNotFoundError:
                     # Delivered and removed in the meantime.
+                    continue
+                except OSError as error:
+                    self._closed.append(str(error))
+                    yield Unit.unreadable(str(path), 0, str(error))
                     continue
                 if not is_ours:
                     self._held.append(path.name)
@@ -118,17 +127,33 @@ class SpoolSource:
         if self._torn:
             notes.append(f"{self._torn} torn frame{'s' if self._torn > 1 else ''} skipped")
         if self._removed:
-            notes.append(f"{self._removed} file{'s' if self._removed > 1 else ''} removed: all in it is delivered")
-        return notes + [f"delivered, but not removed: {error}" for error in self._unremovable]
+            what = "all that can be read in it" if self._torn else "all in it"
+            notes.append(f"{self._removed} file{'s' if self._removed > 1 else ''} removed: {what} is delivered")
+        notes += [f"delivered, but not removed: {error}" for error in self._unremovable]
+        return notes + [f"can't be opened: {error}" for error in self._closed]
 
     def _units_of(self, path: Path) -> Iterator[Unit]:
         self._undelivered = False
         name = path.relative_to(self._folder)
-        for frame in scan_frames(path):
+        torn: TornFrame | None = None
+        start, is_damaged = 0, False
+        while (frame := next(scan_frames(path, start), None)) is not None:
+            start = frame.offset + frame.length
             if isinstance(frame, TornFrame):
-                self._torn += 1
-            else:
-                yield Unit(f"{name} {frame.offset} {frame.length}", frame.length, _reading(path, frame))
+                # What comes after a damaged frame is the rest of it.
+                torn = None if is_damaged else frame
+                continue
+            if torn is not None:
+                # Frames follow: this is damage, not a write that was cut short.
+                yield Unit.unreadable(f"{name} {torn.offset}", torn.length, f"{path} is damaged at byte {torn.offset}")
+                torn = None
+            batch = _Batch(path, frame)
+            yield Unit(f"{name} {frame.offset} {frame.length}", frame.length, batch.read)
+            is_damaged = batch.is_damaged
+            if is_damaged:
+                # Perhaps what it says of its length is wrong, and what should be its end are other frames.
+                start = frame.offset + 1
+        self._torn += torn is not None
         if self._is_removing and not self._undelivered:
             try:
                 path.unlink()
@@ -147,11 +172,23 @@ def _files_in(folder: Path) -> list[Path]:
         return []
 
 
-def _reading(path: Path, frame: Frame) -> Callable[[], Sequence[ReadableSpan]]:
-    def read() -> Sequence[ReadableSpan]:
-        try:
-            return decode_line(read_frame(path, frame.offset, frame.length))
-        except (OSError, ValueError) as error:
-            raise UnreadableError(str(error)) from error
+class _Batch:
+    """A batch of a spool's file.
 
-    return read
+    Args:
+        path: The file.
+        frame: Where in it.
+    """
+
+    def __init__(self, path: Path, frame: Frame) -> None:
+        self.is_damaged = False
+        self._path = path
+        self._frame = frame
+
+    def read(self) -> Sequence[ReadableSpan]:
+        """Read its spans, and note if its frame is damaged."""
+        try:
+            return decode_line(read_frame(self._path, self._frame.offset, self._frame.length))
+        except (OSError, ValueError) as error:
+            self.is_damaged = isinstance(error, DamagedFrameError)
+            raise UnreadableError(str(error)) from error

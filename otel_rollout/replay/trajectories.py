@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.replay.source import Total, Unit, UnreadableError
+from otel_rollout.trace_folder.frames import Frame, scan_frames
 from otel_rollout.trace_folder.reader import ReadProblem, read
 from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
 from otel_rollout.trace_folder.selection import Filters
@@ -35,25 +37,33 @@ class TrajectorySource:
         self._running = _running_traces(folder)
         self._left = 0
         self._rootless = 0
-        self._problems: Counter[tuple[str, str]] = Counter()
+        self._has_none = False
+        self._problems: dict[ReadProblem, None] = {}
 
     def total(self) -> Total:
         """Return how much there is; indexes are read, spans are not."""
         units = size = 0
-        for trajectory in read(self._folder, **self._filters, on_problem=lambda problem: None):
+        problems: set[ReadProblem] = set()
+        for trajectory in read(self._folder, **self._filters, on_problem=problems.add):
             if trajectory.trace_id not in self._running:
                 units += 1
                 size += trajectory.size_bytes
-        return Total(units, size)
+        return Total(units + sum(map(_is_damage, problems)), size)
 
     def units(self) -> Iterator[Unit]:
-        """Yield the trajectories in the order of their steps."""
+        """Yield the trajectories in the order of their steps, and at last what could not be read."""
+        is_any = False
         for trajectory in read(self._folder, **self._filters, on_problem=self._note):
+            is_any = True
             if trajectory.trace_id in self._running:
                 self._left += 1
                 continue
             self._rootless += not trajectory.has_root
             yield Unit(_token(trajectory), trajectory.size_bytes, lambda each=trajectory: _spans_of(each))  # type: ignore[misc]
+        for problem in list(self._problems):
+            if _is_damage(problem):
+                yield Unit.unreadable(f"{problem.path} {problem.offset}", 0, str(problem))
+        self._has_none = not is_any and any(value is not None for value in self._filters.values())
 
     def settled(self, unit: Unit, *, is_delivered: bool) -> None:
         """Do nothing: an archive stays as it is."""
@@ -65,13 +75,16 @@ class TrajectorySource:
             notes.append(f"{self._rootless} without a root: their process ended before they did")
         if self._left:
             notes.append(f"{self._left} left for later: their process has not finished them")
+        if self._has_none:
+            notes.append(f"no trajectory in {self._folder} is like that")
+        counts = Counter((problem.what, problem.path) for problem in self._problems)
         return notes + [
-            f"{count} {what}{'' if count == 1 else 's'} skipped in {path}"
-            for (what, path), count in self._problems.items()
+            f"{count} {what}{'' if count == 1 else 's'} skipped in {path}" for (what, path), count in counts.items()
         ]
 
     def _note(self, problem: ReadProblem) -> None:
-        self._problems[problem.what, str(problem.path)] += 1
+        # The same file may be read more than once.
+        self._problems[problem] = None
 
 
 def _running_traces(folder: Path) -> set[str]:
@@ -83,6 +96,15 @@ def _running_traces(folder: Path) -> set[str]:
         if file.key is None and file.is_being_written()
         for _, entry in StoredFile(file, cache, lambda problem: None).parts()
     }
+
+
+def _is_damage(problem: ReadProblem) -> bool:
+    """Say whether something was lost that had been recorded: not where a write was cut short, at a file's end."""
+    if problem.what != "torn frame":
+        return problem.what == "unreadable line"
+    with suppress(OSError):
+        return any(isinstance(frame, Frame) for frame in scan_frames(problem.path, problem.offset))
+    return False
 
 
 def _token(trajectory: RecordedTrajectory) -> str:

@@ -11,7 +11,7 @@ __all__ = ["describe"]
 
 _REASONS: Final = {
     "denied": "turned away",
-    "unreachable": "not sent, because the backend could not be reached",
+    "unreachable": "not sent, because the backend took nothing for too long",
     "refused": "refused as invalid",
     "too_large": "refused as too large",
     "rejected": "taken and not kept",
@@ -28,7 +28,7 @@ def describe(replay: Replay) -> Iterator[str]:
     report = replay.report
     where = f", {replay.destination}" if replay.destination else ""
     units = _count(report.delivered, replay.unit_name)
-    yield f"{replay.backend}{where}: {units} delivered ({report.spans:,} spans) in {report.seconds:.1f} s"
+    yield f"{replay.backend}{where}: {units} delivered ({_count(report.spans, 'span')}) in {report.seconds:.1f} s"
     if report.skipped:
         yield f"  {report.skipped:,} delivered before, and not sent again (--again sends all once more)"
     if report.shrunk:
@@ -44,7 +44,7 @@ def describe(replay: Replay) -> Iterator[str]:
         yield f"  interrupted: {_count(report.untried, replay.unit_name)} not tried; run it again to go on"
     elif report.untried:
         yield f"  {_count(report.untried, replay.unit_name)} not tried any more"
-    if report.reason and not report.is_whole:
+    if report.reason and not report.is_whole and not any(report.reason in note for note in replay.notes):
         yield f"  {report.reason}"
     for note in replay.notes:
         yield f"  {note}"

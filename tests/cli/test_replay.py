@@ -120,10 +120,27 @@ class TestOutput:
         done = replay("--patience", "1")
 
         assert done.returncode == 1
-        assert "2 spans not sent, because the backend could not be reached" in done.stderr
+        assert "2 spans not sent, because the backend took nothing for too long" in done.stderr
         receiver.status = 200
         assert replay().returncode == 0
         assert set(receiver.taken.values()) == {1}
+
+    def test_a_single_span(self, tmp_path, monkeypatch, capsys):
+        """One span is one span."""
+        otel_rollout.init("replay", "exp-1", backend=FileSpanExporter(folder=tmp_path / "one"))
+        otel_rollout.rollout_trace_op(lambda: None)()
+        assert otel_rollout.shutdown(30.0)
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "copy"))
+
+        assert main(["replay", str(tmp_path / "one"), "--backend", "file"]) == 0
+        assert "1 trajectory delivered (1 span) in " in capsys.readouterr().out
+
+    def test_filters_that_nothing_agrees_with(self, folder, tmp_path, monkeypatch, capsys):
+        """It says so, as `ls` does."""
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "copy"))
+
+        assert main(["replay", str(folder), "--backend", "file", "--step", "99"]) == 0
+        assert f"no trajectory in {folder} is like that" in capsys.readouterr().out
 
     def test_an_unknown_backend(self, folder, capsys):
         """One line on standard error, with the names that there are, and the exit code 2."""
@@ -194,13 +211,13 @@ class TestProgress:
         progress = LineProgress("mlflow", Total(4, 400), seconds=0.0)
         report = ReplayReport(skipped=1)
         progress.advance(report, 100)
-        report.delivered, report.spans = 1, 3
+        report.delivered, report.spans = 1, 1
 
         progress.advance(report, 100)
 
         lines = capsys.readouterr().err.splitlines()
         assert lines[0] == "mlflow: 1 of 4, 0 spans, 1 before"
-        assert lines[1].startswith("mlflow: 2 of 4, 3 spans, 1 before, about ")
+        assert lines[1].startswith("mlflow: 2 of 4, 1 span, 1 before, about ")
         assert lines[1].endswith(" left")
 
     def test_lines_are_seldom(self, capsys):

@@ -10,6 +10,7 @@ import pytest
 import otel_rollout
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.replay.wording import describe
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.trace_folder.frames import Frame, FrameFile, scan_frames
 from otel_rollout.trace_folder.otlp_json import encode_line
@@ -131,6 +132,79 @@ class TestRemoval:
 
         assert (done.report.delivered, files(folder)) == (3, [])
         assert "1 torn frame skipped" in done.notes
+        assert "2 files removed: all that can be read in it is delivered" in done.notes
+
+    def test_empties_a_spool_into_the_folder_around_it(self, spool, replayed, monkeypatch, tmp_path):
+        """A spool may lie in the trace folder that it is for: emptied into it, nothing is there twice."""
+        folder = spool(exporter="file")
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path))
+
+        with pytest.raises(ConfigurationError, match=r"is in there: replay it to another folder"):
+            replayed(folder, "file")
+        done = replayed(folder, "file", is_removing=True)
+
+        assert (done.report.delivered, files(folder)) == (4, [])
+        assert len(list(otel_rollout.read(tmp_path))) == 4
+
+
+def block_header(data, frame):
+    """Return where the header of a frame's first block stands."""
+    description = data[frame.offset + 4]
+    sizes = (1 if description & 0x20 else 0, 2, 4, 8)
+    return frame.offset + 5 + (not description & 0x20) + sizes[description >> 6]
+
+
+def spoil_beginning(data, first, second):
+    """Make the first frame none."""
+    data[first.offset] ^= 0xFF
+
+
+def spoil_content(data, first, second):
+    """Make the checksum of the first frame a wrong one."""
+    data[first.offset + first.length - 1] ^= 0xFF
+
+
+def spoil_length(data, first, second):
+    """Make the first frame reach to the end of the second."""
+    place = block_header(data, first)
+    number = int.from_bytes(data[place : place + 3], "little") + (second.length << 3)
+    data[place : place + 3] = number.to_bytes(3, "little")
+
+
+class TestDamage:
+    """Files that are not as they were written, or can't be opened."""
+
+    @pytest.mark.parametrize("spoil", [spoil_beginning, spoil_content, spoil_length])
+    def test_costs_one_batch_and_keeps_the_file(self, spool, replayed, memory, spoil):
+        """A batch in the middle that is damaged is counted, those around it are sent, and its file stays."""
+        folder = spool(files=1, batches=4)
+        file = next(folder.rglob("*.zst"))
+        frames = list(scan_frames(file))
+        data = bytearray(file.read_bytes())
+        spoil(data, frames[1], frames[2])
+        file.write_bytes(data)
+
+        done = replayed(folder, memory, is_removing=True)
+
+        assert files(folder) == [file.name]
+        assert (done.report.delivered, done.report.unreadable, done.report.is_whole) == (3, 1, False)
+        assert [span.attributes["rollout.step"] for span in memory.spans[::3]] == [0, 2, 3]
+        assert done.notes == []
+
+    def test_a_file_that_can_not_be_opened(self, spool, replayed, memory):
+        """It is named and counted, and the others are sent and removed."""
+        folder = spool()
+        closed = folder / "memory" / "host-1-abcd-000000.jsonl.zst"
+        closed.unlink()
+        # Not even root can open this.
+        closed.symlink_to(closed)
+
+        done = replayed(folder, memory, is_removing=True)
+
+        assert files(folder) == [closed.name]
+        assert (done.report.delivered, done.report.unreadable, done.report.is_whole) == (2, 1, False)
+        assert any(note.startswith("can't be opened: ") and str(closed) in note for note in done.notes)
+        assert sum(str(closed) in line for line in describe(done)) == 1
 
 
 HOLDER = """
