@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import Any, Final
 
+from otel_rollout.cli.arguments import seconds
 from otel_rollout.cli.trajectory_filters import add_filters, add_folder, filters_of
 
 __all__ = ["add_to"]
@@ -48,7 +49,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--remove", action="store_true", help="remove each file of a spool once all in it is delivered")
     parser.add_argument(
         "--patience",
-        type=_seconds,
+        type=seconds,
         default=60.0,
         metavar="SECONDS",
         help="give up a backend that takes nothing for so long (default: 60)",
@@ -88,10 +89,3 @@ def run(arguments: argparse.Namespace) -> int:
             return 130
         code = code if done.report.is_whole else 1
     return code
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
-    return seconds

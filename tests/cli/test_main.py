@@ -61,6 +61,7 @@ class TestMain:
         [
             (["demo", "--timeout", "abc"], "argument --timeout: 'abc' is not a number of seconds"),
             (["doctor", "--timeout", "abc"], "argument --timeout: 'abc' is not a number of seconds"),
+            (["replay", "--patience", "0"], "argument --patience: '0' is not a number of seconds"),
             (["demo", "--steps", "many"], "argument --steps: 'many' is not a positive whole number"),
         ],
     )
