@@ -7,23 +7,25 @@ from typing import Final
 
 __all__ = ["Breather"]
 
-BYTES_BETWEEN: Final = 128 * 1024
+BYTES_BETWEEN: Final = 256 * 1024
+LARGE_BYTES: Final = 16 * 1024
 SECONDS: Final = 50e-6
 
 
 class Breather:
-    """Gives up the GIL for a moment after every 128 KiB of work, so that an event loop stands still for less.
+    """Gives up the GIL for a moment after every 256 KiB of large pieces, so that an event loop stands still for less.
 
-    A thread that only waits for its turn gets it after 5 ms at the earliest (`sys.getswitchinterval`). One that sleeps
-    hands it over at once; the time that this takes is waiting, no work.
+    A thread that waits for its turn asks for it after 5 ms (`sys.getswitchinterval`), and gets it when the piece at hand is
+    done; one that sleeps hands it over at once. Small pieces are done soon enough, and handing over costs more than they.
     """
 
     def __init__(self) -> None:
         self._bytes = 0
 
     def worked(self, size: int) -> None:
-        """Count `size` bytes as worked on, and take a breath where it is time."""
-        self._bytes += size
-        if self._bytes > BYTES_BETWEEN:
-            self._bytes = 0
-            time.sleep(SECONDS)
+        """Count a piece of `size` bytes as done, and take a breath where it is time."""
+        if size > LARGE_BYTES:
+            self._bytes += size
+            if self._bytes > BYTES_BETWEEN:
+                self._bytes = 0
+                time.sleep(SECONDS)
