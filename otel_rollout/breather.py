@@ -15,8 +15,8 @@ SECONDS: Final = 50e-6
 class Breather:
     """Gives up the GIL for a moment after every 256 KiB of large pieces, so that an event loop stands still for less.
 
-    A thread that waits for its turn asks for it after 5 ms (`sys.getswitchinterval`), and gets it when the piece at hand is
-    done; one that sleeps hands it over at once. Small pieces are done soon enough, and handing over costs more than they.
+    A thread that waits for its turn asks for it after 5 ms (`sys.getswitchinterval`), and gets it when the piece at
+    hand is done; one that sleeps hands it over at once. Small pieces are done soon enough, and handing over costs more.
     """
 
     def __init__(self) -> None:
