@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Behind a proxy that has a certificate of its own, uv needs to be told of the system's; pip asks them by itself.
+export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem),true,false)
 
 .PHONY: help demo test test-fast test-slow soak check format bench bench-file bench-smoke docs screenshots clean
 

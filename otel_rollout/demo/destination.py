@@ -203,9 +203,18 @@ def _without_password(uri: str) -> str:
 def _mlflow_command() -> str:
     """Return what runs the whole of mlflow, in the version that made the store: others may refuse its tables."""
     if _version("mlflow"):
-        return "mlflow"
+        return _program("mlflow") or "mlflow"
     version = _version("mlflow-skinny")
-    return f"uvx --from mlflow{'==' + version if version else ''} mlflow"
+    uvx = _program("uvx") or f"{_python()} -m pip install uv && {_python()} -m uv tool run"
+    return f"{uvx} --from mlflow{'==' + version if version else ''} mlflow"
+
+
+def _program(name: str) -> str | None:
+    """Return how a program is called from here: by its name, else by its path beside this Python; None if neither."""
+    if shutil.which(name):
+        return name
+    beside = Path(sys.executable).with_name(name)
+    return os.path.relpath(beside) if beside.exists() else None
 
 
 def _version(distribution: str) -> str | None:

@@ -73,13 +73,28 @@ class TestWhereNext:
     def test_mlflow_has_the_query_and_the_command(self, monkeypatch):
         """A local store is opened by a command, which needs the whole of mlflow in the version that made the store."""
         monkeypatch.setattr(destination, "_version", {"mlflow-skinny": "3.17.2"}.get)
+        monkeypatch.setattr(destination.shutil, "which", lambda name: f"/usr/bin/{name}")
         said = next_steps("mlflow")
         assert "mlflow.search_traces(filter_string=\"tags.experiment_name = 'e' AND tags.step = '1'\")" in said
         assert "uvx --from mlflow==3.17.2 mlflow server --backend-store-uri sqlite:///mlruns.db --port 5000" in said
 
+    def test_the_command_is_one_that_is_there(self, monkeypatch, tmp_path):
+        """In an environment that is not activated it is named by its path; where there is no uvx, uv is installed."""
+        python = tmp_path / "bin" / "python"
+        python.parent.mkdir()
+        monkeypatch.setattr(destination, "_version", {"mlflow-skinny": "3.17.2"}.get)
+        monkeypatch.setattr(destination.shutil, "which", lambda name: None)
+        monkeypatch.setattr(destination.sys, "executable", str(python))
+        monkeypatch.chdir(tmp_path)
+        install = "bin/python -m pip install uv && bin/python -m uv tool run --from mlflow==3.17.2 mlflow server"
+        assert f"    {install}" in next_steps("mlflow")
+        python.with_name("uvx").touch()
+        assert "    bin/uvx --from mlflow==3.17.2 mlflow server" in next_steps("mlflow")
+
     def test_the_query_is_python(self, monkeypatch):
         """The lines of the query can be pasted."""
         monkeypatch.setattr(destination, "_version", {"mlflow": "3.17.2"}.get)
+        monkeypatch.setattr(destination.shutil, "which", lambda name: f"/usr/bin/{name}")
         code = [line.strip() for line in next_steps("mlflow").splitlines() if line.startswith("    ")]
         compile("\n".join(code[:4]), "query", "exec")
         assert code[4:] == ["mlflow server --backend-store-uri sqlite:///mlruns.db --port 5000"]
