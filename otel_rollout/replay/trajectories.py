@@ -11,6 +11,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.replay.source import Total, Unit, UnreadableError
 from otel_rollout.trace_folder.frames import Frame, scan_frames
+from otel_rollout.trace_folder.index import read_index
+from otel_rollout.trace_folder.layout import index_path
 from otel_rollout.trace_folder.reader import ReadProblem, read
 from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
 from otel_rollout.trace_folder.selection import Filters
@@ -99,10 +101,15 @@ def _running_traces(folder: Path) -> set[str]:
 
 
 def _is_damage(problem: ReadProblem) -> bool:
-    """Say whether something was lost that had been recorded: not where a write was cut short, at a file's end."""
+    """Say whether something was lost that had been recorded: not where a write was cut short, at a file's end.
+
+    What the index names was written to its end: the index is told of a line after the file has it.
+    """
     if problem.what != "torn frame":
         return problem.what == "unreadable line"
     with suppress(OSError):
+        if any(entry.offset == problem.offset for entry in read_index(index_path(problem.path))):
+            return True
         return any(isinstance(frame, Frame) for frame in scan_frames(problem.path, problem.offset))
     return False
 

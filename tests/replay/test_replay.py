@@ -339,6 +339,21 @@ class TestFailures:
         assert (done.report.delivered, done.report.unreadable, done.report.is_whole) == (4, 0, True)
         assert done.notes == [f"1 torn frame skipped in {file}"]
 
+    def test_an_end_that_is_missing_although_the_index_names_it(self, record, replayed, memory):
+        """What the index names had been recorded: that the file ends before it is damage, and counted."""
+        folder = record()
+        file = next((folder / "step=000001").glob("*.zst"))
+        first, *_, last = scan_frames(file)
+        data = file.read_bytes()
+
+        file.write_bytes(data[: last.offset + last.length - 9])
+        cut = replayed(folder, memory)
+        file.write_bytes(data[: first.length])
+        gone = replayed(folder, memory, is_again=True)
+
+        assert (cut.report.delivered, cut.report.unreadable, cut.report.is_whole) == (4, 1, False)
+        assert (gone.report.delivered, gone.report.unreadable, gone.report.is_whole) == (4, 1, False)
+
     def test_lines_that_are_unreadable(self, replayed, memory, tmp_path):
         """Lines of a file that are no OTLP JSON count as what could not be read."""
         folder = tmp_path / "foreign"
