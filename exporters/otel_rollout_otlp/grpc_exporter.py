@@ -44,6 +44,10 @@ _PASSING: Final = frozenset(
         "RESOURCE_EXHAUSTED",
     }
 )
+NO_WAY: Final = (
+    "OTLP over gRPC has no way to ask a receiver what it has; a Phoenix is asked where its HTTP port is given: "
+    "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf OTEL_EXPORTER_OTLP_ENDPOINT=http://HOST:6006"
+)
 _HINT: Final = "check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS"
 _DENIED: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "NOT_FOUND"})
 
@@ -117,8 +121,8 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         return partial_outcome(partial.rejected_spans, partial.error_message, len(spans))
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
-        """Say that OTLP over gRPC only writes."""
-        return ReadBack(None, "OTLP over gRPC has no way to ask a receiver what it has")
+        """Say that OTLP over gRPC only writes, and how a Phoenix is asked: nothing tells the port of its API."""
+        return ReadBack(None, NO_WAY)
 
     def shutdown(self) -> None:
         """Close the channel."""

@@ -74,7 +74,10 @@ class TestBackends:
         found = probe_backend("otlp", project=PROJECT)
 
         assert found.result == "ok"
-        assert found.read_back == "not read back: OTLP over gRPC has no way to ask a receiver what it has"
+        assert found.read_back.startswith(
+            "not read back: OTLP over gRPC has no way to ask a receiver what it has; a Phoenix"
+        )
+        assert "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf OTEL_EXPORTER_OTLP_ENDPOINT=http://" in found.read_back
 
     def test_mlflow_server(self, mlflow_server, monkeypatch):
         """The server lists both spans of the trace, in the doctor's experiment."""
