@@ -176,7 +176,16 @@ def _encode_span(span: ReadableSpan, context: SpanContext) -> tuple[list[bytes],
                 _encoded_pairs.clear()
             _encoded_pairs[key, kind, value] = pair
         parts.append(pair)
-    if span.events or span.links or span.status.status_code.value or context.trace_state or span.dropped_attributes:
+    if (
+        span.events
+        or span.links
+        or span.status.status_code.value
+        or context.trace_state
+        or span.dropped_attributes
+        # Without any kept: a limit of none, or a span that was made smaller.
+        or span.dropped_events
+        or span.dropped_links
+    ):
         parts.append(_encode_rest(span, context))
     else:
         parts.append(_SPAN_STATUS_UNSET)
@@ -243,6 +252,7 @@ def _encode_rest(span: ReadableSpan, context: SpanContext) -> bytes:
             trace_id=link.context.trace_id.to_bytes(16, "big"),
             span_id=link.context.span_id.to_bytes(8, "big"),
             flags=_HAS_IS_REMOTE | (_IS_REMOTE if link.context.is_remote else 0) | (link.context.trace_flags & 0xFF),
+            dropped_attributes_count=getattr(link, "dropped_attributes", 0),
         )
         _fill_attributes(link_message.attributes, link.attributes or {})
     message.dropped_links_count = span.dropped_links

@@ -50,6 +50,7 @@ class RolloutSpan(Span):
         "attributes",
         "dropped_attributes",
         "dropped_events",
+        "dropped_links",
         "end_time",
         "events",
         "extra_bytes",
@@ -93,6 +94,7 @@ class RolloutSpan(Span):
         self.extra_bytes = 0
         self.dropped_attributes = 0
         self.dropped_events = 0
+        self.dropped_links = 0
         self.tokenizer: Any = None
         self.readable: ReadableSpan | None = None
         # How many exporters are done with the span.
@@ -153,8 +155,12 @@ class RolloutSpan(Span):
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
         """Add a link to a span of another trace."""
-        if self.end_time is None and len(self.links) < MAX_EVENTS:
-            self.links = (*self.links, Link(context, attributes))
+        if self.end_time is not None:
+            return
+        if len(self.links) >= MAX_EVENTS:
+            self.dropped_links += 1
+            return
+        self.links = (*self.links, Link(context, attributes))
 
     def update_name(self, name: str) -> None:
         """Change the span's name."""

@@ -21,6 +21,7 @@ from opentelemetry.trace import (
     StatusCode,
     TraceFlags,
     TraceState,
+    get_current_span,
     set_span_in_context,
 )
 
@@ -135,6 +136,45 @@ class TestEquality:
         spans = tracing.exporter.get_finished_spans()
         assert spans[-1].dropped_attributes == 10
         assert as_ours(spans) == as_stock(spans)
+
+    def test_what_our_spans_drop_beyond_their_limits_is_counted(self, rollout_spans):
+        """A receiver learns how many attributes, events and links a span had beside those that it shows."""
+        import otel_rollout
+
+        @otel_rollout.rollout_trace_op
+        def op():
+            span = get_current_span()
+            span.set_attributes({f"key{number}": number for number in range(150)})
+            for number in range(1, 131):
+                span.add_event("event")
+                span.add_link(SpanContext(1, number, False))
+
+        op()
+        assert otel_rollout.flush(10)
+        (span,) = parsed(rollout_spans.spans).resource_spans[0].scope_spans[0].spans
+        assert (len(span.events), len(span.links)) == (128, 128)
+        assert (span.dropped_events_count, span.dropped_links_count) == (2, 2)
+        # 128, of which two are the op's own.
+        assert span.dropped_attributes_count == 150 - 126
+
+    def test_counts_of_what_is_not_there_at_all(self, tracing):
+        """Where a limit leaves no event and no link, their counts are sent all the same; a link's own count too."""
+        limits = SpanLimits(max_events=0, max_links=0)
+        provider = TracerProvider(span_limits=limits, shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(tracing.exporter))
+        span = provider.get_tracer("none").start_span("op", links=[Link(REMOTE)])
+        span.add_event("event")
+        span.end()
+        provider = TracerProvider(span_limits=SpanLimits(max_link_attributes=1), shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(tracing.exporter))
+        provider.get_tracer("one").start_span("op", links=[Link(REMOTE, {"a": 1, "b": 2})]).end()
+
+        spans = [
+            parsed([each]).resource_spans[0].scope_spans[0].spans[0] for each in tracing.exporter.get_finished_spans()
+        ]
+
+        assert [(each.dropped_events_count, each.dropped_links_count) for each in spans] == [(1, 1), (0, 0)]
+        assert [link.dropped_attributes_count for link in spans[1].links] == [1]
 
     def test_resources_and_scopes_are_grouped(self, tracing):
         """Spans of several resources and scopes stand under theirs."""

@@ -162,7 +162,7 @@ class TestAttributes:
         assert (len(span.attributes), span.dropped_attributes) == (MAX_ATTRIBUTES, 5)
         assert span.events is not None
         assert (len(span.events), span.dropped_events) == (MAX_EVENTS, 5)
-        assert len(span.links) == MAX_EVENTS
+        assert (len(span.links), span.dropped_links) == (MAX_EVENTS, 5)
         assert span.attributes["key 0"] == "new"
 
     def test_size(self) -> None:

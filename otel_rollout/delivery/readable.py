@@ -198,6 +198,8 @@ class SpanReader:
             end_time=span.end_time,
             instrumentation_scope=self._scope,
         )
+        if span.dropped_attributes or span.dropped_events or span.dropped_links:
+            readable.dropped = (span.dropped_attributes, span.dropped_events, span.dropped_links)
         if not span.events and not span.links:
             payload_bytes = len(span.input or b"") + len(output or b"") - cut
             readable.size = SIZE_OF_SPAN + SIZE_OF_ATTRIBUTE * len(attributes) + payload_bytes + text_bytes

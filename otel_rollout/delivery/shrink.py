@@ -9,6 +9,7 @@ from opentelemetry.trace import Status
 from opentelemetry.util.types import AnyValue
 
 from otel_rollout import semconv
+from otel_rollout.delivery.size import SizedSpan
 from otel_rollout.payload_limits import cut_json
 
 __all__ = ["replace_attributes", "shrink_span"]
@@ -41,12 +42,15 @@ def replace_attributes(
     Args:
         span: The span to copy.
         attributes: The attributes of the copy.
-        keep_events: Whether events, links and long texts are kept.
+        keep_events: Whether events, links and long texts are kept; what is not kept is counted as dropped.
     """
     status = span.status
+    dropped = (span.dropped_attributes, span.dropped_events, span.dropped_links)
     if not keep_events and status.description:
         status = Status(status.status_code, status.description[:SHRUNK_ATTRIBUTE_CHARACTERS])
-    return ReadableSpan(
+    if not keep_events:
+        dropped = (dropped[0], dropped[1] + len(span.events), dropped[2] + len(span.links))
+    copy = SizedSpan(
         name=span.name if keep_events else span.name[:SHRUNK_ATTRIBUTE_CHARACTERS],
         context=span.get_span_context(),
         parent=span.parent,
@@ -60,3 +64,5 @@ def replace_attributes(
         end_time=span.end_time,
         instrumentation_scope=span.instrumentation_scope,
     )
+    copy.dropped = dropped
+    return copy

@@ -16,9 +16,25 @@ PER_ATTRIBUTE_BYTES: Final = 24
 
 
 class SizedSpan(ReadableSpan):
-    """A span whose size was known when it was made."""
+    """A span whose size, and what was dropped of it beyond the limits, was known when it was made."""
 
     size: int | None = None
+    dropped: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def dropped_attributes(self) -> int:
+        """How many attributes were dropped."""
+        return self.dropped[0]
+
+    @property
+    def dropped_events(self) -> int:
+        """How many events were dropped."""
+        return self.dropped[1]
+
+    @property
+    def dropped_links(self) -> int:
+        """How many links were dropped."""
+        return self.dropped[2]
 
 
 def readable_size(span: ReadableSpan) -> int:

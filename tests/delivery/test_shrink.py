@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace import Event, ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.trace import Link, SpanContext, Status, StatusCode
 
 from otel_rollout import semconv
@@ -56,6 +56,7 @@ class TestShrinkSpan:
         assert len(seen.status.description) == 1024
         assert seen.resource.attributes["service.name"] == "s"
         assert (seen.events, seen.links) == ((), ())
+        assert (seen.dropped_attributes, seen.dropped_events, seen.dropped_links) == (0, 1, 1)
         assert (seen.attributes[semconv.STEP], seen.attributes[semconv.REWARD]) == (1, 0.5)
         assert seen.attributes[semconv.VALIDATE] is False
 
@@ -86,3 +87,16 @@ class TestReplaceAttributes:
         assert dict(seen.attributes) == {"a": 1}
         assert (seen.name, seen.context, seen.parent, seen.status) == (span.name, CONTEXT, PARENT, span.status)
         assert (seen.events, seen.links, seen.resource) == (span.events, span.links, span.resource)
+
+    def test_what_the_limits_dropped_is_still_counted(self):
+        """The copy of a span of the SDK that had too much says so too."""
+        provider = TracerProvider(span_limits=SpanLimits(max_span_attributes=1, max_events=1, max_links=1))
+        span = provider.get_tracer("t").start_span("op", links=[Link(CONTEXT), Link(PARENT)])
+        span.set_attributes({"a": 1, "b": 2, "c": 3})
+        for _ in range(4):
+            span.add_event("event")
+        span.end()
+
+        seen = replace_attributes(span, {"a": 1})
+
+        assert (seen.dropped_attributes, seen.dropped_events, seen.dropped_links) == (2, 3, 1)
