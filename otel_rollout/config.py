@@ -22,6 +22,7 @@ from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
 from otel_rollout.ids import SystemIdGenerator
 from otel_rollout.pipeline import Pipeline, QueueProcessor
 from otel_rollout.provider import SCOPE, application_provider, is_auto_instrumented, make_provider, make_resource
+from otel_rollout.provider_spans import ProviderSpans
 from otel_rollout.redaction import Redactor
 from otel_rollout.settings import Settings, resolve_settings
 from otel_rollout.stats import Stats
@@ -156,6 +157,7 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
     reader = SpanReader(resource, SCOPE, finisher, is_shared=len(exporters) > 1)
     queues = [_make_queue(name, exporter, reader, settings) for name, exporter in exporters]
     tracer: RolloutTracer
+    provider_spans = None
     if provider is None:
         own = make_provider(resource)
         if settings.set_global:
@@ -174,13 +176,15 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
                     f"tracer_provider={provider!r}: this takes no span processors, so no backend can be added to it; "
                     "leave the backend out, or give a provider of the OpenTelemetry SDK"
                 )
-            provider.add_span_processor(QueueProcessor(queues))
-        tracer = ProviderTracer(provider.get_tracer(SCOPE.name, SCOPE.version), finisher)
+            provider_spans = ProviderSpans()
+            provider.add_span_processor(QueueProcessor(queues, provider_spans))
+        on_start = provider_spans.started if provider_spans is not None else None
+        tracer = ProviderTracer(provider.get_tracer(SCOPE.name, SCOPE.version), finisher, on_start)
     for queue in queues:
         queue.start()
     # Without a run id that all workers share, groups can't be told apart by run: the workers' would not meet.
     run = "/".join([request.project_name, request.experiment_name, *([settings.run_id] if settings.run_id else [])])
-    return Pipeline(run, request.experiment_name, settings, tracer, queues, finisher, provider)
+    return Pipeline(run, request.experiment_name, settings, tracer, queues, finisher, provider, provider_spans)
 
 
 def _make_global(provider: SdkTracerProvider, queues: list[ExporterQueue]) -> None:

@@ -13,6 +13,7 @@ from opentelemetry.trace import Span, TracerProvider
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.delivery.readable import PayloadFinisher
 from otel_rollout.log_once import internal_error, internal_errors
+from otel_rollout.provider_spans import ProviderSpans
 from otel_rollout.settings import Settings
 from otel_rollout.span import RolloutSpan
 from otel_rollout.stats import Stats
@@ -32,6 +33,7 @@ class Pipeline:
         queues: One per exporter.
         finisher: Finishes payloads; counts what it cuts.
         provider: The provider that the spans belong to.
+        provider_spans: What is known of our spans, where the provider is not ours and our queues get them.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Pipeline:
         queues: list[ExporterQueue],
         finisher: PayloadFinisher,
         provider: TracerProvider,
+        provider_spans: ProviderSpans | None = None,
     ) -> None:
         self.run = run
         self.experiment_name = experiment_name
@@ -52,17 +55,21 @@ class Pipeline:
         self.queues = queues
         self.finisher = finisher
         self.provider = provider
+        self._provider_spans = provider_spans
         self.tokenizer_copies: dict[int, Any] = {}
         """By the `id` of a tokenizer that other threads use: a copy for the delivery thread."""
 
     def note_tokenizer(self, span: Span, receiver: Any) -> None:
         """Remember the tokenizer of an op's `self`, if it has one, for the delivery thread."""
+        try:
+            tokenizer = getattr(receiver, "tokenizer", None)
+        except Exception:  # noqa: BLE001, RUF100 - a property may raise what it likes
+            return
+        tokenizer = self.tokenizer_copies.get(id(tokenizer), tokenizer)
         if isinstance(span, RolloutSpan):
-            try:
-                tokenizer = getattr(receiver, "tokenizer", None)
-                span.tokenizer = self.tokenizer_copies.get(id(tokenizer), tokenizer)
-            except Exception:  # noqa: BLE001, RUF100 - a property may raise what it likes
-                return
+            span.tokenizer = tokenizer
+        elif self._provider_spans is not None and tokenizer is not None:
+            self._provider_spans.note_tokenizer(span, tokenizer)
 
     def flush(self, timeout: float) -> bool:
         """Wait until every queue has settled what it holds; whether every backend has all of it.
@@ -106,18 +113,21 @@ class QueueProcessor(SpanProcessor):
 
     Args:
         queues: One per exporter; another `init` may put others in their place.
+        provider_spans: What is known of our own spans on this provider.
     """
 
-    def __init__(self, queues: list[ExporterQueue]) -> None:
+    def __init__(self, queues: list[ExporterQueue], provider_spans: ProviderSpans | None = None) -> None:
         self.queues = queues
+        self._provider_spans = provider_spans
 
     def on_end(self, span: ReadableSpan) -> None:
         """Queue a finished span; once tracing is off, the provider's spans are no longer ours to count."""
+        ended = self._provider_spans.ended(span) if self._provider_spans is not None else span
         if span.context is not None and span.context.trace_flags.sampled:
             for queue in self.queues:
                 if not queue.is_closed:
                     try:
-                        queue.put(span)
+                        queue.put(ended)
                     except Exception:  # noqa: BLE001, RUF100 - this is the traced program's thread
                         internal_error("queueing a span")
 

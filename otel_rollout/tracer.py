@@ -128,25 +128,30 @@ class ProviderTracer(RolloutTracer):
     Args:
         tracer: The provider's tracer.
         finish: What our delivery thread does to a payload; here it must be done before the span ends.
+        on_start: Told of each span and its trajectory, where our queues get them.
     """
 
-    def __init__(self, tracer: Tracer, finish: Callable[[bytes], str]) -> None:
+    def __init__(
+        self,
+        tracer: Tracer,
+        finish: Callable[[bytes], str],
+        on_start: Callable[[Span, TrajectoryState | None], None] | None = None,
+    ) -> None:
         self._tracer = tracer
         self._finish = finish
+        self._on_start = on_start
 
     def start_root(self, name: str, trajectory: TrajectoryState, links: Sequence[Link]) -> Span | None:
         """Start the root of a new trace; None where the provider's sampler leaves the trajectory out."""
         span = self._tracer.start_span(name, context=Context(), attributes=trajectory.tags, links=links)
-        return span if span.is_recording() else None
+        return self._started(span, trajectory)
 
     def start_op(self, name: str, context: Context, frame: Frame | None, attributes: Mapping[str, Any]) -> Span | None:
         """Start a span under the current one."""
-        if frame is not None and frame.trajectory is not None:
-            attributes = {**attributes, **frame.trajectory.tags}
-        else:
-            attributes = {**attributes, semconv.OUTSIDE_TRAJECTORY: True}
-        span = self._tracer.start_span(name, context=context, attributes=attributes)
-        return span if span.is_recording() else None
+        trajectory = frame.trajectory if frame is not None else None
+        tags = trajectory.tags if trajectory is not None else {semconv.OUTSIDE_TRAJECTORY: True}
+        span = self._tracer.start_span(name, context=context, attributes={**attributes, **tags})
+        return self._started(span, trajectory)
 
     def set_input(self, span: Span, text: bytes) -> None:
         """Set the input at once: the provider's span can't be changed after its end."""
@@ -157,3 +162,10 @@ class ProviderTracer(RolloutTracer):
         span.set_attributes(
             {semconv.OUTPUT_VALUE: self._finish(text), semconv.OUTPUT_MIME_TYPE: semconv.JSON_MIME_TYPE}
         )
+
+    def _started(self, span: Span, trajectory: TrajectoryState | None) -> Span | None:
+        if not span.is_recording():
+            return None
+        if self._on_start is not None:
+            self._on_start(span, trajectory)
+        return span

@@ -103,7 +103,8 @@ class TestShutdown:
 class TestDroppedSpans:
     """Loss on the root."""
 
-    def test_the_root_says_how_many_spans_were_lost_on_the_way_to_this_exporter(self, hanging):
+    @pytest.mark.parametrize("provider", [None, TracerProvider(shutdown_on_exit=False)], ids=["ours", "theirs"])
+    def test_the_root_says_how_many_spans_were_lost_on_the_way_to_this_exporter(self, hanging, provider):
         """The root that reaches an exporter whose queue was full counts what is missing; another's root does not."""
         healthy = InMemorySpanExporter()
         received = []
@@ -115,7 +116,8 @@ class TestDroppedSpans:
             return SpanExportResult.SUCCESS
 
         hanging.export = keep
-        otel_rollout.init("project", "experiment", backend=[hanging, healthy], max_queue_spans=50, max_batch_spans=1)
+        backends, bounds = [hanging, healthy], {"max_queue_spans": 50, "max_batch_spans": 1}
+        otel_rollout.init("project", "experiment", backend=backends, tracer_provider=provider, **bounds)
         with otel_rollout.rollout_trace_attr(0, 1, 0):
             op("first")
             assert hanging.entered.wait(10)

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pydantic
 import pytest
+from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 
 import otel_rollout
 from otel_rollout import log_once, rollout_trace_attr, rollout_trace_op, semconv
@@ -213,6 +214,34 @@ class TestThreads:
                 if span.name == "Server.generate"
             ]
             assert outputs == [{"token_ids": [66], "prompt_text": "A", "response_text": "B"}] * 10
+
+    def test_on_a_provider_that_is_not_ours(self):
+        """The spans of the application's provider reach our exporters with their text, decoded off the caller's thread."""
+        exporters = [InMemorySpanExporter(), InMemorySpanExporter()]
+        provider = TracerProvider(shutdown_on_exit=False)
+        otel_rollout.init("p", "e", backend=exporters, token2text=True, tracer_provider=provider)
+        tokenizer = Watched()
+
+        with rollout_trace_attr(sample_index=1, step=1):
+            for _ in range(4):
+                Server(tokenizer).generate([65])
+        assert otel_rollout.flush(30)
+
+        assert tokenizer.most_at_once == 1
+        assert threading.get_ident() not in tokenizer.threads
+        for exporter in exporters:
+            texts = [span.attributes.get(semconv.OUTPUT_VALUE) for span in exporter.spans]
+            assert texts == ['{"token_ids":[66],"prompt_text":"A","response_text":"B"}'] * 4 + [None]
+
+    def test_where_the_providers_own_limit_has_cut_the_ids(self):
+        """JSON that the application's provider has cut in its middle is left as it is."""
+        exporter = InMemorySpanExporter()
+        provider = TracerProvider(shutdown_on_exit=False, span_limits=SpanLimits(max_span_attribute_length=12))
+        otel_rollout.init("p", "e", backend=exporter, token2text=True, tracer_provider=provider)
+        Server(Letters()).generate([65])
+        assert otel_rollout.flush(30)
+
+        assert [span.attributes[semconv.OUTPUT_VALUE] for span in exporter.spans] == ['{"token_ids"']
 
     def test_off_unless_asked_for(self, rollout_spans):
         """Without token2text no tokenizer is used."""

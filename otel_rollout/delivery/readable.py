@@ -137,6 +137,8 @@ class SpanReader:
         """
         if not isinstance(span, RolloutSpan):
             return span
+        # The tokenizer first: it goes once its text is there.
+        tokenizer = span.tokenizer
         readable = span.readable
         if readable is None:
             with self._lock:
@@ -148,11 +150,35 @@ class SpanReader:
                     else:
                         span.readable = readable
                         span.input = span.output = None
+        elif tokenizer is not None:
+            # A span of a provider that is not ours: its payload was finished when it was set.
+            with self._lock:
+                if span.tokenizer is not None:
+                    span.readable = self._with_token_text(readable, span.tokenizer)
+                    span.tokenizer = None
+                readable = span.readable or readable
         if span.parent is None and span.trajectory is not None:
             dropped = span.trajectory.dropped_spans[exporter]
             if dropped:
                 readable = replace_attributes(readable, {**(readable.attributes or {}), semconv.DROPPED_SPANS: dropped})
         return readable
+
+    def _with_token_text(self, span: ReadableSpan, tokenizer: Any) -> ReadableSpan:
+        attributes = dict(span.attributes or {})
+        input_text, output_text = attributes.get(semconv.INPUT_VALUE), attributes.get(semconv.OUTPUT_VALUE)
+        if not isinstance(output_text, str):
+            return span
+        before = output_text.encode("utf-8", "replace")
+        try:
+            after = add_token_text(
+                tokenizer, str(input_text).encode("utf-8", "replace") if input_text else None, before
+            )
+        except ValueError:
+            # The provider's own limit has cut the JSON.
+            return span
+        if after is before:
+            return span
+        return replace_attributes(span, {**attributes, semconv.OUTPUT_VALUE: self._finisher(after)})
 
     def _read(self, span: RolloutSpan) -> ReadableSpan:
         trajectory = span.trajectory
