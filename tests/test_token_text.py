@@ -216,7 +216,7 @@ class TestThreads:
             assert outputs == [{"token_ids": [66], "prompt_text": "A", "response_text": "B"}] * 10
 
     def test_on_a_provider_that_is_not_ours(self):
-        """The spans of the application's provider reach our exporters with their text, decoded off the caller's thread."""
+        """Spans of the application's provider reach our exporters with their text, decoded off the caller's thread."""
         exporters = [InMemorySpanExporter(), InMemorySpanExporter()]
         provider = TracerProvider(shutdown_on_exit=False)
         otel_rollout.init("p", "e", backend=exporters, token2text=True, tracer_provider=provider)
