@@ -105,6 +105,7 @@ class Pipeline:
             exporters={queue.name: queue.stats() for queue in self.queues},
             truncated_bytes=self.finisher.truncated_bytes,
             internal_errors=dict(internal_errors),
+            is_uncounted=not self.queues,
         )
 
 

@@ -43,11 +43,13 @@ class Stats:
         exporters: The counts of each exporter by its name.
         truncated_bytes: Payload bytes that were cut to keep to the limit.
         internal_errors: Faults of otel-rollout itself, by what it was doing.
+        is_uncounted: Whether spans go to the exporters of the application's provider alone, which count nothing here.
     """
 
     exporters: Mapping[str, ExporterStats] = field(default_factory=dict)
     truncated_bytes: int = 0
     internal_errors: Mapping[str, int] = field(default_factory=dict)
+    is_uncounted: bool = False
 
     @property
     def lost(self) -> int:
@@ -56,6 +58,8 @@ class Stats:
 
     def __str__(self) -> str:
         parts = []
+        if self.is_uncounted:
+            parts.append("traced by the application's tracer provider, whose exporters are not counted here")
         for name, exporter in self.exporters.items():
             lost = sum(exporter.lost.values())
             text = f"{name}: {exporter.delivered:,} of {exporter.recorded:,} spans delivered"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
 import otel_rollout
 from otel_rollout.stats import ExporterStats, Stats
@@ -39,6 +40,14 @@ class TestText:
             "50 without payload, 2 with payload cut by the backend's limits; 12,345 payload bytes cut; "
             "3 internal errors"
         )
+
+    def test_a_provider_that_exports_by_itself(self):
+        """Where the application's provider does the exporting, tracing is on, and the line says who counts."""
+        otel_rollout.init("project", "experiment", tracer_provider=TracerProvider(shutdown_on_exit=False))
+        with otel_rollout.rollout_trace_attr(0, 1, 0):
+            pass
+        said = "traced by the application's tracer provider, whose exporters are not counted here"
+        assert str(otel_rollout.stats()) == said
 
     def test_the_sum_of_the_losses(self):
         """`lost` adds up over exporters and reasons."""

@@ -62,7 +62,10 @@ def _steps(text: str) -> int | range | set[int]:
     first, dots, last = text.partition("..")
     try:
         if dots:
-            return range(int(first or 0), int(last) + 1 if last else sys.maxsize)
+            steps_in_range = range(int(first or 0), int(last) + 1 if last else sys.maxsize)
+            if not steps_in_range:
+                raise ValueError
+            return steps_in_range
         steps = {int(step) for step in text.split(",")}
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a step: 7, or 1,4,7, or 3..9, or 100..") from None

@@ -27,7 +27,7 @@ class Examination:
         environment: What the environment says.
         asked: The backends that are asked for.
         asked_fault: What is wrong with how they are asked for, or with their spool, if something is.
-        backends: What came of trying them; None where that was not asked for.
+        backends: What came of trying them, or of making their exporters alone; None where the settings are at fault.
     """
 
     installation: InstallationReport
@@ -63,7 +63,7 @@ def examine(
         backend: The backends to try, names separated by commas; where None, `OTEL_TRACES_EXPORTER`.
         project: The project that the trajectories are filed under.
         timeout: Seconds for each backend to take a trajectory, and as many to give it back.
-        is_offline: Leave the backends alone.
+        is_offline: Leave the backends alone, and look only whether their exporters can be made.
         on_backend: Told of each backend before it is tried.
     """
     installation = read_installation()
@@ -76,13 +76,13 @@ def examine(
     fault = _spool_fault(values.get("spool", UNSET), asked)
     if fault:
         return Examination(installation, environment, asked, fault)
-    if is_offline:
-        return Examination(installation, environment, asked)
     profile = values.get("otlp_profile", "none")
     reports = []
     for name in asked:
         on_backend(name)
-        reports.append(probe_backend(name, project=project, otlp_profile=profile, timeout=timeout))
+        reports.append(
+            probe_backend(name, project=project, otlp_profile=profile, timeout=timeout, is_offline=is_offline)
+        )
     return Examination(installation, environment, asked, backends=reports)
 
 

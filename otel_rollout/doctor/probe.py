@@ -21,7 +21,7 @@ from otel_rollout.exporter import ReadBack, one_attempt_of
 
 __all__ = ["BackendReport", "probe_backend"]
 
-Result = Literal["ok", "failed", "misconfigured"]
+Result = Literal["ok", "failed", "misconfigured", "untried"]
 
 SECONDS_BETWEEN_QUESTIONS: Final = 0.25
 
@@ -42,7 +42,8 @@ class BackendReport:
 
     Args:
         name: Its name.
-        result: Whether all is well; if not, whether the settings are at fault or the backend.
+        result: Whether all is well; if not, whether the settings are at fault or the backend; `untried` where it was
+            left alone.
         destination: Where it sends, if the exporter can tell.
         sent: What became of the trajectory, in words.
         read_back: What the backend answered when it was asked for it, in words; empty where it wasn't.
@@ -63,7 +64,9 @@ class _TimedOutError(Exception):
     """Something took longer than it may."""
 
 
-def probe_backend(name: str, *, project: str, otlp_profile: str = "none", timeout: float = 60.0) -> BackendReport:
+def probe_backend(
+    name: str, *, project: str, otlp_profile: str = "none", timeout: float = 60.0, is_offline: bool = False
+) -> BackendReport:
     """Send a small trajectory to a backend and read it back where the backend allows.
 
     Args:
@@ -71,6 +74,7 @@ def probe_backend(name: str, *, project: str, otlp_profile: str = "none", timeou
         project: The project that the trajectory is filed under.
         otlp_profile: Which backend's attributes `otlp` adds.
         timeout: Seconds for sending, and as many for reading back.
+        is_offline: Only look whether the exporter can be made.
     """
     started = time.monotonic()
     try:
@@ -86,6 +90,8 @@ def probe_backend(name: str, *, project: str, otlp_profile: str = "none", timeou
         return BackendReport(name, result, destination, sent, read_back, trace_id, time.monotonic() - started)
 
     try:
+        if is_offline:
+            return report("untried", "not tried")
         try:
             fault = _within(timeout, lambda: _send(exporter, spans, timeout))
         except _TimedOutError:

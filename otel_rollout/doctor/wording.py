@@ -17,6 +17,7 @@ Tone = str
 """How a line is meant: `heading`, `plain`, `dim`, `good` or `bad`."""
 
 _WIDEST_COLUMN: Final = 44
+_MARKS: Final = {"ok": ("✓", "good"), "untried": ("-", "plain")}
 
 
 class Line(NamedTuple):
@@ -86,16 +87,14 @@ def _describe_backends(examination: Examination) -> Iterator[Line]:
         yield Line(f"  ✗ {examination.asked_fault}", "bad")
     elif not examination.asked:
         yield Line("  none: tracing is off unless `init` is given a backend; set OTEL_TRACES_EXPORTER, or --backend")
-    elif examination.backends is None:
-        yield Line(f"  {', '.join(examination.asked)}: not tried")
     for backend in examination.backends or ():
         yield from _describe_backend(backend)
 
 
 def _describe_backend(backend: BackendReport) -> Iterator[Line]:
-    is_well = backend.result == "ok"
+    mark, tone = _MARKS.get(backend.result, ("✗", "bad"))
     where = f", {backend.destination}" if backend.destination else ""
-    yield Line(f"  {'✓' if is_well else '✗'} {backend.name}{where}", "good" if is_well else "bad")
+    yield Line(f"  {mark} {backend.name}{where}", tone)
     yield Line(f"      {backend.sent}")
     if backend.read_back:
         yield Line(f"      {backend.read_back}")

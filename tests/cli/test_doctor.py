@@ -107,10 +107,20 @@ class TestOutput:
     """What it prints."""
 
     def test_offline_sends_nothing(self, receiver, capsys):
-        """With --offline the backends are named and left alone."""
+        """With --offline the backends are named with their addresses, and left alone."""
         assert main(["doctor", "--offline"]) == 0
-        assert "  otlp: not tried\n" in capsys.readouterr().out
+        assert f"  - otlp, {receiver.address}/v1/traces\n      not tried\n" in capsys.readouterr().out
         assert receiver.requests == 0
+
+    @pytest.mark.parametrize(
+        ("name", "said"), [("mlfow", "did you mean 'mlflow'?"), ("mlflow", "MLFLOW_TRACKING_URI='htp://a'")]
+    )
+    def test_offline_says_what_init_would_refuse(self, capsys, monkeypatch, name, said):
+        """A name that nobody has, or an address that can't work, needs no backend to be found."""
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "htp://a")
+
+        assert main(["doctor", "--offline", "--backend", name]) == 2
+        assert said in capsys.readouterr().out
 
     def test_each_setting_has_a_value_and_an_origin(self, capsys, monkeypatch):
         """A setting that a variable gives names it, the others say that they are defaults."""

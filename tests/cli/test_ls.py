@@ -150,6 +150,14 @@ class TestTrajectories:
         """Steps are given as a number, a list or a range."""
         assert len(rows(capsys, folder, "--step", steps)) == expected
 
+    @pytest.mark.parametrize("steps", ["x", "3..1", "1,", "1..x"])
+    def test_steps_that_are_none(self, folder, capsys, steps):
+        """What names no step, a range that runs backwards say, is a mistake, not an empty answer."""
+        with pytest.raises(SystemExit) as exit_:
+            main(["ls", str(folder), "--step", steps])
+        assert exit_.value.code == 2
+        assert f"{steps!r} is not a step: 7, or 1,4,7, or 3..9" in capsys.readouterr().err
+
     def test_json(self, folder, capsys):
         """Each trajectory is an object with its tags, its sizes and the attributes of its root."""
         [found] = rows(capsys, folder, "--step", 1, "--sample", 0, "--rollout", 1)
