@@ -38,7 +38,7 @@ def is_spool(folder: Path, *, may_be_empty: bool = False) -> bool:
     if any(step_of(part) is not None or part == NO_STEP for part in folder.resolve().parts):
         # A part of an archive: its files are no spool's, whatever became of their indexes.
         return False
-    return all(file.is_compressed and file.index_path is None and file.key is None for file in files)
+    return all(file.is_compressed and file.index_place is None and file.key is None for file in files)
 
 
 def spool_of(folder: Path, backend: str) -> Path:

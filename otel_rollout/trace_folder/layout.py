@@ -44,7 +44,7 @@ VALIDATE: Final = "validate"
 NO_STEP: Final = "no-step"
 OPEN: Final = "open"
 
-_STEP: Final = re.compile(r"step=(-?\d+)")
+_STEP: Final = "step="
 _WORKER: Final = re.compile(r"(.+-\d+-[0-9a-f]{4})(?:-\d+)?")
 _MAX_HOST_CHARACTERS: Final = 64
 
@@ -62,14 +62,16 @@ def step_folder(step: int | None, *, validate: bool) -> str:
         step: The training step; None for what has none.
         validate: Whether it is a validation pass.
     """
-    name = NO_STEP if step is None else f"step={step:06d}"
+    name = NO_STEP if step is None else f"{_STEP}{step:06d}"
     return f"{VALIDATE}/{name}" if validate and step is not None else name
 
 
 def step_of(name: str) -> int | None:
     """Return the step that a folder's name says; None where it says none."""
-    match = _STEP.fullmatch(name)
-    return int(match[1]) if match else None
+    if not name.startswith(_STEP):
+        return None
+    number = name[len(_STEP) :]
+    return int(number) if number.removeprefix("-").isdecimal() else None
 
 
 def data_path(folder: Path, worker: str, number: int) -> Path:

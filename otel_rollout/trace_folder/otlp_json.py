@@ -18,7 +18,7 @@ import orjson
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, StatusCode
+from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 
 from otel_rollout.trace_folder.otlp_json_reading import decode_line
 
@@ -32,10 +32,12 @@ _SHORT_TEXT: Final = 64
 _MAX_CACHED: Final = 8192
 _MAX_CACHED_ORIGINS: Final = 256
 
-# Most attributes (tags, kinds, MIME types) are the same on thousands of spans, and their resource and scope always are.
-_encoded_pairs: dict[tuple[str, type, str | int], orjson.Fragment] = {}
-_encoded_resources: dict[int, tuple[Resource, dict[str, Any]]] = {}
-_encoded_scopes: dict[int, tuple[InstrumentationScope, dict[str, Any]]] = {}
+# Most names and attributes (tags, kinds, MIME types) are the same on thousands of spans, and their resource and scope
+# always are. A pair stands here with the comma before it.
+_encoded_pairs: dict[tuple[str, type, str | int], bytes] = {}
+_encoded_names: dict[str, str] = {}
+_encoded_resources: dict[int, tuple[Resource, bytes]] = {}
+_encoded_scopes: dict[int, tuple[InstrumentationScope, bytes]] = {}
 
 
 def encode_line(spans: Sequence[ReadableSpan], *, with_end: bool = False) -> bytes:
@@ -46,26 +48,36 @@ def encode_line(spans: Sequence[ReadableSpan], *, with_end: bool = False) -> byt
     Args:
         spans: Finished spans, of the SDK or of ours, in the order in which they are to stand.
         with_end: Whether the line end is part of it.
+
+    Raises:
+        TypeError: A span can't be said in JSON.
+        OverflowError: A trace id has more than 128 bits, or a span id more than 64.
     """
-    groups: list[dict[str, Any]] = []
+    pieces: list[bytes] = [_START]
     last_resource: Any = None
     last_scope: Any = None
-    encoded: list[dict[str, Any]] = []
+    comma = ""
     for span in spans:
         context = span.context
         if context is None:
             continue
         resource, scope = span.resource, span.instrumentation_scope
-        if not groups or resource is not last_resource or scope is not last_scope:
-            encoded = []
-            scope_spans = {**_encode_scope(scope), "spans": encoded}
-            if groups and resource is last_resource:
-                groups[-1]["scopeSpans"].append(scope_spans)
-            else:
-                groups.append({**_encode_resource(resource), "scopeSpans": [scope_spans]})
-            last_resource, last_scope = resource, scope
-        encoded.append(_encode_span(span, context))
-    return _dumps({"resourceSpans": groups}, orjson.OPT_APPEND_NEWLINE if with_end else 0)
+        if not comma:
+            pieces += (_encode_resource(resource), _encode_scope(scope))
+        elif resource is not last_resource:
+            pieces += (b"]}]},", _encode_resource(resource), _encode_scope(scope))
+            comma = ""
+        elif scope is not last_scope:
+            pieces += (b"]},", _encode_scope(scope))
+            comma = ""
+        _encode_span(pieces, span, context, comma)
+        last_resource, last_scope, comma = resource, scope, ","
+    if comma:
+        pieces.append(b"]}]}")
+    pieces.append(_END)
+    if with_end:
+        pieces.append(b"\n")
+    return b"".join(pieces)
 
 
 def join_lines(lines: Sequence[bytes]) -> bytes:
@@ -117,15 +129,17 @@ def _end_of(line: bytes) -> int:
     return end if line.startswith(_START) and line.endswith(_END, 0, end) else -1
 
 
-def _encode_resource(resource: Resource) -> dict[str, Any]:
-    """Return a `ResourceSpans` that has everything but spans."""
+def _encode_resource(resource: Resource) -> bytes:
+    """Return a `ResourceSpans` up to its first scope."""
     known = _encoded_resources.get(id(resource))
     if known is not None and known[0] is resource:
         return known[1]
-    message: dict[str, Any] = {"attributes": _encode_attributes(resource.attributes)} if resource.attributes else {}
-    encoded: dict[str, Any] = {"resource": orjson.Fragment(_dumps(message))}
+    message: dict[str, Any] = {"resource": {}}
+    if resource.attributes:
+        message["resource"]["attributes"] = _encode_attributes(resource.attributes)
     if resource.schema_url:
-        encoded["schemaUrl"] = resource.schema_url
+        message["schemaUrl"] = resource.schema_url
+    encoded = _dumps(message)[:-1] + b',"scopeSpans":['
     if len(_encoded_resources) >= _MAX_CACHED_ORIGINS:
         _encoded_resources.clear()
     # With the resource itself, for an id is only one's own as long as one lives.
@@ -133,65 +147,119 @@ def _encode_resource(resource: Resource) -> dict[str, Any]:
     return encoded
 
 
-def _encode_scope(scope: InstrumentationScope | None) -> dict[str, Any]:
-    """Return a `ScopeSpans` that has everything but spans."""
+def _encode_scope(scope: InstrumentationScope | None) -> bytes:
+    """Return a `ScopeSpans` up to its first span."""
     if scope is None:
-        return {}
+        return b'{"spans":['
     known = _encoded_scopes.get(id(scope))
     if known is not None and known[0] is scope:
         return known[1]
-    message: dict[str, Any] = {"name": scope.name}
+    message: dict[str, Any] = {"scope": {"name": scope.name}}
     if scope.version is not None:
-        message["version"] = scope.version
+        message["scope"]["version"] = scope.version
     if scope.attributes:
-        message["attributes"] = _encode_attributes(scope.attributes)
-    encoded: dict[str, Any] = {"scope": orjson.Fragment(_dumps(message))}
+        message["scope"]["attributes"] = _encode_attributes(scope.attributes)
     if scope.schema_url:
-        encoded["schemaUrl"] = scope.schema_url
+        message["schemaUrl"] = scope.schema_url
+    encoded = _dumps(message)[:-1] + b',"spans":['
     if len(_encoded_scopes) >= _MAX_CACHED_ORIGINS:
         _encoded_scopes.clear()
     _encoded_scopes[id(scope)] = (scope, encoded)
     return encoded
 
 
-def _encode_span(span: ReadableSpan, context: SpanContext) -> dict[str, Any]:
-    parent, status = span.parent, span.status
-    flags = HAS_IS_REMOTE | (context.trace_flags & 0xFF)
-    encoded: dict[str, Any] = {"traceId": f"{context.trace_id:032x}", "spanId": f"{context.span_id:016x}"}
+def _encode_span(pieces: list[bytes], span: ReadableSpan, context: SpanContext, comma: str) -> None:
+    """Append a span to the pieces of a line, behind a comma where there is one.
+
+    In pieces, because a tree of dicts for each span takes longer than all its payload.
+    """
+    parent, name, kind, start, end = span.parent, span.name, span.kind, span.start_time, span.end_time
+    flags, above, times = HAS_IS_REMOTE | (context.trace_flags & 0xFF), "", ""
     if parent is not None:
         if parent.is_remote:
             flags |= IS_REMOTE
-        encoded["parentSpanId"] = f"{parent.span_id:016x}"
-    encoded["flags"] = flags
-    if context.trace_state:
-        encoded["traceState"] = context.trace_state.to_header()
-    encoded["name"] = span.name
-    # OTLP numbers the kinds from 1, the API from 0.
-    encoded["kind"] = span.kind.value + 1
-    if span.start_time is not None:
-        encoded["startTimeUnixNano"] = str(span.start_time)
-    if span.end_time is not None:
-        encoded["endTimeUnixNano"] = str(span.end_time)
+        above = f',"parentSpanId":"{parent.span_id.to_bytes(8, "big").hex()}"'
+    if start is not None and end is not None:
+        times = f',"startTimeUnixNano":"{start}","endTimeUnixNano":"{end}"'
+    pieces.append(
+        f'{comma}{{"traceId":"{context.trace_id.to_bytes(16, "big").hex()}"'
+        f',"spanId":"{context.span_id.to_bytes(8, "big").hex()}"{above},"flags":{flags}'
+        f',"name":{_encoded_names.get(name) or _encode_name(name)}'
+        # OTLP numbers the kinds from 1, the API from 0.
+        f',"kind":{1 if kind is SpanKind.INTERNAL else kind.value + 1}{times}'.encode()
+    )
     if attributes := span.attributes:
-        encoded["attributes"] = _encode_attributes(attributes)
-    if span.dropped_attributes:
-        encoded["droppedAttributesCount"] = span.dropped_attributes
-    if events := span.events:
-        encoded["events"] = [_encode_event(event) for event in events]
-    if span.dropped_events:
-        encoded["droppedEventsCount"] = span.dropped_events
-    if links := span.links:
-        encoded["links"] = [_encode_link(link) for link in links]
-    if span.dropped_links:
-        encoded["droppedLinksCount"] = span.dropped_links
-    code = status.status_code
-    if code is not StatusCode.UNSET:
-        encoded["status"] = {"code": code.value}
-        if status.description is not None:
-            encoded["status"]["message"] = status.description
+        pieces.append(b',"attributes":[')
+        first = len(pieces)
+        value: Any
+        for key, value in attributes.items():
+            value_kind = type(value)
+            if value_kind is str:
+                if len(value) > _SHORT_TEXT:
+                    pieces += (b",", _dumps({"key": key, "value": {"stringValue": value}}))
+                    continue
+            elif value_kind is not bool and value_kind is not int:
+                pieces += (b",", _dumps({"key": key, "value": _encode_value(value)}))
+                continue
+            pieces.append(_encoded_pairs.get((key, value_kind, value)) or _encode_pair(key, value))
+        pieces[first] = pieces[first][1:]
+        pieces.append(b"]")
+    if (
+        span.events
+        or span.links
+        or span.status.status_code is not StatusCode.UNSET
+        or context.trace_state
+        or not times
+        or span.dropped_attributes
+        # Without any kept: a limit of none, or a span that was made smaller.
+        or span.dropped_events
+        or span.dropped_links
+    ):
+        pieces += (b",", _dumps(_rest(span, context))[1:])
     else:
-        encoded["status"] = {}
+        pieces.append(b',"status":{}}')
+
+
+def _encode_name(name: str) -> str:
+    encoded = _dumps(name).decode()
+    if len(_encoded_names) >= _MAX_CACHED:
+        _encoded_names.clear()
+    if len(encoded) <= _SHORT_TEXT:
+        _encoded_names[name] = encoded
     return encoded
+
+
+def _encode_pair(key: str, value: Any) -> bytes:
+    encoded = b"," + _dumps({"key": key, "value": _encode_value(value)})
+    if len(_encoded_pairs) >= _MAX_CACHED:
+        _encoded_pairs.clear()
+    _encoded_pairs[key, type(value), value] = encoded
+    return encoded
+
+
+def _rest(span: ReadableSpan, context: SpanContext) -> dict[str, Any]:
+    """Return of a span's message what few spans have, and the status."""
+    message: dict[str, Any] = {}
+    if context.trace_state:
+        message["traceState"] = context.trace_state.to_header()
+    if span.start_time is None or span.end_time is None:
+        times = {"startTimeUnixNano": span.start_time, "endTimeUnixNano": span.end_time}
+        message |= {key: str(time) for key, time in times.items() if time is not None}
+    if span.dropped_attributes:
+        message["droppedAttributesCount"] = span.dropped_attributes
+    if events := span.events:
+        message["events"] = [_encode_event(event) for event in events]
+    if span.dropped_events:
+        message["droppedEventsCount"] = span.dropped_events
+    if links := span.links:
+        message["links"] = [_encode_link(link) for link in links]
+    if span.dropped_links:
+        message["droppedLinksCount"] = span.dropped_links
+    status = span.status
+    message["status"] = {} if status.status_code is StatusCode.UNSET else {"code": status.status_code.value}
+    if status.description is not None and message["status"]:
+        message["status"]["message"] = status.description
+    return message
 
 
 def _encode_event(event: Any) -> dict[str, Any]:
@@ -220,25 +288,7 @@ def _encode_link(link: Any) -> dict[str, Any]:
 
 
 def _encode_attributes(attributes: Mapping[str, Any]) -> list[Any]:
-    pairs: list[Any] = []
-    value: Any
-    for key, value in attributes.items():
-        kind = type(value)
-        if kind is str:
-            if len(value) > _SHORT_TEXT:
-                pairs.append({"key": key, "value": {"stringValue": value}})
-                continue
-        elif kind is not bool and kind is not int:
-            pairs.append({"key": key, "value": _encode_value(value)})
-            continue
-        pair = _encoded_pairs.get((key, kind, value))
-        if pair is None:
-            pair = orjson.Fragment(_dumps({"key": key, "value": _encode_value(value)}))
-            if len(_encoded_pairs) >= _MAX_CACHED:
-                _encoded_pairs.clear()
-            _encoded_pairs[key, kind, value] = pair
-        pairs.append(pair)
-    return pairs
+    return [{"key": key, "value": _encode_value(value)} for key, value in attributes.items()]
 
 
 def _encode_value(value: Any) -> dict[str, Any]:
@@ -264,11 +314,11 @@ def _encode_value(value: Any) -> dict[str, Any]:
     return {} if value is None else {"stringValue": str(value)}
 
 
-def _dumps(message: Any, option: int = 0) -> bytes:
+def _dumps(message: Any) -> bytes:
     try:
-        return orjson.dumps(message, option=option)
+        return orjson.dumps(message)
     except orjson.JSONEncodeError:
-        return orjson.dumps(_cleaned(message), option=option)
+        return orjson.dumps(_cleaned(message))
 
 
 def _cleaned(message: Any) -> Any:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Container, Iterable, Iterator
 from os import PathLike
 
-from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
+from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory, main_entry
 from otel_rollout.trace_folder.selection import Selection
 from otel_rollout.trace_folder.stored_file import LineCache, Part, ReadProblem, StoredFile
 from otel_rollout.trace_folder.trace_files import StepKey, TraceFile, find_trace_files
@@ -75,8 +75,8 @@ def _trajectories(
     loose = _by_trace(parts_of(file) for file in files if file.key is None)
     loose_ids: dict[StepKey, list[str]] = {}
     for trace_id, parts in loose.items():
-        trajectory = RecordedTrajectory(parts, find)
-        loose_ids.setdefault(StepKey.of(trajectory.step, validate=trajectory.validate), []).append(trace_id)
+        entry = main_entry(parts)
+        loose_ids.setdefault(StepKey.of(entry.step, validate=bool(entry.validate)), []).append(trace_id)
     if loose:
         # Journals before the steps' folders: what is running now and ends meanwhile is found in one of the two.
         files = find_trace_files(folder, selection)
@@ -92,8 +92,11 @@ def _trajectories(
             for trace_id, parts in traces.items():
                 parts.extend(loose.pop(trace_id, ()))
         # One at a time: what is done with a trajectory's spans is not for us to keep.
-        recorded = (RecordedTrajectory(parts, find) for parts in traces.values() if parts)
-        yield from filter(selection.takes, recorded) if selection.is_narrow else recorded
+        for parts in traces.values():
+            if parts:
+                entry = main_entry(parts)
+                if not selection.is_narrow or selection.takes(entry):
+                    yield RecordedTrajectory(entry, parts, find)
 
 
 def _by_trace(files: Iterable[list[Part]]) -> dict[str, list[Part]]:

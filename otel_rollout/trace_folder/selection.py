@@ -6,7 +6,7 @@ from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
+    from otel_rollout.trace_folder.index import IndexEntry
 
 __all__ = ["Filters", "Selection"]
 
@@ -49,13 +49,15 @@ class Selection:
         self._steps = (step,) if isinstance(step, int) else step
         self._validate = validate
         # Only what is asked for: a step has thousands of trajectories, and most questions are about the step alone.
-        self._checks: list[Callable[[RecordedTrajectory], bool]] = []
+        self._checks: list[Callable[[IndexEntry], bool]] = []
         if sample_index is not None:
-            self._checks.append(lambda each: _same(sample_index, each.sample_index))
+            sample = str(sample_index)
+            self._checks.append(lambda each: str(each.sample_index) == sample and each.sample_index is not None)
         if rollout_n is not None:
-            self._checks.append(lambda each: _same(rollout_n, each.rollout_n))
+            rollout = str(rollout_n)
+            self._checks.append(lambda each: str(each.rollout_n) == rollout and each.rollout_n is not None)
         if validate is not None:
-            self._checks.append(lambda each: each.validate == validate)
+            self._checks.append(lambda each: bool(each.validate) == validate)
         if experiment is not None:
             self._checks.append(lambda each: each.experiment_name == experiment)
         if status is not None:
@@ -80,17 +82,17 @@ class Selection:
         """Whether it leaves out any trajectory of a step that `takes_step`."""
         return bool(self._checks)
 
-    def takes(self, trajectory: RecordedTrajectory) -> bool:
-        """Say whether a trajectory of a step that `takes_step` is asked for."""
+    def takes(self, entry: IndexEntry) -> bool:
+        """Say whether a trajectory of a step that `takes_step` is asked for.
+
+        Args:
+            entry: What the index says of it.
+        """
         for check in self._checks:  # noqa: SIM110 - all() costs twice as much, thousands of times
-            if not check(trajectory):
+            if not check(entry):
                 return False
         return True
 
 
 def _is_between(low: float | None, reward: float | None, high: float | None) -> bool:
     return reward is not None and (low is None or low <= reward) and (high is None or reward <= high)
-
-
-def _same(wanted: int | str, found: int | str | None) -> bool:
-    return found is not None and str(wanted) == str(found)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,6 +17,9 @@ from otel_rollout.trace_folder.otlp_json import decode_line
 from otel_rollout.trace_folder.trace_files import TraceFile
 
 __all__ = ["LineCache", "MovedError", "Part", "ReadProblem", "StoredFile"]
+
+
+_length = attrgetter("length")
 
 
 class MovedError(FileNotFoundError):
@@ -45,9 +50,9 @@ class LineCache:
     __slots__ = ("_last",)
 
     def __init__(self) -> None:
-        self._last: tuple[Path, int, list[ReadableSpan]] | None = None
+        self._last: tuple[str, int, list[ReadableSpan]] | None = None
 
-    def spans_of(self, trace_id: int, path: Path, offset: int, read: Callable[[], bytes]) -> list[ReadableSpan]:
+    def spans_of(self, trace_id: int, path: str, offset: int, read: Callable[[], bytes]) -> list[ReadableSpan]:
         """Return the spans of a trace in a line.
 
         Args:
@@ -78,7 +83,7 @@ class StoredFile:
 
     def __init__(self, file: TraceFile, cache: LineCache, on_problem: Callable[[ReadProblem], None]) -> None:
         self._file = file
-        self._path = file.path
+        self._place = file.place
         self._cache = cache
         self._on_problem = on_problem
 
@@ -110,26 +115,26 @@ class StoredFile:
 
         def read() -> bytes:
             if self._file.is_compressed:
-                return read_frame(self._path, entry.offset, entry.length)
-            with self._path.open("rb") as file:
+                return read_frame(self._place, entry.offset, entry.length)
+            with self._file.path.open("rb") as file:
                 file.seek(entry.offset)
                 return file.read(entry.length)
 
         try:
-            spans = self._cache.spans_of(int(entry.trace_id, 16), self._path, entry.offset, read)
+            spans = self._cache.spans_of(int(entry.trace_id, 16), self._place, entry.offset, read)
         except (FileNotFoundError, ValueError):
             if self._file.is_compressed:
                 raise
             spans = []
         if not spans:
-            raise MovedError(f"{entry.trace_id} is no longer at byte {entry.offset} of {self._path}")
+            raise MovedError(f"{entry.trace_id} is no longer at byte {entry.offset} of {self._place}")
         return spans
 
     def _frames(self) -> list[IndexEntry]:
-        entries = read_index(self._file.index_path) if self._file.index_path else []
+        entries = read_index(self._file.index_place) if self._file.index_place else []
         # After the index: what a running process adds meanwhile is more than the index says, never less.
-        size = self._path.stat().st_size
-        if sum(entry.length for entry in entries) == size:
+        size = os.stat(self._place).st_size  # noqa: PTH116 - one of many
+        if sum(map(_length, entries)) == size:
             return entries
         found: list[IndexEntry] = []
         end = 0
@@ -139,7 +144,7 @@ class StoredFile:
             if entry.offset + entry.length <= size:
                 found.append(entry)
             elif not end < size <= entry.offset:
-                self._on_problem(ReadProblem("torn frame", self._path, entry.offset))
+                self._on_problem(ReadProblem("torn frame", self._file.path, entry.offset))
             end = max(end, entry.offset + entry.length)
         if end < size:
             found += self._scan(end, size)
@@ -149,13 +154,13 @@ class StoredFile:
         """Yield what stands between two places of a file of frames, where its index says nothing of it."""
         is_damaged = False
         while start < end:
-            frame = next(scan_frames(self._path, start), None)
+            frame = next(scan_frames(self._place, start), None)
             if frame is None or frame.offset >= end:
                 return
             start = frame.offset + frame.length
             if isinstance(frame, Frame):
                 try:
-                    line = read_frame(self._path, frame.offset, frame.length)
+                    line = read_frame(self._place, frame.offset, frame.length)
                 except DamagedFrameError:
                     # Perhaps it is torn, and what should be its end is the beginning of the next.
                     start = frame.offset + 1
@@ -166,17 +171,17 @@ class StoredFile:
             elif start >= end and self._file.is_being_written():
                 return
             if not is_damaged:
-                self._on_problem(ReadProblem("torn frame", self._path, frame.offset))
+                self._on_problem(ReadProblem("torn frame", self._file.path, frame.offset))
             is_damaged = True
 
     def _lines(self) -> Iterator[IndexEntry]:
         offset = 0
-        with self._path.open("rb") as lines:
+        with self._file.path.open("rb") as lines:
             for line in lines:
                 if line.endswith(b"\n"):
                     yield from self._entries(line, offset, len(line))
                 elif not self._file.is_being_written():
-                    self._on_problem(ReadProblem("torn line", self._path, offset))
+                    self._on_problem(ReadProblem("torn line", self._file.path, offset))
                 offset += len(line)
 
     def _entries(self, line: bytes, offset: int, length: int) -> list[IndexEntry]:
@@ -185,7 +190,7 @@ class StoredFile:
         try:
             return entries_of(line, offset, length)
         except ValueError:
-            self._on_problem(ReadProblem("unreadable line", self._path, offset))
+            self._on_problem(ReadProblem("unreadable line", self._file.path, offset))
             return []
 
 

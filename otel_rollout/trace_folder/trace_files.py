@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from contextlib import suppress
+from operator import itemgetter
 from os import PathLike
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -37,37 +38,41 @@ class StepKey(NamedTuple):
         return selection.takes_step(None if self.has_no_step else self.step, validate=self.validate)
 
 
-@dataclass(frozen=True)
-class TraceFile:
+class TraceFile(NamedTuple):
     """A file that holds traces.
 
     Args:
-        path: The file.
-        index_path: Its index; None where it has none.
+        place: The file's path, as a text: a step can have hundreds of files.
+        index_place: That of its index; None where it has none.
         key: The step of all that is in it; None where its place doesn't say.
     """
 
-    path: Path
-    index_path: Path | None
+    place: str
+    index_place: str | None
     key: StepKey | None
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return Path(self.place)
 
     @property
     def is_compressed(self) -> bool:
         """Whether its lines are zstd frames."""
-        return self.path.name.endswith(FRAMES)
+        return self.place.endswith(FRAMES)
 
     @property
     def worker(self) -> str:
         """The process that writes it."""
-        return worker_of(self.path)
+        return worker_of(self.place)
 
     def disk_bytes(self) -> int:
         """Return its size with that of its index; 0 once it is gone."""
-        return sum(_size(path) for path in (self.path, self.index_path) if path)
+        return sum(_size(path) for path in (self.place, self.index_place) if path)
 
     def is_being_written(self) -> bool:
         """Say whether a process holds it open to write."""
-        return is_being_written(self.path)
+        return is_being_written(self.place)
 
 
 def find_trace_files(folder: str | PathLike[str], selection: Selection = EVERYTHING) -> list[TraceFile]:
@@ -80,13 +85,13 @@ def find_trace_files(folder: str | PathLike[str], selection: Selection = EVERYTH
     Raises:
         NoTracesError: The folder doesn't exist, or nothing in it holds traces.
     """
-    top = Path(folder)
-    if not top.is_dir():
-        raise NoTracesError(f"there is no trace folder {top}")
     walk = _Walk(selection)
-    walk.look_into(top, _Context(), 0)
+    try:
+        walk.look_into(os.fspath(folder), _Context(), 0)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NoTracesError(f"there is no trace folder {folder}") from None
     if not walk.has_traces:
-        raise NoTracesError(f"the folder {top} holds no traces")
+        raise NoTracesError(f"the folder {folder} holds no traces")
     return walk.files
 
 
@@ -105,29 +110,35 @@ class _Walk:
         self.has_traces = False
         self._selection = selection
 
-    def look_into(self, folder: Path, context: _Context, depth: int) -> None:
-        """Collect the files of a folder and of those in it."""
-        try:
-            with os.scandir(folder) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
-        except FileNotFoundError:
-            # Old steps may be removed while they are read.
-            return
-        names = {entry.name for entry in entries}
-        for entry in entries:
-            name = entry.name
-            if name.endswith(INDEX):
-                continue
+    def look_into(self, folder: str, context: _Context, depth: int) -> None:
+        """Collect the files of a folder and of those in it.
+
+        Raises:
+            FileNotFoundError: There is no such folder.
+            NotADirectoryError: It is a file.
+        """
+        indexes: set[str] = set()
+        kept: list[tuple[str, os.DirEntry[str], int | None]] = []
+        with os.scandir(folder) as found:
+            for entry in found:
+                name = entry.name
+                step = step_of(name)
+                if step is not None and not self._selection.takes_step(step, validate=context.validate):
+                    self.has_traces = True
+                elif name.endswith(INDEX):
+                    indexes.add(name)
+                else:
+                    kept.append((name, entry, step))
+        kept.sort(key=itemgetter(0))
+        for name, entry, step in kept:
             if name.endswith((FRAMES, LINES)):
                 self.has_traces = True
                 index = name.removesuffix(FRAMES) + INDEX
-                self.files.append(TraceFile(folder / name, folder / index if index in names else None, context.key))
-                continue
-            step = step_of(name)
-            if step is not None and not self._selection.takes_step(step, validate=context.validate):
-                self.has_traces = True
+                self.files.append(TraceFile(entry.path, f"{folder}/{index}" if index in indexes else None, context.key))
             elif depth < MAX_DEPTH and not name.startswith(".") and entry.is_dir():
-                self.look_into(folder / name, _enter(name, step, context), depth + 1)
+                # Old steps may be removed while they are read.
+                with suppress(FileNotFoundError):
+                    self.look_into(entry.path, _enter(name, step, context), depth + 1)
 
 
 def _enter(name: str, step: int | None, context: _Context) -> _Context:
@@ -140,8 +151,8 @@ def _enter(name: str, step: int | None, context: _Context) -> _Context:
     return _Context() if step is None else _Context(key=StepKey.of(step, validate=context.validate))
 
 
-def _size(path: Path) -> int:
+def _size(path: str) -> int:
     try:
-        return path.stat().st_size
+        return os.stat(path).st_size  # noqa: PTH116 - one of many
     except FileNotFoundError:
         return 0

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout.trace_folder import layout
-from otel_rollout.trace_folder.index import IndexEntry, TraceSummary, entries_of, index_line, read_index
+from otel_rollout.trace_folder.index import IndexEntry, TraceSummary, details_of, entries_of, index_line, read_index
 from otel_rollout.trace_folder.otlp_json import encode_line
 
 TRACE = 2**100 + 1
@@ -58,6 +58,7 @@ class TestSummary:
             "metadata": "{}",
             "openinference.span.kind": "AGENT",
             "gen_ai.operation.name": "invoke_agent",
+            "x": 1,
             "list": (1, 2),
             "nan": float("nan"),
             "huge": 2**70,
@@ -65,29 +66,56 @@ class TestSummary:
         }
         root = make_span(1, attributes, start=50, end=150, status=Status(StatusCode.ERROR))
         summary = summarise(make_span(2, {"rollout.step": 8}), root, make_span(3, start=60, end=300))
-        assert summary.entry(10, 20, 30) == IndexEntry(
+        entry = summary.entry(10, 20, 30)
+        assert entry == IndexEntry(
             trace_id=f"{TRACE:032x}",
+            start_time=50,
+            end_time=300,
+            has_root=True,
+            step=7,
+            sample_index="s",
+            rollout_n=1,
+            validate=True,
+            experiment_name="e",
+            status="error",
+            reward=0.5,
             offset=10,
             length=20,
             bytes=30,
             spans=3,
-            name="span 1",
-            start_time=50,
-            end_time=300,
             status_code=2,
-            has_root=True,
-            project_name="project",
-            run_id="run",
-            attributes={**TAGS, "rollout.status": "error", "rollout.reward": 0.5},
+            details='["span 1","project","run",{"x":1}]',
         )
+        attributes = {**TAGS, "rollout.status": "error", "rollout.reward": 0.5, "x": 1}
+        assert details_of(entry) == ("span 1", "project", "run", attributes)
         assert (summary.step, summary.validate) == (7, True)
 
     def test_without_a_root(self):
         """The tags of whichever span has them, and the first span's name."""
         summary = summarise(make_span(2), make_span(3, {**TAGS, "rollout.status": "cancelled", "x": 1}), make_span(4))
         entry = summary.entry(0, 1, 2)
-        assert (entry.name, entry.has_root, entry.spans, entry.attributes) == ("span 2", False, 3, TAGS)
+        assert (entry.has_root, entry.spans, entry.status) == (False, 3, None)
+        assert details_of(entry) == ("span 2", "project", "run", TAGS)
         assert (summary.step, summary.validate) == (7, True)
+
+    @pytest.mark.parametrize(
+        ("attributes", "fields"),
+        [
+            ({}, (None, None, None)),
+            ({"rollout.step": "warm-up", "rollout.reward": "high"}, (None, None, None)),
+            ({"rollout.validate": 1, "rollout.reward": 2}, (None, True, 2.0)),
+            ({"rollout.validate": False, "rollout.reward": True}, (None, False, 1.0)),
+            ({"rollout.sample_index": 1.5}, (1.5, None, None)),
+        ],
+    )
+    def test_attributes_of_other_types(self, attributes, fields):
+        """A field has what it can say, and the attributes stay as they were set, to their types."""
+        entry = summarise(make_span(1, attributes)).entry(0, 1, 2)
+        assert (entry.sample_index, entry.validate, entry.reward) == fields
+        found = details_of(entry).attributes
+        assert {key: (type(value), value) for key, value in found.items()} == {
+            key: (type(value), value) for key, value in attributes.items()
+        }
 
     @pytest.mark.parametrize("step", [None, "7", True, 7.0])
     def test_a_step_is_a_whole_number(self, step):
@@ -107,11 +135,16 @@ class TestIndexFile:
 
     def test_text_that_json_cannot_say(self, tmp_path):
         """A lone surrogate becomes a question mark, as in the spans."""
-        entry = summarise(make_span(1, {"a\ud800": "\ud800"}, name="\ud800")).entry(0, 1, 2)
+        entry = summarise(make_span(1, {"a\ud800": "\ud800", "rollout.sample_index": "\ud800"}, name="\ud800")).entry(
+            0, 1, 2
+        )
         path = tmp_path / "x.index.jsonl"
         path.write_bytes(index_line(entry))
         [read] = read_index(path)
-        assert (read.name, read.attributes) == ("?", {"a?": "?"})
+        assert (read.sample_index, details_of(read)) == (
+            "?",
+            ("?", "project", "run", {"rollout.sample_index": "?", "a?": "?"}),
+        )
 
     @pytest.mark.parametrize("damage", [b"[1,2", b"[1]\n", b"\0" * 300, b"\0\0\0\n", b"7\n", b'{"a":1}\n'])
     def test_a_damaged_end_harms_no_entry_before_it(self, tmp_path, damage):
