@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from otel_rollout import runtime, semconv
 from otel_rollout.integrations.verl import batch as batches
-from otel_rollout.integrations.verl import executor
+from otel_rollout.integrations.verl import executor, late_rewards
 from otel_rollout.integrations.verl import rollout as rollouts
 from otel_rollout.integrations.verl.batch import Batch, PromptSelection
 from otel_rollout.integrations.verl.config import RolloutTraceConfig
@@ -94,14 +94,17 @@ def trace_manager_generate(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def generate_sequences(self: Any, prompts: Any, *args: Any, **kwargs: Any) -> Any:
         is_numbered = _number_rows(self, prompts)
+        late = _late_rows(self, prompts) if is_numbered else None
         try:
             result = original(self, prompts, *args, **kwargs)
         except BaseException:
             _forget_rows(prompts, is_numbered)
             raise
         if inspect.isawaitable(result):
-            return _finish(result, prompts, is_numbered)
+            return _finish(self, result, prompts, is_numbered, late)
         _forget_rows(prompts, is_numbered)
+        if late is not None:
+            late_rewards.add_column(self, late, result)
         return result
 
     return generate_sequences
@@ -241,16 +244,31 @@ def _number_rows(manager: Any, prompts: Any) -> bool:
     return True
 
 
+def _late_rows(manager: Any, prompts: Any) -> list[str] | None:
+    """Return which trajectories the rows are, where their rewards come when the rollout is over."""
+    try:
+        rows = prompts.meta_info[batches.META_KEY]
+        uids = [str(scalar(uid)) for uid in prompts.non_tensor_batch["uid"]]
+        validate = bool(prompts.meta_info.get("validate", False))
+        return late_rewards.keys_of_rows(manager, validate, uids, [row.rollout_n for row in rows])
+    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+        internal_error("numbering a batch of verl")
+        return None
+
+
 def _forget_rows(prompts: Any, is_numbered: bool) -> None:
     if is_numbered:
         prompts.meta_info.pop(batches.META_KEY, None)
 
 
-async def _finish(result: Awaitable[Any], prompts: Any, is_numbered: bool) -> Any:
+async def _finish(manager: Any, result: Awaitable[Any], prompts: Any, is_numbered: bool, late: list[str] | None) -> Any:
     try:
-        return await result
+        output = await result
     finally:
         _forget_rows(prompts, is_numbered)
+    if late is not None:
+        await late_rewards.add_column_later(manager, late, output)
+    return output
 
 
 def _tell_workers(manager: Any, prompts: Any) -> None:

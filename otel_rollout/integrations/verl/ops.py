@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from otel_rollout import op
-from otel_rollout.integrations.verl import generation, tools
+from otel_rollout.integrations.verl import generation, tool_parsing, tools
 
 __all__ = ["rollout_trace_op"]
 
@@ -29,6 +29,5 @@ def rollout_trace_op(function: Any = None, /, **options: Any) -> Any:
     if name == "execute":
         return tools.trace_execute(function)
     if name == "extract_tool_calls":
-        # Its arguments are what the turn before has come to.
-        return op.rollout_trace_op(capture_inputs=False)(function)
+        return tool_parsing.trace_extract(function)
     return op.rollout_trace_op(function)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["replace", "report"]
+__all__ = ["is_replaced", "replace", "report"]
 
 _logger: Final = logging.getLogger("otel_rollout")
 _MARK: Final = "__otel_rollout_hook__"
@@ -29,11 +29,16 @@ def replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable
         original = vars(owner)[name]
     except KeyError:
         raise AttributeError(f"{getattr(owner, '__name__', owner)} has no {name}") from None
-    if hasattr(original, _MARK):
+    if is_replaced(original):
         return
     replacement = functools.wraps(original)(make(original))
     setattr(replacement, _MARK, True)
     setattr(owner, name, replacement)
+
+
+def is_replaced(function: Any) -> bool:
+    """Whether this is what `replace` has put in place of a function."""
+    return hasattr(function, _MARK)
 
 
 def report(what: str, error: BaseException) -> None:

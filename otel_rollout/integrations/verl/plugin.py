@@ -11,7 +11,18 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
-from otel_rollout.integrations.verl import agent_loop, config, exits, generation, ops, rewards, rollout, tools
+from otel_rollout.integrations.verl import (
+    agent_loop,
+    config,
+    exits,
+    generation,
+    late_rewards,
+    ops,
+    rewards,
+    rollout,
+    tool_parsing,
+    tools,
+)
 from otel_rollout.integrations.verl.import_hook import after_import
 from otel_rollout.integrations.verl.patching import replace, report
 
@@ -48,6 +59,7 @@ def _hook_trace(module: Any) -> None:
 def _hook_run(module: Any) -> None:
     worker = module.AgentLoopWorker
     setattr(worker, agent_loop.TRUST_METHOD, agent_loop.trust_prompts)
+    setattr(worker, late_rewards.TAKE_METHOD, late_rewards.take_carriers)
     replace(worker, "_run_agent_loop", agent_loop.trace_run)
 
 
@@ -99,6 +111,10 @@ def _hook_function_tool(module: Any) -> None:
     replace(module.FunctionTool, "call", tools.trace_call)
 
 
+def _hook_tool_parser(module: Any) -> None:
+    module.logger.addFilter(tool_parsing.note_failure)
+
+
 def _hook_tool_loop(module: Any) -> None:
     replace(module.ToolAgentLoop, "_call_tool", tools.trace_call_tool)
     module.AgentData.__rollout_payload__ = tools.agent_data_payload
@@ -107,6 +123,14 @@ def _hook_tool_loop(module: Any) -> None:
 def _hook_reward_worker(module: Any) -> None:
     replace(module.RewardLoopWorker, "__init__", rewards.trace_reward_init)
     replace(module.RewardLoopWorker, "compute_score", rewards.trace_reward_score)
+
+
+def _hook_reward_manager(module: Any) -> None:
+    replace(module.RewardLoopManager, "compute_rm_score", late_rewards.trace_compute_rm_score)
+
+
+def _hook_trainer(module: Any) -> None:
+    replace(module.PPOTrainer, "_compute_reward_colocate", late_rewards.trace_compute_reward_colocate)
 
 
 _AGENT_LOOP: Final = "verl.experimental.agent_loop.agent_loop"
@@ -122,7 +146,14 @@ _HOOKS: Final[tuple[tuple[str, str, Callable[[Any], None]], ...]] = (
     ("verl.tools.base_tool", "tools that override execute are only traced as calls of the agent loop", _hook_base_tool),
     ("verl.tools.function_tool", "exceptions of function tools are recorded without a traceback", _hook_function_tool),
     ("verl.experimental.agent_loop.tool_agent_loop", "tool calls are not traced", _hook_tool_loop),
+    (
+        "verl.experimental.agent_loop.tool_parser",
+        "calls that can't be read are not recorded",
+        _hook_tool_parser,
+    ),
     ("verl.experimental.reward_loop.reward_loop", "the reward process is not linked", _hook_reward_worker),
+    ("verl.experimental.reward_loop.reward_loop", "rewards that come late are not traced", _hook_reward_manager),
+    ("verl.trainer.ppo.v1.trainer_base", "the v1 trainer's rewards that come late are not traced", _hook_trainer),
     ("ray", "the last step's traces may be lost at the end", exits.flush_before_shutdown),
 )
 """Which module, what is lost where the hook doesn't fit, and the hook."""

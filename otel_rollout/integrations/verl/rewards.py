@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import orjson
 from opentelemetry import context as context_api
+from opentelemetry.trace import get_current_span
 
-from otel_rollout import op, runtime
+from otel_rollout import op, runtime, semconv
 from otel_rollout.context import current_frame
 from otel_rollout.integrations import ray
-from otel_rollout.integrations.verl import config, executor, facts
+from otel_rollout.integrations.verl import config, executor, facts, late_rewards
 from otel_rollout.integrations.verl import rollout as rollouts
+from otel_rollout.integrations.verl.late_rewards import CARRIER
 from otel_rollout.integrations.verl.patching import report
 from otel_rollout.log_once import internal_error
 from otel_rollout.span import RolloutSpan
 from otel_rollout.trajectory import annotate
 
 __all__ = ["trace_compute_score", "trace_reward_init", "trace_reward_score"]
-
-CARRIER: Final = "otel_rollout_carrier"
-"""The column of a reward request that says which trajectory it is for; taken out before the reward is computed."""
 
 
 def trace_compute_score(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,7 +52,13 @@ def trace_reward_init(original: Callable[..., Any]) -> Callable[..., Any]:
 def trace_reward_score(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return `RewardLoopWorker.compute_score` as an op under the trajectory that asks."""
     name = "RewardLoopWorker.compute_score"
-    traced = op.rollout_trace_op(name=name, kind="EVALUATOR", capture_inputs=False)(original)
+
+    async def body(self: Any, data: Any) -> Any:
+        result = await original(self, data)
+        _record_late(self, result)
+        return result
+
+    traced = op.rollout_trace_op(name=name, kind="EVALUATOR", capture_inputs=False)(body)
 
     async def compute_score(self: Any, data: Any) -> Any:
         carrier = _take_carrier(data)
@@ -82,10 +87,19 @@ def _with_carrier(columns: Any) -> Any:
 def _take_carrier(data: Any) -> dict[str, str] | None:
     try:
         column = data.non_tensor_batch.pop(CARRIER, None)
-        return None if column is None or not len(column) else orjson.loads(str(column[-1]))
+        return orjson.loads(str(column[-1])) if column is not None and len(column) and column[-1] else None
     except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
         internal_error("linking the reward of verl")
         return None
+
+
+def _record_late(worker: Any, result: Any) -> None:
+    """Record the reward here where it comes too late for the trajectory's root."""
+    try:
+        if late_rewards.is_late(worker.config):
+            get_current_span().set_attribute(semconv.REWARD, float(result["reward_score"]))
+    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+        internal_error("recording a late reward of verl")
 
 
 def _describe(worker: Any, outputs: Any, columns: Any) -> None:
@@ -103,5 +117,7 @@ def _describe(worker: Any, outputs: Any, columns: Any) -> None:
             # The delivery thread adds the ids' text.
             root.tokenizer = rollout.tokenizer
         annotate(reward=output["reward"], status=status, output=output, **attributes)
+        if output["reward"] is None:
+            late_rewards.remember(worker, columns)
     except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
         internal_error("describing a trajectory of verl")

@@ -18,7 +18,15 @@ from otel_rollout.log_once import internal_error
 from otel_rollout.payload import snapshot
 from otel_rollout.trajectory import annotate
 
-__all__ = ["agent_data_payload", "trace_call", "trace_call_tool", "trace_execute", "trace_subclasses"]
+__all__ = [
+    "MAX_MESSAGE_CHARACTERS",
+    "agent_data_payload",
+    "count_tool_call",
+    "trace_call",
+    "trace_call_tool",
+    "trace_execute",
+    "trace_subclasses",
+]
 
 MAX_MESSAGE_CHARACTERS: Final = 2000
 
@@ -126,6 +134,20 @@ def agent_data_payload(self: Any) -> dict[str, Any]:
     return {**shown, "messages": len(messages), "last_message": messages[-1] if messages else None}
 
 
+def count_tool_call(*, is_error: bool) -> None:
+    """Count a tool call on the trajectory's root.
+
+    Args:
+        is_error: Whether it has failed.
+    """
+    rollout = rollouts.current_rollout()
+    if rollout is not None:
+        rollout.tool_calls += 1
+        rollout.tool_errors += is_error
+        counts: dict[str, Any] = {semconv.TOOL_CALLS: rollout.tool_calls, semconv.TOOL_ERRORS: rollout.tool_errors}
+        annotate(**counts)
+
+
 def _trace_own_execute(cls: Any) -> None:
     try:
         own = vars(cls).get("execute")
@@ -222,10 +244,7 @@ def _end(call: _ToolCall | None, result: Any) -> None:
         rollout = rollouts.current_rollout()
         if rollout is not None:
             rollout.last_action = "tool"
-            rollout.tool_calls += 1
-            rollout.tool_errors += is_error
-            counts: dict[str, Any] = {semconv.TOOL_CALLS: rollout.tool_calls, semconv.TOOL_ERRORS: rollout.tool_errors}
-            annotate(**counts)
+        count_tool_call(is_error=is_error)
     except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
         internal_error("describing a tool call of verl")
 

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from scripts import environments
-
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = Path(__file__).parent / "programs"
 SECONDS = 400
@@ -23,6 +21,8 @@ ENTRY_POINTS = """
 otel_rollout = otel_rollout.integrations.verl.plugin
 
 [opentelemetry_traces_exporter]
+mlflow = otel_rollout_mlflow:MlflowSpanExporter
+weave = otel_rollout_weave:WeaveSpanExporter
 json = json_exporter:JsonSpanExporter
 broken = json_exporter:BrokenSpanExporter
 hanging = json_exporter:HangingSpanExporter
@@ -67,12 +67,9 @@ class Run:
 
 
 @pytest.fixture(scope="session")
-def verl_python() -> Path:
+def verl_python(environment: Callable[[str], Path]) -> Path:
     """The Python of verl's environment."""
-    try:
-        return environments.ensure("verl") / "bin" / "python"
-    except (subprocess.CalledProcessError, OSError) as error:
-        pytest.skip(f"verl's environment can't be made: {error}")
+    return environment("verl") / "bin" / "python"
 
 
 @pytest.fixture(scope="session")

@@ -219,6 +219,21 @@ class TestTools:
         assert trace[0]["attributes"]["rollout.tool_errors"] == 4
         assert trace[0]["attributes"]["rollout.status"] == "completed"
 
+    def test_call_that_the_parser_can_not_read(self, run_program: RunProgram) -> None:
+        """A call that is no JSON, of which verl's parser only says a word in the log, is a failed tool call as well."""
+        options = {"batches": [{"prompts": ["garbled d"], "n": 1, "step": 6}]}
+        run = run_program("run_worker.py", overrides=traced(), **options)
+        [trace] = run.traces()
+        [call] = [span for span in trace if span["attributes"]["openinference.span.kind"] == "TOOL"]
+        assert (call["name"], call["status"]) == ("unreadable tool call", "ERROR")
+        assert call["description"].startswith("Failed to decode tool call: ")
+        assert call["attributes"]["error.type"] == "JSONDecodeError"
+        assert call["attributes"]["input.value"]["text"].strip().startswith('{"name": "add"')
+        assert trace[0]["attributes"]["rollout.tool_calls"] == trace[0]["attributes"]["rollout.tool_errors"] == 1
+        assert trace[0]["attributes"]["rollout.status"] == "completed"
+        assert run.output.count("Failed to decode tool call: ") == 1
+        assert run.digest == run_program("run_worker.py", **options).digest
+
 
 class TestTraining:
     """What training notices: nothing."""

@@ -124,6 +124,7 @@ class Remote:
         return Method()
 
 
+UNREADABLE = "{not json, and no end"
 TOOL_CALLS: dict[str, list] = {
     "plan": [
         ("add", {"a": 1, "b": 2}),
@@ -135,6 +136,7 @@ TOOL_CALLS: dict[str, list] = {
         ("add", "{not json"),
         ("calculator", {"expression": "x"}),
     ],
+    "garbled": [("add", UNREADABLE), ("add", {"a": 1, "b": 2})],
     "long": [],
 }
 
@@ -163,6 +165,8 @@ class Engine:
         if turn < len(calls):
             name, arguments = calls[turn]
             call = json.dumps({"name": name, "arguments": arguments})
+            if arguments == UNREADABLE:
+                call = call[:-1]
             answer = f"I call {name}. <tool_call>\n{call}\n</tool_call>"
         elif user.startswith("long"):
             answer = "x" * 4000
@@ -183,7 +187,7 @@ class Engine:
         )
 
 
-def make_worker(config, *, client_class=None, **engine):
+def make_worker(config, *, client_class=None, is_reward_late=False, **engine):
     """Return verl's worker with its real client, load balancer and reward worker, over fake engines."""
     from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
     from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
@@ -196,7 +200,7 @@ def make_worker(config, *, client_class=None, **engine):
     client = (client_class or LLMServerClient)(
         config=config, load_balancer_handle=Remote(GlobalRequestLoadBalancer(servers))
     )
-    return AgentLoopWorker(config, client, None, [Remote(RewardLoopWorker(config))])
+    return AgentLoopWorker(config, client, None, None if is_reward_late else [Remote(RewardLoopWorker(config))])
 
 
 def make_batch(prompts: list[str], n: int, *, step: int | None = 3, validate: bool = False, indices=None, uids=True):
@@ -212,7 +216,8 @@ def make_batch(prompts: list[str], n: int, *, step: int | None = 3, validate: bo
         "index": np.array(list(range(10, 10 + rows)) if indices is None else indices, dtype=object),
     }
     if uids:
-        columns["uid"] = np.array([f"uid-{number}" for number in range(rows)], dtype=object)
+        given = [f"uid-{number}" for number in range(rows)] if uids is True else uids
+        columns["uid"] = np.array(given, dtype=object)
     batch = DataProto.from_dict(tensors={"dummy_tensor": __import__("torch").zeros(rows, 1)}, non_tensors=columns)
     batch = batch.repeat(repeat_times=n, interleave=True)
     batch.meta_info = {"validate": validate} if step is None else {"validate": validate, "global_steps": step}
@@ -244,6 +249,17 @@ def manager_of(config, workers, manager_class=None):
     manager.config, manager.rollout_config = config, config.actor_rollout_ref.rollout
     manager.agent_loop_workers = [Remote(worker) for worker in workers]
     manager.reward_loop_worker_handles = None
+    return manager
+
+
+def reward_manager_of(config, workers):
+    """Return verl's manager of reward workers, over workers that are there, and no reward model's server."""
+    from verl.experimental.reward_loop.reward_loop import RewardLoopManager
+    from verl.trainer.ppo.reward import resolve_reward_manager_cls
+
+    manager = object.__new__(RewardLoopManager)
+    manager.config, manager.reward_model_manager = config, None
+    manager.reward_loop_workers, manager.reward_manager_cls = workers, resolve_reward_manager_cls(config)
     return manager
 
 

@@ -1,0 +1,216 @@
+"""Rewards of a colocated reward model, which verl computes when the rollout is over and its trajectories have ended.
+
+A worker remembers where each of its trajectories stands. The trainer's process asks for that, and hands it to the
+reward workers beside the rows that they score: in the old trainer as a column that goes along with the rows until then,
+since the trainer puts them into another order, in the v1 trainer by the rows' keys. The reward model doesn't see it,
+and neither does what comes after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Final
+
+import orjson
+from opentelemetry import context as context_api
+
+from otel_rollout import semconv
+from otel_rollout.context import current_frame
+from otel_rollout.integrations import ray as carriers
+from otel_rollout.integrations.verl.identity import scalar
+from otel_rollout.integrations.verl.patching import is_replaced
+from otel_rollout.log_once import internal_error
+
+__all__ = [
+    "CARRIER",
+    "TAKE_METHOD",
+    "add_column",
+    "add_column_later",
+    "is_late",
+    "keys_of_rows",
+    "remember",
+    "take_carriers",
+    "trace_compute_reward_colocate",
+    "trace_compute_rm_score",
+]
+
+_logger: Final = logging.getLogger("otel_rollout")
+
+CARRIER: Final = "otel_rollout_carrier"
+"""The column of a reward request that says which trajectory it is for; taken out before the reward is computed."""
+
+TAKE_METHOD: Final = "otel_rollout_take_carriers"
+
+_REMEMBERED: Final = "_otel_rollout_carriers"
+_MAX_REMEMBERED: Final = 100_000
+_SECONDS_TO_ASK: Final = 5.0
+
+_of_rows: Final[ContextVar[list[str | None] | None]] = ContextVar("otel-rollout-verl-late-rewards", default=None)
+
+
+def is_late(config: Any) -> bool:
+    """Whether rewards are computed by a colocated reward model, when the rollout is over.
+
+    Args:
+        config: verl's whole configuration.
+    """
+    model = config.reward.reward_model
+    return bool(model.enable) and not model.enable_resource_pool
+
+
+def remember(worker: Any, columns: Mapping[str, Any]) -> None:
+    """Keep where the running trajectory stands, for its reward.
+
+    Args:
+        worker: The agent loop's worker.
+        columns: The columns of the sample.
+    """
+    frame = current_frame(context_api.get_current())
+    if frame is None or frame.trajectory is None or columns.get("uid") is None or not is_late(worker.config):
+        return
+    tags = frame.trajectory.tags
+    key = _key(bool(tags.get(semconv.VALIDATE)), scalar(columns["uid"]), tags.get(semconv.ROLLOUT_N))
+    remembered = vars(worker).setdefault(_REMEMBERED, OrderedDict())
+    remembered[key] = orjson.dumps(carriers.inject()).decode()
+    while len(remembered) > _MAX_REMEMBERED:
+        remembered.popitem(last=False)
+
+
+def take_carriers(self: Any, keys: list[str]) -> dict[str, str]:
+    """Return where the trajectories that ran here stand, and forget it; a method of the worker.
+
+    Args:
+        self: The worker.
+        keys: Which trajectories.
+    """
+    remembered = vars(self).get(_REMEMBERED, {})
+    return {key: remembered.pop(key) for key in keys if key in remembered}
+
+
+def keys_of_rows(manager: Any, validate: bool, uids: Sequence[Any], numbers: Sequence[int]) -> list[str] | None:
+    """Return which trajectories the rows of a batch are, where their rewards come late; else None.
+
+    Args:
+        manager: The agent loop's manager.
+        validate: Whether this is a validation pass.
+        uids: Each row's uid.
+        numbers: Each row's rollout number.
+    """
+    if not is_late(manager.config) or not _is_column_taken_out():
+        return None
+    return [_key(validate, uid, number) for uid, number in zip(uids, numbers, strict=True)]
+
+
+def add_column(manager: Any, keys: list[str], output: Any) -> None:
+    """Give each row of what the workers returned the place of its trajectory, up to the moment it is scored."""
+    try:
+        import ray  # type: ignore[import-not-found, unused-ignore]  # there where verl is
+
+        _add_column(output, keys, ray.get(_ask(manager, keys), timeout=_SECONDS_TO_ASK))
+    except Exception as error:  # noqa: BLE001, RUF100 - the rewards stand in no trace then
+        _report(error)
+
+
+async def add_column_later(manager: Any, keys: list[str], output: Any) -> None:
+    """Do the same without holding up the event loop."""
+    try:
+        found = await asyncio.wait_for(asyncio.gather(*_ask(manager, keys)), _SECONDS_TO_ASK)
+        _add_column(output, keys, found)
+    except Exception as error:  # noqa: BLE001, RUF100 - the rewards stand in no trace then
+        _report(error)
+
+
+def trace_compute_rm_score(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `RewardLoopManager.compute_rm_score`, after which the column is gone."""
+
+    def compute_rm_score(self: Any, data: Any) -> Any:
+        _take_over(data)
+        try:
+            return original(self, data)
+        finally:
+            getattr(data, "non_tensor_batch", {}).pop(CARRIER, None)
+
+    return compute_rm_score
+
+
+def trace_compute_reward_colocate(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `PPOTrainer._compute_reward_colocate` of the v1 trainer, whose batch has keys in place of rows."""
+
+    def _compute_reward_colocate(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        token = _of_rows.set(_carriers_of(self, batch))
+        try:
+            return original(self, batch, *args, **kwargs)
+        finally:
+            _of_rows.reset(token)
+
+    return _compute_reward_colocate
+
+
+def _is_column_taken_out() -> bool:
+    """Whether the hook after which the column is gone is in place."""
+    module = sys.modules.get("verl.experimental.reward_loop.reward_loop")
+    return module is not None and is_replaced(module.RewardLoopManager.compute_rm_score)
+
+
+def _key(validate: bool, uid: Any, rollout_n: Any) -> str:
+    return f"{'val' if validate else 'train'}_{uid}_{rollout_n}"
+
+
+def _ask(manager: Any, keys: list[str]) -> list[Any]:
+    return [getattr(worker, TAKE_METHOD).remote(keys) for worker in manager.agent_loop_workers]
+
+
+def _report(error: BaseException) -> None:
+    _logger.warning("verl: rewards of the colocated reward model are not traced: %r", error)
+
+
+def _add_column(data: Any, keys: list[str], found: Sequence[Mapping[str, str]]) -> None:
+    if "rm_scores" in data.batch or len(keys) != len(data):
+        return
+    known = {key: carrier for each in found for key, carrier in each.items()}
+    _set_column(data, [known.get(key) for key in keys])
+
+
+def _set_column(data: Any, values: list[str | None]) -> None:
+    import numpy as np  # type: ignore[import-not-found, unused-ignore]  # there where verl is
+
+    data.non_tensor_batch[CARRIER] = np.array(values, dtype=object)
+
+
+def _take_over(data: Any) -> None:
+    """Add the column where the trainer's batch has keys in place of rows."""
+    values = _of_rows.get()
+    try:
+        if values is not None and len(values) == len(data):
+            _set_column(data, values)
+    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+        internal_error("linking late rewards of verl")
+
+
+def _carriers_of(trainer: Any, batch: Any) -> list[str | None] | None:
+    """Return where the trajectory of each key stands, of an agent loop with several outputs for the last one."""
+    try:
+        if not trainer.config.actor_rollout_ref.rollout.trace.get("backend"):
+            return None
+        import ray
+
+        # Keys are made of uid, session and the output's number.
+        parts = [key.rpartition("_") for key in batch.keys]
+        sessions = [f"{batch.partition_id}_{session}" for session, _, _ in parts]
+        last: dict[str, int] = {}
+        for session, (_, _, number) in zip(sessions, parts, strict=True):
+            last[session] = max(last.get(session, 0), int(number))
+        found = ray.get(_ask(trainer.agent_loop_manager, list(last)), timeout=_SECONDS_TO_ASK)
+        known = {key: carrier for each in found for key, carrier in each.items()}
+        return [
+            known.get(session) if int(number) == last[session] else None
+            for session, (_, _, number) in zip(sessions, parts, strict=True)
+        ]
+    except Exception as error:  # noqa: BLE001, RUF100 - the rewards stand in no trace then
+        _report(error)
+        return None
