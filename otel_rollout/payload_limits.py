@@ -25,6 +25,8 @@ _BASE64_BYTES: Final = bytes(
 )
 _LONG_BASE64: Final = b"0" * 128
 """What 1,024 bytes of base64 in a row show in every eighth byte."""
+_SOME_BASE64: Final = b"0" * 32
+"""What 256 bytes of base64 in a row show in every eighth byte."""
 _DIGITS: Final = bytes(0x30 if 0x30 <= code <= 0x39 else code for code in range(256))
 _NINETEEN_DIGITS: Final = b"0" * 19
 _SOME_DIGITS: Final = b"00"
@@ -44,10 +46,9 @@ def may_need_mending(text: bytes) -> bool:
     Args:
         text: JSON in UTF-8, or several such texts one after the other.
     """
-    if _MEDIA_MARK.search(text):
-        return True
     every_eighth = text[::8]
-    return _LONG_BASE64 in every_eighth.translate(_BASE64_BYTES) or (
+    base64 = every_eighth.translate(_BASE64_BYTES)
+    return (_SOME_BASE64 in base64 and (_LONG_BASE64 in base64 or _MEDIA_MARK.search(text) is not None)) or (
         _SOME_DIGITS in every_eighth.translate(_DIGITS) and _NINETEEN_DIGITS in text.translate(_DIGITS)
     )
 
