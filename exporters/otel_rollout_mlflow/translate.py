@@ -132,9 +132,9 @@ def session_of(span: ReadableSpan) -> str | None:
 
 
 def reward_of(span: ReadableSpan) -> float | None:
-    """Return the reward that a root carries, if it is a finite number."""
+    """Return the trajectory's reward, if it is a finite number: its root carries it, or what has computed it later."""
     reward = (span.attributes or {}).get(semconv.REWARD)
-    if span.parent is not None or isinstance(reward, bool) or not isinstance(reward, (int, float)):
+    if isinstance(reward, bool) or not isinstance(reward, (int, float)):
         return None
     return float(reward) if math.isfinite(reward) else None
 

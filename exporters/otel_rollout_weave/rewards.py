@@ -51,10 +51,12 @@ class RewardFeedback:
         """
         rewards = {}
         for span in spans:
-            reward = reward_of_span(span) if span.parent is None else None
+            reward = reward_of_span(span)
             context = span.get_span_context()
             if reward is not None and context is not None:
-                rewards[f"weave:///{project_id}/call/{call_id(span)}"] = (reward, context.trace_id)
+                # One that comes when the root has ended is carried by a span right under it.
+                root = call_id(span) if span.parent is None else f"{span.parent.span_id:016x}"
+                rewards[f"weave:///{project_id}/call/{root}"] = (reward, context.trace_id)
         if not rewards:
             return
         try:

@@ -63,7 +63,7 @@ def call_id(span: ReadableSpan) -> str:
 
 
 def reward_of_span(span: ReadableSpan) -> float | None:
-    """Return the reward of a trajectory's root; None for any other span."""
+    """Return the trajectory's reward, of its root or of what has computed it later; None for any other span."""
     value = (span.attributes or {}).get(semconv.REWARD)
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
+from mlflow.tracking import MlflowClient
 
 from tests.integrations.verl.conftest import Run, RunProgram, traced
 
@@ -18,6 +20,31 @@ COLUMN = "otel_rollout_carrier"
 def late(run_program: RunProgram) -> Run:
     """A traced step with late rewards."""
     return run_program("run_late_reward.py", overrides=traced(), **STEP)
+
+
+class TestLateRewardAsFeedback:
+    """Where backends show it."""
+
+    def test_reward_is_feedback(self, mlflow_server: Any, weave_server: Any, run_program: RunProgram) -> None:
+        """MLflow and Weave have it as feedback of the trajectory, once each, as a reward that came in time."""
+        variables = {**weave_server.variables, "MLFLOW_TRACKING_URI": mlflow_server.address}
+        overrides = traced("trainer.project_name=team/late-rewards", backend="'json,mlflow,weave'")
+        run = run_program("run_late_reward.py", variables=variables, overrides=overrides, **STEP)
+        expected = {
+            span["parent_id"]: span["attributes"]["rollout.reward"]
+            for span in run.spans
+            if span["name"] == "RewardLoopWorker.compute_score"
+        }
+        assert len(expected) == 6
+        feedback = weave_server.feedback("team/late-rewards")
+        found = [(int(each["weave_ref"].rpartition("/")[2], 16), each["payload"]["output"]) for each in feedback]
+        assert sorted(found) == sorted(expected.items())
+
+        client = MlflowClient(tracking_uri=mlflow_server.address)
+        experiment = client.get_experiment_by_name("team/late-rewards")
+        traces = client.search_traces(locations=[experiment.experiment_id], filter_string="feedback.reward >= 0")
+        rewards = [[assessment.value for assessment in trace.info.assessments] for trace in traces]
+        assert sorted(rewards) == sorted([reward] for reward in expected.values())
 
 
 class TestLateReward:
