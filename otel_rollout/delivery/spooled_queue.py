@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from otel_rollout.delivery.batch import Batch
 from otel_rollout.delivery.batch_sender import BatchReport, RetryPolicy
 from otel_rollout.delivery.exporter_queue import ExporterQueue
+from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.readable import SpanReader
 from otel_rollout.delivery.spool import Spool
@@ -67,6 +68,7 @@ class SpooledQueue(ExporterQueue):
         self._spill_bytes = self._limits.max_bytes * SPILL_SHARE
         self._spiller: threading.Thread | None = None
         self._must_spill_all = False
+        self._is_in_trouble = False
         self._in_flight: Batch | None = None
         self._final_deadline = 0.0
         self._is_settled = False
@@ -96,6 +98,8 @@ class SpooledQueue(ExporterQueue):
             self._final_deadline = deadline
             left = max(0.0, deadline - time.monotonic())
             reserved = min(left * MAX_RESERVED_SHARE, 1.0 + self._bytes / SPILL_BYTES_PER_SECOND)
+            if self._is_in_trouble:
+                self._spill_rather_than_wait()
         super().shutdown(deadline - reserved)
 
     def join(self) -> bool:
@@ -155,11 +159,25 @@ class SpooledQueue(ExporterQueue):
                 self._spool.settle()
         return batch
 
+    def _note_trouble(self, outcome: Outcome) -> None:
+        super()._note_trouble(outcome)
+        if outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
+            with self._lock:
+                self._is_in_trouble = True
+                if self._is_closed:
+                    self._spill_rather_than_wait()
+
+    def _spill_rather_than_wait(self) -> None:
+        """Have all put on disk from now on, with the lock held: at the end there is no time for that after trying."""
+        self._spill_bytes = 0
+        self._room.notify()
+
     def _settle(self, batch: Batch, report: BatchReport) -> None:
         with self._lock:
             if self._is_abandoned:
                 return
             self._in_flight = None
+            self._is_in_trouble = self._is_in_trouble and not report.delivered
         unsent = report.unsent
         is_on_disk = batch.is_from_disk and len(unsent) == batch.taken
         # On disk again before what they were read from goes.

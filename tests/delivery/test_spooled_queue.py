@@ -348,6 +348,33 @@ class TestEnd:
         assert (stats.queued, stats.queued_bytes) == (0, 0)
         assert stats.spooled == len(names_on_disk(tmp_path)) > 0
 
+    @pytest.mark.parametrize("is_known", [True, False])
+    def test_in_an_outage_all_the_time_is_the_disks(
+        self, make_queue, backend, make_span, tmp_path, monkeypatch, is_known
+    ):
+        """While the backend is tried to the end, a disk that needs most of the time has it: nothing is lost."""
+        append = Spool.append
+
+        def slow(*arguments, **options):
+            time.sleep(0.2)
+            return append(*arguments, **options)
+
+        monkeypatch.setattr(Spool, "append", slow)
+        backend.outcome = lambda spans: DOWN
+        if not is_known:
+            backend.gate.clear()
+        queue = make_queue(backend, max_bytes=1_000_000, batch_spans=1)
+        for number in range(12):
+            queue.put(make_span(f"{number:04d}", "x" * 1000, parent=True))
+        assert backend.entered.wait(10)
+        if is_known:
+            until(lambda: queue.stats().last_trouble)
+        queue.shutdown(time.monotonic() + 4.5)
+        backend.gate.set()
+        queue.join()
+        assert (queue.stats().spooled, queue.stats().lost) == (12, {})
+        assert sorted(names_on_disk(tmp_path)) == numbers(12)
+
     def test_files_are_free_for_others_afterwards(self, make_queue, backend, make_span, tmp_path):
         """As long as the queue lives its files are held; then a replay may have them."""
         backend.outcome = lambda spans: DOWN
