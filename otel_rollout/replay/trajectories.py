@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.replay.source import Total, Unit, UnreadableError
 from otel_rollout.trace_folder.frames import Frame, scan_frames
 from otel_rollout.trace_folder.index import read_index
+from otel_rollout.trace_folder.index_entry import IndexEntry
 from otel_rollout.trace_folder.layout import index_path
 from otel_rollout.trace_folder.reader import ReadProblem, read
 from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
@@ -93,10 +94,10 @@ def _running_traces(folder: Path) -> set[str]:
     """Return the traces that a process is not done with: in its journal, or in its spool."""
     cache = LineCache()
     return {
-        entry.trace_id
+        IndexEntry._make(row).trace_id
         for file in find_trace_files(folder)
         if file.key is None and file.is_being_written()
-        for _, entry in StoredFile(file, cache, lambda problem: None).parts()
+        for _, row in StoredFile(file, cache, lambda problem: None).parts()
     }
 
 

@@ -7,20 +7,20 @@ it as it is; the rest is one text, which is parsed where it is asked for. Loadin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from os import PathLike
 from types import NoneType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
+from otel_rollout.trace_folder.index_entry import ATTRIBUTE_FIELDS, Details, IndexEntry, Row
 from otel_rollout.trace_folder.otlp_json import decode_line
 
-__all__ = ["Details", "IndexEntry", "TraceSummary", "details_of", "entries_of", "index_line", "read_index"]
+__all__ = ["TraceSummary", "entries_of", "index_line", "read_index", "read_rows"]
 
 MAX_TEXT_CHARACTERS: Final = 1024
 """A longer text of the root stays out of the index."""
@@ -36,81 +36,8 @@ _LEFT_OUT: Final = frozenset(
         semconv.OPERATION_NAME,
     }
 )
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
-
-
-class IndexEntry(NamedTuple):
-    """What the index says of a line.
-
-    Args:
-        trace_id: The trace id, 32 hexadecimal digits.
-        start_time: When its first span started, in nanoseconds since 1970.
-        end_time: When its last span ended, in nanoseconds since 1970.
-        has_root: Whether the root is in it.
-        step: The training step, where it is a whole number.
-        sample_index: Which prompt.
-        rollout_n: Which rollout of the prompt.
-        validate: Whether it is part of a validation pass; None where nothing says so.
-        experiment_name: The experiment.
-        status: What became of it, where the root says so.
-        reward: The reward, where the root has one.
-        offset: The frame's first byte in its file.
-        length: How many bytes the frame has.
-        bytes: How many bytes the line has, without its end.
-        spans: How many spans are in it.
-        status_code: The root's status: 0 for unset, 1 for ok, 2 for an error.
-        details: The fields of `Details` as JSON.
-    """
-
-    trace_id: str
-    start_time: int
-    end_time: int
-    has_root: bool
-    step: int | None
-    sample_index: int | str | None
-    rollout_n: int | str | None
-    validate: bool | None
-    experiment_name: str | None
-    status: str | None
-    reward: float | None
-    offset: int
-    length: int
-    bytes: int
-    spans: int
-    status_code: int
-    details: str
-
-
-class Details(NamedTuple):
-    """What the index says of a line beside what is asked of many.
-
-    Args:
-        name: The root's name; without a root, that of its first span.
-        project_name: The project, where its resource names one.
-        run_id: The run, where its resource names one.
-        attributes: The root's scalar attributes without payload; without a root, the tags. On disk, without those that
-            the entry has.
-    """
-
-    name: str
-    project_name: str | None
-    run_id: str | None
-    attributes: dict[str, Any]
-
-
 _FIELDS: Final = len(IndexEntry._fields)
-_ATTRIBUTE_FIELDS: Final = {
-    semconv.STEP: "step",
-    semconv.SAMPLE_INDEX: "sample_index",
-    semconv.ROLLOUT_N: "rollout_n",
-    semconv.VALIDATE: "validate",
-    semconv.EXPERIMENT_NAME: "experiment_name",
-    semconv.STATUS: "status",
-    semconv.REWARD: "reward",
-}
-"""The attributes that have a field, and its name."""
-# `IndexEntry._make` without its own look at the length.
-_new_entry: Final[Callable[[Sequence[Any]], IndexEntry]] = partial(tuple.__new__, IndexEntry)
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 class TraceSummary:
@@ -217,7 +144,7 @@ class TraceSummary:
             self._status_code,
             "",
         )
-        for key, field in _ATTRIBUTE_FIELDS.items():
+        for key, field in ATTRIBUTE_FIELDS.items():
             # Nothing but what the field says as it is: a step that is a text, a reward that is an integer stay.
             if key in attributes and attributes[key] is getattr(entry, field):
                 del attributes[key]
@@ -230,23 +157,17 @@ def index_line(entry: IndexEntry) -> bytes:
     return orjson.dumps(tuple(entry), option=orjson.OPT_APPEND_NEWLINE)
 
 
-def details_of(entry: IndexEntry) -> Details:
-    """Return what the index says of a line beside what is asked of many, with all attributes.
-
-    Args:
-        entry: What it says of the line.
-
-    Raises:
-        ValueError: The index is damaged.
-    """
-    details = Details(*orjson.loads(entry.details))
-    fields = {key: getattr(entry, field) for key, field in _ATTRIBUTE_FIELDS.items()}
-    known = {key: value for key, value in fields.items() if value is not None}
-    return details._replace(attributes=known | details.attributes)
-
-
 def read_index(path: str | PathLike[str]) -> list[IndexEntry]:
     """Return the entries of an index, as far as it is whole; none where there is no index.
+
+    Args:
+        path: The index.
+    """
+    return list(map(IndexEntry._make, read_rows(path)))
+
+
+def read_rows(path: str | PathLike[str]) -> Sequence[Row]:
+    """Return the rows of an index, as far as it is whole; none where there is no index.
 
     Args:
         path: The index.
@@ -261,9 +182,9 @@ def read_index(path: str | PathLike[str]) -> list[IndexEntry]:
         return []
     data = data[:end]
     with suppress(TypeError, ValueError):
-        rows = orjson.loads(b"[%b]" % data.replace(b"\n", b","))
+        rows: list[Row] = orjson.loads(b"[%b]" % data.replace(b"\n", b","))
         if set(map(len, rows)) == {_FIELDS}:
-            return list(map(_new_entry, rows))
+            return rows
     return _read_while_whole(data.split(b"\n"))
 
 

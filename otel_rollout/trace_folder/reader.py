@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator
 from os import PathLike
+from typing import Final
 
-from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory, main_entry
+from otel_rollout.trace_folder.index_entry import IndexEntry, place_of
+from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory, main_row
 from otel_rollout.trace_folder.selection import Selection
 from otel_rollout.trace_folder.stored_file import LineCache, Part, ReadProblem, StoredFile
 from otel_rollout.trace_folder.trace_files import StepKey, TraceFile, find_trace_files
 
 __all__ = ["ReadProblem", "RecordedTrajectory", "read"]
 
+_TRACE_ID: Final = place_of("trace_id")
 _logger = logging.getLogger("otel_rollout")
 
 
@@ -70,12 +73,13 @@ def _trajectories(
 
     def find(trace_id: str) -> list[Part]:
         everything = (part for file in find_trace_files(folder) for part in parts_of(file))
-        return [part for part in everything if part[1].trace_id == trace_id]
+        return [part for part in everything if part[1][_TRACE_ID] == trace_id]
 
-    loose = _by_trace(parts_of(file) for file in files if file.key is None)
+    takes = selection.takes if selection.is_narrow else None
+    loose = _by_trace(part for file in files if file.key is None for part in parts_of(file))
     loose_ids: dict[StepKey, list[str]] = {}
     for trace_id, parts in loose.items():
-        entry = main_entry(parts)
+        entry = IndexEntry._make(main_row(parts))
         loose_ids.setdefault(StepKey.of(entry.step, validate=bool(entry.validate)), []).append(trace_id)
     if loose:
         # Journals before the steps' folders: what is running now and ends meanwhile is found in one of the two.
@@ -85,28 +89,26 @@ def _trajectories(
         if file.key is not None:
             placed.setdefault(file.key, []).append(file)
     for key in sorted(key for key in {*placed, *loose_ids} if key.is_in(selection)):
-        traces = _by_trace(parts_of(file) for file in placed.get(key, ()))
+        own = [part for file in placed.get(key, ()) for part in parts_of(file)]
+        # One at a time: what is done with a trajectory's spans is not for us to keep.
+        if not loose and len({row[_TRACE_ID] for _, row in own}) == len(own):
+            # Nearly always: a trajectory is one line of one file.
+            for part in own if takes is None else [part for part in own if takes(part[1])]:
+                yield RecordedTrajectory(part[1], (part,), find)
+            continue
+        traces = _by_trace(own)
         for trace_id in loose_ids.get(key, ()):
             traces.setdefault(trace_id, [])
-        if loose:
-            for trace_id, parts in traces.items():
-                parts.extend(loose.pop(trace_id, ()))
-        # One at a time: what is done with a trajectory's spans is not for us to keep.
-        for parts in traces.values():
-            if parts:
-                entry = main_entry(parts)
-                if not selection.is_narrow or selection.takes(entry):
-                    yield RecordedTrajectory(entry, parts, find)
+        for trace_id, parts in traces.items():
+            parts.extend(loose.pop(trace_id, ()))
+        for parts in filter(None, traces.values()):
+            row = main_row(parts)
+            if takes is None or takes(row):
+                yield RecordedTrajectory(row, parts, find)
 
 
-def _by_trace(files: Iterable[list[Part]]) -> dict[str, list[Part]]:
+def _by_trace(parts: Iterable[Part]) -> dict[str, list[Part]]:
     traces: dict[str, list[Part]] = {}
-    for parts in files:
-        found = {part[1].trace_id: [part] for part in parts}
-        if len(found) == len(parts) and traces.keys().isdisjoint(found):
-            # Nearly always: a trajectory is one line of one file.
-            traces.update(found)
-            continue
-        for part in parts:
-            traces.setdefault(part[1].trace_id, []).append(part)
+    for part in parts:
+        traces.setdefault(part[1][_TRACE_ID], []).append(part)
     return traces

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
-from otel_rollout.trace_folder.index import Details, IndexEntry, details_of
+from otel_rollout.trace_folder.index_entry import Details, IndexEntry, Row, details_of, place_of
 from otel_rollout.trace_folder.otlp_json import encode_line
 from otel_rollout.trace_folder.stored_file import MovedError, Part
 
-__all__ = ["RecordedTrajectory", "main_entry"]
+__all__ = ["RecordedTrajectory", "main_row"]
+
+_HAS_ROOT: Final = place_of("has_root")
 
 
 class RecordedTrajectory:
     """A trajectory as it was recorded; `read` makes them.
 
     Args:
-        entry: What the index says of it: the `main_entry` of its parts.
+        row: What the index says of it: the `main_row` of its parts.
         parts: The stored lines that hold its spans, at least one.
         find: Finds its lines anew, where they have moved since.
     """
 
     __slots__ = (
         "_details",
-        "_entry",
         "_find",
         "_parts",
+        "_row",
         "_spans",
         "end_time",
         "experiment_name",
@@ -67,8 +69,8 @@ class RecordedTrajectory:
     has_root: bool
     """Whether its root has come: not while it is running, nor if its process ended before it did."""
 
-    def __init__(self, entry: IndexEntry, parts: Sequence[Part], find: Callable[[str], Sequence[Part]]) -> None:
-        self._entry = entry
+    def __init__(self, row: Row, parts: Sequence[Part], find: Callable[[str], Sequence[Part]]) -> None:
+        self._row = row
         self._parts = parts
         self._find = find
         self._spans: list[ReadableSpan] | None = None
@@ -85,11 +87,17 @@ class RecordedTrajectory:
             self.experiment_name,
             self.status,
             self.reward,
-        ) = entry[:11]
+            _,  # One by one: a star makes a list, which takes half as long again.
+            _,
+            _,
+            _,
+            _,
+            _,
+        ) = row
         self.validate = validate is True
         if len(parts) > 1:
-            self.start_time = min(entry.start_time for _, entry in parts)
-            self.end_time = max(entry.end_time for _, entry in parts)
+            self.start_time = min(entry.start_time for entry in self._entries())
+            self.end_time = max(entry.end_time for entry in self._entries())
 
     def __repr__(self) -> str:
         tags = f"step={self.step!r} sample_index={self.sample_index!r} rollout_n={self.rollout_n!r}"
@@ -120,7 +128,7 @@ class RecordedTrajectory:
         """Whether it ended in an error; one that was cancelled did not."""
         if self.status is not None:
             return self.status == "error"
-        return self.has_root and self._entry.status_code == StatusCode.ERROR.value
+        return self.has_root and IndexEntry._make(self._row).status_code == StatusCode.ERROR.value
 
     @property
     def duration(self) -> float:
@@ -133,17 +141,17 @@ class RecordedTrajectory:
         if len(self._parts) > 1 and any(file.is_journal for file, _ in self._parts):
             # After a crash, a journal still has spans that are in a frame already.
             return len(self.spans)
-        return sum(entry.spans for _, entry in self._parts)
+        return sum(entry.spans for entry in self._entries())
 
     @property
     def size_bytes(self) -> int:
         """How many bytes of OTLP JSON it is."""
-        return sum(entry.bytes for _, entry in self._parts)
+        return sum(entry.bytes for entry in self._entries())
 
     @property
     def stored_bytes(self) -> int:
         """How many bytes it takes on disk, without the index."""
-        return sum(entry.length for _, entry in self._parts)
+        return sum(entry.length for entry in self._entries())
 
     @property
     def spans(self) -> list[ReadableSpan]:
@@ -169,25 +177,24 @@ class RecordedTrajectory:
     @property
     def _known(self) -> Details:
         if self._details is None:
-            self._details = details_of(self._entry)
+            self._details = details_of(self._row)
         return self._details
 
+    def _entries(self) -> Iterator[IndexEntry]:
+        return (IndexEntry._make(row) for _, row in self._parts)
+
     def _read(self) -> list[ReadableSpan]:
-        lines = [file.read_spans(entry) for file, entry in self._parts]
+        lines = [file.read_spans(row) for file, row in self._parts]
         if len(lines) == 1:
             return lines[0]
         spans = {span.context.span_id: span for line in lines for span in line if span.context}
         return sorted(spans.values(), key=lambda span: span.parent is None)
 
 
-def main_entry(parts: Sequence[Part]) -> IndexEntry:
+def main_row(parts: Sequence[Part]) -> Row:
     """Return what the index says of the part that speaks for the trajectory: the one with its root, else the first.
 
     Args:
         parts: The parts.
     """
-    if len(parts) > 1:
-        for _, entry in parts:
-            if entry.has_root:
-                return entry
-    return parts[0][1]
+    return next((row for _, row in parts if row[_HAS_ROOT]), parts[0][1])

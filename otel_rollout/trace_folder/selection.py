@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import TYPE_CHECKING, TypedDict
+from typing import Final, TypedDict
 
-if TYPE_CHECKING:
-    from otel_rollout.trace_folder.index import IndexEntry
+from otel_rollout.trace_folder.index_entry import Row, place_of
 
 __all__ = ["Filters", "Selection"]
+
+_SAMPLE_INDEX: Final = place_of("sample_index")
+_ROLLOUT_N: Final = place_of("rollout_n")
+_VALIDATE: Final = place_of("validate")
+_EXPERIMENT_NAME: Final = place_of("experiment_name")
+_STATUS: Final = place_of("status")
+_REWARD: Final = place_of("reward")
 
 
 class Filters(TypedDict, total=False):
@@ -49,22 +55,22 @@ class Selection:
         self._steps = (step,) if isinstance(step, int) else step
         self._validate = validate
         # Only what is asked for: a step has thousands of trajectories, and most questions are about the step alone.
-        self._checks: list[Callable[[IndexEntry], bool]] = []
+        self._checks: list[Callable[[Row], bool]] = []
         if sample_index is not None:
             sample = str(sample_index)
-            self._checks.append(lambda each: str(each.sample_index) == sample and each.sample_index is not None)
+            self._checks.append(lambda row: str(row[_SAMPLE_INDEX]) == sample and row[_SAMPLE_INDEX] is not None)
         if rollout_n is not None:
             rollout = str(rollout_n)
-            self._checks.append(lambda each: str(each.rollout_n) == rollout and each.rollout_n is not None)
+            self._checks.append(lambda row: str(row[_ROLLOUT_N]) == rollout and row[_ROLLOUT_N] is not None)
         if validate is not None:
-            self._checks.append(lambda each: bool(each.validate) == validate)
+            self._checks.append(lambda row: bool(row[_VALIDATE]) == validate)
         if experiment is not None:
-            self._checks.append(lambda each: each.experiment_name == experiment)
+            self._checks.append(lambda row: row[_EXPERIMENT_NAME] == experiment)
         if status is not None:
-            self._checks.append(lambda each: each.status == status)
+            self._checks.append(lambda row: row[_STATUS] == status)
         if reward is not None:
             low, high = reward
-            self._checks.append(lambda each: _is_between(low, each.reward, high))
+            self._checks.append(lambda row: _is_between(low, row[_REWARD], high))
 
     def takes_step(self, step: int | None, *, validate: bool) -> bool:
         """Say whether what is asked for can be among the trajectories of a step.
@@ -82,14 +88,14 @@ class Selection:
         """Whether it leaves out any trajectory of a step that `takes_step`."""
         return bool(self._checks)
 
-    def takes(self, entry: IndexEntry) -> bool:
+    def takes(self, row: Row) -> bool:
         """Say whether a trajectory of a step that `takes_step` is asked for.
 
         Args:
-            entry: What the index says of it.
+            row: What the index says of it.
         """
         for check in self._checks:  # noqa: SIM110 - all() costs twice as much, thousands of times
-            if not check(entry):
+            if not check(row):
                 return False
         return True
 

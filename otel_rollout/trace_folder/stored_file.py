@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import TypeAlias
 
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.trace_folder.frames import DamagedFrameError, Frame, read_frame, scan_frames
-from otel_rollout.trace_folder.index import IndexEntry, entries_of, read_index
+from otel_rollout.trace_folder.index import entries_of, read_rows
+from otel_rollout.trace_folder.index_entry import IndexEntry, Row, place_of
 from otel_rollout.trace_folder.otlp_json import decode_line
 from otel_rollout.trace_folder.trace_files import TraceFile
 
 __all__ = ["LineCache", "MovedError", "Part", "ReadProblem", "StoredFile"]
 
 
-_length = attrgetter("length")
+_length = itemgetter(place_of("length"))
 
 
 class MovedError(FileNotFoundError):
@@ -95,23 +96,24 @@ class StoredFile:
     def parts(self) -> list[Part]:
         """Return what is in the file, from its index as far as that reaches; nothing once the file is gone."""
         try:
-            entries = self._frames() if self._file.is_compressed else list(self._lines())
+            rows = self._frames() if self._file.is_compressed else list(self._lines())
         except FileNotFoundError:
             # Old steps may be removed while they are read.
             return []
-        return [(self, entry) for entry in entries]
+        return [(self, row) for row in rows]
 
-    def read_spans(self, entry: IndexEntry) -> list[ReadableSpan]:
+    def read_spans(self, row: Row) -> list[ReadableSpan]:
         """Return the spans of a part.
 
         Args:
-            entry: The part.
+            row: What the index says of it.
 
         Raises:
             MovedError: They are no longer here.
             OSError: The file can't be read.
             ValueError: The frame is damaged.
         """
+        entry = IndexEntry._make(row)
 
         def read() -> bytes:
             if self._file.is_compressed:
@@ -130,15 +132,15 @@ class StoredFile:
             raise MovedError(f"{entry.trace_id} is no longer at byte {entry.offset} of {self._place}")
         return spans
 
-    def _frames(self) -> list[IndexEntry]:
-        entries = read_index(self._file.index_place) if self._file.index_place else []
+    def _frames(self) -> Sequence[Row]:
+        rows = read_rows(self._file.index_place) if self._file.index_place else ()
         # After the index: what a running process adds meanwhile is more than the index says, never less.
         size = os.stat(self._place).st_size  # noqa: PTH116 - one of many
-        if sum(map(_length, entries)) == size:
-            return entries
+        if sum(map(_length, rows)) == size:
+            return rows
         found: list[IndexEntry] = []
         end = 0
-        for entry in entries:
+        for entry in map(IndexEntry._make, rows):
             if end < min(entry.offset, size):
                 found += self._scan(end, min(entry.offset, size))
             if entry.offset + entry.length <= size:
@@ -194,7 +196,7 @@ class StoredFile:
             return []
 
 
-Part: TypeAlias = tuple[StoredFile, IndexEntry]
+Part: TypeAlias = tuple[StoredFile, Row]
 """Spans of one trace in one line: the file, and where in it."""
 
 

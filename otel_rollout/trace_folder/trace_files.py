@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from operator import itemgetter
 from os import PathLike
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -118,27 +117,22 @@ class _Walk:
             NotADirectoryError: It is a file.
         """
         indexes: set[str] = set()
-        kept: list[tuple[str, os.DirEntry[str], int | None]] = []
-        with os.scandir(folder) as found:
-            for entry in found:
-                name = entry.name
-                step = step_of(name)
-                if step is not None and not self._selection.takes_step(step, validate=context.validate):
-                    self.has_traces = True
-                elif name.endswith(INDEX):
-                    indexes.add(name)
-                else:
-                    kept.append((name, entry, step))
-        kept.sort(key=itemgetter(0))
-        for name, entry, step in kept:
-            if name.endswith((FRAMES, LINES)):
+        # In order of names an index comes before its file.
+        for name in sorted(os.listdir(folder)):  # noqa: PTH208 - a step can have hundreds of files
+            step = step_of(name)
+            if step is not None and not self._selection.takes_step(step, validate=context.validate):
+                self.has_traces = True
+            elif name.endswith(INDEX):
+                indexes.add(name)
+            elif name.endswith((FRAMES, LINES)):
                 self.has_traces = True
                 index = name.removesuffix(FRAMES) + INDEX
-                self.files.append(TraceFile(entry.path, f"{folder}/{index}" if index in indexes else None, context.key))
-            elif depth < MAX_DEPTH and not name.startswith(".") and entry.is_dir():
-                # Old steps may be removed while they are read.
-                with suppress(FileNotFoundError):
-                    self.look_into(entry.path, _enter(name, step, context), depth + 1)
+                index_place = f"{folder}/{index}" if index in indexes else None
+                self.files.append(TraceFile(f"{folder}/{name}", index_place, context.key))
+            elif depth < MAX_DEPTH and not name.startswith("."):
+                # What is no folder; and old steps may be removed while they are read.
+                with suppress(NotADirectoryError, FileNotFoundError):
+                    self.look_into(f"{folder}/{name}", _enter(name, step, context), depth + 1)
 
 
 def _enter(name: str, step: int | None, context: _Context) -> _Context:

@@ -26,7 +26,8 @@ from writing import contents, count_spans, ids, lines_of, make_span, random_id, 
 from otel_rollout.trace_folder import folder_writer, step_files
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.frames import TornFrame, is_being_written, read_frame, scan_frames
-from otel_rollout.trace_folder.index import details_of, read_index
+from otel_rollout.trace_folder.index import read_index
+from otel_rollout.trace_folder.index_entry import details_of
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 

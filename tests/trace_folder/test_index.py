@@ -11,7 +11,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout.trace_folder import layout
-from otel_rollout.trace_folder.index import IndexEntry, TraceSummary, details_of, entries_of, index_line, read_index
+from otel_rollout.trace_folder.index import TraceSummary, entries_of, index_line, read_index
+from otel_rollout.trace_folder.index_entry import IndexEntry, details_of
 from otel_rollout.trace_folder.otlp_json import encode_line
 
 TRACE = 2**100 + 1
