@@ -91,8 +91,8 @@ def replay(
     if destination is not None:
         _refuse_itself(folder, backend, Path(destination), is_emptied=is_removing)
     source: Source
-    if is_of_spool and not is_filtered:
-        source = SpoolSource(folder, is_removing=is_removing)
+    if is_of_spool:
+        source = SpoolSource(folder, is_removing=is_removing, filters=wanted if is_filtered else None)
     else:
         source = TrajectorySource(folder, wanted)
     expect_repeats: Callable[[], None] | None = getattr(exporter, "expect_repeats", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -14,6 +15,8 @@ from otel_rollout.replay.source import Total, Unit, UnreadableError
 from otel_rollout.trace_folder.frames import DamagedFrameError, Frame, TornFrame, read_frame, scan_frames, try_take
 from otel_rollout.trace_folder.layout import NO_STEP, step_of
 from otel_rollout.trace_folder.otlp_json import decode_line
+from otel_rollout.trace_folder.reader import read
+from otel_rollout.trace_folder.selection import Filters
 from otel_rollout.trace_folder.trace_files import find_trace_files
 
 __all__ = ["SpoolSource", "is_spool", "spool_of"]
@@ -70,14 +73,16 @@ class SpoolSource:
     Args:
         folder: The folder.
         is_removing: Whether a file is removed once all in it is delivered.
+        filters: Which trajectories of the batches; all of them where None.
     """
 
     unit_name = "batch"
     goes_alone = True
 
-    def __init__(self, folder: Path, *, is_removing: bool) -> None:
+    def __init__(self, folder: Path, *, is_removing: bool, filters: Filters | None = None) -> None:
         self._folder = folder
         self._is_removing = is_removing
+        self._traces = _traces_like(folder, filters) if filters is not None else None
         self._undelivered = False
         self._held: list[str] = []
         self._closed: list[str] = []
@@ -92,8 +97,11 @@ class SpoolSource:
             # Its process may deliver and remove it meanwhile; what can't be opened is counted by `units`.
             with suppress(OSError):
                 for frame in scan_frames(path):
-                    units += isinstance(frame, Frame)
-                    size += frame.length
+                    if isinstance(frame, TornFrame):
+                        size += frame.length
+                    elif _Batch(path, frame, self._traces).is_wanted():
+                        units += 1
+                        size += frame.length
         return Total(units, size)
 
     def units(self) -> Iterator[Unit]:
@@ -121,6 +129,8 @@ class SpoolSource:
     def notes(self) -> list[str]:
         """Return what was left alone and what was missing, in words."""
         notes = []
+        if self._traces is not None and not self._traces:
+            notes.append(f"no trajectory in {self._folder} is like that")
         if self._held:
             plural = "s" if len(self._held) > 1 else ""
             notes.append(f"{len(self._held)} file{plural} left alone: a running process delivers it itself")
@@ -147,8 +157,9 @@ class SpoolSource:
                 # Frames follow: this is damage, not a write that was cut short.
                 yield Unit.unreadable(f"{name} {torn.offset}", torn.length, f"{path} is damaged at byte {torn.offset}")
                 torn = None
-            batch = _Batch(path, frame)
-            yield Unit(f"{name} {frame.offset} {frame.length}", frame.length, batch.read)
+            batch = _Batch(path, frame, self._traces)
+            if batch.is_wanted():
+                yield Unit(f"{name} {frame.offset} {frame.length}{batch.part}", frame.length, batch.read)
             is_damaged = batch.is_damaged
             if is_damaged:
                 # Perhaps what it says of its length is wrong, and what should be its end are other frames.
@@ -172,21 +183,56 @@ def _files_in(folder: Path) -> list[Path]:
         return []
 
 
+def _traces_like(folder: Path, filters: Filters) -> set[int]:
+    """Return the trace ids of the trajectories that filters let through."""
+    try:
+        # What can't be read is counted batch by batch.
+        return {int(trajectory.trace_id, 16) for trajectory in read(folder, **filters, on_problem=lambda problem: None)}
+    except NoTracesError:
+        return set()
+
+
 class _Batch:
     """A batch of a spool's file.
+
+    The traces of many trajectories stand in each batch, and each trajectory in many: one that is wanted is decoded
+    once, and not once for each trajectory.
 
     Args:
         path: The file.
         frame: Where in it.
+        traces: Which traces of it are wanted; all where None.
     """
 
-    def __init__(self, path: Path, frame: Frame) -> None:
+    def __init__(self, path: Path, frame: Frame, traces: set[int] | None) -> None:
         self.is_damaged = False
+        self.part = ""
         self._path = path
         self._frame = frame
+        self._traces = traces
+        self._spans: list[ReadableSpan] | None = None
+
+    def is_wanted(self) -> bool:
+        """Say whether there is something to send, or to complain about; `part` then tells a part from the whole."""
+        if self._traces is None:
+            return True
+        if not self._traces:
+            return False
+        with suppress(UnreadableError):
+            everything = self._decode()
+            self._spans = [span for span in everything if span.context and span.context.trace_id in self._traces]
+            if len(self._spans) < len(everything):
+                ids = b"".join(span.context.span_id.to_bytes(8, "big") for span in self._spans if span.context)
+                self.part = f" part {hashlib.blake2b(ids, digest_size=8).hexdigest()}"
+            return bool(self._spans)
+        return True
 
     def read(self) -> Sequence[ReadableSpan]:
         """Read its spans, and note if its frame is damaged."""
+        spans, self._spans = self._spans, None
+        return spans if spans is not None else self._decode()
+
+    def _decode(self) -> list[ReadableSpan]:
         try:
             return decode_line(read_frame(self._path, self._frame.offset, self._frame.length))
         except (OSError, ValueError) as error:

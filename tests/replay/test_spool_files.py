@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import subprocess
 import sys
 
@@ -10,10 +11,12 @@ import pytest
 import otel_rollout
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.replay import spool_files
 from otel_rollout.replay.wording import describe
 from otel_rollout.testing import InMemorySpanExporter
+from otel_rollout.trace_folder import index, stored_file
 from otel_rollout.trace_folder.frames import Frame, FrameFile, scan_frames
-from otel_rollout.trace_folder.otlp_json import encode_line
+from otel_rollout.trace_folder.otlp_json import decode_line, encode_line
 from tests.replay.recordings import Memory
 
 
@@ -57,11 +60,44 @@ class TestSpool:
         assert (done.report.delivered, done.report.skipped) == (0, 4)
 
     def test_filters_work_on_it(self, spool, replayed, memory):
-        """With filters it is read as any folder: trajectory by trajectory."""
-        done = replayed(spool(), memory, filters={"step": 1})
+        """With filters only the trajectories that are like that are sent, and that is remembered."""
+        folder = spool()
 
-        assert (done.unit_name, done.report.delivered) == ("trajectory", 2)
+        done = replayed(folder, memory, filters={"step": 1})
+
+        assert (done.unit_name, done.report.delivered) == ("batch", 2)
         assert {span.attributes["rollout.step"] for span in memory.spans} == {1}
+        assert replayed(folder, memory, filters={"step": 1}).report.skipped == 2
+        assert "no trajectory in" in replayed(folder, memory, filters={"step": 99}).notes[0]
+
+    def test_filters_take_parts_of_batches(self, tmp_path, replayed, memory, project, monkeypatch):
+        """A batch of many trajectories is decoded a few times, not for each; what was sent of it is not all of it."""
+        live = InMemorySpanExporter()
+        otel_rollout.init(project, "exp-1", backend=live)
+        turn = otel_rollout.rollout_trace_op(lambda: None)
+        trajectories = [(otel_rollout.rollout_trace_attr(n, n % 2, 0), contextvars.copy_context()) for n in range(20)]
+        for trajectory, context in trajectories:
+            context.run(trajectory.__enter__)
+        for _ in range(5):
+            for _, context in trajectories:
+                context.run(turn)
+        for trajectory, context in trajectories:
+            context.run(trajectory.__exit__, None, None, None)
+        assert otel_rollout.flush(30.0)
+        file = FrameFile(tmp_path / "memory" / "host-1-abcd-000000.jsonl.zst")
+        for start in range(0, 120, 20):
+            file.append(encode_line(live.spans[start : start + 20]))
+        file.close()
+        decoded = []
+        for module in (spool_files, stored_file, index):
+            monkeypatch.setattr(module, "decode_line", lambda line: decoded.append(line) or decode_line(line))
+
+        odd = replayed(tmp_path, memory, filters={"step": 1})
+
+        assert (odd.report.delivered, odd.report.spans, odd.report.is_whole) == (6, 60, True)
+        assert {span.attributes["rollout.step"] for span in memory.spans} == {1}
+        assert len(decoded) <= 4 * 6
+        assert replayed(tmp_path, memory, filters={"step": 0}).report.spans == 60
 
 
 class TestRemoval:
@@ -239,7 +275,7 @@ class TestRunningProcess:
         assert files(folder) == []
 
     def test_is_left_alone_with_filters_too(self, spool, replayed, memory):
-        """Read trajectory by trajectory, those of the file are left for later."""
+        """With filters too, what a running process holds is left to it."""
         folder = spool()
         held = FrameFile(next(folder.rglob("*000000.jsonl.zst")))
 
@@ -247,7 +283,7 @@ class TestRunningProcess:
 
         held.close()
         assert (done.report.delivered, done.report.is_whole) == (1, True)
-        assert "1 left for later: their process has not finished them" in done.notes
+        assert "1 file left alone: a running process delivers it itself" in done.notes
 
     def test_of_this_very_process_is_left_alone(self, tmp_path, replayed, memory, project):
         """A replay within the process that writes does not take its file from it either."""
