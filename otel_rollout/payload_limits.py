@@ -20,6 +20,10 @@ __all__ = ["characters_cut", "cut_json", "cut_media", "may_need_mending", "narro
 _DATA_URI: Final = re.compile(rb"data:([\w/+.;=-]{0,100});base64,[A-Za-z0-9+/=_-]{256,}")
 _BARE_BASE64: Final = re.compile(rb'"(data|b64_json)":"[A-Za-z0-9+/=_-]{1024,}"')
 """Keys under which the APIs of OpenAI, Anthropic and MCP hand over images and sounds without a data URI."""
+_MEDIA_BASE64: Final = re.compile(
+    rb'"(?:iVBORw0KGgo|/9j/|R0lGOD|UklGR|JVBERi0|SUQz|T2dnUw|ZkxhQ|AAAA..Z0eX)[A-Za-z0-9+/=_-]{1000,}(?=\\*")'
+)
+"""A text that begins as PNG, JPEG, GIF, WebP or WAV, PDF, MP3, Ogg, FLAC and MP4 begin in base64, under any key."""
 _BASE64_BYTES: Final = bytes(
     0x30 if (chr(code).isalnum() and code < 0x80) or code in b"+/=_-" else 0x20 for code in range(256)
 )
@@ -72,6 +76,7 @@ def cut_media(text: bytes) -> bytes:
         text = _DATA_URI.sub(lambda match: b"data:%s;base64,[%d bytes cut]" % (match[1], len(match[0])), text)
     if _LONG_BASE64 in text[::8].translate(_BASE64_BYTES):
         text = _BARE_BASE64.sub(lambda match: b'"%s":"[%d bytes of base64 cut]"' % (match[1], len(match[0])), text)
+        text = _MEDIA_BASE64.sub(lambda match: b'"[%d bytes of base64 cut]' % len(match[0]), text)
     return text
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import orjson
 import pytest
 from hypothesis import given, settings
@@ -158,6 +160,17 @@ class TestCutMedia:
 
         assert seen["media_type"] == "image/png"
         assert seen["data"].endswith("bytes of base64 cut]")
+
+    @pytest.mark.parametrize(
+        "head", [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0", b"GIF89a", b"RIFF", b"%PDF-1.7", b"\0\0\0\x20ftypisom"]
+    )
+    def test_bare_base64_that_begins_as_a_file_of_media(self, head):
+        """Under any key, in a list, and in JSON within a text, such as Ollama's `images` and tools' screenshots."""
+        media = base64.b64encode(head + bytes(range(256)) * 8).decode()
+        inner = orjson.dumps({"screenshot": media}).decode()
+        seen = orjson.loads(cut_media(orjson.dumps({"images": [media], "arguments": inner, "model": "m"})))
+        note = f"[{len(media) + 1} bytes of base64 cut]"
+        assert seen == {"images": [note], "arguments": orjson.dumps({"screenshot": note}).decode(), "model": "m"}
 
     @pytest.mark.parametrize(
         "value",
