@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Two processes share the test files out; ARGS="-n 0" runs all in one.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Behind a proxy that has a certificate of its own, uv needs to be told of the system's; pip asks them by itself.
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem),true,false)
 
@@ -14,10 +16,10 @@ demo: $(VENV)/.demo  ## Trace a small agentic rollout and show where to look at 
 	@$(BIN)/otel-rollout demo $(ARGS)
 
 test: $(VENV)/.dev  ## Run all tests; servers are installed and started where they are needed
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 test-fast: $(VENV)/.dev  ## Run the tests that need no server
-	@$(BIN)/python -m pytest -m "not integration" $(ARGS)
+	@$(PYTEST) -m "not integration" $(ARGS)
 
 test-slow: $(VENV)/.dev  ## The tests that CI leaves out: Ray actors of verl, Weave's production store; five minutes
 	@VERL_TEST_RAY=1 $(BIN)/python -m pytest tests/integrations/verl/test_ray_actors.py

@@ -1,6 +1,5 @@
 """The rollout: which trajectories there are, how many at a time, and what becomes of each."""
 
-import asyncio
 from collections import Counter
 from dataclasses import replace
 
@@ -8,21 +7,16 @@ import pytest
 
 import otel_rollout
 from otel_rollout import semconv
-from otel_rollout.demo import rollout
 from otel_rollout.demo.agent_loop import AgentLoop
 from otel_rollout.demo.rollout import Pass, Trajectory, mean_reward, passes, run_pass
 from otel_rollout.testing import InMemorySpanExporter
-
-
-@pytest.fixture(autouse=True)
-def _quick(fast_engine, monkeypatch):
-    # Long enough for a trajectory without latency on a busy machine, short enough to wait for.
-    monkeypatch.setattr(rollout, "TRAJECTORY_DEADLINE", 1.0)
+from tests.demo import idle_time
 
 
 def run(of: Pass, tokenizer, *, seed: int = 0, concurrency: int = 64) -> list[Trajectory]:
     ended: list[Trajectory] = []
-    done = asyncio.run(run_pass(of, tokenizer=tokenizer, seed=seed, concurrency=concurrency, on_done=ended.append))
+    running = run_pass(of, tokenizer=tokenizer, seed=seed, concurrency=concurrency, on_done=ended.append)
+    done = idle_time.run(running)
     assert Counter(ended) == Counter(done)
     return done
 

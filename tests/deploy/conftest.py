@@ -9,23 +9,16 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
-from scripts import docker_compose, environments
+from scripts import docker_compose
 from tests.deploy import network
 from tests.deploy.stack import Stack
+from tests.servers.fixtures import missing
 
 ROOT = Path(__file__).resolve().parents[2]
-REQUIRE_SERVERS = "OTEL_ROLLOUT_REQUIRE_SERVERS"
-
-
-def missing(reason: str) -> NoReturn:
-    """Skip the test, or fail it with OTEL_ROLLOUT_REQUIRE_SERVERS set, as in CI."""
-    if os.environ.get(REQUIRE_SERVERS):
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 class Compose:
@@ -66,25 +59,6 @@ def compose() -> Compose:
         pytest.skip(f"Docker Compose can't be had: {error}")
     except subprocess.CalledProcessError as error:
         missing(f"Docker Compose could not be fetched: {error}")
-
-
-@pytest.fixture(scope="session")
-def environment() -> Callable[[str], Path]:
-    """Return a virtual environment of tests/servers by its name; skip, saying why, where it can't be made."""
-
-    def ensure(name: str) -> Path:
-        try:
-            return environments.ensure(name)
-        except subprocess.CalledProcessError as error:
-            missing(f"the {name} environment can't be made here: {error}")
-
-    return ensure
-
-
-@pytest.fixture(scope="session")
-def uncaptured(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[None]]:
-    """Make a context in which what is printed reaches the terminal."""
-    return request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled
 
 
 @pytest.fixture(scope="session")

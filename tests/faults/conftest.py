@@ -1,4 +1,4 @@
-"""Training processes, receivers that fail as they are told, a small disk, and real backends behind a proxy."""
+"""Training processes, receivers that fail as they are told, and a small disk."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 # Helpers that no installed package holds.
-sys.path += [str(HERE), str(HERE.parent), str(HERE.parents[1] / "scripts")]
+sys.path.append(str(HERE))
 
 from faulty_receiver import FaultyReceiver  # noqa: E402
 from trainer import Trainer  # noqa: E402
@@ -122,32 +119,6 @@ def train(untraced: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, An
     return run
 
 
-def environment(name: str) -> Path:
-    """Return a server's virtual environment; skip, saying why, where it can't be made."""
-    try:
-        return import_module("environments").ensure(name)
-    except subprocess.CalledProcessError as error:
-        if os.environ.get("OTEL_ROLLOUT_REQUIRE_SERVERS"):
-            raise
-        pytest.skip(f"the {name} server can't be installed here: {error}")
-
-
-@pytest.fixture(scope="session")
-def servers() -> Iterator[dict[str, Any]]:
-    """A Phoenix, an MLflow and a Weave trace server with empty stores, by name; started side by side."""
-    made = {
-        "phoenix": import_module("servers.phoenix_server").Phoenix(environment("phoenix")),
-        "mlflow": import_module("servers.mlflow_server").Mlflow(environment("mlflow")),
-        "weave": import_module("servers.weave_server").WeaveServer(environment("weave")),
-    }
-    with ExitStack() as stack, ThreadPoolExecutor(len(made)) as pool:
-        for server in made.values():
-            stack.push(server.__exit__)
-        for started in [pool.submit(server.__enter__) for server in made.values()]:
-            started.result()
-        yield made
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
     """Mounts file systems of so many bytes, which only root may do; elsewhere the test is skipped."""
@@ -172,8 +143,6 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Leave all of this out where only tests are wanted that take seconds: each one starts processes and servers."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.integration)
+    item.add_marker(pytest.mark.integration)

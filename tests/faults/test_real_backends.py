@@ -70,13 +70,13 @@ class Weave:
         return [call["id"] for call in self.server.calls(self.project) for _ in range(inserts[call["id"]])]
 
 
-KINDS = {"phoenix": Phoenix, "mlflow": Mlflow, "weave": Weave}
+KINDS = {"phoenix": Phoenix, "mlflow_server": Mlflow, "weave_server": Weave}
 
 
 @pytest.fixture(params=KINDS)
-def backend(request, servers):
+def backend(request):
     """A real backend."""
-    return KINDS[request.param](servers[request.param])
+    return KINDS[request.param](request.getfixturevalue(request.param))
 
 
 @pytest.fixture

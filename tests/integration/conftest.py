@@ -1,4 +1,4 @@
-"""Servers and scenario programs of the integration tests; each server starts once, when a test first asks for it."""
+"""The scenario programs of the integration tests, and what stands between them and Phoenix."""
 
 from __future__ import annotations
 
@@ -7,75 +7,32 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
-TESTS = Path(__file__).resolve().parent.parent
+from tests.servers.fixtures import missing
+from tests.servers.recording_proxy import RecordingProxy
+from tests.servers.rotel_server import Rotel
+
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-REQUIRE_SERVERS = "OTEL_ROLLOUT_REQUIRE_SERVERS"
-
-# Helpers that no installed package holds; appended, so that an installed otel_rollout is what is tested.
-sys.path += [str(TESTS), str(TESTS.parent / "scripts")]
-
-
-def environment(name: str) -> Path:
-    """Return a server's virtual environment; skip, saying why, where it can't be made."""
-    try:
-        return import_module("environments").ensure(name)
-    except subprocess.CalledProcessError as error:
-        missing(f"the {name} server can't be installed here: {error}")
-
-
-def missing(reason: str) -> NoReturn:
-    """Skip the test, or fail it with OTEL_ROLLOUT_REQUIRE_SERVERS set, as in CI."""
-    if os.environ.get(REQUIRE_SERVERS):
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-@pytest.fixture(scope="session", name="environment")
-def environment_of() -> Callable[[str], Path]:
-    """Return a server's virtual environment by its name."""
-    return environment
-
-
-@pytest.fixture(scope="session")
-def uncaptured(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[None]]:
-    """Make a context in which what is printed reaches the terminal."""
-    return request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled
-
-
-@pytest.fixture(scope="session")
-def phoenix(
-    uncaptured: Callable[[], AbstractContextManager[None]], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Any]:
-    """A Phoenix with an empty store."""
-    module = import_module("servers.phoenix_server")
-    with module.Phoenix(
-        environment("phoenix"), folder=tmp_path_factory.mktemp("phoenix"), uncaptured=uncaptured
-    ) as server:
-        yield server
 
 
 @pytest.fixture(scope="session")
 def collector(
-    phoenix: Any, uncaptured: Callable[[], AbstractContextManager[None]], tmp_path_factory: pytest.TempPathFactory
+    phoenix: Any, environment: Callable[[str], Path], uncaptured: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
     """A rotel collector in front of Phoenix."""
-    module = import_module("servers.rotel_server")
     folder = tmp_path_factory.mktemp("rotel")
-    with module.Rotel(environment("rotel"), phoenix.grpc_address, folder=folder, uncaptured=uncaptured) as server:
+    with Rotel(environment("rotel"), phoenix.grpc_address, folder=folder, uncaptured=uncaptured) as server:
         yield server
 
 
 @pytest.fixture
 def proxy(phoenix: Any) -> Iterator[Any]:
     """A proxy in front of Phoenix that counts how often each span was taken."""
-    with import_module("servers.recording_proxy").RecordingProxy(phoenix.address) as server:
+    with RecordingProxy(phoenix.address) as server:
         yield server
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from servers.recording_proxy import RecordingProxy
-from servers.span_trees import trees
+
+from tests.servers.recording_proxy import RecordingProxy
+from tests.servers.span_trees import trees
 
 pytestmark = pytest.mark.integration
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from servers.span_trees import trees
+
+from tests.servers.span_trees import trees
 
 pytestmark = pytest.mark.integration
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from servers.span_trees import Node, trees
+
+from tests.servers.span_trees import Node, trees
 
 pytestmark = pytest.mark.integration
 

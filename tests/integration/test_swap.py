@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from servers.span_trees import trees
 
 import otel_rollout
 from otel_rollout import semconv
+from tests.servers.span_trees import trees
 
 pytestmark = pytest.mark.integration
 
@@ -128,18 +126,10 @@ def parsed(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-@pytest.fixture(scope="session")
-def weave(uncaptured: Any, environment: Any) -> Iterator[Any]:
-    """A Weave trace server with an empty store."""
-    module = import_module("servers.weave_server")
-    with module.WeaveServer(environment("weave"), store="memory", uncaptured=uncaptured) as server:
-        yield server
-
-
 class TestSwap:
     """The same program, run again with other variables."""
 
-    def test_the_same_trees_stand_in_each_backend(self, programs, phoenix, weave, otlp, tmp_path):
+    def test_the_same_trees_stand_in_each_backend(self, programs, phoenix, weave_server, otlp, tmp_path):
         """Names, tags, errors, inputs, outputs and nesting are the same in Phoenix, MLflow, Weave and a folder."""
         uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
         # What mlflow imports warns of its own use of SQLAlchemy.
@@ -147,11 +137,11 @@ class TestSwap:
 
         programs.run("group", PROJECT, **otlp(phoenix, "http/protobuf"))
         programs.run("group", PROJECT, **mlflow)
-        programs.run("group", PROJECT, OTEL_TRACES_EXPORTER="weave", WANDB_ENTITY="team", **weave.variables)
+        programs.run("group", PROJECT, OTEL_TRACES_EXPORTER="weave", WANDB_ENTITY="team", **weave_server.variables)
         programs.run("group", PROJECT, OTEL_TRACES_EXPORTER="file", OTEL_ROLLOUT_DIR=str(tmp_path / "traces"))
 
         in_phoenix = from_phoenix(phoenix)
         assert len(in_phoenix) == 7
         assert from_mlflow(uri) == in_phoenix
-        assert from_weave(weave) == in_phoenix
+        assert from_weave(weave_server) == in_phoenix
         assert from_folder(tmp_path / "traces") == in_phoenix

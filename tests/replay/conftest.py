@@ -1,15 +1,10 @@
-"""Recordings to replay, made by the tracer itself, and the servers that they are replayed to."""
+"""Recordings to replay, made by the tracer itself."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +22,6 @@ from otel_rollout.trace_folder.otlp_json import encode_line
 from otel_rollout_file import FileSpanExporter
 from tests.replay.recordings import Memory, run_agent
 
-# mlflow reports its use to its makers unless it is told not to, and reads this when it is imported.
-os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-
-TESTS = Path(__file__).resolve().parent.parent
-# Helpers that no installed package holds; appended, so that an installed otel_rollout is what is tested.
-sys.path += [str(TESTS), str(TESTS.parent / "scripts")]
-
-WEAVE_STORE = "clickhouse" if os.environ.get("TEST_WEAVE_CLICKHOUSE") == "1" else "memory"
 QUICK = RetryPolicy(initial_delay=0.01, max_delay=0.02, denied_delay=0.01)
 
 
@@ -119,50 +106,3 @@ def nothing_shown(name: str, total: Any) -> Iterator[Any]:
 def memory() -> Memory:
     """An exporter that keeps its spans."""
     return Memory()
-
-
-def environment(name: str) -> Path:
-    """Return a server's virtual environment; skip, saying why, where it can't be made."""
-    try:
-        return import_module("environments").ensure(name)
-    except subprocess.CalledProcessError as error:
-        if os.environ.get("OTEL_ROLLOUT_REQUIRE_SERVERS"):
-            raise
-        pytest.skip(f"the {name} server can't be installed here: {error}")
-
-
-@pytest.fixture(scope="session")
-def uncaptured(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[None]]:
-    """Make a context in which what is printed reaches the terminal."""
-    return request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled
-
-
-@pytest.fixture(scope="session")
-def phoenix(uncaptured: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A Phoenix with an empty store."""
-    module = import_module("servers.phoenix_server")
-    folder = tmp_path_factory.mktemp("phoenix")
-    with module.Phoenix(environment("phoenix"), folder=folder, uncaptured=uncaptured) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def mlflow_server(uncaptured: Any) -> Iterator[Any]:
-    """An MLflow server with an empty store."""
-    with import_module("servers.mlflow_server").Mlflow(environment("mlflow"), uncaptured=uncaptured) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def weave_server(uncaptured: Any) -> Iterator[Any]:
-    """A Weave trace server; with TEST_WEAVE_CLICKHOUSE=1 on the production store, which alone shows duplicates."""
-    module = import_module("servers.weave_server")
-    with module.WeaveServer(environment("weave"), store=WEAVE_STORE, uncaptured=uncaptured) as server:
-        yield server
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let pass what mlflow's own imports warn of with a newer SQLAlchemy."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated"))

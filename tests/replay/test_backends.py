@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +16,8 @@ from otel_rollout.exporter import OutcomeSpanExporter
 from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
 from otel_rollout_weave import WeaveSpanExporter
-from tests.replay.conftest import WEAVE_STORE, environment
+from tests.servers.fixtures import WEAVE_STORE
+from tests.servers.weave_server import WeaveServer
 
 pytestmark = pytest.mark.integration
 
@@ -157,10 +157,9 @@ def weave(weave_server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def another_weave(uncaptured: Any) -> Iterator[Any]:
+def another_weave(environment: Any, uncaptured: Any) -> Iterator[Any]:
     """One more Weave trace server, with an empty store."""
-    module = import_module("servers.weave_server")
-    with module.WeaveServer(environment("weave"), store=WEAVE_STORE, uncaptured=uncaptured) as server:
+    with WeaveServer(environment("weave"), store=WEAVE_STORE, uncaptured=uncaptured) as server:
         yield server
 
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from concurrent import futures
-from importlib import import_module
-from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -18,12 +15,9 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, TraceFlags
 
-ROOT = Path(__file__).resolve().parents[3]
-REQUIRE_SERVERS = "OTEL_ROLLOUT_REQUIRE_SERVERS"
-RESOURCE = Resource({"service.name": "test"})
+from tests.servers.rotel_server import Rotel
 
-# Helpers that no installed package holds.
-sys.path += [str(ROOT / "tests"), str(ROOT / "scripts")]
+RESOURCE = Resource({"service.name": "test"})
 
 
 @pytest.fixture
@@ -101,27 +95,7 @@ def received():
 
 
 @pytest.fixture
-def rotel(received, tmp_path):
+def rotel(received, environment, tmp_path):
     """A rotel collector that forwards to `received`."""
-    environment = ensure_environment("rotel")
-    with import_module("servers.rotel_server").Rotel(environment, received.address, folder=tmp_path) as server:
+    with Rotel(environment("rotel"), received.address, folder=tmp_path) as server:
         yield server
-
-
-@pytest.fixture
-def mlflow(request):
-    """An MLflow server with an empty store."""
-    uncaptured = request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled
-    environment = ensure_environment("mlflow")
-    with import_module("servers.mlflow_server").Mlflow(environment, uncaptured=uncaptured) as server:
-        yield server
-
-
-def ensure_environment(name):
-    """A server's virtual environment; the test is skipped, saying why, where it can't be made."""
-    try:
-        return import_module("environments").ensure(name)
-    except subprocess.CalledProcessError as error:
-        if os.environ.get(REQUIRE_SERVERS):
-            raise
-        pytest.skip(f"{name} can't be installed here: {error}")

@@ -354,7 +354,7 @@ class TestOtherTools:
 
     @pytest.mark.integration
     @pytest.mark.skipif(not shutil.which("zstdcat") or not shutil.which("curl"), reason="needs zstd and curl")
-    def test_the_command_of_the_documentation_fills_mlflow(self, mlflow, tmp_path, make_trajectory):
+    def test_the_command_of_the_documentation_fills_mlflow(self, mlflow_server, tmp_path, make_trajectory):
         """zstdcat and curl, as docs/trace-folder.md has them, put every trajectory into MLflow, with all its spans."""
         import requests
 
@@ -368,7 +368,7 @@ class TestOtherTools:
         command, _, printed = re.sub(r"^> ", "", block, flags=re.MULTILINE).partition("uniq -c\n")
         assert printed.split()[1] == "200"
         done = subprocess.run(
-            ["bash", "-c", f"{command}uniq -c".replace("http://127.0.0.1:5000", mlflow.address)],
+            ["bash", "-c", f"{command}uniq -c".replace("http://127.0.0.1:5000", mlflow_server.address)],
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -378,7 +378,7 @@ class TestOtherTools:
         assert done.stdout.split() == ["4", "200"], done.stderr
         for spans in trajectories:
             answer = requests.get(
-                f"{mlflow.address}/api/3.0/mlflow/traces/get",
+                f"{mlflow_server.address}/api/3.0/mlflow/traces/get",
                 params={"trace_id": f"tr-{spans[0].context.trace_id:032x}"},
                 timeout=30,
             )

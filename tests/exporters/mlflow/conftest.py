@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from importlib import import_module
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +18,8 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 from otel_rollout.delivery.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_mlflow.sql_store import SqlStore
+from tests.servers.mlflow_server import Mlflow
 
-# mlflow reports its use to its makers unless it is told not to, and reads this when it is imported.
-os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-
-ROOT = Path(__file__).resolve().parents[3]
-REQUIRE_SERVERS = "OTEL_ROLLOUT_REQUIRE_SERVERS"
 START_NS = 1_760_000_000_123_456_789
 SECOND_NS = 1_000_000_000
 
@@ -37,24 +29,6 @@ def one_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """Have databases written to in this process, except where the test is about the other one: that takes seconds."""
     if request.module.__name__.rpartition(".")[2] not in ("test_sql_process", "test_end_to_end"):
         monkeypatch.setattr("otel_rollout_mlflow.exporter.SqlProcess", SqlStore)
-
-
-def load(folder: str, module: str) -> Any:
-    """Import a module of the repository that no installed package holds."""
-    path = str(ROOT / folder)
-    if path not in sys.path:
-        sys.path.append(path)
-    return import_module(module)
-
-
-def ensure_environment(name: str) -> Path:
-    """Return a server's virtual environment; skip, saying why, where it can't be made."""
-    try:
-        return load("scripts", "environments").ensure(name)
-    except subprocess.CalledProcessError as error:
-        if os.environ.get(REQUIRE_SERVERS):
-            raise
-        pytest.skip(f"the {name} server can't be installed here: {error}")
 
 
 class Trajectory:
@@ -188,33 +162,14 @@ def trajectory() -> type[Trajectory]:
     return Trajectory
 
 
-@pytest.fixture
-def environment() -> Callable[[str], Path]:
-    """Return a virtual environment of tests/servers by its name."""
-    return ensure_environment
-
-
 @pytest.fixture(scope="session")
-def uncaptured(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[None]]:
-    """Make a context in which what is printed reaches the terminal."""
-    return request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled
-
-
-@pytest.fixture(scope="session")
-def start_mlflow(uncaptured: Callable[[], AbstractContextManager[None]]) -> Callable[..., Any]:
+def start_mlflow(environment: Callable[[str], Path], uncaptured: Any) -> Callable[..., Mlflow]:
     """Make a server that isn't started yet, of the environment that is named."""
 
-    def make(name: str, **options: Any) -> Any:
-        return load("tests", "servers.mlflow_server").Mlflow(ensure_environment(name), uncaptured=uncaptured, **options)
+    def make(name: str, **options: Any) -> Mlflow:
+        return Mlflow(environment(name), uncaptured=uncaptured, **options)
 
     return make
-
-
-@pytest.fixture(scope="session")
-def server(start_mlflow: Callable[..., Any]) -> Iterator[Any]:
-    """The MLflow server of the newest tested version."""
-    with start_mlflow("mlflow") as running:
-        yield running
 
 
 @pytest.fixture(scope="session")
@@ -240,7 +195,7 @@ def database(empty_database: Path, tmp_path: Path) -> Path:
 def uri(request: pytest.FixtureRequest) -> str:
     """A tracking URI of each kind: the test runs on both."""
     if request.param == "server":
-        return str(request.getfixturevalue("server").address)
+        return str(request.getfixturevalue("mlflow_server").address)
     return f"sqlite:///{request.getfixturevalue('database')}"
 
 
@@ -297,10 +252,3 @@ class ReadBack:
 def read_back() -> type[ReadBack]:
     """The class that reads an experiment with mlflow's client."""
     return ReadBack
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let pass what mlflow's own imports warn of with a newer SQLAlchemy."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated"))

@@ -128,12 +128,12 @@ class TestServer:
         ]
         assert found == 1
 
-    def test_something_else_answers(self, server, trajectory) -> None:
+    def test_something_else_answers(self, mlflow_server, trajectory) -> None:
         """An address where no MLflow API is, is an error that names the address."""
-        outcome = MlflowSpanExporter(tracking_uri=f"{server.address}/elsewhere").send(trajectory().spans)
+        outcome = MlflowSpanExporter(tracking_uri=f"{mlflow_server.address}/elsewhere").send(trajectory().spans)
 
         assert outcome.verdict is Verdict.DENIED
-        assert f"{server.address}/elsewhere/" in outcome.reason
+        assert f"{mlflow_server.address}/elsewhere/" in outcome.reason
 
 
 class TestMissingPackage:

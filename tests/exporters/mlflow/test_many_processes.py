@@ -62,23 +62,23 @@ class TestFreshSqliteFile:
 class TestServer:
     """A server that eight workers write to."""
 
-    def test_eight_workers_share_one_experiment_and_run(self, server, project, read_back) -> None:
+    def test_eight_workers_share_one_experiment_and_run(self, mlflow_server, project, read_back) -> None:
         """Eight processes that start at once make one experiment and one run, and every trajectory is in both."""
-        assert run_workers(server.address, project, 8, "with a run") == ["lost 0"] * 8
+        assert run_workers(mlflow_server.address, project, 8, "with a run") == ["lost 0"] * 8
 
-        back = read_back(server.address, project)
+        back = read_back(mlflow_server.address, project)
         (run,) = back.client.search_runs([back.experiment_id])
         assert len(back.traces(include_spans=False)) == 8 * TRAJECTORIES
         assert len(back.traces(run_id=run.info.run_id, include_spans=False)) == 8 * TRAJECTORIES
 
-    def test_mlflow_is_not_imported(self, server, project, trajectory) -> None:
+    def test_mlflow_is_not_imported(self, mlflow_server, project, trajectory) -> None:
         """A worker that writes to a server imports nothing of mlflow, nor any database."""
         code = (
             "import sys, runpy; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__');"
             "print(sorted(name for name in ('mlflow', 'sqlalchemy', 'alembic') if name in sys.modules))"
         )
         done = subprocess.run(
-            [sys.executable, "-c", code, str(PROGRAM), server.address, project, "0", "1", "with a run"],
+            [sys.executable, "-c", code, str(PROGRAM), mlflow_server.address, project, "0", "1", "with a run"],
             capture_output=True,
             text=True,
             timeout=120,

@@ -161,7 +161,8 @@ class TestExperiment:
         """An experiment that was deleted for good while we wrote to it is made again, and the batch isn't lost."""
         exporter = MlflowSpanExporter(tracking_uri=uri)
         deliver(exporter, trajectory(project).spans)
-        file = request.getfixturevalue("server").database if uri.startswith("http") else uri.removeprefix("sqlite:///")
+        on_server = uri.startswith("http")
+        file = request.getfixturevalue("mlflow_server").database if on_server else uri.removeprefix("sqlite:///")
         connection = sqlite3.connect(file, timeout=30)
         connection.execute(
             "update experiments set name = name || '-gone', experiment_id = experiment_id + 100000 where name = ?",

@@ -8,11 +8,9 @@ import os
 import socket
 import socketserver
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from importlib import import_module
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,33 +23,14 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout.ids import SystemIdGenerator
 from otel_rollout_weave import WeaveSpanExporter
+from tests.servers.weave_server import WeaveServer
 
-ROOT = Path(__file__).resolve().parents[3]
-REQUIRE_SERVERS = "OTEL_ROLLOUT_REQUIRE_SERVERS"
 WITH_CLICKHOUSE = "TEST_WEAVE_CLICKHOUSE"
 STORES = ["memory", "clickhouse"] if os.environ.get(WITH_CLICKHOUSE) == "1" else ["memory"]
 
 IDS = SystemIdGenerator()
 START = 1_767_225_600_123_456_789
 """2026-01-01T00:00:00.123456789Z in nanoseconds."""
-
-
-def load(folder: str, module: str) -> Any:
-    """Import a module of the repository that no installed package holds."""
-    path = str(ROOT / folder)
-    if path not in sys.path:
-        sys.path.append(path)
-    return import_module(module)
-
-
-def environment(name: str) -> Path:
-    """Return a virtual environment; skip, saying why, where it can't be made."""
-    try:
-        return load("scripts", "environments").ensure(name)
-    except subprocess.CalledProcessError as error:
-        if os.environ.get(REQUIRE_SERVERS):
-            raise
-        pytest.skip(f"the {name} environment can't be made here: {error}")
 
 
 class Spans:
@@ -234,17 +213,12 @@ def pump(source: socket.socket, target: socket.socket) -> None:
         target.shutdown(socket.SHUT_WR)
 
 
-@pytest.fixture(scope="session")
-def uncaptured(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[None]]:
-    """Make a context in which what is printed reaches the terminal."""
-    return request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled
-
-
 @pytest.fixture(scope="session", params=STORES)
-def running_server(request: pytest.FixtureRequest, uncaptured: Any) -> Iterator[Any]:
-    """A trace server with an empty store."""
-    module = load("tests", "servers.weave_server")
-    with module.WeaveServer(environment("weave"), store=request.param, uncaptured=uncaptured) as server:
+def running_server(
+    request: pytest.FixtureRequest, environment: Callable[[str], Path], uncaptured: Any
+) -> Iterator[WeaveServer]:
+    """A trace server of these tests' own, which tell it to fail."""
+    with WeaveServer(environment("weave"), store=request.param, uncaptured=uncaptured) as server:
         yield server
 
 
@@ -261,7 +235,7 @@ def server(running_server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture(scope="session")
-def reader(running_server: Any) -> Iterator[WeaveReader]:
+def reader(running_server: Any, environment: Callable[[str], Path]) -> Iterator[WeaveReader]:
     """The weave client that reads from the server."""
     reader = WeaveReader(environment("weave_client") / "bin" / "python", running_server.variables)
     yield reader
@@ -269,7 +243,7 @@ def reader(running_server: Any) -> Iterator[WeaveReader]:
 
 
 @pytest.fixture(scope="session")
-def weave_types() -> Iterator[WeaveReader]:
+def weave_types(environment: Callable[[str], Path]) -> Iterator[WeaveReader]:
     """The weave client with no server, for its request types."""
     reader = WeaveReader(environment("weave_client") / "bin" / "python", {"WANDB_API_KEY": "0" * 40})
     yield reader

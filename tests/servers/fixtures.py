@@ -1,0 +1,78 @@
+"""Servers that tests share: each starts once in a process of the test run, when a test there first asks for it.
+
+A test traces into a project of its own, so that none needs an empty store. Tests that make a server fail, or start it
+with options, have one of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from scripts import environments
+from tests.servers.mlflow_server import Mlflow
+from tests.servers.phoenix_server import Phoenix
+from tests.servers.weave_server import WeaveServer
+
+__all__ = ["WEAVE_STORE", "missing"]
+
+REQUIRE_SERVERS = "OTEL_ROLLOUT_REQUIRE_SERVERS"
+WEAVE_STORE = "clickhouse" if os.environ.get("TEST_WEAVE_CLICKHOUSE") == "1" else "memory"
+
+Uncaptured = Callable[[], AbstractContextManager[None]]
+
+
+def missing(reason: str) -> NoReturn:
+    """Skip the test, or fail it with OTEL_ROLLOUT_REQUIRE_SERVERS set, as in CI."""
+    if os.environ.get(REQUIRE_SERVERS):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def environment() -> Callable[[str], Path]:
+    """Return a virtual environment of tests/servers by its name; skip, saying why, where it can't be made."""
+
+    def ensure(name: str) -> Path:
+        try:
+            return environments.ensure(name)
+        except subprocess.CalledProcessError as error:
+            missing(f"the {name} environment can't be made here: {error}")
+
+    return ensure
+
+
+@pytest.fixture(scope="session")
+def uncaptured(request: pytest.FixtureRequest) -> Uncaptured:
+    """Make a context in which what is printed reaches the terminal."""
+    return request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled
+
+
+@pytest.fixture(scope="session")
+def phoenix(
+    environment: Callable[[str], Path], uncaptured: Uncaptured, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Phoenix]:
+    """A Phoenix."""
+    folder = tmp_path_factory.mktemp("phoenix")
+    with Phoenix(environment("phoenix"), folder=folder, uncaptured=uncaptured) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mlflow_server(environment: Callable[[str], Path], uncaptured: Uncaptured) -> Iterator[Mlflow]:
+    """The MLflow server of the newest tested version."""
+    with Mlflow(environment("mlflow"), uncaptured=uncaptured) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def weave_server(environment: Callable[[str], Path], uncaptured: Uncaptured) -> Iterator[WeaveServer]:
+    """A Weave trace server; with TEST_WEAVE_CLICKHOUSE=1 on the production store, which alone shows duplicates."""
+    with WeaveServer(environment("weave"), store=WEAVE_STORE, uncaptured=uncaptured) as server:
+        yield server
