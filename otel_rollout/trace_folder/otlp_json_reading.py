@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -17,6 +18,7 @@ __all__ = ["RecordedSpan", "decode_line"]
 _IS_REMOTE: Final = 0x200
 _MAX_CACHED: Final = 256
 _UNSET: Final = Status(StatusCode.UNSET)
+_trace_flags: Final = [TraceFlags(flags) for flags in range(0x100)]
 _kinds: Final = {kind.value + 1: kind for kind in SpanKind}
 _resources: dict[bytes, Resource] = {}
 _scopes: dict[bytes, InstrumentationScope] = {}
@@ -112,22 +114,18 @@ def _decode_scope(message: dict[str, Any]) -> InstrumentationScope | None:
 
 def _decode_span(message: dict[str, Any], resource: Resource, scope: InstrumentationScope | None) -> RecordedSpan:
     get = message.get
-    trace_id, flags = int(message["traceId"], 16), get("flags", 1)
-    trace_flags = TraceFlags(flags & 0xFF)
-    trace_state = _decode_trace_state(get("traceState"))
+    trace_id, flags, trace_state = message["traceId"], get("flags", 1), get("traceState")
     parent_id = get("parentSpanId")
-    status = get("status")
+    status, events, links = get("status"), get("events"), get("links")
     start_time, end_time = get("startTimeUnixNano"), get("endTimeUnixNano")
     span = RecordedSpan(
         name=get("name", ""),
-        context=SpanContext(trace_id, int(message["spanId"], 16), False, trace_flags, trace_state),
-        parent=SpanContext(trace_id, int(parent_id, 16), bool(flags & _IS_REMOTE), trace_flags, trace_state)
-        if parent_id
-        else None,
+        context=_decode_context(trace_id, message["spanId"], flags & 0xFF, trace_state),
+        parent=_decode_parent(trace_id, parent_id, flags & (0xFF | _IS_REMOTE), trace_state) if parent_id else None,
         resource=resource,
         attributes=_decode_attributes(get("attributes", ())),
-        events=[_decode_event(event) for event in get("events", ())],
-        links=[_decode_link(link) for link in get("links", ())],
+        events=[_decode_event(event) for event in events] if events else (),
+        links=[_decode_link(link) for link in links] if links else (),
         kind=_kinds.get(get("kind", 0), SpanKind.INTERNAL),
         status=_decode_status(status) if status else _UNSET,
         start_time=int(start_time) if start_time is not None else None,
@@ -138,6 +136,20 @@ def _decode_span(message: dict[str, Any], resource: Resource, scope: Instrumenta
     if any(dropped):
         span._dropped = dropped  # noqa: SLF001 - our own class
     return span
+
+
+def _decode_context(trace_id: str, span_id: str, flags: int, trace_state: str | None) -> SpanContext:
+    return SpanContext(
+        int(trace_id, 16),
+        int(span_id, 16),
+        bool(flags & _IS_REMOTE),
+        _trace_flags[flags & 0xFF],
+        TraceState.from_header([trace_state]) if trace_state else None,
+    )
+
+
+# Most spans of a trajectory have the same parent.
+_decode_parent: Final = lru_cache(_MAX_CACHED)(_decode_context)
 
 
 def _decode_status(message: dict[str, Any]) -> Status:
@@ -154,30 +166,27 @@ def _decode_event(message: dict[str, Any]) -> Event:
 
 
 def _decode_link(message: dict[str, Any]) -> Link:
-    flags = message.get("flags", 0)
-    context = SpanContext(
-        int(message["traceId"], 16),
-        int(message["spanId"], 16),
-        bool(flags & _IS_REMOTE),
-        TraceFlags(flags & 0xFF),
-        _decode_trace_state(message.get("traceState")),
-    )
+    flags, trace_state = message.get("flags", 0), message.get("traceState")
+    context = _decode_context(message["traceId"], message["spanId"], flags, trace_state)
     link = _RecordedLink(context, _decode_attributes(message.get("attributes", ())))
     if dropped := message.get("droppedAttributesCount"):
         link._dropped = dropped  # noqa: SLF001 - our own class
     return link
 
 
-def _decode_trace_state(header: str | None) -> TraceState | None:
-    return TraceState.from_header([header]) if header else None
-
-
 def _decode_attributes(pairs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
     for pair in pairs:
         value = pair.get("value") or {}
-        text = value.get("stringValue")
-        attributes[pair["key"]] = text if text is not None else _decode_value(value)
+        # What there is most of, first.
+        if "stringValue" in value:
+            attributes[pair["key"]] = value["stringValue"]
+        elif "intValue" in value:
+            attributes[pair["key"]] = int(value["intValue"])
+        elif "boolValue" in value:
+            attributes[pair["key"]] = value["boolValue"]
+        else:
+            attributes[pair["key"]] = _decode_value(value)
     return attributes
 
 

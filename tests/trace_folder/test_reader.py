@@ -419,6 +419,15 @@ class TestDamage:
         assert tags(read(folder, on_problem=problems.append)) == [(1, sample, 0) for sample in range(4)]
         assert not problems
 
+    def test_an_index_of_another_form(self, folder, problems):
+        """Lines that are JSON, but not what an index has today, are passed over: the frames say the same."""
+        record(folder, make_trajectory(1), make_trajectory(1, 1, reward=0.5))
+        path = index_file(folder, 1)
+        path.write_text('["00", 0, 14475, {"rollout.step": 1}]\n' * 2)
+        found = list(read(folder, on_problem=problems.append))
+        assert [(each.sample_index, each.reward) for each in found] == [(0, 1.0), (1, 0.5)]
+        assert not problems
+
     def test_a_torn_frame_between_others(self, folder, problems):
         """Damage in the middle of a file costs its own frame and no other."""
         path = folder / "spool-1.jsonl.zst"
