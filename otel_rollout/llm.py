@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
 from contextlib import suppress
 from typing import Any
 
@@ -20,56 +20,69 @@ def describe_llm_call(arguments: Mapping[str, Any] | None, result: Any) -> dict[
             `response_ids` or `token_ids`, as in verl's outputs).
     """
     attributes: dict[str, Any] = {}
-    model = _first_text((arguments, "model"), (result, "model"))
+    argument, field = _fields(arguments), _fields(result)
+    model = _first_text(argument("model"), field("model"))
     if model is not None:
         attributes[semconv.REQUEST_MODEL] = model
-    usage = _field(result, "usage")
-    input_tokens = _first_int(usage, "input_tokens", "prompt_tokens")
+    used = _fields(field("usage"))
+    input_tokens = _first_int(used("input_tokens"), used("prompt_tokens"))
     if input_tokens is None:
-        input_tokens = _first_length((result, "prompt_ids"), (arguments, "prompt_ids"))
+        input_tokens = _first_length(field("prompt_ids"), argument("prompt_ids"))
     if input_tokens is not None:
         attributes[semconv.USAGE_INPUT_TOKENS] = input_tokens
-    output_tokens = _first_int(usage, "output_tokens", "completion_tokens")
+    output_tokens = _first_int(used("output_tokens"), used("completion_tokens"))
     if output_tokens is None:
-        output_tokens = _first_length((result, "response_ids"), (result, "token_ids"))
+        output_tokens = _first_length(field("response_ids"), field("token_ids"))
     if output_tokens is not None:
         attributes[semconv.USAGE_OUTPUT_TOKENS] = output_tokens
-    choices = _field(result, "choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    reason = _first_text((result, "finish_reason"), (result, "stop_reason"), (choice, "finish_reason"))
+    choices = field("choices")
+    choice = _fields(choices[0] if isinstance(choices, list) and choices else None)
+    reason = _first_text(field("finish_reason"), field("stop_reason"), choice("finish_reason"))
     if reason is not None:
         attributes[semconv.FINISH_REASONS] = (reason,)
     return attributes
 
 
-def _field(value: Any, name: str) -> Any:
+def _fields(value: Any) -> Callable[[str], Any]:
+    """Return what looks up a key of a mapping, or an attribute of anything else; None where there is none."""
+    if value is None:
+        return _no_field
     try:
-        return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+        is_mapping = isinstance(value, Mapping)
     except Exception:  # noqa: BLE001, RUF100 - a value may do anything when it is looked at
-        return None
+        return _no_field
+
+    def field(name: str) -> Any:
+        try:
+            return value.get(name) if is_mapping else getattr(value, name, None)
+        except Exception:  # noqa: BLE001, RUF100 - likewise
+            return None
+
+    return field
 
 
-def _first_text(*places: tuple[Any, str]) -> str | None:
-    for value, name in places:
-        text = _field(value, name)
-        if isinstance(text, str) and text:
-            return text
+def _no_field(name: str) -> Any:
     return None
 
 
-def _first_int(value: Any, *names: str) -> int | None:
-    for name in names:
-        number = _field(value, name)
-        if isinstance(number, int) and not isinstance(number, bool):
-            return number
+def _first_text(*values: Any) -> str | None:
+    for value in values:
+        if isinstance(value, str) and value:
+            return value
     return None
 
 
-def _first_length(*places: tuple[Any, str]) -> int | None:
-    for value, name in places:
-        ids = _field(value, name)
-        if isinstance(ids, Sized) and not isinstance(ids, (str, Mapping)):
+def _first_int(*values: Any) -> int | None:
+    for value in values:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def _first_length(*values: Any) -> int | None:
+    for value in values:
+        if type(value) is list or (isinstance(value, Sized) and not isinstance(value, (str, Mapping))):
             # An array without dimensions has no length.
             with suppress(Exception):
-                return len(ids)
+                return len(value)
     return None

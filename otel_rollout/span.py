@@ -133,7 +133,10 @@ class RolloutSpan(Span):
         if len(attributes) >= MAX_ATTRIBUTES and key not in attributes:
             self.dropped_attributes += 1
             return
-        if isinstance(value, str):
+        kind = type(value)
+        if kind is int or kind is float or kind is bool:
+            pass
+        elif isinstance(value, str):
             self.extra_bytes += len(value)
         elif isinstance(value, (list, tuple)):
             value = tuple(value)

@@ -172,6 +172,11 @@ def _number(value: Any) -> float | None:
 
 
 def _attribute(value: Any) -> Any:
+    kind = type(value)
+    if kind is bool or kind is float:
+        return value
+    if kind is str:
+        return _text(value)
     value = _scalar(value)
     if isinstance(value, (list, tuple)):
         items = tuple(_attribute(item) if not isinstance(item, (list, tuple)) else None for item in value)
@@ -189,7 +194,7 @@ def _attribute(value: Any) -> Any:
 
 def _scalar(value: Any) -> Any:
     """Return the Python scalar that a scalar of numpy or torch holds; anything else as it is."""
-    if isinstance(value, (str, bool, int, float, list, tuple)) or not hasattr(type(value), "item"):
+    if isinstance(value, (str, int, float, list, tuple)) or not hasattr(type(value), "item"):
         return value
     try:
         return value.item()
@@ -199,6 +204,8 @@ def _scalar(value: Any) -> Any:
 
 def _text(value: str) -> str:
     """Return a plain string that can be written as UTF-8, whatever subclass or lone surrogates `value` is made of."""
+    if type(value) is str and value.isascii():
+        return value
     return str.__str__(value).encode("utf-8", "replace").decode()
 
 
