@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 from collections.abc import Callable
 from typing import Any, Final
@@ -13,7 +14,7 @@ _logger: Final = logging.getLogger("otel_rollout")
 _MARK: Final = "__otel_rollout_hook__"
 
 
-def replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+def replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]], *parameters: str) -> None:
     """Replace a function of a module or class by `make(function)`, once.
 
     Args:
@@ -21,9 +22,12 @@ def replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable
         name: The function's name.
         make: Takes the original and returns the replacement, which gets the original's name, module and signature:
             verl and Ray look at these, and cloudpickle finds classes by them.
+        *parameters: The names of the first parameters after `self`, where the replacement needs them: other versions
+            of verl have functions of the same name that take something else.
 
     Raises:
         AttributeError: The owner doesn't define it.
+        TypeError: It takes something else.
     """
     try:
         original = vars(owner)[name]
@@ -31,6 +35,9 @@ def replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable
         raise AttributeError(f"{getattr(owner, '__name__', owner)} has no {name}") from None
     if is_replaced(original):
         return
+    found = tuple(inspect.signature(original).parameters)[1 : len(parameters) + 1]
+    if found != parameters:
+        raise TypeError(f"{name} takes {', '.join(found)}")
     replacement = functools.wraps(original)(make(original))
     setattr(replacement, _MARK, True)
     setattr(owner, name, replacement)

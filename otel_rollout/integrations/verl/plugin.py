@@ -60,28 +60,31 @@ def _hook_run(module: Any) -> None:
     worker = module.AgentLoopWorker
     setattr(worker, agent_loop.TRUST_METHOD, agent_loop.trust_prompts)
     setattr(worker, late_rewards.TAKE_METHOD, late_rewards.take_carriers)
-    replace(worker, "_run_agent_loop", agent_loop.trace_run)
+    replace(worker, "_run_agent_loop", agent_loop.trace_run, "sampling_params", "trajectory")
 
 
 def _hook_worker(module: Any) -> None:
     replace(module.AgentLoopWorker, "__init__", agent_loop.trace_worker_init)
-    replace(module.AgentLoopWorker, "generate_sequences", agent_loop.trace_worker_generate)
+    replace(module.AgentLoopWorker, "generate_sequences", agent_loop.trace_worker_generate, "batch")
 
 
 def _hook_score(module: Any) -> None:
-    replace(module.AgentLoopWorker, "_compute_score", rewards.trace_compute_score)
+    replace(module.AgentLoopWorker, "_compute_score", rewards.trace_compute_score, "outputs", "kwargs")
 
 
 def _hook_manager(module: Any) -> None:
-    replace(module.AgentLoopManager, "generate_sequences", agent_loop.trace_manager_generate)
+    replace(module.AgentLoopManager, "generate_sequences", agent_loop.trace_manager_generate, "prompts")
 
 
 def _hook_queue_manager(module: Any) -> None:
-    replace(module.AgentLoopManagerTQ, "generate_sequences", agent_loop.trace_queue_manager_generate)
+    replace(module.AgentLoopManagerTQ, "generate_sequences", agent_loop.trace_queue_manager_generate, "prompts")
 
 
 def _hook_client(module: Any) -> None:
     replace(module.LLMServerClient, "_acquire_server", _noting_server)
+
+
+def _hook_engine_request(module: Any) -> None:
     replace(module.LLMServerClient, "_vllm_request_id", _noting_engine_request)
 
 
@@ -122,15 +125,15 @@ def _hook_tool_loop(module: Any) -> None:
 
 def _hook_reward_worker(module: Any) -> None:
     replace(module.RewardLoopWorker, "__init__", rewards.trace_reward_init)
-    replace(module.RewardLoopWorker, "compute_score", rewards.trace_reward_score)
+    replace(module.RewardLoopWorker, "compute_score", rewards.trace_reward_score, "data")
 
 
 def _hook_reward_manager(module: Any) -> None:
-    replace(module.RewardLoopManager, "compute_rm_score", late_rewards.trace_compute_rm_score)
+    replace(module.RewardLoopManager, "compute_rm_score", late_rewards.trace_compute_rm_score, "data")
 
 
 def _hook_trainer(module: Any) -> None:
-    replace(module.PPOTrainer, "_compute_reward_colocate", late_rewards.trace_compute_reward_colocate)
+    replace(module.PPOTrainer, "_compute_reward_colocate", late_rewards.trace_compute_reward_colocate, "batch")
 
 
 _AGENT_LOOP: Final = "verl.experimental.agent_loop.agent_loop"
@@ -142,7 +145,8 @@ _HOOKS: Final[tuple[tuple[str, str, Callable[[Any], None]], ...]] = (
     (_AGENT_LOOP, "rewards and what else is known of a trajectory at its end are not recorded", _hook_score),
     (_AGENT_LOOP, "groups that are split over workers are numbered by worker", _hook_manager),
     ("verl.trainer.ppo.v1.agent_loop_tq", "rollout.sample_index is the uid", _hook_queue_manager),
-    ("verl.workers.rollout.llm_server", "servers and engine request ids are not recorded", _hook_client),
+    ("verl.workers.rollout.llm_server", "servers are not recorded", _hook_client),
+    ("verl.workers.rollout.llm_server", "engine request ids are not recorded", _hook_engine_request),
     ("verl.tools.base_tool", "tools that override execute are only traced as calls of the agent loop", _hook_base_tool),
     ("verl.tools.function_tool", "exceptions of function tools are recorded without a traceback", _hook_function_tool),
     ("verl.experimental.agent_loop.tool_agent_loop", "tool calls are not traced", _hook_tool_loop),

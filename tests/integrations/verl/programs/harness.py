@@ -187,18 +187,27 @@ class Engine:
         )
 
 
+def load_balancer_class():
+    """Return verl's load balancer, wherever this version has it."""
+    try:
+        from verl.workers.rollout.router import GlobalRequestLoadBalancer
+    except ImportError:
+        from verl.workers.rollout.llm_server import GlobalRequestLoadBalancer
+    actor = getattr(GlobalRequestLoadBalancer, "__ray_metadata__", None)
+    return GlobalRequestLoadBalancer if actor is None else actor.modified_class
+
+
 def make_worker(config, *, client_class=None, is_reward_late=False, **engine):
     """Return verl's worker with its real client, load balancer and reward worker, over fake engines."""
     from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
     from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
     from verl.utils import hf_tokenizer
     from verl.workers.rollout.llm_server import LLMServerClient
-    from verl.workers.rollout.router import GlobalRequestLoadBalancer
 
     tokenizer = hf_tokenizer(config.actor_rollout_ref.model.path)
     servers = {f"server-{number}": Remote(Engine(tokenizer, **engine)) for number in range(2)}
     client = (client_class or LLMServerClient)(
-        config=config, load_balancer_handle=Remote(GlobalRequestLoadBalancer(servers))
+        config=config, load_balancer_handle=Remote(load_balancer_class()(servers))
     )
     return AgentLoopWorker(config, client, None, None if is_reward_late else [Remote(RewardLoopWorker(config))])
 
