@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from itertools import count
 
@@ -12,9 +13,12 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, TraceFlags
 
 from otel_rollout import semconv
+from otel_rollout.delivery.exporter_queue import ExporterQueue
+from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
 from otel_rollout.span import RolloutSpan
 from otel_rollout.trajectory_state import TrajectoryState
+from tests.delivery.queues import QUICK, Recorder, running
 
 RESOURCE = Resource({})
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
@@ -67,3 +71,24 @@ def make_light_span() -> Callable[..., RolloutSpan]:
         return span
 
     return make
+
+
+@pytest.fixture
+def exporter():
+    """An exporter that takes every span, and hangs while its gate is closed."""
+    exporter = Recorder()
+    yield exporter
+    exporter.gate.set()
+
+
+@pytest.fixture
+def make_queue(reader):
+    """Makes queues that are shut down when the test ends."""
+    with contextlib.ExitStack() as stack:
+
+        def make(exporter, name="backend", policy=QUICK, **limits):
+            return stack.enter_context(
+                running(ExporterQueue(name, exporter, reader, QueueLimits(**{"delay": 0.01, **limits}), policy))
+            )
+
+        yield make

@@ -144,7 +144,7 @@ class TestPayloadFinisher:
         monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
         monkeypatch.setattr(readable, "cut_media", lambda text: 1 / 0)
         span = light()
-        span.input = b'{"image":";base64,","password":"secret"}'
+        span.input = b'{"image":"data:image/png;base64,%s","password":"secret"}' % (b"A" * 400)
 
         assert read(span).attributes[semconv.INPUT_VALUE] == '"…[the payload could not be read]"'
 

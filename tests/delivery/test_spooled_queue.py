@@ -11,52 +11,15 @@ import threading
 import time
 
 import pytest
-from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout import read
 from otel_rollout.delivery import spool
-from otel_rollout.delivery.batch_sender import RetryPolicy
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.spool import Spool
 from otel_rollout.delivery.spooled_queue import SpooledQueue
 from otel_rollout.trace_folder.frames import FrameFile, is_being_written
-
-QUICK = RetryPolicy(initial_delay=0.001, max_delay=0.002, denied_delay=0.01)
-DOWN = Outcome(Verdict.RETRY, "down")
-
-
-class _Backend(SpanExporter):
-    """Takes every span, unless `outcome` says otherwise; each attempt waits for `gate`."""
-
-    def __init__(self):
-        self.gate = threading.Event()
-        self.gate.set()
-        self.entered = threading.Event()
-        self.outcome = lambda spans: DELIVERED
-        self.names = []
-
-    def send(self, spans):
-        self.entered.set()
-        self.gate.wait(30)
-        outcome = self.outcome(spans)
-        if outcome.verdict is Verdict.DELIVERED:
-            self.names += [span.name for span in spans]
-        return outcome
-
-    def export(self, spans):
-        raise AssertionError("an exporter with send is not asked to export")
-
-
-def until(condition, seconds=10.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition was not met in time"
-        time.sleep(0.002)
-
-
-def is_balanced(stats):
-    return stats.recorded == stats.delivered + stats.queued + stats.spooled + sum(stats.lost.values())
+from tests.delivery.queues import QUICK, RETRY, is_balanced, until
 
 
 def names_on_disk(folder):
@@ -64,10 +27,8 @@ def names_on_disk(folder):
 
 
 @pytest.fixture
-def backend():
-    backend = _Backend()
-    yield backend
-    backend.gate.set()
+def backend(exporter):
+    return exporter
 
 
 @pytest.fixture
@@ -107,7 +68,7 @@ class TestOutage:
 
     def test_all_is_delivered_in_order_when_the_backend_is_back(self, make_queue, backend, make_span, tmp_path):
         """Ten times what memory holds waits on disk, arrives once and in order, and leaves no file behind."""
-        backend.outcome = lambda spans: DOWN
+        backend.outcome = lambda spans: RETRY
         queue = make_queue(backend)
         put_many(queue, make_span, 200)
         stats = queue.stats()
@@ -134,7 +95,7 @@ class TestOutage:
         """What is put while older spans are on disk is delivered after them."""
         queue = make_queue(backend)
         for outage in range(3):
-            backend.outcome = lambda spans: DOWN
+            backend.outcome = lambda spans: RETRY
             put_many(queue, make_span, 50, start=50 * outage)
             backend.outcome = lambda spans: DELIVERED
         assert queue.flush(20) is True
@@ -142,14 +103,14 @@ class TestOutage:
 
     def test_a_flush_says_that_spans_are_only_on_disk(self, make_queue, backend, make_span):
         """Being on disk is not being delivered."""
-        backend.outcome = lambda spans: DOWN
+        backend.outcome = lambda spans: RETRY
         queue = make_queue(backend)
         put_many(queue, make_span, 50)
         assert queue.flush(0.1) is False
 
     def test_it_is_said_once_where_spans_wait(self, make_queue, backend, make_span, caplog, tmp_path):
         """The log names the folder, once a minute."""
-        backend.outcome = lambda spans: DOWN
+        backend.outcome = lambda spans: RETRY
         queue = make_queue(backend)
         with caplog.at_level(logging.WARNING, "otel_rollout"):
             put_many(queue, make_span, 100)
@@ -163,7 +124,7 @@ class TestBound:
 
     def test_a_full_spool_takes_no_more(self, make_queue, backend, make_span):
         """Beyond the bound on disk the bound on memory counts: what is over it is lost, and counted."""
-        backend.outcome = lambda spans: DOWN
+        backend.outcome = lambda spans: RETRY
         queue = make_queue(backend, max_spool_bytes=1)
         put_many(queue, make_span, 12)
         until(lambda: "is full" in queue._spool.trouble)
@@ -179,7 +140,7 @@ class TestBound:
         """Spans that can't be put on disk stay in memory, in order, and are delivered from there."""
         tmp_path.rmdir()
         tmp_path.write_text("no folder")
-        backend.outcome = lambda spans: DOWN
+        backend.outcome = lambda spans: RETRY
         queue = make_queue(backend)
         for number in range(12):
             queue.put(make_span(f"{number:04d}", "x" * 1000, parent=True))
@@ -190,7 +151,7 @@ class TestBound:
 
     def test_a_file_that_is_damaged_loses_its_spans_alone(self, make_queue, backend, make_span, tmp_path):
         """What can't be read back is lost and counted; what comes after it arrives."""
-        backend.outcome = lambda spans: DOWN
+        backend.outcome = lambda spans: RETRY
         queue = make_queue(backend)
         put_many(queue, make_span, 60)
         with next(tmp_path.rglob("*.jsonl.zst")).open("r+b") as file:
@@ -210,7 +171,7 @@ class TestFaults:
 
     def test_a_file_that_cannot_be_removed(self, make_queue, backend, make_span, monkeypatch):
         """All is delivered although no file of the spool can be removed any more."""
-        backend.outcome = lambda spans: DOWN
+        backend.outcome = lambda spans: RETRY
         queue = make_queue(backend)
         put_many(queue, make_span, 60)
 
@@ -228,7 +189,7 @@ class TestFaults:
     def test_a_span_that_cannot_be_written(self, make_queue, backend, make_span, monkeypatch):
         """A batch that is no JSON stays in memory, and is delivered from there with all others."""
         monkeypatch.setattr(spool, "encode_line", lambda spans: 1 / 0)
-        backend.outcome = lambda spans: DOWN
+        backend.outcome = lambda spans: RETRY
         queue = make_queue(backend)
         for number in range(12):
             queue.put(make_span(f"{number:04d}", "x" * 1000, parent=True))
@@ -264,7 +225,7 @@ class TestFaults:
             return append(self, line)
 
         monkeypatch.setattr(FrameFile, "append", hang)
-        backend.outcome = lambda spans: DOWN
+        backend.outcome = lambda spans: RETRY
         queue = make_queue(backend)
         for number in range(14):
             queue.put(make_span(f"{number:04d}", "x" * 1000, parent=True))
@@ -279,7 +240,7 @@ class TestFaults:
 class TestEnd:
     """What is not delivered at the end of the process stays on disk."""
 
-    @pytest.mark.parametrize("outcome", [DOWN, Outcome(Verdict.DENIED, "wrong key")], ids=["down", "denied"])
+    @pytest.mark.parametrize("outcome", [RETRY, Outcome(Verdict.DENIED, "wrong key")], ids=["down", "denied"])
     def test_what_is_left_is_kept(self, make_queue, backend, make_span, tmp_path, outcome, caplog):
         """After a shutdown in an outage each span is on disk, once; the log says how to deliver it."""
         backend.outcome = lambda spans: outcome
@@ -307,10 +268,10 @@ class TestEnd:
 
     def test_what_was_delivered_is_not_kept(self, make_queue, backend, make_span, tmp_path):
         """A batch that arrived in part is kept in part."""
-        backend.outcome = lambda spans: DOWN
+        backend.outcome = lambda spans: RETRY
         queue = make_queue(backend, batch_spans=1)
         put_many(queue, make_span, 40)
-        backend.outcome = lambda spans: DOWN if spans[0].name >= "0020" else DELIVERED
+        backend.outcome = lambda spans: RETRY if spans[0].name >= "0020" else DELIVERED
         until(lambda: len(backend.names) == 20)
         queue.shutdown(time.monotonic() + 1.0)
         queue.join()
@@ -330,7 +291,7 @@ class TestEnd:
             return append(*arguments, **options)
 
         monkeypatch.setattr(Spool, "append", slow)
-        backend.outcome = lambda spans: DOWN
+        backend.outcome = lambda spans: RETRY
         if is_hanging:
             backend.gate.clear()
         queue = make_queue(backend)
@@ -360,7 +321,7 @@ class TestEnd:
             return append(*arguments, **options)
 
         monkeypatch.setattr(Spool, "append", slow)
-        backend.outcome = lambda spans: DOWN
+        backend.outcome = lambda spans: RETRY
         if not is_known:
             backend.gate.clear()
         queue = make_queue(backend, max_bytes=1_000_000, batch_spans=1)
@@ -377,7 +338,7 @@ class TestEnd:
 
     def test_files_are_free_for_others_afterwards(self, make_queue, backend, make_span, tmp_path):
         """As long as the queue lives its files are held; then a replay may have them."""
-        backend.outcome = lambda spans: DOWN
+        backend.outcome = lambda spans: RETRY
         queue = make_queue(backend)
         put_many(queue, make_span, 40)
         (path,) = tmp_path.rglob("*.jsonl.zst")
@@ -390,7 +351,7 @@ class TestEnd:
         """At the interpreter's exit, where no thread can be started, nothing is lost either."""
         queue_class = SpooledQueue
         monkeypatch.setattr(queue_class, "start", lambda self: None)
-        backend.outcome = lambda spans: DOWN
+        backend.outcome = lambda spans: RETRY
         queue = make_queue(backend)
         for number in range(10):
             queue.put(make_span(f"{number:04d}"))
@@ -405,7 +366,7 @@ class TestFork:
 
     def test_a_forked_child_leaves_its_parents_files_alone(self, make_queue, backend, make_span, tmp_path):
         """What a child does to its spool changes nothing of its parent's, which still delivers all."""
-        backend.outcome = lambda spans: DOWN
+        backend.outcome = lambda spans: RETRY
         queue = make_queue(backend)
         put_many(queue, make_span, 40)
         child = os.fork()

@@ -1,0 +1,288 @@
+"""The bounds of a queue: what it gives up first, what it holds in memory, and its accounts."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import tracemalloc
+
+import pytest
+from opentelemetry.sdk.trace.export import SpanExportResult
+
+from otel_rollout import semconv
+from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.payload import snapshot
+from otel_rollout.trajectory_state import TrajectoryState
+from tests.delivery.queues import RETRY, Plain, Recorder, block, is_balanced
+
+
+class TestBounds:
+    """What is given up before a full queue."""
+
+    def test_payload_goes_before_spans_and_children_before_roots(self, make_queue, exporter, make_light_span):
+        """Near the bound payloads are left out, then children, roots last; each is counted by its reason."""
+        bound = 1_000_000
+        queue = make_queue(exporter, max_bytes=bound)
+        block(queue, exporter, make_light_span("first"))
+        for _ in range(40):
+            queue.put(make_light_span("child", b'"' + b"x" * 50_000 + b'"'))
+        stats = queue.stats()
+        assert stats.payloads_dropped > 0
+        assert stats.lost == {}
+        while not queue.stats().lost:
+            queue.put(make_light_span("child"))
+        assert queue.stats().queued_bytes <= 0.97 * bound
+        for _ in range(5):
+            queue.put(make_light_span("root", b'"' + b"x" * 50_000 + b'"', is_root=True))
+        stats = queue.stats()
+        assert stats.lost == {"queue_full": 1}
+        assert stats.queued_bytes <= bound
+        assert is_balanced(stats)
+        exporter.gate.set()
+        assert not queue.flush(10)
+        assert exporter.names.count("root") == 5
+        without = [span for span in exporter.spans if "dropped" in span.attributes.get(semconv.INPUT_VALUE, "")[:60]]
+        assert len(without) == stats.payloads_dropped
+        assert without[0].attributes[semconv.INPUT_VALUE] == '"…[50,002 characters dropped: the export queue was full]"'
+
+    def test_the_count_of_the_standard_variable_is_a_bound(self, make_queue, exporter, make_span):
+        """With a bound on the count no more spans are held, and children give way to roots."""
+        queue = make_queue(exporter, max_spans=100)
+        block(queue, exporter, make_span())
+        for _ in range(200):
+            queue.put(make_span(parent=True))
+        assert queue.stats().queued == 97
+        for _ in range(200):
+            queue.put(make_span("root"))
+        stats = queue.stats()
+        assert stats.queued == 100
+        assert stats.lost == {"queue_full": 301}
+        assert is_balanced(stats)
+
+    @pytest.mark.parametrize(
+        "payload", ["x" * 50_000, "é漢" * 10_000, "x" * 2_000, "x" * 10], ids=["ascii", "cjk", "2 KB", "tiny"]
+    )
+    def test_memory_stays_within_the_bound(self, make_queue, exporter, make_light_span, payload):
+        """Many times the bound put before a blocked exporter takes no more memory than the bound and some batches."""
+        bound, batch = 8_000_000, 250_000
+        queue = make_queue(exporter, max_bytes=bound, batch_bytes=batch)
+        block(queue, exporter, make_light_span())
+        gc.collect()
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            while sum(queue.stats().lost.values()) < 100:
+                queue.put(make_light_span("op", snapshot(payload)))
+            gc.collect()
+            held = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        stats = queue.stats()
+        assert stats.queued_bytes > 0.9 * bound
+        # The first batch is not trimmed, and a text of 50 KB stands in a buffer of 256 KB.
+        assert held <= bound + 8 * batch
+        assert is_balanced(stats)
+
+    @pytest.mark.parametrize(
+        "payload", ["x" * 20_000 + "🙂", "漢字" * 5_000, "x" * 2_000], ids=["emoji", "cjk", "ascii"]
+    )
+    def test_memory_stays_within_the_bound_behind_a_faster_exporter(
+        self, make_queue, exporter, make_light_span, payload
+    ):
+        """What another exporter has read already takes no more memory in the queue of a blocked one."""
+        bound, batch = 8_000_000, 250_000
+        other = Plain(lambda spans: SpanExportResult.SUCCESS)
+        slow = make_queue(exporter, "slow", max_bytes=bound, batch_bytes=batch)
+        fast = make_queue(other, "fast", batch_bytes=batch)
+        block(slow, exporter, make_light_span())
+        gc.collect()
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            while not slow.stats().lost:
+                span = make_light_span("op", snapshot(payload))
+                slow.put(span)
+                fast.put(span)
+                if fast.stats().queued > 10:
+                    assert fast.flush(10)
+            assert fast.flush(10)
+            gc.collect()
+            held = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        assert slow.stats().queued_bytes > 0.9 * bound
+        assert held <= bound + 8 * batch
+
+    def test_a_payload_read_by_another_exporter_still_counts(self, make_queue, exporter, make_light_span, reader):
+        """A span whose payload another exporter's thread has taken over already counts with its payload."""
+        queue = make_queue(exporter)
+        block(queue, exporter, make_light_span())
+        span = make_light_span("op", b'"' + b"x" * 50_000 + b'"')
+        reader.read(span, "other")
+        before = queue.stats().queued_bytes
+        queue.put(span)
+        assert queue.stats().queued_bytes - before > 50_000
+
+    def test_one_exporter_gives_up_a_payload_that_another_delivers(self, make_queue, exporter, make_light_span, reader):
+        """Payloads given up before a full queue still reach the exporter whose queue has room."""
+        other = Recorder()
+        full, roomy = make_queue(exporter, "full", max_bytes=20_000), make_queue(other, "roomy")
+        span = make_light_span("op", b'"' + b"x" * 50_000 + b'"')
+        full.put(span)
+        roomy.put(span)
+        assert full.flush(10)
+        assert roomy.flush(10)
+        assert "dropped" in exporter.spans[0].attributes[semconv.INPUT_VALUE]
+        assert len(other.spans[0].attributes[semconv.INPUT_VALUE]) == 50_002
+
+
+class TestMemory:
+    """What a span that somebody still refers to holds once it is settled."""
+
+    @pytest.mark.parametrize("letter", ["x", "é漢"])
+    def test_a_delivered_span_holds_no_payload(self, make_queue, exporter, make_light_span, letter):
+        """A span that a copied context keeps alive gives its payload back when it is delivered."""
+        queue = make_queue(exporter)
+        span = make_light_span("op", snapshot(letter * 50_000))
+        queue.put(span)
+        assert queue.flush(10)
+        assert len(exporter.spans[0].attributes[semconv.INPUT_VALUE]) > 50_000
+        assert span.readable is span.input is span.output is span.events is None
+
+    @pytest.mark.parametrize("letter", ["x", "é漢"])
+    def test_a_span_keeps_its_payload_until_the_last_exporter_has_it(
+        self, make_queue, exporter, make_light_span, letter
+    ):
+        """The payload stays while one exporter still needs it, and goes with the last."""
+        other = Recorder()
+        slow, fast = make_queue(exporter, "slow"), make_queue(other, "fast")
+        block(slow, exporter, make_light_span("first"))
+        span = make_light_span("op", snapshot(letter * 50_000))
+        fast.put(span)
+        assert fast.flush(10)
+        slow.put(span)
+        exporter.gate.set()
+        assert slow.flush(10)
+        assert exporter.spans[-1].attributes == other.spans[-1].attributes
+        assert len(exporter.spans[-1].attributes[semconv.INPUT_VALUE]) > 50_000
+        assert span.readable is span.input is span.output is None
+
+    def test_a_lost_span_holds_no_payload(self, make_queue, exporter, make_light_span):
+        """A span lost before a full queue, or to the shutdown, gives its payload back, as one left without does."""
+        queue = make_queue(exporter, max_bytes=200_000)
+        block(queue, exporter, make_light_span("first"))
+        spans = [make_light_span("op", b'"' + b"x" * 50_000 + b'"') for _ in range(300)]
+        for span in spans:
+            queue.put(span)
+        assert queue.stats().payloads_dropped
+        assert queue.stats().lost
+        queue.shutdown(time.monotonic())
+        queue.join()
+        late = make_light_span("late", b'"' + b"x" * 50_000 + b'"')
+        queue.put(late)
+        assert all(span.readable is None and span.input is None for span in [*spans, late])
+
+    def test_one_exporters_loss_is_not_the_others(self, make_queue, exporter, make_light_span):
+        """A payload that one full queue gives up is kept for the exporter whose queue has room."""
+        other = Recorder()
+        full, roomy = make_queue(exporter, "full", max_bytes=2_000), make_queue(other, "roomy")
+        span = make_light_span("op", b'"' + b"x" * 50_000 + b'"')
+        full.put(span)
+        full.put(make_light_span())
+        assert span.input is not None
+        roomy.put(span)
+        assert roomy.flush(10)
+        assert len(other.spans[0].attributes[semconv.INPUT_VALUE]) == 50_002
+
+
+class TestAccounts:
+    """Nothing is lost without being counted."""
+
+    def test_every_span_is_accounted_for_at_any_time(self, make_queue, exporter, make_light_span):
+        """Under 8 producers, faults and overflow: recorded = delivered + queued + lost in every snapshot."""
+        verdicts = [RETRY, DELIVERED, Outcome(Verdict.DELIVERED, "partly", rejected=1), DELIVERED]
+        verdicts.append(Outcome(Verdict.REFUSED, "bad"))
+
+        def outcome(spans):
+            return verdicts[exporter.attempts % len(verdicts)]
+
+        exporter.outcome = outcome
+        queue = make_queue(exporter, max_bytes=400_000, batch_spans=16)
+        snapshots = []
+        done = threading.Event()
+
+        def watch():
+            while not done.is_set():
+                snapshots.append(queue.stats())
+                time.sleep(0.0005)
+
+        def produce():
+            for _ in range(500):
+                queue.put(make_light_span("op", b'"' + b"x" * 500 + b'"'))
+
+        watcher = threading.Thread(target=watch)
+        producers = [threading.Thread(target=produce) for _ in range(8)]
+        watcher.start()
+        for producer in producers:
+            producer.start()
+        for producer in producers:
+            producer.join()
+        queue.flush(20)
+        done.set()
+        watcher.join()
+        assert all(is_balanced(snapshot) for snapshot in snapshots)
+        final = queue.stats()
+        assert final.recorded == 4000
+        assert final.queued == final.queued_bytes == 0
+        assert is_balanced(final)
+        assert final.delivered == len(exporter.spans) - final.lost["rejected"]
+
+    def test_a_span_that_ends_inside_put_is_taken(self, make_queue, exporter, make_light_span, monkeypatch):
+        """A span that the garbage collector ends while another is put deadlocks nothing."""
+        queue = make_queue(exporter, max_bytes=20_000)
+        nested = []
+
+        import otel_rollout.delivery.exporter_queue as module
+
+        original = module.without_payload
+
+        def collecting(span):
+            if not nested:
+                nested.append(1)
+                queue.put(make_light_span("nested"))
+            return original(span)
+
+        monkeypatch.setattr(module, "without_payload", collecting)
+        queue.put(make_light_span("large", b'"' + b"x" * 50_000 + b'"'))
+        assert queue.flush(10)
+        assert sorted(exporter.names) == ["large", "nested"]
+        assert queue.stats().queued_bytes == 0
+
+    def test_the_root_says_what_was_lost_of_its_trajectory(self, make_queue, exporter, make_light_span):
+        """Children lost before a full queue are counted on their root, for this exporter alone."""
+        trajectory = TrajectoryState({})
+        queue = make_queue(exporter, max_spans=10)
+        block(queue, exporter, make_light_span())
+        for _ in range(14):
+            queue.put(make_light_span(trajectory=trajectory))
+        queue.put(make_light_span("root", is_root=True, trajectory=trajectory))
+        exporter.gate.set()
+        queue.flush(10)
+        root = exporter.spans[-1]
+        assert root.name == "root"
+        assert root.attributes[semconv.DROPPED_SPANS] == queue.stats().lost["queue_full"] == 6
+        assert dict(trajectory.dropped_spans) == {"backend": 6}
+
+    def test_the_root_knows_of_a_loss_in_its_own_batch(self, make_queue, exporter, make_light_span):
+        """A child that is refused in the batch in which its root goes is counted on the root too."""
+        trajectory = TrajectoryState({})
+        bad = Outcome(Verdict.REFUSED, "bad")
+        exporter.outcome = lambda spans: bad if any(span.name == "bad" for span in spans) else DELIVERED
+        queue = make_queue(exporter, delay=60.0)
+        for name in ("good", "bad", "good"):
+            queue.put(make_light_span(name, trajectory=trajectory))
+        queue.put(make_light_span("root", is_root=True, trajectory=trajectory))
+        assert not queue.flush(10)
+        assert exporter.names == ["good", "good", "root"]
+        assert exporter.spans[-1].attributes[semconv.DROPPED_SPANS] == 1

@@ -1,0 +1,210 @@
+"""A flush and a shutdown of a queue: in time, and with the truth."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from otel_rollout.delivery.batch_sender import RetryPolicy
+from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
+from tests.delivery.queues import RETRY, block, is_balanced, until
+
+
+class TestDeadlines:
+    """`flush` and `shutdown` return in time, with the truth."""
+
+    def test_a_flush_returns_in_time_with_the_truth(self, make_queue, exporter, make_span):
+        """Before a hanging exporter a flush returns False at its timeout, and True once all is delivered."""
+        queue = make_queue(exporter)
+        block(queue, exporter, make_span())
+        start = time.monotonic()
+        assert queue.flush(0.1) is False
+        assert 0.1 <= time.monotonic() - start < 2
+        assert queue.flush(0) is False
+        exporter.gate.set()
+        assert queue.flush(10) is True
+
+    def test_a_flush_waits_for_what_was_put_before_only(self, make_queue, exporter, make_span):
+        """Spans put by others during a flush do not keep it from returning."""
+        queue = make_queue(exporter, batch_spans=1)
+        stop = threading.Event()
+
+        def produce():
+            while not stop.is_set():
+                queue.put(make_span())
+                time.sleep(0.0005)
+
+        producer = threading.Thread(target=produce)
+        producer.start()
+        try:
+            assert queue.flush(10)
+        finally:
+            stop.set()
+            producer.join()
+
+    def test_a_flush_says_what_was_lost_since_the_last_one(self, make_queue, exporter, make_span):
+        """A flush is False once for a loss; the next is about what came after."""
+        exporter.outcome = lambda spans: Outcome(Verdict.REFUSED, "bad")
+        queue = make_queue(exporter)
+        queue.put(make_span())
+        assert queue.flush(10) is False
+        exporter.outcome = lambda spans: DELIVERED
+        queue.put(make_span())
+        assert queue.flush(10) is True
+
+    def test_flushes_at_the_same_time_both_tell_of_a_loss(self, make_queue, exporter, make_span):
+        """Two flushes that wait for the same lost span are both False."""
+        exporter.outcome = lambda spans: Outcome(Verdict.REFUSED, "bad")
+        queue = make_queue(exporter)
+        block(queue, exporter, make_span())
+        results = []
+        flushes = [threading.Thread(target=lambda: results.append(queue.flush(10))) for _ in range(2)]
+        hurries = queue._hurries
+        for thread in flushes:
+            thread.start()
+        until(lambda: queue._hurries == hurries + 2)
+        exporter.gate.set()
+        for thread in flushes:
+            thread.join()
+        assert results == [False, False]
+
+    @pytest.mark.parametrize("timeout", [float("inf"), 1e300])
+    def test_a_flush_may_wait_for_ever(self, make_queue, exporter, make_span, timeout):
+        """A timeout beyond what the platform can wait is no error."""
+        queue = make_queue(exporter)
+        queue.put(make_span())
+        assert queue.flush(timeout)
+
+    def test_a_shutdown_delivers_what_is_queued(self, make_queue, exporter, make_span):
+        """A shutdown sends what is queued, ends the thread, and shuts the exporter down once."""
+        queue = make_queue(exporter, delay=60.0)
+        queue.put(make_span("last"))
+        queue.shutdown(time.monotonic() + 10)
+        assert queue.join() is True
+        assert exporter.names == ["last"]
+        queue.shutdown(time.monotonic() + 10)
+        assert queue.join() is True
+        assert exporter.shutdowns == 1
+
+    def test_a_shutdown_during_an_attempt_ends_the_thread_after_it(self, make_queue, exporter, make_span):
+        """A shutdown that is asked for while a batch is being sent does not wait for another batch to fill."""
+        queue = make_queue(exporter, delay=60.0)
+        block(queue, exporter, make_span())
+        queue.put(make_span())
+        start = time.monotonic()
+        queue.shutdown(start + 30)
+        exporter.gate.set()
+        assert queue.join() is True
+        assert time.monotonic() - start < 10
+
+    def test_a_shutdown_returns_in_time_before_a_hanging_exporter(self, make_queue, exporter, make_span):
+        """What a hanging exporter holds up is lost at the deadline; what comes of it later changes no count."""
+        queue = make_queue(exporter, batch_spans=1)
+        block(queue, exporter, make_span())
+        for _ in range(3):
+            queue.put(make_span())
+        start = time.monotonic()
+        queue.shutdown(start + 0.1)
+        assert queue.join() is False
+        assert time.monotonic() - start < 2
+        at_deadline = queue.stats()
+        assert at_deadline.lost == {"shutdown": 4}
+        assert (at_deadline.queued, at_deadline.queued_bytes, at_deadline.delivered) == (0, 0, 0)
+        exporter.gate.set()
+        until(lambda: exporter.shutdowns == 1)
+        assert queue.stats() == at_deadline
+        assert exporter.attempts == 1
+
+    def test_a_shutdown_keeps_trying_until_the_deadline(self, make_queue, exporter, make_span):
+        """During an outage a shutdown uses its time: what comes back before the deadline gets everything."""
+        exporter.outcome = lambda spans: DELIVERED if exporter.attempts > 4 else RETRY
+        queue = make_queue(exporter, policy=RetryPolicy(initial_delay=0.001, max_delay=60.0), delay=60.0)
+        queue.put(make_span("kept"))
+        queue.shutdown(time.monotonic() + 20)
+        assert queue.join() is True
+        assert exporter.names == ["kept"]
+
+    def test_a_shutdown_during_an_outage_ends_at_the_deadline(self, make_queue, exporter, make_span):
+        """During an outage a shutdown returns at its deadline, and all is counted as lost to it."""
+        exporter.outcome = lambda spans: RETRY
+        queue = make_queue(exporter, policy=RetryPolicy(), batch_spans=2)
+        for _ in range(10):
+            queue.put(make_span())
+        start = time.monotonic()
+        queue.shutdown(start + 0.3)
+        assert queue.join() is False
+        assert time.monotonic() - start < 2
+        assert queue.stats().lost == {"shutdown": 10}
+
+    def test_a_shutdown_does_not_wait_for_credentials(self, make_queue, exporter, make_span):
+        """Where we are turned away, a shutdown makes one last attempt and is done."""
+        exporter.outcome = lambda spans: Outcome(Verdict.DENIED, "wrong key")
+        queue = make_queue(exporter, policy=RetryPolicy())
+        queue.put(make_span())
+        start = time.monotonic()
+        queue.shutdown(start + 30)
+        assert queue.join() is False
+        assert time.monotonic() - start < 10
+        assert queue.stats().lost == {"denied": 1}
+
+    def test_spans_after_the_shutdown_are_counted(self, make_queue, exporter, make_span):
+        """A span that ends after the shutdown is lost, and counted as that."""
+        queue = make_queue(exporter)
+        queue.shutdown(time.monotonic() + 10)
+        queue.join()
+        queue.put(make_span())
+        assert queue.stats().lost == {"after_shutdown": 1}
+        assert is_balanced(queue.stats())
+
+    def test_without_a_thread_the_shutdown_delivers_itself(self, make_queue, exporter, make_span, monkeypatch):
+        """Where the interpreter starts no more threads, the shutdown delivers on the caller's."""
+        queue = make_queue(exporter)
+
+        def refuse(self):
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            queue.put(make_span("last"))
+            queue.shutdown(time.monotonic() + 10)
+        assert queue.join() is True
+        assert exporter.names == ["last"]
+
+    def test_without_a_thread_no_attempt_begins_after_the_deadline(self, make_queue, exporter, make_span, monkeypatch):
+        """On the caller's thread a slow exporter is left after the attempt in which the deadline passes."""
+        queue = make_queue(exporter, batch_spans=1)
+
+        def slow(spans):
+            time.sleep(0.05)
+            return DELIVERED
+
+        exporter.outcome = slow
+
+        def refuse(self):
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            for _ in range(100):
+                queue.put(make_span())
+            start = time.monotonic()
+            queue.shutdown(start + 0.2)
+        assert queue.join() is False
+        assert time.monotonic() - start < 2
+        stats = queue.stats()
+        assert stats.delivered == exporter.attempts < 100
+        assert is_balanced(stats)
+
+    def test_an_exporter_that_fails_to_shut_down_loses_nothing(self, make_queue, exporter, make_span):
+        """An exception in the exporter's shutdown does not make delivered spans lost."""
+
+        def fail():
+            raise RuntimeError("no")
+
+        exporter.shutdown = fail
+        queue = make_queue(exporter)
+        queue.put(make_span())
+        queue.shutdown(time.monotonic() + 10)
+        assert queue.join() is True
