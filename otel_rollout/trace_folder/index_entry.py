@@ -9,7 +9,7 @@ import orjson
 
 from otel_rollout import semconv
 
-__all__ = ["ATTRIBUTE_FIELDS", "Details", "IndexEntry", "Row", "details_of"]
+__all__ = ["ATTRIBUTE_FIELDS", "Details", "IndexEntry", "Row", "details_of", "place_of"]
 
 
 class IndexEntry(NamedTuple):
@@ -72,7 +72,7 @@ class Details(NamedTuple):
 
 
 Row: TypeAlias = Sequence[Any]
-"""The fields of an `IndexEntry`, in order, as they were parsed: to make entries of all is a tenth of listing them."""
+"""The fields of an `IndexEntry` in order, as they were parsed: making entries of all takes a tenth of listing them."""
 
 place_of: Final[Callable[[str], int]] = IndexEntry._fields.index
 """Where a field stands in a row."""
