@@ -99,12 +99,15 @@ def sigterm_waits() -> Iterator[None]:
 
 
 def _on_sigterm(number: int, frame: FrameType | None) -> None:
+    if _exit.is_delivering and not _exit.is_delivered:
+        # Who ends a process may say so to its group as well: the second one waits for the first.
+        return
     if _exit.is_shutting_down and not _exit.is_delivering:
         _exit.must_end = True
     elif runtime.pipeline is None or _exit.is_delivered:
         _exit.is_delivering = _exit.is_delivered = False
         _pass_on(number, frame)
-    elif not _exit.is_delivering:
+    else:
         _exit.is_delivering = True
         # In a thread: the main thread is stopped anywhere, holding a lock perhaps that delivery needs, a logger's say.
         # Not a daemon, so that the interpreter doesn't exit meanwhile.
