@@ -19,7 +19,10 @@ def pack(spans: Sequence[ReadableSpan]) -> list[tuple[Any, ...]]:
     Args:
         spans: The spans.
     """
-    return [_packed(span) for span in spans]
+    # Pickle writes an object once, however many spans refer to it.
+    resources = {id(span.resource): span.resource for span in spans}
+    plain = {key: dict(resource.attributes) for key, resource in resources.items()}
+    return [(plain[id(span.resource)], *_packed(span)) for span in spans]
 
 
 def unpack(packed: Sequence[tuple[Any, ...]]) -> list[ReadableSpan]:
@@ -28,7 +31,9 @@ def unpack(packed: Sequence[tuple[Any, ...]]) -> list[ReadableSpan]:
     Args:
         packed: What it returned.
     """
-    return [_unpacked(*span) for span in packed]
+    plain = {id(resource): resource for resource, *_ in packed}
+    resources = {key: Resource(attributes) for key, attributes in plain.items()}
+    return [_unpacked(resources[id(resource)], *span) for resource, *span in packed]
 
 
 def _packed(span: ReadableSpan) -> tuple[Any, ...]:
@@ -37,7 +42,6 @@ def _packed(span: ReadableSpan) -> tuple[Any, ...]:
         span.name,
         _packed_context(span.get_span_context()),
         _packed_context(span.parent),
-        dict(span.resource.attributes),
         _packed_attributes(span.attributes),
         [(event.name, _packed_attributes(event.attributes), event.timestamp) for event in span.events],
         [(_packed_context(link.context), _packed_attributes(link.attributes)) for link in span.links],
@@ -50,10 +54,10 @@ def _packed(span: ReadableSpan) -> tuple[Any, ...]:
 
 
 def _unpacked(
+    resource: Resource,
     name: str,
     context: tuple[Any, ...] | None,
     parent: tuple[Any, ...] | None,
-    resource: dict[str, Any],
     attributes: dict[str, Any],
     events: list[tuple[Any, ...]],
     links: list[tuple[Any, ...]],
@@ -68,7 +72,7 @@ def _unpacked(
         name=name,
         context=_unpacked_context(context),
         parent=_unpacked_context(parent),
-        resource=Resource(resource),
+        resource=resource,
         attributes=attributes,
         events=[Event(event, found, moment) for event, found, moment in events],
         links=[Link(linked, found) for target, found in links if (linked := _unpacked_context(target)) is not None],
@@ -92,7 +96,7 @@ def _packed_context(context: SpanContext | None) -> tuple[Any, ...] | None:
         context.span_id,
         context.is_remote,
         int(context.trace_flags),
-        list(context.trace_state.items()),
+        tuple(context.trace_state.items()),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.delivery.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter, sql_process
@@ -61,6 +64,18 @@ class TestPlainSpans:
             assert [dict(event.attributes) for event in after.events] == [
                 dict(event.attributes) for event in before.events
             ]
+
+    def test_each_span_keeps_its_resource(self, trajectory) -> None:
+        """Spans of several resources in one batch each arrive with their own."""
+        names = ["a", "b", "a"]
+        spans = [
+            ReadableSpan(name, context=span.context, resource=Resource({"service.name": name}))
+            for name, span in zip(names, trajectory().spans, strict=False)
+        ]
+
+        found = unpack(pickle.loads(pickle.dumps(pack(spans))))
+
+        assert [span.resource.attributes["service.name"] for span in found] == names
 
 
 @pytest.mark.integration
