@@ -33,7 +33,9 @@ __all__ = [
     "try_take",
 ]
 
-LEVEL: Final = 3
+LEVEL: Final = 1
+WINDOW_LOG: Final = 21
+"""Level 1 looks back half a MiB of its own: turns that repeat a long history repeat what is farther away."""
 MAX_LINE_BYTES: Final = 2**32
 """What says that it is longer is damaged."""
 
@@ -211,9 +213,11 @@ def make_compressor() -> zstandard.ZstdCompressor:
     Raises:
         MissingExtraError: zstandard isn't installed.
     """
-    compressor: zstandard.ZstdCompressor = require_zstandard().ZstdCompressor(
-        level=LEVEL, write_checksum=True, write_content_size=True
+    module = require_zstandard()
+    parameters = module.ZstdCompressionParameters.from_level(
+        LEVEL, window_log=WINDOW_LOG, write_checksum=True, write_content_size=True
     )
+    compressor: zstandard.ZstdCompressor = module.ZstdCompressor(compression_params=parameters)
     return compressor
 
 

@@ -54,6 +54,14 @@ class TestAppending:
         file.close()
         file.close()
 
+    def test_a_long_history_that_comes_again_takes_no_space_again(self, tmp_path):
+        """Each turn of a model says all before it once more, also where that is a megabyte."""
+        history = random.Random(2).randbytes(500_000).hex().encode()
+        file = FrameFile(tmp_path / "frames.jsonl.zst")
+        once, twice = file.append(history), file.append(history + history)
+        assert twice.length < 1.1 * once.length
+        file.close()
+
     def test_a_file_is_continued(self, path):
         """Opening a file anew appends behind what is there."""
         file = FrameFile(path)
