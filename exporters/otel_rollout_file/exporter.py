@@ -84,7 +84,7 @@ class FileSpanExporter(OutcomeSpanExporter):
             return outcome_of_error(error, self.settings.folder)
         except MissingExtraError as error:
             return Outcome(Verdict.DENIED, str(error))
-        except (RecursionError, TypeError, ValueError) as error:
+        except (OverflowError, RecursionError, TypeError, ValueError) as error:
             return Outcome(Verdict.REFUSED, f"a span can't be written as JSON: {_line(error)}")
         return DELIVERED
 

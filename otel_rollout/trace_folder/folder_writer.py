@@ -91,6 +91,7 @@ class FolderWriter:
         Raises:
             OSError: Not all could be written; what was is not written again when the same spans come again.
             TypeError: A span can't be said in JSON.
+            OverflowError: An id has more bits than OTLP has room for.
             MissingExtraError: zstandard isn't installed.
         """
         if self._process != os.getpid():

@@ -174,16 +174,19 @@ def _encode_span(pieces: list[bytes], span: ReadableSpan, context: SpanContext, 
     In pieces, because a tree of dicts for each span takes longer than all its payload.
     """
     parent, name, kind, start, end = span.parent, span.name, span.kind, span.start_time, span.end_time
-    flags, above, times = HAS_IS_REMOTE | (context.trace_flags & 0xFF), "", ""
+    # As the tuples that contexts are: each of their properties is a call of Python.
+    trace_id, span_id, _, trace_flags, trace_state, _ = context
+    flags, above, times = HAS_IS_REMOTE | (int(trace_flags) & 0xFF), "", ""
     if parent is not None:
-        if parent.is_remote:
+        _, parent_id, is_remote, *_ = parent
+        if is_remote:
             flags |= IS_REMOTE
-        above = f',"parentSpanId":"{parent.span_id.to_bytes(8, "big").hex()}"'
+        above = f',"parentSpanId":"{parent_id.to_bytes(8, "big").hex()}"'
     if start is not None and end is not None:
         times = f',"startTimeUnixNano":"{start}","endTimeUnixNano":"{end}"'
     pieces.append(
-        f'{comma}{{"traceId":"{context.trace_id.to_bytes(16, "big").hex()}"'
-        f',"spanId":"{context.span_id.to_bytes(8, "big").hex()}"{above},"flags":{flags}'
+        f'{comma}{{"traceId":"{trace_id.to_bytes(16, "big").hex()}"'
+        f',"spanId":"{span_id.to_bytes(8, "big").hex()}"{above},"flags":{flags}'
         f',"name":{_encoded_names.get(name) or _encode_name(name)}'
         # OTLP numbers the kinds from 1, the API from 0.
         f',"kind":{1 if kind is SpanKind.INTERNAL else kind.value + 1}{times}'.encode()
@@ -208,7 +211,7 @@ def _encode_span(pieces: list[bytes], span: ReadableSpan, context: SpanContext, 
         span.events
         or span.links
         or span.status.status_code is not StatusCode.UNSET
-        or context.trace_state
+        or trace_state
         or not times
         or span.dropped_attributes
         # Without any kept: a limit of none, or a span that was made smaller.

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from opentelemetry.trace import SpanContext
 
 import otel_rollout
 from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown, stats
@@ -263,6 +264,15 @@ class TestFaults:
         outcome = FileSpanExporter(folder=f"{tmp_path}/file{below}").send(make_trajectory())
         assert outcome.verdict is Verdict.DENIED
         assert "must be a folder" in outcome.reason
+
+    def test_a_span_whose_id_is_too_long_is_refused(self, tmp_path, make_trajectory):
+        """An id generator of the application's can make what OTLP has no room for; nothing of it is stored."""
+        odd = make_trajectory(children=0)
+        context = odd[0].context
+        odd[0]._context = SpanContext(context.trace_id, 2**64, False)
+        outcome = FileSpanExporter(folder=tmp_path).send(odd)
+        assert outcome.verdict is Verdict.REFUSED
+        assert list(tmp_path.iterdir()) == []
 
     def test_a_span_that_is_no_json_is_refused_alone(self, tmp_path, make_trajectory):
         """Delivery halves the batch until it is found; the others are stored once."""
