@@ -1,0 +1,101 @@
+"""What leaves the process, whatever the value: valid JSON in UTF-8, within its limit, all integers within 64 bits."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import Any
+
+import attrs
+import orjson
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from otel_rollout.delivery.readable import PayloadFinisher
+from otel_rollout.payload import snapshot, snapshot_arguments
+from otel_rollout.redaction import Redactor
+
+
+@dataclasses.dataclass
+class Slotted:
+    """A dataclass with slots."""
+
+    __slots__ = ("x",)
+    x: Any
+
+
+@attrs.define
+class Attrs:
+    """An attrs class."""
+
+    x: int
+    y: Any = None
+
+
+class Classless:
+    """Its `__class__` raises."""
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("class")
+
+
+_SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(2**62, 2**65)
+    | st.floats()
+    | st.text(st.characters(codec=None))
+    | st.text(st.characters(categories=["Cs"]))
+    | st.binary()
+    | st.datetimes()
+    | st.complex_numbers()
+    | st.decimals()
+    | st.builds(Classless)
+)
+
+
+_KEYS = st.text(st.characters(codec=None)) | st.integers() | st.none() | st.booleans() | st.floats() | st.binary()
+
+
+_VALUES = st.recursive(
+    _SCALARS,
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(_KEYS, inner)
+        | st.tuples(inner, inner)
+        | st.builds(Attrs, st.integers(), inner)
+        | st.builds(Slotted, inner)
+        | st.builds(collections.deque, st.lists(inner))
+    ),
+    max_leaves=30,
+)
+
+
+def _integers(value: Any) -> list[int]:
+    if isinstance(value, dict):
+        return [number for item in value.values() for number in _integers(item)]
+    if isinstance(value, list):
+        return [number for item in value for number in _integers(item)]
+    return [value] if isinstance(value, int) else []
+
+
+class TestFinishedPayload:
+    """What leaves the process."""
+
+    @settings(max_examples=300, deadline=None)
+    @given(value=_VALUES, limit=st.integers(5, 2000))
+    def test_any_value(self, value, limit):
+        """Any value comes out as valid JSON in UTF-8, with all integers within 64 signed bits, within the limit."""
+        for text in (snapshot(value), snapshot_arguments({"value": value})):
+            finished = PayloadFinisher(limit, Redactor())(text)
+
+            assert len(finished.encode()) <= limit
+            assert all(-(2**63) <= number < 2**63 for number in _integers(orjson.loads(finished)))
+
+    @settings(max_examples=100, deadline=None)
+    @given(value=st.recursive(st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(), st.lists))
+    def test_plain_values_stay_as_they_are(self, value):
+        """What JSON can hold comes out unchanged."""
+        assert orjson.loads(PayloadFinisher(2**20, None)(snapshot(value))) == value
