@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Hundreds of processes start in the tests: where none may leave bytecode for the next, most of the time is compiling.
+export PYTHONDONTWRITEBYTECODE :=
 # Two processes share the test files out; ARGS="-n 0" runs all in one.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Behind a proxy that has a certificate of its own, uv needs to be told of the system's; pip asks them by itself.

@@ -60,8 +60,7 @@ def ensure(name: str) -> Path:
             python = str(folder / "bin" / "python")
             install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
             subprocess.run([*install, "uv"], check=True)
-            # Without bytecode a server takes more than twice as long to start, each time where none may be written.
-            uv = [str(folder / "bin" / "uv"), "pip", "install", "--quiet", "--compile-bytecode", "--python", python]
+            uv = [str(folder / "bin" / "uv"), "pip", "install", "--quiet", "--python", python]
             constraints = requirements.with_suffix(".constraints")
             limits = ["-c", str(constraints)] if constraints.exists() else []
             subprocess.run([*uv, *find_links(), "-r", str(requirements), *limits], check=True)

@@ -19,7 +19,7 @@ from otel_rollout.cli.main import main
 
 COMMAND = [sys.executable, "-m", "otel_rollout.cli", "demo"]
 SMALL = ["--steps", "1", "--samples", "4"]
-LIMIT = 60.0
+LIMIT = 180.0
 
 
 @pytest.fixture(autouse=True)
