@@ -77,7 +77,7 @@ def where_next(
         elif name == "weave":
             lines += _in_weave(project, environ)
         elif name == "file":
-            lines += _in_folder(_folder(environ))
+            lines += _in_folder(_folder(environ), experiment)
         elif name == "console":
             lines += _on_console()
         elif name != "none":
@@ -125,13 +125,15 @@ def _in_weave(project: str, environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _in_folder(folder: str) -> list[str]:
+def _in_folder(folder: str, experiment: str) -> list[str]:
     command = _command("")
+    # A validation pass of the same step has the same prompts, and an earlier demo has the same steps.
+    one = f"--experiment {experiment} --step 1 --train --sample 0 --rollout 0"
     return [
         f"The trajectories are in the folder {folder}. List them, look at one, or send them to a backend with",
         "",
         f"    {command}ls {folder} --step 1",
-        f"    {command}show {folder} --step 1 --sample 0 --rollout 0",
+        f"    {command}show {folder} {one}",
         f"    {command}replay {folder} --backend mlflow",
     ]
 

@@ -83,6 +83,21 @@ class Terminal:
 class TestPlainText:
     """Without a terminal."""
 
+    def test_the_commands_that_read_a_folder_work(self, tmp_path):
+        """What it says to type next works, also with a validation pass and an earlier demo in the folder."""
+        pytest.importorskip("zstandard")
+        for _ in range(2):
+            done = run("--backend", "file", *SMALL, "--rollouts", "1", folder=tmp_path)
+        commands = [line.split() for line in done.stdout.splitlines() if " rollout-traces --" in line]
+        said = {name: words for words in commands for name in ("ls", "show") if name in words}
+        assert set(said) == {"ls", "show"}
+        for name, words in said.items():
+            arguments = words[words.index(name) :]
+            shown = subprocess.run(
+                [*COMMAND[:-1], *arguments], check=False, capture_output=True, text=True, timeout=LIMIT, cwd=tmp_path
+            )
+            assert (shown.returncode, shown.stderr) == (0, "")
+
     def test_shows_everything_in_plain_lines(self):
         """Progress, a tree, the group's table, the delivery and where to look next; no control characters."""
         done = run("--backend", "console", *SMALL, PYTHONWARNINGS="error")

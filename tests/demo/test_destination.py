@@ -115,7 +115,7 @@ class TestWhereNext:
         """A trace folder is listed, shown and replayed; without a variable it stands in the working folder."""
         assert "ls rollout-traces --step 1" in next_steps("file")
         said = next_steps("file", environ={"OTEL_ROLLOUT_DIR": "/data/t"})
-        assert "show /data/t --step 1 --sample 0 --rollout 0" in said
+        assert "show /data/t --experiment e --step 1 --train --sample 0 --rollout 0" in said
         assert "replay /data/t --backend mlflow" in said
 
     def test_every_backend_has_its_lines(self):
