@@ -1,10 +1,12 @@
 """A worker's journal: lines of spans whose root has not ended yet, on disk so that memory stays small.
 
-What is in it is not held in memory but for its place. A crash leaves it behind, for readers to find.
+The latest of what is in it is held in memory too, the rest is not but for its place. A crash leaves it behind, for
+readers to find.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +21,8 @@ __all__ = ["Journal", "JournalPart"]
 MIN_DEAD_BYTES: Final = 64 * 2**20
 """With less than this that is no longer needed, a journal is not worth writing anew."""
 COPY_BYTES: Final = 2**20
+MAX_KEPT_BYTES: Final = 64 * 2**20
+"""Lines are kept in memory up to this, so that they need not be read; beyond it, the latest."""
 
 
 class JournalPart:
@@ -47,6 +51,8 @@ class Journal:
         self.path = path
         self._file: AppendFile | None = None
         self._live_bytes = 0
+        self._kept: OrderedDict[JournalPart, bytes] = OrderedDict()
+        self._kept_bytes = 0
 
     @property
     def live_bytes(self) -> int:
@@ -72,9 +78,15 @@ class Journal:
             offset = self._file.append(lines)
         parts = []
         for line in lines:
-            parts.append(JournalPart(offset, len(line)))
-            offset += len(line)
-            self._live_bytes += len(line)
+            part = JournalPart(offset, len(line))
+            parts.append(part)
+            self._kept[part] = line
+            offset += part.length
+        size = sum(map(len, lines))
+        self._live_bytes += size
+        self._kept_bytes += size
+        while self._kept_bytes > MAX_KEPT_BYTES:
+            self._kept_bytes -= len(self._kept.popitem(last=False)[1])
         return parts
 
     def read(self, parts: Iterable[JournalPart]) -> list[bytes]:
@@ -84,13 +96,13 @@ class Journal:
             parts: Where they stand.
         """
         lines: list[bytes] = []
-        if self._file is None:
-            return lines
         for part in parts:
-            with suppress(OSError):
-                line = self._file.read(part.offset, part.length)
-                if is_line(line):
-                    lines.append(line)
+            line = self._kept.get(part)
+            if line is None and self._file is not None:
+                with suppress(OSError):
+                    line = self._file.read(part.offset, part.length)
+            if line is not None and is_line(line):
+                lines.append(line)
         return lines
 
     def release(self, parts: Iterable[JournalPart]) -> None:
@@ -99,7 +111,9 @@ class Journal:
         Args:
             parts: Where they stand.
         """
-        self._live_bytes -= sum(part.length for part in parts)
+        for part in parts:
+            self._live_bytes -= part.length
+            self._kept_bytes -= len(self._kept.pop(part, b""))
 
     def tidy(self, live: Iterable[JournalPart]) -> None:
         """Give space back: empty the file where nothing in it is needed, write it anew where most isn't.
@@ -131,6 +145,8 @@ class Journal:
         if self._file is not None:
             self._file.close()
         self._file, self._live_bytes = None, 0
+        self._kept.clear()
+        self._kept_bytes = 0
 
     def _rewrite(self, live: Iterable[JournalPart]) -> None:
         """Put a file in the journal's place that has only what is still needed."""
@@ -148,7 +164,7 @@ class Journal:
                 offsets.append(new.end + size)
                 # What is no longer there is noticed when it is read.
                 with suppress(OSError):
-                    pieces.append(old.read(part.offset, part.length))
+                    pieces.append(self._kept.get(part) or old.read(part.offset, part.length))
                     size += part.length
                 if size >= COPY_BYTES:
                     new.append(pieces)

@@ -14,8 +14,9 @@ from otel_rollout.trace_folder.journal import Journal
 
 @pytest.fixture
 def journal(tmp_path, monkeypatch):
-    """A journal that is written anew once 100 bytes of it, and most of it, are dead."""
+    """A journal that is written anew once 100 bytes of it, and most of it, are dead; nothing is kept in memory."""
     monkeypatch.setattr(journal_module, "MIN_DEAD_BYTES", 100)
+    monkeypatch.setattr(journal_module, "MAX_KEPT_BYTES", 0)
     journal = Journal(tmp_path / "open" / "worker.jsonl")
     yield journal
     journal.forget()
@@ -40,6 +41,17 @@ class TestJournal:
         assert journal.read([third, first]) == [line(b"three"), line(b"one")]
         assert journal.path.read_bytes() == line(b"one") + line(b"two") + line(b"three")
         assert journal.live_bytes == journal.path.stat().st_size
+
+    def test_the_latest_lines_are_kept_in_memory(self, journal, monkeypatch):
+        """Up to a bound in bytes, and until they are released: they are there without a look at the file."""
+        monkeypatch.setattr(journal_module, "MAX_KEPT_BYTES", 2 * len(line(b"1")))
+        parts = journal.append([line(b"%d" % number) for number in range(4)], [])
+        os.truncate(journal.path, 0)
+        assert journal.read(parts) == [line(b"2"), line(b"3")]
+        journal.release(parts[3:])
+        [fifth] = journal.append([line(b"4")], parts[:3])
+        os.truncate(journal.path, 0)
+        assert journal.read([*parts, fifth]) == [line(b"2"), line(b"4")]
 
     def test_there_is_no_file_before_the_first_line_nor_after_the_last(self, journal):
         """Nothing is left behind where nothing runs."""
