@@ -55,7 +55,8 @@ def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
     Raises:
         ConfigurationError: A variable has a value that can't work.
     """
-    variable, endpoint = _read("ENDPOINT")
+    variable, given = _read("ENDPOINT")
+    endpoint = given
     if endpoint is None:
         endpoint = DEFAULT_GRPC_ENDPOINT if is_grpc else f"{DEFAULT_HTTP_ENDPOINT}/{TRACES_PATH}"
     elif not is_grpc and variable == "OTEL_EXPORTER_OTLP_ENDPOINT":
@@ -65,7 +66,7 @@ def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
     is_host_and_port = is_grpc and not has_scheme and "://" not in endpoint and bool(endpoint)
     if not has_scheme and not is_host_and_port:
         right = "a URL such as http://localhost:4317" if is_grpc else "a URL such as http://localhost:4318"
-        raise ConfigurationError(f"{variable}={shown_url(endpoint)!r}: this should be {right}")
+        raise ConfigurationError(f"{variable}={shown_url(given or endpoint)!r}: this should be {right}")
     variable, timeout_text = _read("TIMEOUT")
     try:
         timeout = float(timeout_text or 10.0)
