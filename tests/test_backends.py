@@ -116,7 +116,9 @@ class TestMaking:
         """An endpoint that is no URL fails init, not the first batch."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318")
 
-        with pytest.raises(ConfigurationError, match=r"OTEL_EXPORTER_OTLP_ENDPOINT='localhost:4318': this should be a URL"):
+        with pytest.raises(
+            ConfigurationError, match=r"OTEL_EXPORTER_OTLP_ENDPOINT='localhost:4318': this should be a URL"
+        ):
             make_exporters(["otlp"])
 
     def test_a_profile_is_put_before_otlp_alone(self):
