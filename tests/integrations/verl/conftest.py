@@ -99,7 +99,7 @@ def run_program(
 ) -> RunProgram:
     """Runs one of the programs with verl's Python and returns what it has left behind."""
 
-    def run(program: str, *, variables: dict[str, str] | None = None, **options: Any) -> Run:
+    def run(program: str, *, variables: dict[str, str] | None = None, seconds: float = SECONDS, **options: Any) -> Run:
         folder = tmp_path_factory.mktemp(program.removesuffix(".py"))
         environment = {**verl_environment, "VERL_TEST_FOLDER": str(folder), **(variables or {})}
         done = subprocess.run(
@@ -108,7 +108,7 @@ def run_program(
             env=environment,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=seconds,
             check=False,
         )
         output = done.stdout + done.stderr

@@ -243,6 +243,21 @@ class TestTraining:
         assert step.digest == untraced.digest
         assert untraced.spans == []
 
+    def test_tokenizers_are_not_shared_between_threads(self, run_program: RunProgram, untraced: Run) -> None:
+        """Two exporters' threads decode with a copy, which no thread of verl uses, and theirs by none of ours."""
+        run = run_program(
+            "run_worker.py",
+            batches=[STEP],
+            watch_tokenizers=True,
+            overrides=traced(TOKEN2TEXT, backend="'json,console'"),
+            variables={"OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": ""},
+        )
+        used = list(json.loads((run.folder / "threads").read_text()).values())
+        ours = [[name.startswith("otel-rollout") for name in names] for names in used]
+        assert [True in each for each in ours].count(True) == 1
+        assert all(all(each) or not any(each) for each in ours)
+        assert run.digest == untraced.digest
+
     def test_faults_change_nothing(self, run_program: RunProgram, untraced: Run) -> None:
         """Exporters that raise and hang, and a tokenizer that raises in delivery, change nothing in training."""
         run = run_program(

@@ -32,6 +32,12 @@ class TestIdentify:
         identity = identify(trajectory(step=-1), {"uid": "u", "index": 7}, row=Row(True, 0))
         assert (identity.sample_index, identity.step) == ("u", -1)
 
+    def test_no_index(self) -> None:
+        """Without an index verl numbers a worker's rows, which another worker has as well: the uid is taken."""
+        identity = identify(trajectory(index=4), {"uid": "u"}, row=Row(False, 1))
+        assert (identity.sample_index, identity.rollout_n) == ("u", 1)
+        assert "rollout.dataset_index" not in identity.attributes()
+
     def test_nothing_better(self) -> None:
         """Without uid and index, verl's numbers are kept, and the attributes say what they are."""
         identity = identify(trajectory(index=4), {})

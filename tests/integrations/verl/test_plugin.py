@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 import pickle
@@ -75,6 +76,20 @@ class TestInstall:
         assert inspect.iscoroutinefunction(Worker.run)
         assert (Worker.run.__qualname__, Worker.run.__module__) == (original.__qualname__, original.__module__)
         assert inspect.signature(Worker.run) == inspect.signature(original)
+
+    def test_a_method_that_takes_something_else(self) -> None:
+        """A method whose first parameters have other names than the hook needs is left as it is."""
+
+        class Worker:
+            async def score(self, output, prompts):
+                return output, prompts
+
+        original = Worker.score
+        with pytest.raises(TypeError, match="score takes output, prompts"):
+            replace(Worker, "score", lambda function: function, "outputs", "kwargs")
+        assert Worker.score is original
+        replace(Worker, "score", functools.partial, "output")
+        assert Worker.score is not original
 
 
 class TestConfig:
@@ -186,3 +201,24 @@ class TestOps:
         assert span["attributes"]["input.value"] == {"name": "add", "arguments": "{not json"}
         assert span["attributes"]["rollout.tool_response_truncated"] is True
         assert span["attributes"]["gen_ai.tool.call.id"] == "call-1"
+
+    @pytest.mark.parametrize(("raw", "status"), [(None, "ERROR"), ("Error executing tool 'add': none left", "UNSET")])
+    def test_failure_around_a_tool(self, rollout_spans: InMemorySpanExporter, raw: str | None, status: str) -> None:
+        """What fails before the tool runs, of which verl makes a text, is an error; a tool's own words are not."""
+
+        class Loop:
+            async def _call_tool(self, tool_call, tools_kwargs, agent_data):
+                if raw is not None:
+                    await Tool().call({})
+                return SimpleNamespace(text="Error executing tool 'add': none left"), 0.0, {}
+
+        class Tool:
+            async def call(self, arguments):
+                return raw
+
+        replace(Loop, "_call_tool", tools.trace_call_tool)
+        replace(Tool, "call", tools.trace_call)
+        asyncio.run(Loop()._call_tool(SimpleNamespace(name="add", arguments="{}"), {}, None))
+        flush()
+        [span] = rollout_spans.as_dicts()
+        assert span["status"] == status

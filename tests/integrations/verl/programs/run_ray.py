@@ -4,8 +4,10 @@ import asyncio
 import json
 import os
 import sys
+import threading
 import time
 import uuid
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import harness
@@ -26,8 +28,16 @@ class EngineActor(harness.Engine):
 
 
 def main() -> None:
-    ray.init(num_cpus=16, include_dashboard=False, log_to_driver=True)
-    config = harness.make_config(harness.make_model(folder / "model"), *options.get("overrides", []))
+    # Without the idle workers that Ray starts for each CPU beforehand: here no task runs in one.
+    ray.init(num_cpus=8, include_dashboard=False, _system_config={"prestart_worker_first_driver": False})
+    model = harness.make_model(folder / "model")
+    late = [
+        "reward.reward_model.enable=True",
+        f"reward.reward_model.model_path={model}",
+        "reward.reward_model.rollout.name=vllm",
+        "reward.custom_reward_function.path=null",
+    ]
+    config = harness.make_config(model, *(late if options.get("late") else []), *options.get("overrides", []))
     from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
     from verl.workers.rollout.llm_server import LLMServerClient
     from verl.workers.rollout.router import GlobalRequestLoadBalancer
@@ -35,7 +45,8 @@ def main() -> None:
     servers = {"server-0": EngineActor.remote(config.actor_rollout_ref.model.path)}
     balancer = ray.remote(GlobalRequestLoadBalancer).options(num_cpus=0).remote(servers)
     client = LLMServerClient(config=config, load_balancer_handle=balancer)
-    rewards = [ray.remote(RewardLoopWorker).options(name="reward_loop_worker_0", num_cpus=0).remote(config)]
+    reward_class = ray.remote(RewardLoopWorker).options(name="reward_loop_worker_0", num_cpus=0)
+    rewards = [reward_class.remote(config, serve_reward_model() if options.get("late") else None)]
     if options.get("v1"):
         run_v1(config, client, rewards)
     else:
@@ -59,6 +70,29 @@ def main() -> None:
         (folder / "at the end of the actors").write_text(str(count_roots()))
     if end != "exit":
         ray.shutdown()
+
+
+class RewardModel(BaseHTTPRequestHandler):
+    """Answers as vLLM's server of a discriminative reward model does."""
+
+    def do_POST(self):
+        """Score a text."""
+        text = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
+        body = json.dumps({"data": [{"probs": [float(len(text) % 5)]}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *unused):
+        """Say nothing."""
+
+
+def serve_reward_model() -> str:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), RewardModel)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"127.0.0.1:{server.server_port}"
 
 
 def agent_loops() -> list[str]:
@@ -94,7 +128,7 @@ def run_v1(config, client, rewards) -> None:
             }
         )
     )
-    manager = AgentLoopManagerTQ.create(config, client, None, rewards)
+    manager = AgentLoopManagerTQ.create(config, client, None, None if options.get("late") else rewards)
     data = harness.make_batch(options["prompts"], 1, step=6, indices=options.get("indices"))
     columns = dict(data.non_tensor_batch)
     columns["uid"] = harness.object_array([str(uuid.uuid4()) for _ in range(len(data))])
@@ -111,7 +145,27 @@ def run_v1(config, client, rewards) -> None:
             await asyncio.sleep(0.2)
 
     asyncio.run(asyncio.wait_for(wait(), 120))
-    (folder / "status").write_text(json.dumps(tq.kv_list("train")["train"]))
+    rows = tq.kv_list("train")["train"]
+    (folder / "status").write_text(json.dumps(rows))
+    if options.get("late"):
+        score_late(config, manager, rewards, {key: tag for key, tag in rows.items() if tag["status"] == "success"})
+
+
+def score_late(config, manager, rewards, rows) -> None:
+    """Have the v1 trainer compute rewards as with a colocated reward model, in another order than that of the rows."""
+    import transfer_queue as tq
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+    from verl.utils import hf_tokenizer
+
+    trainer = object.__new__(PPOTrainerSync)
+    trainer.config, trainer.agent_loop_manager = config, manager
+    trainer.tokenizer = hf_tokenizer(config.actor_rollout_ref.model.path)
+    trainer.reward_loop_manager = harness.reward_manager_of(config, rewards)
+    keys = sorted(rows, reverse=True)
+    trainer._compute_reward_colocate(tq.KVBatchMeta(partition_id="train", keys=keys, tags=[rows[key] for key in keys]))
+    scores = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["rm_scores"])["rm_scores"]
+    given = {key: float(score.sum()) for key, score in zip(keys, scores.unbind(), strict=True)}
+    (folder / "rewards").write_text(json.dumps(given))
 
 
 main()

@@ -1,11 +1,15 @@
 """Some batches through verl's agent loop in this process; the digest of its results goes to the folder given."""
 
 import asyncio
+import collections
 import json
 import sys
+import threading
 from pathlib import Path
 
 import harness
+
+import otel_rollout
 
 folder = Path(sys.argv[1])
 options = json.loads(sys.argv[2])
@@ -16,6 +20,7 @@ async def main() -> None:
     import verl.utils.ray_utils
 
     verl.utils.ray_utils.auto_await = lambda function: function
+    threads = watch_tokenizers() if options.get("watch_tokenizers") else None
     config = harness.make_config(harness.make_model(folder / "model"), *options.get("overrides", []))
     client_class = None
     if options.get("fully_async"):
@@ -42,6 +47,23 @@ async def main() -> None:
         )
         assert "otel_rollout_rows" not in data.meta_info
     (folder / "digest").write_text(harness.digest(*outputs))
+    if threads is not None:
+        assert otel_rollout.flush(60)
+        (folder / "threads").write_text(json.dumps({str(key): sorted(names) for key, names in threads.items()}))
+
+
+def watch_tokenizers() -> dict:
+    """Return the names of the threads that decode with each tokenizer, as they come."""
+    threads = collections.defaultdict(set)
+    tokenizer_class = harness.PreTrainedTokenizerFast
+    original = tokenizer_class._decode
+
+    def _decode(self, *args, **kwargs):
+        threads[id(self)].add(threading.current_thread().name)
+        return original(self, *args, **kwargs)
+
+    tokenizer_class._decode = _decode
+    return threads
 
 
 asyncio.run(main())
