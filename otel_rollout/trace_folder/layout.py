@@ -24,6 +24,7 @@ __all__ = [
     "NEW",
     "NO_STEP",
     "OPEN",
+    "STEP",
     "VALIDATE",
     "data_path",
     "index_path",
@@ -40,11 +41,13 @@ LINES: Final = ".jsonl"
 NEW: Final = ".new"
 """A journal that is being written anew; it takes the place of the old one."""
 
+STEP: Final = "step="
+"""What the names of the steps' folders begin with."""
+
 VALIDATE: Final = "validate"
 NO_STEP: Final = "no-step"
 OPEN: Final = "open"
 
-_STEP: Final = "step="
 _WORKER: Final = re.compile(r"(.+-\d+-[0-9a-f]{4})(?:-\d+)?")
 _MAX_HOST_CHARACTERS: Final = 64
 
@@ -62,15 +65,15 @@ def step_folder(step: int | None, *, validate: bool) -> str:
         step: The training step; None for what has none.
         validate: Whether it is a validation pass.
     """
-    name = NO_STEP if step is None else f"{_STEP}{step:06d}"
+    name = NO_STEP if step is None else f"{STEP}{step:06d}"
     return f"{VALIDATE}/{name}" if validate and step is not None else name
 
 
 def step_of(name: str) -> int | None:
     """Return the step that a folder's name says; None where it says none."""
-    if not name.startswith(_STEP):
+    if not name.startswith(STEP):
         return None
-    number = name[len(_STEP) :]
+    number = name[len(STEP) :]
     return int(number) if number.removeprefix("-").isdecimal() else None
 
 

@@ -53,6 +53,8 @@ class Selection:
         reward: tuple[float | None, float | None] | None = None,
     ) -> None:
         self._steps = (step,) if isinstance(step, int) else step
+        self.step_ending = str(int(step)).removeprefix("-") if isinstance(step, int) else ""
+        """How the name of the step's folder ends, where one step is asked for: most of a run's thousands don't."""
         self._validate = validate
         # Only what is asked for: a step has thousands of trajectories, and most questions are about the step alone.
         self._checks: list[Callable[[Row], bool]] = []

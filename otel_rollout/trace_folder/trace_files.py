@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from otel_rollout.errors import NoTracesError
 from otel_rollout.trace_folder.frames import is_being_written
-from otel_rollout.trace_folder.layout import FRAMES, INDEX, LINES, NO_STEP, VALIDATE, step_of, worker_of
+from otel_rollout.trace_folder.layout import FRAMES, INDEX, LINES, NO_STEP, STEP, VALIDATE, step_of, worker_of
 from otel_rollout.trace_folder.selection import Selection
 
 __all__ = ["StepKey", "TraceFile", "find_trace_files"]
@@ -117,8 +117,17 @@ class _Walk:
             NotADirectoryError: It is a file.
         """
         indexes: set[str] = set()
+        names = os.listdir(folder)  # noqa: PTH208 - a step can have hundreds of files
+        if ending := self._selection.step_ending:
+            kept = [
+                name
+                for name in names
+                if name.endswith(ending) or not (name.startswith(STEP) and name[len(STEP) :].isdecimal())
+            ]
+            self.has_traces = self.has_traces or len(kept) < len(names)
+            names = kept
         # In order of names an index comes before its file.
-        for name in sorted(os.listdir(folder)):  # noqa: PTH208 - a step can have hundreds of files
+        for name in sorted(names):
             step = step_of(name)
             if step is not None and not self._selection.takes_step(step, validate=context.validate):
                 self.has_traces = True

@@ -201,6 +201,14 @@ class TestPlaces:
         assert tags(read(folder / "b" / "step=000002")) == [(2, 0, 0)]
         assert tags(read(folder)) == [(1, 0, 0), (2, 0, 0)]
 
+    def test_names_that_begin_like_a_step(self, folder):
+        """What is called almost like a step's folder is no step: its lines say themselves of which step they are."""
+        write_lines(folder / "step=7-export.jsonl", make_trajectory(12, 0))
+        record(folder / "step=final", make_trajectory(12, 1), make_trajectory(2, 1))
+        record(folder, make_trajectory(12, 2), make_trajectory(-12, 2))
+        assert sorted(tags(read(folder, step=12))) == [(12, 0, 0), (12, 1, 0), (12, 2, 0)]
+        assert tags(read(folder, step=-12)) == [(-12, 2, 0)]
+
     def test_a_spool_is_read_like_a_folder(self, folder):
         """Files without an index, at any depth, several traces in a line: in the order of steps all the same."""
         first, second, third = make_trajectory(3), make_trajectory(2, 1), make_trajectory(2, 2)
