@@ -36,6 +36,7 @@ _MAX_CACHED_ORIGINS: Final = 256
 # always are. A pair stands here with the comma before it.
 _encoded_pairs: dict[tuple[str, type, str | int], bytes] = {}
 _encoded_names: dict[str, str] = {}
+_encoded_keys: dict[str, bytes] = {}
 _encoded_resources: dict[int, tuple[Resource, bytes]] = {}
 _encoded_scopes: dict[int, tuple[InstrumentationScope, bytes]] = {}
 
@@ -199,7 +200,7 @@ def _encode_span(pieces: list[bytes], span: ReadableSpan, context: SpanContext, 
             value_kind = type(value)
             if value_kind is str:
                 if len(value) > _SHORT_TEXT:
-                    pieces += (b",", _dumps({"key": key, "value": {"stringValue": value}}))
+                    pieces += (_encoded_keys.get(key) or _encode_key(key), _dumps(value), b"}}")
                     continue
             elif value_kind is not bool and value_kind is not int:
                 pieces += (b",", _dumps({"key": key, "value": _encode_value(value)}))
@@ -229,6 +230,15 @@ def _encode_name(name: str) -> str:
         _encoded_names.clear()
     if len(encoded) <= _SHORT_TEXT:
         _encoded_names[name] = encoded
+    return encoded
+
+
+def _encode_key(key: str) -> bytes:
+    """Return what stands before a text attribute's value."""
+    encoded = b',{"key":%b,"value":{"stringValue":' % _dumps(key)
+    if len(_encoded_keys) >= _MAX_CACHED:
+        _encoded_keys.clear()
+    _encoded_keys[key] = encoded
     return encoded
 
 
