@@ -249,7 +249,7 @@ class TestTraining:
             "run_worker.py",
             batches=[STEP],
             watch_tokenizers=True,
-            overrides=traced(TOKEN2TEXT, backend="'json,console'"),
+            overrides=traced(TOKEN2TEXT, backend="[json,console]"),
             variables={"OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": ""},
         )
         used = list(json.loads((run.folder / "threads").read_text()).values())
