@@ -168,7 +168,8 @@ class TestMlflow:
 
     def test_the_printed_query_finds_the_trajectories(self, folder):
         """Nothing is set: the traces are in mlruns.db, and the lines at the end, pasted into Python, find them."""
-        done = run("--samples", "4", folder=folder)
+        # A busy machine takes a minute to open the store.
+        done = run("--samples", "4", "--timeout", "150", folder=folder)
         assert done.returncode == 0, done.stderr
         assert (folder / "mlruns.db").exists()
         query = [line.strip() for line in done.stdout.splitlines() if line.startswith("      ")][-5:-1]
