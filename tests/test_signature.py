@@ -7,7 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from otel_rollout import rollout_trace_op
@@ -113,6 +113,8 @@ class TestLikeInspect:
         """The arguments are those that inspect finds; a call that doesn't fit raises TypeError."""
         expected = bound(function, args, kwargs)
         binder = compile_binder(function)
+        # Where **kwargs takes a keyword called like a positional-only parameter, inspect is wrong before Python 3.13.
+        assume(function is not all_kinds or not {"a", "b"} & kwargs.keys())
 
         if expected is None:
             with pytest.raises(TypeError):
@@ -121,6 +123,12 @@ class TestLikeInspect:
             actual = binder(*args, **kwargs)
             assert list(actual.items()) == [(name, expected[name]) for name in actual]
             assert set(expected) == set(actual)
+
+    def test_a_keyword_called_like_a_positional_only_parameter(self):
+        """Where the function takes any keywords it is one of them, and the parameter has its default."""
+        arguments = compile_binder(all_kinds)(0, b=7, e=5)
+
+        assert (arguments["a"], arguments["b"], arguments["kwargs"]) == (0, 1, {"b": 7})
 
     def test_defaults_are_the_same_objects(self):
         """Mutable and unhashable defaults are the function's own."""
