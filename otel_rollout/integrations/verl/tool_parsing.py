@@ -53,7 +53,7 @@ def trace_extract(function: Callable[..., Any]) -> Callable[..., Any]:
     return op.rollout_trace_op(capture_inputs=False)(extract_tool_calls)
 
 
-@op.rollout_trace_op(name="unreadable tool call", kind="TOOL", capture_inputs=False, capture_output=False)
+@op.rollout_trace_op(name="unreadable_tool_call", kind="TOOL", capture_inputs=False, capture_output=False)
 def _unreadable(message: str, error: BaseException | None) -> None:
     try:
         span, pipeline = get_current_span(), runtime.pipeline

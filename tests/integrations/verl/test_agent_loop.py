@@ -225,7 +225,7 @@ class TestTools:
         run = run_program("run_worker.py", overrides=traced(), **options)
         [trace] = run.traces()
         [call] = [span for span in trace if span["attributes"]["openinference.span.kind"] == "TOOL"]
-        assert (call["name"], call["status"]) == ("unreadable tool call", "ERROR")
+        assert (call["name"], call["status"]) == ("unreadable_tool_call", "ERROR")
         assert call["description"].startswith("Failed to decode tool call: ")
         assert call["attributes"]["error.type"] == "JSONDecodeError"
         assert call["attributes"]["input.value"]["text"].strip().startswith('{"name": "add"')

@@ -16,22 +16,32 @@ from tests.integrations.verl.conftest import ROOT, RunProgram, traced
 pytestmark = pytest.mark.integration
 
 PROJECT = "my-project"
-PROMPTS = ["broken b", "plan a", "long c"]
+PROMPTS = ["broken b", "plan a", "long c", "garbled d"]
+INDICES = [1207, 1208, 1209, 1210]
 UID = "5b0ff317-2f4b-4f0e-8b16-1f4f2e6d7a01"
 SECONDS = 120
 
 QUESTIONS = {
     "All failed tool calls of step 40": {
-        f"1207 {rollout} {tool}" for rollout in range(2) for tool in ("fail", "nothing", "add", "calculator")
+        f"{index} {rollout} {tool}"
+        for rollout in range(2)
+        for index, tools in {1207: ("fail", "nothing", "add", "calculator"), 1210: ("unreadable_tool_call",)}.items()
+        for tool in tools
     },
     "Rollouts of this prompt side by side": {"0 completed 0.0", "1 completed 0.0"},
     "Truncated responses of step 40": {"1209 0", "1209 1"},
     "By verl's uid, as in the trainer's log": {"1208 0", "1208 1"},
-    "Made by old weights": {f"41 {index} {rollout}" for index in (1207, 1208, 1209) for rollout in range(2)},
+    "Made by old weights": {f"41 {index} {rollout}" for index in INDICES for rollout in range(2)},
 }
 """What each is answered by, from what the fake engine does with the prompts; of a failed call the first three words."""
 
-FAILURES = ("no luck", "there is no tool of this name", "must be a mapping", "name 'x' is not defined")
+FAILURES = (
+    "no luck",
+    "there is no tool of this name",
+    "must be a mapping",
+    "name 'x' is not defined",
+    "Failed to decode",
+)
 """What the failed calls say, one each."""
 
 
@@ -47,8 +57,7 @@ def step(number: int, *, validate: bool = False, uid: str = "") -> dict[str, Any
     """Return a batch of all prompts, the second of which may have a uid of its own."""
     uids = [f"{number}-{validate}-{prompt}" for prompt in PROMPTS]
     uids[1] = uid or uids[1]
-    indices = [1207, 1208, 1209]
-    return {"prompts": PROMPTS, "n": 2, "step": number, "validate": validate, "indices": indices, "uids": uids}
+    return {"prompts": PROMPTS, "n": 2, "step": number, "validate": validate, "indices": INDICES, "uids": uids}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +78,7 @@ def variables(phoenix: Any, mlflow_server: Any, weave_server: Any, run_program: 
         overrides=traced(f"trainer.project_name={PROJECT}", backend="'mlflow,weave,otlp'"),
     )
     # Of each trajectory the root, the run and two for the reward; turns with their parsing, and tool calls.
-    spans = 4 * len(PROMPTS) + (5 * 2 + 4) + (3 * 2 + 2) + 1
+    spans = 4 * len(PROMPTS) + (5 * 2 + 4) + (3 * 2 + 2) + 1 + (2 + 1)
     phoenix.api.wait_for_spans(PROJECT, 3 * 2 * spans)
     return {**variables, "PHOENIX_COLLECTOR_ENDPOINT": phoenix.address}
 
