@@ -19,6 +19,7 @@ __all__ = ["serve"]
 SECONDS_BETWEEN_LOOKS: Final = 5.0
 """How soon the end of the parent is seen where a child that it has forked keeps its end of the pipe open."""
 SECONDS_FOR_THE_REST: Final = 30.0
+NICENESS: Final = 10
 
 
 def serve(descriptor: int, parent: int) -> None:
@@ -28,6 +29,9 @@ def serve(descriptor: int, parent: int) -> None:
         descriptor: The pipe's file descriptor.
         parent: The process that asks.
     """
+    # The trainer's processes go first; unknown on Windows.
+    with suppress(AttributeError, OSError):
+        os.nice(NICENESS)
     threading.Thread(target=_end_after, args=(parent,), name="otel-rollout-parent", daemon=True).start()
     connection = Connection(descriptor)
     with suppress(EOFError, OSError):
