@@ -123,7 +123,12 @@ class QueueProcessor(SpanProcessor):
 
     def on_end(self, span: ReadableSpan) -> None:
         """Queue a finished span; once tracing is off, the provider's spans are no longer ours to count."""
-        ended = self._provider_spans.ended(span) if self._provider_spans is not None else span
+        ended: RolloutSpan | ReadableSpan = span
+        if self._provider_spans is not None:
+            try:
+                ended = self._provider_spans.ended(span)
+            except Exception:  # noqa: BLE001, RUF100 - this is the traced program's thread
+                internal_error("queueing a span")
         if span.context is not None and span.context.trace_flags.sampled:
             for queue in self.queues:
                 if not queue.is_closed:

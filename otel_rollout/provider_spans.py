@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import OrderedDict
+from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Span
@@ -12,17 +13,30 @@ from otel_rollout.trajectory_state import TrajectoryState
 
 __all__ = ["ProviderSpans"]
 
+MAX_SPANS: Final = 100_000
+"""Beyond this the oldest are forgotten, which never end perhaps: they are exported as they are."""
+
+
+class _Unknown:
+    """Says that a span is none of ours: one of ours may have no trajectory."""
+
+
+_UNKNOWN: Final = _Unknown()
+
 
 class ProviderSpans:
     """The trajectories and tokenizers of spans that are the SDK's: these can't carry them."""
 
     def __init__(self) -> None:
-        self._trajectories: dict[int, TrajectoryState | None] = {}
+        self._trajectories: OrderedDict[int, TrajectoryState | None] = OrderedDict()
         self._tokenizers: dict[int, Any] = {}
 
     def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
         """Remember whose span this is, until it has ended."""
         self._trajectories[span.get_span_context().span_id] = trajectory
+        if len(self._trajectories) > MAX_SPANS:
+            forgotten, _ = self._trajectories.popitem(last=False)
+            self._tokenizers.pop(forgotten, None)
 
     def note_tokenizer(self, span: Span, tokenizer: Any) -> None:
         """Remember what decodes the token ids of this span's output."""
@@ -35,11 +49,10 @@ class ProviderSpans:
             span: A span of the provider that has ended.
         """
         context = span.context
-        if context is None or context.span_id not in self._trajectories:
+        trajectory = self._trajectories.pop(context.span_id, _UNKNOWN) if context is not None else _UNKNOWN
+        if context is None or isinstance(trajectory, _Unknown):
             return span
-        ours = RolloutSpan(
-            span.name, context, span.parent, {}, self._trajectories.pop(context.span_id), (), lambda ended: None
-        )
+        ours = RolloutSpan(span.name, context, span.parent, {}, trajectory, (), lambda ended: None)
         ours.readable = span
         ours.tokenizer = self._tokenizers.pop(context.span_id, None)
         ours.end_time = span.end_time

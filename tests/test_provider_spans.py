@@ -1,0 +1,44 @@
+"""What is known of our spans on a provider that is not ours."""
+
+from __future__ import annotations
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+
+from otel_rollout import provider_spans
+from otel_rollout.provider_spans import ProviderSpans
+from otel_rollout.span import RolloutSpan
+from otel_rollout.trajectory_state import TrajectoryState
+
+
+class TestProviderSpans:
+    """From a span's start to its end."""
+
+    def test_a_span_of_ours_ends_with_its_trajectory(self) -> None:
+        """What the SDK's span can't carry comes back with it, once."""
+        spans, trajectory = ProviderSpans(), TrajectoryState({})
+        span = TracerProvider().get_tracer("test").start_span("op")
+        spans.started(span, trajectory)
+        assert isinstance(span, ReadableSpan)
+
+        ended = spans.ended(span)
+
+        assert isinstance(ended, RolloutSpan)
+        assert ended.trajectory is trajectory
+        assert ended.readable is span
+        assert spans.ended(span) is span
+
+    def test_spans_that_never_end_are_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Memory is bounded whatever the program leaves open; what is forgotten is exported as it is."""
+        monkeypatch.setattr(provider_spans, "MAX_SPANS", 2)
+        spans, tracer = ProviderSpans(), TracerProvider().get_tracer("test")
+        started = [tracer.start_span(str(number)) for number in range(3)]
+        for span in started:
+            spans.started(span, None)
+            spans.note_tokenizer(span, object())
+
+        ended = [spans.ended(span) for span in started if isinstance(span, ReadableSpan)]
+
+        assert [isinstance(span, RolloutSpan) for span in ended] == [False, True, True]
+        assert not spans._trajectories
+        assert not spans._tokenizers
