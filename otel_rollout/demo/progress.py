@@ -98,7 +98,8 @@ class LineProgress:
         seconds = time.monotonic() - self._begun
         outcomes = describe_outcomes(self._done)
         self._console.print(
-            f"{self._pass.name:<10}  {counted(len(self._done), 'trajectory')} in {seconds:.1f} s, {outcomes}"
+            f"{self._pass.name:<10}  {counted(len(self._done), 'trajectory')} in {seconds:.1f} s, {outcomes}",
+            soft_wrap=True,
         )
 
 

@@ -118,6 +118,11 @@ class TestPlainText:
             assert re.search(rf"^step \d .*\b[1-9]\d* {outcome}", done.stdout, re.MULTILINE)
         assert "ToolError" in done.stdout
 
+    def test_a_pass_is_one_line(self):
+        """However narrow the environment says that the screen is, for whoever reads it line by line."""
+        done = run("--backend", "console", *SMALL, COLUMNS="40")
+        assert re.search(r"^step 1 .* trajectories in .* s, reward \d", done.stdout, re.MULTILINE)
+
     def test_survives_an_output_without_unicode(self):
         """Where the output takes ASCII only, other characters are replaced."""
         done = run("--backend", "console", *SMALL, PYTHONIOENCODING="ascii")
