@@ -23,7 +23,7 @@ test: $(VENV)/.dev  ## Run all tests; servers are installed and started where th
 test-fast: $(VENV)/.dev  ## Run the tests that need no server
 	@$(PYTEST) -m "not integration" $(ARGS)
 
-test-slow: $(VENV)/.dev  ## The tests that CI leaves out: Ray actors of verl, Weave's production store; five minutes
+test-slow: $(VENV)/.dev  ## The tests that CI leaves out: Ray actors of verl, Weave's production store; ten minutes or more
 	@VERL_TEST_RAY=1 $(BIN)/python -m pytest tests/integrations/verl/test_ray_actors.py
 	@TEST_WEAVE_CLICKHOUSE=1 $(BIN)/python -m pytest tests/exporters/weave -k clickhouse
 
