@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
-import sys
-import textwrap
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -27,23 +23,12 @@ from otel_rollout import (
     stats,
 )
 from otel_rollout.testing import InMemorySpanExporter
+from tests.fresh_interpreter import run_program
 
 
 @rollout_trace_op
 def double(number: int) -> int:
     return 2 * number
-
-
-def run_program(source: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a fresh interpreter with a cleaned environment."""
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(source)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 class TestInit:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
-
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -21,23 +16,12 @@ from otel_rollout import (
     rollout_trace_op,
 )
 from otel_rollout.testing import InMemorySpanExporter, span_tree
+from tests.fresh_interpreter import run_program
 
 
 @rollout_trace_op
 def double(number: int) -> int:
     return 2 * number
-
-
-def run_program(source: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a fresh interpreter with a cleaned environment."""
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(source)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 class TestResource:

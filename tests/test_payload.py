@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import datetime as dt
 import enum
 import types
 import uuid
 from typing import Any, NamedTuple
 
-import attrs
-import orjson
 import pydantic
 import pytest
 
 from otel_rollout.payload import snapshot
-
-
-def read(value: Any) -> Any:
-    """Return what a reader of the snapshot sees."""
-    return orjson.loads(snapshot(value))
+from tests.payload_values import Attrs, Frozen, Slotted, read
 
 
 class Colour(enum.Enum):
@@ -40,30 +33,6 @@ class Point(NamedTuple):
 
     x: int
     y: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Frozen:
-    """A frozen dataclass."""
-
-    x: int
-    tags: set[str] = dataclasses.field(default_factory=set)
-
-
-@dataclasses.dataclass
-class Slotted:
-    """A dataclass with slots."""
-
-    __slots__ = ("x",)
-    x: Any
-
-
-@attrs.define
-class Attrs:
-    """An attrs class."""
-
-    x: int
-    y: Any = None
 
 
 class Model(pydantic.BaseModel):

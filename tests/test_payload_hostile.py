@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import datetime as dt
 import decimal
 import io
@@ -16,40 +15,11 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
-import attrs
 import orjson
 import pytest
 
 from otel_rollout.payload import MAX_TEXT_CHARACTERS, snapshot, snapshot_arguments
-
-
-def read(value: Any) -> Any:
-    """Return what a reader of the snapshot sees."""
-    return orjson.loads(snapshot(value))
-
-
-@dataclasses.dataclass(frozen=True)
-class Frozen:
-    """A frozen dataclass."""
-
-    x: int
-    tags: set[str] = dataclasses.field(default_factory=set)
-
-
-@dataclasses.dataclass
-class Slotted:
-    """A dataclass with slots."""
-
-    __slots__ = ("x",)
-    x: Any
-
-
-@attrs.define
-class Attrs:
-    """An attrs class."""
-
-    x: int
-    y: Any = None
+from tests.payload_values import Attrs, Frozen, Slotted, read
 
 
 class Unrepresentable:

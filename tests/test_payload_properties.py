@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 from typing import Any
 
-import attrs
 import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,22 +12,7 @@ from hypothesis import strategies as st
 from otel_rollout.delivery.readable import PayloadFinisher
 from otel_rollout.payload import snapshot, snapshot_arguments
 from otel_rollout.redaction import Redactor
-
-
-@dataclasses.dataclass
-class Slotted:
-    """A dataclass with slots."""
-
-    __slots__ = ("x",)
-    x: Any
-
-
-@attrs.define
-class Attrs:
-    """An attrs class."""
-
-    x: int
-    y: Any = None
+from tests.payload_values import Attrs, Slotted
 
 
 class Classless:

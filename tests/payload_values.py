@@ -1,0 +1,40 @@
+"""Classes whose instances tests put into payloads, and what a reader sees of a snapshot."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import attrs
+import orjson
+
+from otel_rollout.payload import snapshot
+
+
+def read(value: Any) -> Any:
+    """Return what a reader of the snapshot sees."""
+    return orjson.loads(snapshot(value))
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    """A frozen dataclass."""
+
+    x: int
+    tags: set[str] = dataclasses.field(default_factory=set)
+
+
+@dataclasses.dataclass
+class Slotted:
+    """A dataclass with slots."""
+
+    __slots__ = ("x",)
+    x: Any
+
+
+@attrs.define
+class Attrs:
+    """An attrs class."""
+
+    x: int
+    y: Any = None
