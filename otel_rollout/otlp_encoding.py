@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
@@ -23,7 +23,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind
 
+from otel_rollout import semconv
 from otel_rollout.breather import Breather
+from otel_rollout.delivery.finished_span import FinishedSpan
 
 __all__ = ["encode_spans"]
 
@@ -58,6 +60,7 @@ _encoded_names: dict[str, bytes] = {}
 _encoded_keys: dict[str, bytes] = {}
 _kinds: Final = {kind: kind.value + 1 for kind in SpanKind}
 """OTLP numbers the kinds from 1, the API from 0."""
+_INTERNAL: Final = _kinds[SpanKind.INTERNAL]
 
 
 class _Varints(dict[int, bytes]):
@@ -90,15 +93,16 @@ def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
     parts: list[bytes] = []
     breather = Breather()
     for span in spans:
-        context = span.context
-        if context is None:
+        if not isinstance(span, FinishedSpan) and span.context is None:
             continue
         resource, scope = span.resource, span.instrumentation_scope
         if resource is not last_resource or scope is not last_scope:
             _, scopes = resources.setdefault(id(resource), (resource, {}))
             _, parts = scopes.setdefault(id(scope), (scope, []))
             last_resource, last_scope = resource, scope
-        pieces, has_large_text = _encode_span(span, context)
+        pieces, has_large_text = (
+            _encode_finished(span) if isinstance(span, FinishedSpan) and span.is_in_parts else _encode_span(span)
+        )
         if has_large_text:
             length = sum(map(len, pieces))
             parts += (_SCOPE_SPANS_SPANS, _varint(length), *pieces)
@@ -138,28 +142,91 @@ def _encode_scope(scope: InstrumentationScope | None) -> bytes:
     return message.SerializeToString()
 
 
-def _encode_span(span: ReadableSpan, context: SpanContext) -> tuple[list[bytes], bool]:
-    """Return a span in pieces, and whether one is so large that it should not be copied before all are joined."""
-    has_large_text = False
-    parent = span.parent
-    flags = _HAS_IS_REMOTE | (context.trace_flags & 0xFF)
-    name = span.name
+def _encode_finished(span: FinishedSpan) -> tuple[list[bytes], bool]:
+    """Return a span of ours in pieces; the same as `_encode_span`, from what the span is made of."""
+    light = span.light
+    parent, ids = light.parent, light.ids
+    if isinstance(ids, int):
+        # One that nothing ran inside has its parent's ids but for its own.
+        trace, span_id = cast("SpanContext", parent), ids
+    else:
+        trace, span_id = ids, ids.span_id
+    parts = _encode_head(light.name, trace, span_id, parent, _INTERNAL, light.start_time, light.end_time)
+    payload, input_bytes = span.payload, span.input_bytes
+    has_large_text = len(payload) > _LARGE_TEXT
+    if input_bytes >= 0:
+        parts += _encode_text(semconv.INPUT_VALUE, payload[:input_bytes])
+        parts.append(_INPUT_MIME_TYPE)
+    if span.has_output:
+        parts += _encode_text(semconv.OUTPUT_VALUE, payload[max(input_bytes, 0) + 1 :])
+        parts.append(_OUTPUT_MIME_TYPE)
+    has_large_text = _encode_attributes(parts, light.attributes) or has_large_text
+    trajectory = light.trajectory
+    if trajectory is not None:
+        tags = trajectory.encoded_tags
+        if tags is None:
+            tags = trajectory.encoded_tags = _encode_tags(trajectory.tags)
+        parts.append(tags)
+    if span.has_rest or trace.trace_state:
+        parts.append(_encode_rest(span, trace))
+    else:
+        parts.append(_SPAN_STATUS_UNSET)
+    return parts, has_large_text
+
+
+def _encode_span(span: ReadableSpan) -> tuple[list[bytes], bool]:
+    """Return any span in pieces, and whether one is so large that it should not be copied before all are joined."""
+    context = cast("SpanContext", span.context)
+    parts = _encode_head(
+        span.name, context, context.span_id, span.parent, _kinds[span.kind], span.start_time, span.end_time
+    )
+    has_large_text = _encode_attributes(parts, span.attributes or {})
+    if (
+        span.events
+        or span.links
+        or span.status.status_code.value
+        or context.trace_state
+        or span.dropped_attributes
+        # Without any kept: a limit of none, or a span that was made smaller.
+        or span.dropped_events
+        or span.dropped_links
+    ):
+        parts.append(_encode_rest(span, context))
+    else:
+        parts.append(_SPAN_STATUS_UNSET)
+    return parts, has_large_text
+
+
+def _encode_head(
+    name: str,
+    trace: SpanContext,
+    span_id: int,
+    parent: SpanContext | None,
+    kind: int,
+    start_time: int | None,
+    end_time: int | None,
+) -> list[bytes]:
+    flags = _HAS_IS_REMOTE | (trace.trace_flags & 0xFF)
     parts = [
         _SPAN_TRACE_ID,
-        context.trace_id.to_bytes(16, "big"),
+        trace.trace_id.to_bytes(16, "big"),
         _SPAN_SPAN_ID,
-        context.span_id.to_bytes(8, "big"),
+        span_id.to_bytes(8, "big"),
         _encoded_names.get(name) or _encode_name(name),
     ]
     if parent is not None:
         if parent.is_remote:
             flags |= _IS_REMOTE
         parts += (_SPAN_PARENT_SPAN_ID, parent.span_id.to_bytes(8, "big"))
-    parts.append(
-        _SPAN_NUMBERS(0x30, _kinds[span.kind], 0x39, span.start_time or 0, 0x41, span.end_time or 0, 0x0185, flags)
-    )
+    parts.append(_SPAN_NUMBERS(0x30, kind, 0x39, start_time or 0, 0x41, end_time or 0, 0x0185, flags))
+    return parts
+
+
+def _encode_attributes(parts: list[bytes], attributes: Mapping[str, Any]) -> bool:
+    """Add attributes of a span to its pieces; whether one is large."""
+    has_large_text = False
     value: Any
-    for key, value in (span.attributes or {}).items():
+    for key, value in attributes.items():
         kind = type(value)
         if kind is str:
             if len(value) > _SHORT_TEXT:
@@ -176,20 +243,13 @@ def _encode_span(span: ReadableSpan, context: SpanContext) -> tuple[list[bytes],
                 _encoded_pairs.clear()
             _encoded_pairs[key, kind, value] = pair
         parts.append(pair)
-    if (
-        span.events
-        or span.links
-        or span.status.status_code.value
-        or context.trace_state
-        or span.dropped_attributes
-        # Without any kept: a limit of none, or a span that was made smaller.
-        or span.dropped_events
-        or span.dropped_links
-    ):
-        parts.append(_encode_rest(span, context))
-    else:
-        parts.append(_SPAN_STATUS_UNSET)
-    return parts, has_large_text
+    return has_large_text
+
+
+def _encode_tags(tags: Mapping[str, Any]) -> bytes:
+    parts: list[bytes] = []
+    _encode_attributes(parts, tags)
+    return b"".join(parts)
 
 
 def _encode_name(name: str) -> bytes:
@@ -208,6 +268,16 @@ def _encode_long_text(key: str, value: str) -> tuple[bytes, ...]:
         text = value.encode()
     except UnicodeEncodeError:
         text = _text(value).encode()
+    return _encode_text(key, text)
+
+
+def _encode_text(key: str, text: bytes) -> tuple[bytes, ...]:
+    """Return a text attribute of a span in pieces.
+
+    Args:
+        key: Its name.
+        text: The text in UTF-8.
+    """
     length = len(text)
     size = _varint(length)
     value_length = 1 + len(size) + length
@@ -308,3 +378,7 @@ def _text(value: Any) -> str:
     text = value if isinstance(value, str) else str(value)
     # Protobuf refuses lone surrogates, which reach us through file names and model output.
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+_INPUT_MIME_TYPE: Final = _encode_pair(semconv.INPUT_MIME_TYPE, semconv.JSON_MIME_TYPE)
+_OUTPUT_MIME_TYPE: Final = _encode_pair(semconv.OUTPUT_MIME_TYPE, semconv.JSON_MIME_TYPE)

@@ -39,14 +39,13 @@ class RolloutSpan(Span):
         name: The span's name.
         context: Its ids; or its span id alone, where the rest is its parent's.
         parent: The parent's ids; None for a root.
-        attributes: What is known at the start; kept, not copied.
+        attributes: What is known at the start; kept, and copied only once more is set.
         trajectory: The trajectory that it belongs to, whose tags are merged when the span is read.
         links: Spans of other traces that it points to.
         on_end: Takes the finished span.
     """
 
     __slots__ = (
-        "_context",
         "attributes",
         "dropped_attributes",
         "dropped_events",
@@ -54,11 +53,13 @@ class RolloutSpan(Span):
         "end_time",
         "events",
         "extra_bytes",
+        "ids",
         "input",
         "links",
         "name",
         "on_end",
         "output",
+        "owns_attributes",
         "parent",
         "readable",
         "releases",
@@ -80,9 +81,10 @@ class RolloutSpan(Span):
         on_end: Callable[[RolloutSpan], None],
     ) -> None:
         self.name = name
-        self._context = context
+        self.ids = context
         self.parent = parent
         self.attributes = attributes
+        self.owns_attributes = False
         self.trajectory = trajectory
         self.links = links
         self.on_end = on_end
@@ -105,12 +107,11 @@ class RolloutSpan(Span):
     @property
     def context(self) -> SpanContext:
         """The span's ids, made when they are first asked for: a span that nothing runs inside is not, on its way."""
-        context = self._context
-        if isinstance(context, int):
+        ids = self.ids
+        if isinstance(ids, int):
             parent = cast("SpanContext", self.parent)
-            context = SpanContext(parent.trace_id, context, False, parent.trace_flags, parent.trace_state)
-            self._context = context
-        return context
+            ids = self.ids = SpanContext(parent.trace_id, ids, False, parent.trace_flags, parent.trace_state)
+        return ids
 
     @property
     def size(self) -> int:
@@ -129,6 +130,9 @@ class RolloutSpan(Span):
         """Set one attribute; a list or a dict is copied, so that later changes to it don't show."""
         if self.end_time is not None:
             return
+        if not self.owns_attributes:
+            self.attributes = {**self.attributes}
+            self.owns_attributes = True
         attributes = self.attributes
         if len(attributes) >= MAX_ATTRIBUTES and key not in attributes:
             self.dropped_attributes += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from opentelemetry.context import Context
@@ -40,7 +40,7 @@ class RolloutTracer(abc.ABC):
         """Start the root of a new trace; None where the sampler leaves the trajectory out."""
 
     @abc.abstractmethod
-    def start_op(self, name: str, context: Context, frame: Frame | None, attributes: Mapping[str, Any]) -> Span | None:
+    def start_op(self, name: str, context: Context, frame: Frame | None, attributes: dict[str, Any]) -> Span | None:
         """Start a span under what is current in `context`; None where that isn't sampled.
 
         Args:
@@ -86,10 +86,11 @@ class LightTracer(RolloutTracer):
         if sampled.decision is not Decision.RECORD_AND_SAMPLE:
             return None
         context = SpanContext(trace_id, self._ids.generate_span_id(), False, _SAMPLED, sampled.trace_state)
-        attributes = {**tags, **(sampled.attributes or {})}
+        # A trajectory's tags are added to each of its spans when they are read.
+        attributes = {**({} if trajectory else tags), **(sampled.attributes or {})}
         return RolloutSpan(name, context, None, attributes, trajectory, tuple(links), self._on_end)
 
-    def start_op(self, name: str, context: Context, frame: Frame | None, attributes: Mapping[str, Any]) -> Span | None:
+    def start_op(self, name: str, context: Context, frame: Frame | None, attributes: dict[str, Any]) -> Span | None:
         """Start a span under the innermost span that reaches our exporters."""
         trajectory = None
         if frame is not None:
@@ -108,9 +109,9 @@ class LightTracer(RolloutTracer):
         if not parent.trace_flags & TraceFlags.SAMPLED:
             return None
         span_id = self._ids.generate_span_id()
-        light = RolloutSpan(name, span_id, parent, {**attributes}, trajectory, (), self._on_end)
+        light = RolloutSpan(name, span_id, parent, attributes, trajectory, (), self._on_end)
         if trajectory is None:
-            light.attributes[semconv.OUTSIDE_TRAJECTORY] = True
+            light.set_attribute(semconv.OUTSIDE_TRAJECTORY, True)  # noqa: FBT003, RUF100 - an attribute's value
         return light
 
     def set_input(self, span: Span, text: bytes) -> None:
@@ -146,7 +147,7 @@ class ProviderTracer(RolloutTracer):
         span = self._tracer.start_span(name, context=Context(), attributes=trajectory.tags, links=links)
         return self._started(span, trajectory)
 
-    def start_op(self, name: str, context: Context, frame: Frame | None, attributes: Mapping[str, Any]) -> Span | None:
+    def start_op(self, name: str, context: Context, frame: Frame | None, attributes: dict[str, Any]) -> Span | None:
         """Start a span under the current one."""
         trajectory = frame.trajectory if frame is not None else None
         tags = trajectory.tags if trajectory is not None else {semconv.OUTSIDE_TRAJECTORY: True}

@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanContext, TraceFlags
 
 from benchmarks.trace_files.text import Writer
 from otel_rollout import semconv
-from otel_rollout.delivery.size import SizedSpan, readable_size
+from otel_rollout.delivery.size import readable_size
 
 BATCH_BYTES = 4 * 2**20
 BATCH_SPANS = 512
@@ -191,7 +191,7 @@ class Rollout:
             attributes[semconv.USAGE_OUTPUT_TOKENS] = len(texts[1]) // 4
         attributes |= {**(root or {}), **self.tags}
         own = SpanContext(self.trace_id, self.random.getrandbits(64) | 1, False, TraceFlags(1))
-        span = SizedSpan(
+        return ReadableSpan(
             name=name,
             context=own if root is None else self.root,
             parent=self.root if root is None else None,
@@ -201,5 +201,3 @@ class Rollout:
             end_time=self.time,
             instrumentation_scope=_SCOPE,
         )
-        span.size = 400 + 72 * len(attributes) + sum(map(len, texts))
-        return span

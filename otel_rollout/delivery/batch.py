@@ -27,7 +27,7 @@ class Batch:
         self.spans: list[ReadableSpan] = []
         self.queued: list[tuple[RolloutSpan | ReadableSpan, int]] = []
         self.queued_bytes = 0
-        self._light_spans: dict[int, RolloutSpan] = {}
+        self._light_spans: dict[int, RolloutSpan] | None = None
         self._has_losses = False
 
     @property
@@ -52,8 +52,6 @@ class Batch:
         self.queued_bytes += queued_bytes
         if readable is not None:
             self.spans.append(readable)
-            if isinstance(span, RolloutSpan) and span.trajectory is not None:
-                self._light_spans[span.context.span_id] = span
 
     def note_lost(self, spans: Sequence[ReadableSpan]) -> None:
         """Count spans as lost to their trajectory."""
@@ -75,4 +73,10 @@ class Batch:
         return replace_attributes(span, {**(span.attributes or {}), semconv.DROPPED_SPANS: dropped})
 
     def _light(self, span: ReadableSpan) -> RolloutSpan | None:
+        if self._light_spans is None:
+            self._light_spans = {
+                light.context.span_id: light
+                for light, _ in self.queued
+                if isinstance(light, RolloutSpan) and light.trajectory is not None
+            }
         return self._light_spans.get(span.context.span_id) if span.context is not None else None

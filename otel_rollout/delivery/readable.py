@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from traceback import TracebackException
 from typing import Any, Final
 
@@ -13,12 +13,12 @@ import orjson
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Status, StatusCode
 from opentelemetry.util.types import Attributes
 
 from otel_rollout import semconv
+from otel_rollout.delivery.finished_span import FinishedSpan
 from otel_rollout.delivery.shrink import replace_attributes
-from otel_rollout.delivery.size import SizedSpan
+from otel_rollout.delivery.size import rest_size
 from otel_rollout.log_once import internal_error
 from otel_rollout.payload import MAX_TEXT_CHARACTERS as EARLY_CUT_CHARACTERS
 from otel_rollout.payload import clean_text, cut_text, snapshot
@@ -39,7 +39,8 @@ SIZE_OF_SPAN: Final = 400
 SIZE_OF_ATTRIBUTE: Final = 72
 """What a span and one of its attributes take beside payload and long texts, about; a little more rather than less."""
 
-_UNSET: Final = Status(StatusCode.UNSET)
+_OTHER_ATTRIBUTES: Final = 10
+"""How many attributes a span has beside its own, at most: input and output with their MIME types, and the tags."""
 
 
 class PayloadFinisher:
@@ -57,7 +58,7 @@ class PayloadFinisher:
 
     def __call__(self, text: bytes) -> str:
         """Return the finished text; what was cut is added to `truncated_bytes`."""
-        return self.finish(text)[0]
+        return self.finish(text)[0].decode()
 
     def is_clean(self, text: bytes) -> bool:
         """Return whether `text` is fit as it is: most payloads are, and a look at both sides of a span says so.
@@ -71,7 +72,7 @@ class PayloadFinisher:
             and not (self.redactor is not None and self.redactor.may_find(text))
         )
 
-    def finish(self, text: bytes) -> tuple[str, int]:
+    def finish(self, text: bytes) -> tuple[bytes, int]:
         """Return the finished text, and how many bytes were cut from it; what can't be finished does not leave."""
         try:
             text = narrow_integers(cut_media(text))
@@ -85,7 +86,7 @@ class PayloadFinisher:
         if len(text) >= EARLY_CUT_CHARACTERS:
             cut += characters_cut(text)
         self.truncated_bytes += cut
-        return finished.decode(), cut
+        return finished, cut
 
 
 class SpanReader:
@@ -144,12 +145,8 @@ class SpanReader:
             with self._lock:
                 readable = span.readable
                 if readable is None:
-                    readable = self._read(span)
-                    if self._is_shared:
-                        _keep(span, readable)
-                    else:
-                        span.readable = readable
-                        span.input = span.output = None
+                    readable = span.readable = self._read(span)
+                    span.input = span.output = None
         elif tokenizer is not None:
             # A span of a provider that is not ours: its payload was finished when it was set.
             with self._lock:
@@ -157,6 +154,8 @@ class SpanReader:
                     span.readable = self._with_token_text(readable, span.tokenizer)
                     span.tokenizer = None
                 readable = span.readable or readable
+        if self._is_shared and isinstance(readable, FinishedSpan):
+            readable = readable.view()
         if span.parent is None and span.trajectory is not None:
             dropped = span.trajectory.dropped_spans[exporter]
             if dropped:
@@ -182,69 +181,68 @@ class SpanReader:
 
     def _read(self, span: RolloutSpan) -> ReadableSpan:
         trajectory = span.trajectory
-        attributes: dict[str, Any] = {}
+        text, output = span.input, span.output
         cut = 0
-        output = span.output
         if output is not None and span.tokenizer is not None:
-            output = add_token_text(span.tokenizer, span.input, output)
+            output = add_token_text(span.tokenizer, text, output)
             span.tokenizer = None
-        is_clean = self._finisher.is_clean(b"\n".join((span.input or b"", output or b"")))
-        for text, value, mime_type in (
-            (span.input, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE),
-            (output, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE),
-        ):
-            if text is None:
-                continue
-            if is_clean:
-                attributes[value] = text.decode()
-            else:
-                attributes[value], bytes_cut = self._finisher.finish(text)
-                cut += bytes_cut
-            attributes[mime_type] = semconv.JSON_MIME_TYPE
-        text_bytes = len(span.name) * 4 + _add_attributes(attributes, span.attributes)
+        # In one piece: a look at it sees both, and it takes no more memory than it says, as orjson's texts do.
+        payload = b"%b\n%b" % (text or b"", output or b"")
+        if not self._finisher.is_clean(payload):
+            finished = [(b"", 0) if side is None else self._finisher.finish(side) for side in (text, output)]
+            (text_finished, text_cut), (output_finished, output_cut) = finished
+            cut = text_cut + output_cut
+            text = None if text is None else text_finished
+            payload = b"%b\n%b" % (text_finished, output_finished)
+        span.name = _text(span.name)
+        span.attributes, text_bytes = _plain_attributes(span.attributes)
         if trajectory is not None:
-            attributes.update(trajectory.tags)
             text_bytes += trajectory.tag_bytes
             if cut:
                 trajectory.truncated_bytes += cut
             if span.parent is None and trajectory.truncated_bytes:
-                attributes[semconv.TRUNCATED_BYTES] = trajectory.truncated_bytes
-        readable = SizedSpan(
-            name=_text(span.name),
-            context=span.context,
-            parent=span.parent,
-            resource=self._resource,
-            attributes=attributes,
-            events=[_event(*event) for event in span.events] if span.events else (),
-            links=span.links,
-            status=Status(span.status_code, _text(span.status_description or "") or None)
-            if span.status_code.value
-            else _UNSET,
-            start_time=span.start_time,
-            end_time=span.end_time,
-            instrumentation_scope=self._scope,
+                span.attributes = {**span.attributes, semconv.TRUNCATED_BYTES: trajectory.truncated_bytes}
+        if span.status_description:
+            span.status_description = _text(span.status_description)
+        events: Sequence[Event] = ()
+        size = SIZE_OF_SPAN + 4 * len(span.name) + text_bytes + len(payload)
+        size += SIZE_OF_ATTRIBUTE * (len(span.attributes) + _OTHER_ATTRIBUTES)
+        if span.events or span.links or span.status_description:
+            events = [_event(*event) for event in span.events or ()]
+            size += rest_size(events, span.links, span.status_description)
+        return FinishedSpan(
+            span,
+            self._resource,
+            self._scope,
+            payload,
+            -1 if text is None else len(text),
+            output is not None,
+            events,
+            size,
         )
-        if span.dropped_attributes or span.dropped_events or span.dropped_links:
-            readable.dropped = (span.dropped_attributes, span.dropped_events, span.dropped_links)
-        if not span.events and not span.links:
-            payload_bytes = len(span.input or b"") + len(output or b"") - cut
-            readable.size = SIZE_OF_SPAN + SIZE_OF_ATTRIBUTE * len(attributes) + payload_bytes + text_bytes
-        return readable
 
 
-def _keep(span: RolloutSpan, readable: ReadableSpan) -> None:
-    """Keep the finished payload for the next exporter: in the standard form, or as bytes where that is far smaller."""
-    attributes = readable.attributes or {}
-    texts = (attributes.get(semconv.INPUT_VALUE, ""), attributes.get(semconv.OUTPUT_VALUE, ""))
-    for text in texts:
-        if isinstance(text, str) and not text.isascii():
+def _plain_attributes(attributes: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """Return the attributes in a form that OTLP and every backend accept, and what their texts take, about.
+
+    Args:
+        attributes: The attributes; returned themselves where nothing is to be changed, as is usual.
+    """
+    size = 0
+    for key, value in attributes.items():
+        kind = type(value)
+        if kind is str:
+            if len(value) > MAX_TEXT_CHARACTERS or not value.isascii():
+                break
+            size += len(value)
+        elif kind is not bool and kind is not float and not (kind is int and -(2**63) <= value < 2**63):
+            break
+        if not key.isascii():
             break
     else:
-        span.readable = readable
-        span.input = span.output = None
-        return
-    # One emoji makes a text of Python take four bytes for each character, and a slow exporter's queue holds many.
-    span.input, span.output = (text.encode() if isinstance(text, str) and text else None for text in texts)
+        return attributes, size
+    plain: dict[str, Any] = {}
+    return plain, _add_attributes(plain, attributes)
 
 
 def _add_attributes(attributes: dict[str, Any], added: Mapping[str, Any]) -> int:

@@ -2,50 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.trace import Link
 
+from otel_rollout.delivery.finished_span import FinishedSpan
 from otel_rollout.span import RolloutSpan
 
-__all__ = ["SizedSpan", "queued_size", "readable_size", "trim_payload"]
+__all__ = ["queued_size", "readable_size", "rest_size", "trim_payload"]
 
 BASE_BYTES: Final = 300
 PER_ATTRIBUTE_BYTES: Final = 24
 
 
-class SizedSpan(ReadableSpan):
-    """A span whose size, and what was dropped of it beyond the limits, was known when it was made."""
-
-    size: int | None = None
-    dropped: tuple[int, int, int] = (0, 0, 0)
-
-    @property
-    def dropped_attributes(self) -> int:
-        """How many attributes were dropped."""
-        return self.dropped[0]
-
-    @property
-    def dropped_events(self) -> int:
-        """How many events were dropped."""
-        return self.dropped[1]
-
-    @property
-    def dropped_links(self) -> int:
-        """How many links were dropped."""
-        return self.dropped[2]
-
-
 def readable_size(span: ReadableSpan) -> int:
     """Return the bytes that `span` takes when it is encoded, about; a little more rather than less."""
-    if isinstance(span, SizedSpan) and span.size is not None:
+    if isinstance(span, FinishedSpan):
         return span.size
     # The SDK takes any name.
     size = BASE_BYTES + len(str(span.name)) + _attributes_size(span.attributes or {})
-    for event in span.events:
-        size += 64 + _attributes_size(event.attributes or {})
-    return size + 64 * len(span.links) + len(span.status.description or "")
+    return size + rest_size(span.events, span.links, span.status.description)
+
+
+def rest_size(events: Sequence[Event], links: Sequence[Link], description: str | None) -> int:
+    """Return the bytes that what few spans have takes when it is encoded, about.
+
+    Args:
+        events: The events.
+        links: The links.
+        description: What the status says.
+    """
+    size = sum(64 + _attributes_size(event.attributes or {}) for event in events)
+    return size + 64 * len(links) + _value_size(description or "")
 
 
 def queued_size(span: RolloutSpan | ReadableSpan) -> int:

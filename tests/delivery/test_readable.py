@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+import json
 from typing import Any
 
 import orjson
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -85,13 +87,55 @@ class TestSpan:
             semconv.STEP: 3,
         }
 
-    def test_read_once(self):
-        """Several exporters share one standard span."""
+    def test_payload_finished_once(self):
+        """Several exporters share the finished payload; what one makes of it is not kept for the others."""
         span = light()
+        span.input = snapshot("x" * 1000)
         span.end()
-        reader = SpanReader(Resource({}), InstrumentationScope("s"), PayloadFinisher(100, None))
+        finisher = PayloadFinisher(100, None)
+        reader = SpanReader(Resource({}), InstrumentationScope("s"), finisher)
 
-        assert reader.read(span, "a") is reader.read(span, "b")
+        first, second = reader.read(span, "a"), reader.read(span, "b")
+
+        assert first.payload is second.payload
+        assert first.attributes == second.attributes
+        assert first.attributes[semconv.INPUT_VALUE] is not second.attributes[semconv.INPUT_VALUE]
+        assert finisher.truncated_bytes == 902
+
+    def test_a_name_that_stands_twice(self):
+        """A tag or payload that somebody has set by hand stands once in what is exported: tags win, payloads don't."""
+        span = light(trajectory=TrajectoryState({semconv.STEP: 3}))
+        span.input = snapshot("ours")
+        span.set_attributes({semconv.STEP: 7, semconv.INPUT_VALUE: "theirs", "other": 1})
+
+        seen = read(span)
+
+        assert seen.attributes == {
+            semconv.INPUT_VALUE: "theirs",
+            semconv.INPUT_MIME_TYPE: "application/json",
+            semconv.STEP: 3,
+            "other": 1,
+        }
+        (resource_spans,) = ExportTraceServiceRequest.FromString(encode_spans([seen])).resource_spans
+        keys = [pair.key for pair in resource_spans.scope_spans[0].spans[0].attributes]
+        assert sorted(keys) == sorted(seen.attributes)
+
+    def test_as_the_sdk_writes_it(self):
+        """What the SDK makes of a span for people to read has everything."""
+        span = light(trajectory=TrajectoryState({semconv.STEP: 3}))
+        span.output = snapshot({"a": "語"})
+        span.set_status(StatusCode.ERROR, "broken")
+        span.add_event("seen", {"key": 1})
+
+        shown = json.loads(read(span).to_json())
+
+        assert shown["attributes"] == {
+            semconv.OUTPUT_VALUE: '{"a":"語"}',
+            semconv.OUTPUT_MIME_TYPE: "application/json",
+            semconv.STEP: 3,
+        }
+        assert shown["status"] == {"status_code": "ERROR", "description": "broken"}
+        assert [event["name"] for event in shown["events"]] == ["seen"]
 
     def test_root_says_what_was_cut_and_lost(self):
         """The root has the bytes cut from its trajectory, and the spans that this exporter lost."""
@@ -127,8 +171,8 @@ class TestPayloadFinisher:
             "api_key": "[redacted]",
             "text": orjson.loads(finished)["text"],
         }
-        assert "characters cut]" in finished
-        assert len(finished.encode()) <= 300
+        assert b"characters cut]" in finished
+        assert len(finished) <= 300
         assert 4700 < cut == finisher.truncated_bytes
 
     def test_what_was_cut_before_is_counted(self):

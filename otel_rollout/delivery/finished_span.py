@@ -1,0 +1,218 @@
+"""A finished span of ours as exporters see it, most of which is made only where an exporter asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.util.types import Attributes
+
+from otel_rollout import semconv
+from otel_rollout.span import RolloutSpan
+
+__all__ = ["FinishedSpan"]
+
+_UNSET: Final = Status(StatusCode.UNSET)
+_PAYLOAD: Final = frozenset(
+    {semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE}
+)
+
+
+class FinishedSpan(ReadableSpan):
+    """The standard form of a light span; its payload stays bytes until somebody reads the attributes.
+
+    One is made for each span, on a thread that takes turns with the trainer's: so it holds what is there already,
+    and has no containers of its own, for which Python's garbage collector would run more often.
+
+    Args:
+        span: The light span; its name, attributes and status are fit to leave the process, and don't change any more.
+        resource: What it was made by.
+        scope: The instrumentation scope.
+        payload: Input and output as JSON in UTF-8, with a byte between them.
+        input_bytes: How long the input is; -1 where there is none.
+        has_output: Whether there is an output.
+        events: The events.
+        size: The bytes that it takes when it is encoded, about; a little more rather than less.
+    """
+
+    def __init__(  # the SDK's constructor would set the same once more: every property is defined here
+        self,
+        span: RolloutSpan,
+        resource: Resource,
+        scope: InstrumentationScope,
+        payload: bytes,
+        input_bytes: int,
+        has_output: bool,  # noqa: FBT001, RUF100 - by position, which costs half
+        events: Sequence[Event],
+        size: int,
+    ) -> None:
+        self.light = span
+        self._resource = resource
+        self._scope = scope
+        self.payload = payload
+        self.input_bytes = input_bytes
+        self.has_output = has_output
+        self._all_events = events
+        self.size = size
+        self._merged: dict[str, Any] | None = None
+
+    def view(self) -> FinishedSpan:
+        """Return the same span for one more exporter: what is made for that one goes when that one is done."""
+        return FinishedSpan(
+            self.light,
+            self._resource,
+            self._scope,
+            self.payload,
+            self.input_bytes,
+            self.has_output,
+            self._all_events,
+            self.size,
+        )
+
+    @property
+    def input_text(self) -> bytes | None:
+        """The input as JSON in UTF-8."""
+        return self.payload[: self.input_bytes] if self.input_bytes >= 0 else None
+
+    @property
+    def output_text(self) -> bytes | None:
+        """The output as JSON in UTF-8."""
+        return self.payload[max(self.input_bytes, 0) + 1 :] if self.has_output else None
+
+    @property
+    def is_in_parts(self) -> bool:
+        """Whether payload, own attributes and tags have no name in common, so that each can be written by itself."""
+        attributes, trajectory = self.light.attributes, self.light.trajectory
+        return _PAYLOAD.isdisjoint(attributes) and (trajectory is None or trajectory.tags.keys().isdisjoint(attributes))
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether it has what few spans have: events, links, a status, or something dropped."""
+        light = self.light
+        return bool(
+            self._all_events
+            or light.links
+            or light.status_code is not StatusCode.UNSET
+            or light.dropped_attributes
+            or light.dropped_events
+            or light.dropped_links
+        )
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return self.light.name
+
+    @property
+    def context(self) -> SpanContext:
+        """The ids."""
+        return self.light.context
+
+    def get_span_context(self) -> SpanContext:
+        """Return the ids."""
+        return self.light.context
+
+    @property
+    def kind(self) -> SpanKind:
+        """The kind: what runs in a trajectory calls no service as far as we know."""
+        return SpanKind.INTERNAL
+
+    @property
+    def parent(self) -> SpanContext | None:
+        """The parent's ids."""
+        return self.light.parent
+
+    @property
+    def start_time(self) -> int:
+        """When it began, in nanoseconds since the epoch."""
+        return self.light.start_time
+
+    @property
+    def end_time(self) -> int | None:
+        """When it ended, in nanoseconds since the epoch."""
+        return self.light.end_time
+
+    @property
+    def status(self) -> Status:
+        """The status."""
+        code = self.light.status_code
+        return _UNSET if code is StatusCode.UNSET else Status(code, self.light.status_description)
+
+    @property
+    def attributes(self) -> Attributes:
+        """All attributes: the payload, the span's own, and the trajectory's tags."""
+        merged = self._merged
+        if merged is None:
+            merged = self._merged = self._merge()
+        return MappingProxyType(merged)
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """The events."""
+        return self._all_events
+
+    @property
+    def links(self) -> Sequence[Link]:
+        """The links."""
+        return self.light.links
+
+    @property
+    def resource(self) -> Resource:
+        """What it was made by."""
+        return self._resource
+
+    @property
+    def instrumentation_scope(self) -> InstrumentationScope:
+        """The instrumentation scope."""
+        return self._scope
+
+    @property
+    def dropped_attributes(self) -> int:
+        """How many attributes were dropped."""
+        return self.light.dropped_attributes
+
+    @property
+    def dropped_events(self) -> int:
+        """How many events were dropped."""
+        return self.light.dropped_events
+
+    @property
+    def dropped_links(self) -> int:
+        """How many links were dropped."""
+        return self.light.dropped_links
+
+    def to_json(self, indent: int | None = 4) -> str:
+        """Return the span as the SDK writes it for people to read."""
+        text: str = ReadableSpan(
+            name=self.name,
+            context=self.context,
+            parent=self.parent,
+            resource=self.resource,
+            attributes=dict(self.attributes or {}),
+            events=self.events,
+            links=self.links,
+            status=self.status,
+            start_time=self.start_time,
+            end_time=self.end_time,
+            instrumentation_scope=self.instrumentation_scope,
+        ).to_json(indent)
+        return text
+
+    def _merge(self) -> dict[str, Any]:
+        attributes: dict[str, Any] = {}
+        for text, value, mime_type in (
+            (self.input_text, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE),
+            (self.output_text, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE),
+        ):
+            if text is not None:
+                attributes[value] = text.decode()
+                attributes[mime_type] = semconv.JSON_MIME_TYPE
+        attributes.update(self.light.attributes)
+        if self.light.trajectory is not None:
+            attributes.update(self.light.trajectory.tags)
+        return attributes
