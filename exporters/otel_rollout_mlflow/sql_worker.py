@@ -12,6 +12,7 @@ from typing import Any, Final
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout_mlflow.attempt import AttemptError
 from otel_rollout_mlflow.plain_spans import unpack
+from otel_rollout_mlflow.span_upsert import hasten_upserts
 from otel_rollout_mlflow.sql_store import SqlStore
 
 __all__ = ["serve"]
@@ -44,6 +45,8 @@ def serve(descriptor: int, parent: int) -> None:
                     return
                 method, arguments = request
                 connection.send(_answer(store, method, arguments))
+                # After the first answer mlflow is imported, and ours alone in this process.
+                hasten_upserts()
         finally:
             store.close()
 
