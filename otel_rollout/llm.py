@@ -47,18 +47,30 @@ def _fields(value: Any) -> Callable[[str], Any]:
     """Return what looks up a key of a mapping, or an attribute of anything else; None where there is none."""
     if value is None:
         return _no_field
+    cls = type(value)
+    if cls is dict:
+        get: Callable[[str], Any] = value.get
+        return get
     try:
         is_mapping = isinstance(value, Mapping)
+        # pydantic takes microseconds to say that there is no such field.
+        held = {**value.__dict__, **(getattr(value, "__pydantic_extra__", None) or {})} if _is_pydantic(cls) else None
     except Exception:  # noqa: BLE001, RUF100 - a value may do anything when it is looked at
         return _no_field
 
     def field(name: str) -> Any:
         try:
+            if held is not None and (name in held or not hasattr(cls, name)):
+                return held.get(name)
             return value.get(name) if is_mapping else getattr(value, name, None)
         except Exception:  # noqa: BLE001, RUF100 - likewise
             return None
 
     return field
+
+
+def _is_pydantic(cls: type) -> bool:
+    return hasattr(cls, "model_fields") or hasattr(cls, "__fields__")
 
 
 def _no_field(name: str) -> Any:

@@ -31,7 +31,7 @@ __all__ = ["encode_spans"]
 
 _HAS_IS_REMOTE: Final = 0x100
 _IS_REMOTE: Final = 0x200
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_INT64_MIN, _INT64_MAX, _UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 
 # Tags of length-delimited fields: (field number << 3) | 2.
 _REQUEST_RESOURCE_SPANS: Final = b"\x0a"
@@ -42,6 +42,11 @@ _SPAN_ATTRIBUTES: Final = b"\x4a"
 _PAIR_KEY: Final = b"\x0a"
 _PAIR_VALUE: Final = b"\x12"
 _VALUE_STRING: Final = b"\x0a"
+# The other values: truths and integers (fields 2 and 3, numbers), doubles (field 4, fixed64).
+_VALUE_FALSE: Final = b"\x10\x00"
+_VALUE_TRUE: Final = b"\x10\x01"
+_VALUE_INT: Final = b"\x18"
+_VALUE_DOUBLE: Final = struct.Struct("<Bd").pack
 # These come with their length, which is always the same.
 _SPAN_TRACE_ID: Final = b"\x0a\x10"
 _SPAN_SPAN_ID: Final = b"\x12\x08"
@@ -233,15 +238,20 @@ def _encode_attributes(parts: list[bytes], attributes: Mapping[str, Any]) -> boo
                 has_large_text = has_large_text or len(value) > _LARGE_TEXT
                 parts += _encode_long_text(key, value)
                 continue
-        elif kind is not bool and kind is not int:
+            name = key, kind, value
+        elif kind is bool or kind is int:
+            name = key, kind, value
+        elif kind is tuple and len(value) == 1 and type(value[0]) is str and len(value[0]) <= _SHORT_TEXT:
+            name = key, kind, value[0]
+        else:
             parts.append(_encode_pair(key, value))
             continue
-        pair = _encoded_pairs.get((key, kind, value))
+        pair = _encoded_pairs.get(name)
         if pair is None:
             pair = _encode_pair(key, value)
             if len(_encoded_pairs) >= _MAX_CACHED:
                 _encoded_pairs.clear()
-            _encoded_pairs[key, kind, value] = pair
+            _encoded_pairs[name] = pair
         parts.append(pair)
     return has_large_text
 
@@ -298,9 +308,23 @@ def _encode_key(key: str) -> bytes:
 
 def _encode_pair(key: str, value: Any) -> bytes:
     """Return the bytes of a span message that has this attribute and nothing else."""
-    message = SpanMessage()
-    _fill_attributes(message.attributes, {key: value})
-    return message.SerializeToString()
+    kind = type(value)
+    if kind is str:
+        return b"".join(_encode_long_text(key, value))
+    if kind is bool:
+        number = _VALUE_TRUE if value else _VALUE_FALSE
+    elif kind is float:
+        number = _VALUE_DOUBLE(0x21, value)
+    elif kind is int and _INT64_MIN <= value <= _INT64_MAX:
+        number = _VALUE_INT + _varint(value & _UINT64_MAX)
+    else:
+        message = SpanMessage()
+        _fill_attributes(message.attributes, {key: value})
+        return message.SerializeToString()
+    start = _encoded_keys.get(key) or _encode_key(key)
+    return b"".join(
+        (_SPAN_ATTRIBUTES, _varint(len(start) + 1 + len(number)), start, _varint(len(number)), number)
+    )
 
 
 def _encode_rest(span: ReadableSpan, context: SpanContext) -> bytes:

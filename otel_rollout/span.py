@@ -130,10 +130,7 @@ class RolloutSpan(Span):
         """Set one attribute; a list or a dict is copied, so that later changes to it don't show."""
         if self.end_time is not None:
             return
-        if not self.owns_attributes:
-            self.attributes = {**self.attributes}
-            self.owns_attributes = True
-        attributes = self.attributes
+        attributes = self.attributes if self.owns_attributes else self._own_attributes()
         if len(attributes) >= MAX_ATTRIBUTES and key not in attributes:
             self.dropped_attributes += 1
             return
@@ -152,8 +149,23 @@ class RolloutSpan(Span):
 
     def set_attributes(self, attributes: Mapping[str, AnyValue]) -> None:
         """Set several attributes."""
+        if self.end_time is not None:
+            return
+        own = self._own_attributes()
+        has_room = len(own) + len(attributes) <= MAX_ATTRIBUTES
         for key, value in attributes.items():
-            self.set_attribute(key, value)
+            kind = type(value)
+            if has_room and (kind is int or kind is float or kind is bool):
+                own[key] = value
+            else:
+                self.set_attribute(key, value)
+
+    def _own_attributes(self) -> dict[str, Any]:
+        """Return the attributes, to be changed: a copy, where they are the op's until now."""
+        if not self.owns_attributes:
+            self.attributes = {**self.attributes}
+            self.owns_attributes = True
+        return self.attributes
 
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
         """Add an event at `timestamp` (nanoseconds since the epoch; now where None)."""

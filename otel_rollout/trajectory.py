@@ -46,6 +46,10 @@ _TOTALS: Final = (semconv.TURNS, semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS)
 _BELOW: Final = tuple(f"{attribute.key}." for attribute in semconv.ATTRIBUTES)
 """What a name must not begin with: the value would be lost below another."""
 
+MAX_FREE_NAMES: Final = 1000
+_free_names: Final[set[str]] = set()
+"""Names that were looked at and may be set: a trajectory's are the same ones each time."""
+
 MAX_METADATA_CHARACTERS: Final = 1000
 """Longer values are left out of `metadata`, which is there to filter by."""
 
@@ -144,7 +148,7 @@ def _annotate(
     if output_value is not None:
         pipeline.tracer.set_output(root, snapshot(output_value))
     for key, value in attributes.items():
-        if (key in _TAKEN and key not in _TOTALS) or key.startswith(_BELOW):
+        if key not in _free_names and not _is_free(key):
             _leave_out(key, "this name is taken")
             continue
         attribute = _attribute(value)
@@ -155,6 +159,14 @@ def _annotate(
             )
         else:
             trajectory.annotations[_text(key)] = attribute
+
+
+def _is_free(name: str) -> bool:
+    if (name in _TAKEN and name not in _TOTALS) or name.startswith(_BELOW):
+        return False
+    if len(_free_names) < MAX_FREE_NAMES:
+        _free_names.add(name)
+    return True
 
 
 def _leave_out(name: str, reason: str) -> None:

@@ -235,6 +235,11 @@ def _plain_attributes(attributes: dict[str, Any]) -> tuple[dict[str, Any], int]:
             if len(value) > MAX_TEXT_CHARACTERS or not value.isascii():
                 break
             size += len(value)
+        elif kind is tuple and len(value) == 1 and type(value[0]) is str:
+            # Why a model stopped, which each of its spans says.
+            if len(value[0]) > MAX_TEXT_CHARACTERS or not value[0].isascii():
+                break
+            size += len(value[0]) + SIZE_OF_ATTRIBUTE
         elif kind is not bool and kind is not float and not (kind is int and -(2**63) <= value < 2**63):
             break
         if not key.isascii():
