@@ -13,9 +13,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_rollout.delivery.batch_sender import send_batch, wait_until
+from otel_rollout.delivery.finished_span import FinishedSpan
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 
-__all__ = ["OutcomeSpanExporter", "ReadBack", "one_attempt_of"]
+__all__ = ["OutcomeSpanExporter", "ReadBack", "attribute_of", "one_attempt_of"]
 
 _logger = logging.getLogger(__name__)
 
@@ -87,6 +88,16 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Return True: nothing is buffered here."""
         return True
+
+
+def attribute_of(span: ReadableSpan, key: str) -> Any:
+    """Return one attribute of a span, None where it has none; of our own spans without making all the others.
+
+    Args:
+        span: Any span.
+        key: The attribute's name.
+    """
+    return span.attribute(key) if isinstance(span, FinishedSpan) else (span.attributes or {}).get(key)
 
 
 def one_attempt_of(exporter: SpanExporter) -> Callable[[Sequence[ReadableSpan]], Outcome]:

@@ -322,9 +322,7 @@ def _encode_pair(key: str, value: Any) -> bytes:
         _fill_attributes(message.attributes, {key: value})
         return message.SerializeToString()
     start = _encoded_keys.get(key) or _encode_key(key)
-    return b"".join(
-        (_SPAN_ATTRIBUTES, _varint(len(start) + 1 + len(number)), start, _varint(len(number)), number)
-    )
+    return b"".join((_SPAN_ATTRIBUTES, _varint(len(start) + 1 + len(number)), start, _varint(len(number)), number))
 
 
 def _encode_rest(span: ReadableSpan, context: SpanContext) -> bytes:

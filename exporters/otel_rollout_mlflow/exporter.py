@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import semconv
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.errors import ConfigurationError, MissingExtraError
-from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
+from otel_rollout.exporter import OutcomeSpanExporter, ReadBack, attribute_of
 from otel_rollout.http import destination_of, shown_url, without_userinfo
 from otel_rollout.log_once import warn_once
 from otel_rollout_mlflow.attempt import AttemptError, denied
@@ -212,7 +212,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             return
         trace_ids = [
             trace_id
-            for trace_id in dict.fromkeys(mlflow_trace_id(span) for span in spans)
+            for trace_id in dict.fromkeys(map(mlflow_trace_id, spans))
             if f"{run_id}/{trace_id}" not in self._linked
         ]
         for first in range(0, len(trace_ids), MAX_LINKED_TRACES):
@@ -225,8 +225,10 @@ class MlflowSpanExporter(OutcomeSpanExporter):
     def _record(self, store: Store, spans: Sequence[ReadableSpan]) -> None:
         for span in spans:
             reward = reward_of(span)
+            if reward is None:
+                continue
             trace_id = mlflow_trace_id(span)
-            if reward is not None and trace_id not in self._recorded:
+            if trace_id not in self._recorded:
                 store.record(Feedback(trace_id, reward, span.end_time or 0))
                 self._recorded.add(trace_id)
 
@@ -236,12 +238,13 @@ def _groups(spans: Sequence[ReadableSpan]) -> dict[tuple[str | None, str], list[
     groups: dict[tuple[str | None, str], list[ReadableSpan]] = {}
     names: dict[int, str] = {}
     for span in spans:
-        name = (span.attributes or {}).get(semconv.EXPERIMENT_NAME)
+        name = attribute_of(span, semconv.EXPERIMENT_NAME)
         if name is not None:
             names[trace_id_of(span)] = str(name)
+    projects = {id(span.resource): _project(span) for span in spans}
     for span in spans:
-        name = names.get(trace_id_of(span), "")
-        groups.setdefault((_project(span), name), []).append(span)
+        key = projects[id(span.resource)], names.get(trace_id_of(span), "")
+        groups.setdefault(key, []).append(span)
     return groups
 
 

@@ -2,38 +2,53 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
+from otel_rollout.delivery.finished_span import FinishedSpan, merge_parts
+
 __all__ = ["pack", "unpack"]
 
+SPANS_OF_A_PIECE: Final = 64
 
-def pack(spans: Sequence[ReadableSpan]) -> list[tuple[Any, ...]]:
-    """Return the spans as tuples of plain values: what MLflow is told of them, and nothing else.
+
+def pack(spans: Sequence[ReadableSpan]) -> list[bytes]:
+    """Return the spans as pickled tuples of plain values: what MLflow is told of them, and nothing else.
 
     Args:
         spans: The spans.
     """
-    # Pickle writes an object once, however many spans refer to it.
-    resources = {id(span.resource): span.resource for span in spans}
-    plain = {key: dict(resource.attributes) for key, resource in resources.items()}
-    return [(plain[id(span.resource)], *_packed(span)) for span in spans]
+    # A few at a time: thousands of tuples at once would have Python's garbage collector run in the trainer, and one
+    # long pickle would keep its threads waiting.
+    return [_pickled(spans[first : first + SPANS_OF_A_PIECE]) for first in range(0, len(spans), SPANS_OF_A_PIECE)]
 
 
-def unpack(packed: Sequence[tuple[Any, ...]]) -> list[ReadableSpan]:
+def unpack(packed: Sequence[bytes]) -> list[ReadableSpan]:
     """Return the spans that `pack` was given.
 
     Args:
         packed: What it returned.
     """
-    plain = {id(resource): resource for resource, *_ in packed}
-    resources = {key: Resource(attributes) for key, attributes in plain.items()}
-    return [_unpacked(resources[id(resource)], *span) for resource, *span in packed]
+    spans = []
+    for piece in packed:
+        found = pickle.loads(piece)  # noqa: S301 - it comes from the process that started this one
+        resources = {id(resource): Resource(resource) for resource, *_ in found}
+        spans += [_unpacked(resources[id(resource)], *span) for resource, *span in found]
+    return spans
+
+
+def _pickled(spans: Sequence[ReadableSpan]) -> bytes:
+    # Pickle writes an object once, however many spans refer to it.
+    resources = {id(span.resource): span.resource for span in spans}
+    plain = {key: dict(resource.attributes) for key, resource in resources.items()}
+    packed = [(plain[id(span.resource)], *_packed(span)) for span in spans]
+    return pickle.dumps(packed, pickle.HIGHEST_PROTOCOL)
 
 
 def _packed(span: ReadableSpan) -> tuple[Any, ...]:
@@ -42,7 +57,7 @@ def _packed(span: ReadableSpan) -> tuple[Any, ...]:
         span.name,
         _packed_context(span.get_span_context()),
         _packed_context(span.parent),
-        _packed_attributes(span.attributes),
+        span.parts if isinstance(span, FinishedSpan) else _packed_attributes(span.attributes),
         [(event.name, _packed_attributes(event.attributes), event.timestamp) for event in span.events],
         [(_packed_context(link.context), _packed_attributes(link.attributes)) for link in span.links],
         span.kind.value,
@@ -58,7 +73,7 @@ def _unpacked(
     name: str,
     context: tuple[Any, ...] | None,
     parent: tuple[Any, ...] | None,
-    attributes: dict[str, Any],
+    attributes: dict[str, Any] | tuple[bytes, int, bool, dict[str, Any], dict[str, Any]],
     events: list[tuple[Any, ...]],
     links: list[tuple[Any, ...]],
     kind: int,
@@ -73,7 +88,7 @@ def _unpacked(
         context=_unpacked_context(context),
         parent=_unpacked_context(parent),
         resource=resource,
-        attributes=attributes,
+        attributes=merge_parts(*attributes) if isinstance(attributes, tuple) else attributes,
         events=[Event(event, found, moment) for event, found, moment in events],
         links=[Link(linked, found) for target, found in links if (linked := _unpacked_context(target)) is not None],
         kind=SpanKind(kind),

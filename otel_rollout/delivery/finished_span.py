@@ -15,7 +15,7 @@ from opentelemetry.util.types import Attributes
 from otel_rollout import semconv
 from otel_rollout.span import RolloutSpan
 
-__all__ = ["FinishedSpan"]
+__all__ = ["FinishedSpan", "merge_parts"]
 
 _UNSET: Final = Status(StatusCode.UNSET)
 _PAYLOAD: Final = frozenset(
@@ -73,16 +73,6 @@ class FinishedSpan(ReadableSpan):
             self._all_events,
             self.size,
         )
-
-    @property
-    def input_text(self) -> bytes | None:
-        """The input as JSON in UTF-8."""
-        return self.payload[: self.input_bytes] if self.input_bytes >= 0 else None
-
-    @property
-    def output_text(self) -> bytes | None:
-        """The output as JSON in UTF-8."""
-        return self.payload[max(self.input_bytes, 0) + 1 :] if self.has_output else None
 
     @property
     def is_in_parts(self) -> bool:
@@ -148,8 +138,18 @@ class FinishedSpan(ReadableSpan):
         """All attributes: the payload, the span's own, and the trajectory's tags."""
         merged = self._merged
         if merged is None:
-            merged = self._merged = self._merge()
+            merged = self._merged = merge_parts(*self.parts)
         return MappingProxyType(merged)
+
+    def attribute(self, key: str) -> Any:
+        """Return one attribute, and read the payload for that only where it is asked for; None where there is none."""
+        light, merged = self.light, self._merged
+        if merged is None and key not in _PAYLOAD:
+            trajectory = light.trajectory
+            if trajectory is not None and key in trajectory.tags:
+                return trajectory.tags[key]
+            return light.attributes.get(key)
+        return (self.attributes or {}).get(key)
 
     @property
     def events(self) -> Sequence[Event]:
@@ -203,16 +203,37 @@ class FinishedSpan(ReadableSpan):
         ).to_json(indent)
         return text
 
-    def _merge(self) -> dict[str, Any]:
-        attributes: dict[str, Any] = {}
-        for text, value, mime_type in (
-            (self.input_text, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE),
-            (self.output_text, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE),
-        ):
-            if text is not None:
-                attributes[value] = text.decode()
-                attributes[mime_type] = semconv.JSON_MIME_TYPE
-        attributes.update(self.light.attributes)
-        if self.light.trajectory is not None:
-            attributes.update(self.light.trajectory.tags)
-        return attributes
+    @property
+    def parts(self) -> tuple[bytes, int, bool, dict[str, Any], dict[str, Any]]:
+        """What `merge_parts` makes the attributes of."""
+        trajectory = self.light.trajectory
+        tags = trajectory.tags if trajectory is not None else {}
+        return self.payload, self.input_bytes, self.has_output, self.light.attributes, tags
+
+
+def merge_parts(
+    payload: bytes,
+    input_bytes: int,
+    has_output: bool,  # noqa: FBT001, RUF100 - as in the constructor
+    own: dict[str, Any],
+    tags: dict[str, Any],
+) -> dict[str, Any]:
+    """Return all attributes of a span.
+
+    Args:
+        payload: Input and output as JSON in UTF-8, with a byte between them.
+        input_bytes: How long the input is; -1 where there is none.
+        has_output: Whether there is an output.
+        own: The span's own attributes.
+        tags: The trajectory's tags.
+    """
+    attributes: dict[str, Any] = {}
+    if input_bytes >= 0:
+        attributes[semconv.INPUT_VALUE] = payload[:input_bytes].decode()
+        attributes[semconv.INPUT_MIME_TYPE] = semconv.JSON_MIME_TYPE
+    if has_output:
+        attributes[semconv.OUTPUT_VALUE] = payload[max(input_bytes, 0) + 1 :].decode()
+        attributes[semconv.OUTPUT_MIME_TYPE] = semconv.JSON_MIME_TYPE
+    attributes.update(own)
+    attributes.update(tags)
+    return attributes

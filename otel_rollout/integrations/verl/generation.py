@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from opentelemetry.trace import get_current_span
 
-from otel_rollout import op, runtime, semconv
+from otel_rollout import runtime, semconv
+from otel_rollout.call import Operation
 from otel_rollout.integrations.verl import rollout as rollouts
 from otel_rollout.log_once import internal_error
 from otel_rollout.payload import snapshot
@@ -47,28 +48,32 @@ def trace_generate(function: Callable[..., Any]) -> Callable[..., Any]:
     Args:
         function: The method, a coroutine function.
     """
-
-    @functools.wraps(function)
-    async def body(self: Any, *args: Any, **kwargs: Any) -> Any:
-        turn = _begin(args, kwargs)
-        try:
-            output = await function(self, *args, **kwargs)
-        finally:
-            _leave(turn)
-        _end(turn, output)
-        return output
-
-    traced = op.rollout_trace_op(kind="LLM", capture_inputs=False)(body)
+    operation = Operation(function, None, "LLM", capture_inputs=False, capture_output=True)
 
     @functools.wraps(function)
     async def generate(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if _is_off():
+        pipeline = runtime.pipeline
+        if pipeline is None:
             return await function(self, *args, **kwargs)
-        if not _is_attempt():
-            return await traced(self, *args, **kwargs)
-        started = time_ns()
-        output = await function(self, *args, **kwargs)
-        _end_attempt(started, output)
+        if _is_attempt():
+            started = time_ns()
+            output = await function(self, *args, **kwargs)
+            _end_attempt(started, output)
+            return output
+        # What `rollout_trace_op` does, without a coroutine around the coroutine: every turn of the model comes by here.
+        call = operation.start(pipeline, (self, *args), kwargs)
+        turn = _begin(args, kwargs)
+        try:
+            output = await function(self, *args, **kwargs)
+        except BaseException as error:
+            _leave(turn)
+            if call is not None:
+                call.fail(error)
+            raise
+        _leave(turn)
+        _end(turn, output)
+        if call is not None:
+            call.succeed(output)
         return output
 
     return generate
@@ -79,7 +84,6 @@ def note_server(server: Any) -> None:
     turn = _generation.get()
     if turn is not None:
         turn.attempt[semconv.SERVER] = str(server)
-        get_current_span().set_attribute(semconv.SERVER, str(server))
 
 
 def note_engine_request(request_id: Any) -> None:
@@ -87,11 +91,6 @@ def note_engine_request(request_id: Any) -> None:
     turn = _generation.get()
     if turn is not None:
         turn.attempt[semconv.ENGINE_REQUEST_ID] = str(request_id)
-        get_current_span().set_attribute(semconv.ENGINE_REQUEST_ID, str(request_id))
-
-
-def _is_off() -> bool:
-    return runtime.pipeline is None
 
 
 def _is_attempt() -> bool:
@@ -135,9 +134,14 @@ def _known_prefix(turn: _Generation) -> int | None:
 
 
 def _leave(turn: _Generation | None) -> None:
-    if turn is not None and turn.token is not None:
-        _generation.reset(turn.token)
-        turn.token = None
+    """Note that the turn is over, and record who has served it."""
+    try:
+        if turn is not None and turn.token is not None:
+            _generation.reset(turn.token)
+            turn.token = None
+            get_current_span().set_attributes(turn.attempt)
+    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+        internal_error("describing a turn of verl")
 
 
 def _end(turn: _Generation | None, output: Any) -> None:
@@ -150,15 +154,13 @@ def _end(turn: _Generation | None, output: Any) -> None:
         oldest, newest = extra.get("min_global_steps"), extra.get("max_global_steps")
         version = extra.get("global_steps")
         cached = extra.get("num_cached_tokens")
-        _set(
-            span,
-            {
-                semconv.MIN_WEIGHTS_VERSION: version if oldest is None else oldest,
-                semconv.MAX_WEIGHTS_VERSION: version if newest is None else newest,
-                semconv.USAGE_CACHED_TOKENS: cached,
-                semconv.PREEMPTIONS: getattr(output, "num_preempted", None),
-            },
-        )
+        facts = {
+            semconv.MIN_WEIGHTS_VERSION: version if oldest is None else oldest,
+            semconv.MAX_WEIGHTS_VERSION: version if newest is None else newest,
+            semconv.USAGE_CACHED_TOKENS: cached,
+            semconv.PREEMPTIONS: getattr(output, "num_preempted", None),
+        }
+        span.set_attributes({key: value for key, value in facts.items() if isinstance(value, (int, float, str))})
         rollout = rollouts.current_rollout()
         token_ids = getattr(output, "token_ids", None)
         if rollout is None:
@@ -197,9 +199,3 @@ def _end_attempt(started: int, output: Any) -> None:
             span.add_event(ABORTED, facts)
     except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
         internal_error("describing an attempt of verl")
-
-
-def _set(span: Any, attributes: dict[str, Any]) -> None:
-    for key, value in attributes.items():
-        if isinstance(value, (int, float, str)):
-            span.set_attribute(key, value)

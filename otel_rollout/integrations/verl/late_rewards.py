@@ -46,6 +46,7 @@ CARRIER: Final = "otel_rollout_carrier"
 
 TAKE_METHOD: Final = "otel_rollout_take_carriers"
 
+_IS_LATE: Final = "_otel_rollout_is_late"
 _REMEMBERED: Final = "_otel_rollout_carriers"
 _MAX_REMEMBERED: Final = 100_000
 _SECONDS_TO_ASK: Final = 5.0
@@ -53,14 +54,19 @@ _SECONDS_TO_ASK: Final = 5.0
 _of_rows: Final[ContextVar[list[str | None] | None]] = ContextVar("otel-rollout-verl-late-rewards", default=None)
 
 
-def is_late(config: Any) -> bool:
+def is_late(owner: Any) -> bool:
     """Whether rewards are computed by a colocated reward model, when the rollout is over.
 
     Args:
-        config: verl's whole configuration.
+        owner: A worker or manager, whose `config` is verl's whole configuration.
     """
-    model = config.reward.reward_model
-    return bool(model.enable) and not model.enable_resource_pool
+    known: bool | None = vars(owner).get(_IS_LATE)
+    if known is None:
+        # OmegaConf takes a fifth of a millisecond for this.
+        model = owner.config.reward.reward_model
+        known = bool(model.enable) and not model.enable_resource_pool
+        vars(owner)[_IS_LATE] = known
+    return known
 
 
 def remember(worker: Any, columns: Mapping[str, Any]) -> None:
@@ -71,7 +77,7 @@ def remember(worker: Any, columns: Mapping[str, Any]) -> None:
         columns: The columns of the sample.
     """
     frame = current_frame(context_api.get_current())
-    if frame is None or frame.trajectory is None or columns.get("uid") is None or not is_late(worker.config):
+    if frame is None or frame.trajectory is None or columns.get("uid") is None or not is_late(worker):
         return
     tags = frame.trajectory.tags
     key = _key(bool(tags.get(semconv.VALIDATE)), scalar(columns["uid"]), tags.get(semconv.ROLLOUT_N))
@@ -101,7 +107,7 @@ def keys_of_rows(manager: Any, validate: bool, uids: Sequence[Any], numbers: Seq
         uids: Each row's uid.
         numbers: Each row's rollout number.
     """
-    if not is_late(manager.config) or not _is_column_taken_out():
+    if not is_late(manager) or not _is_column_taken_out():
         return None
     return [_key(validate, uid, number) for uid, number in zip(uids, numbers, strict=True)]
 

@@ -96,7 +96,7 @@ def _take_carrier(data: Any) -> dict[str, str] | None:
 def _record_late(worker: Any, result: Any) -> None:
     """Record the reward here where it comes too late for the trajectory's root."""
     try:
-        if late_rewards.is_late(worker.config):
+        if late_rewards.is_late(worker):
             get_current_span().set_attribute(semconv.REWARD, float(result["reward_score"]))
     except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
         internal_error("recording a late reward of verl")

@@ -12,6 +12,7 @@ from typing import Any, Final
 from opentelemetry.trace import StatusCode, get_current_span
 
 from otel_rollout import op, runtime, semconv
+from otel_rollout.call import Operation
 from otel_rollout.failure import record_failure
 from otel_rollout.integrations.verl import rollout as rollouts
 from otel_rollout.log_once import internal_error
@@ -50,22 +51,27 @@ _tool_call: Final[ContextVar[_ToolCall | None]] = ContextVar("otel-rollout-verl-
 
 def trace_call_tool(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return `ToolAgentLoop._call_tool`, through which every tool call goes, as a TOOL op."""
+    operation = Operation(original, "tool", "TOOL", capture_inputs=False, capture_output=False)
 
-    async def body(self: Any, tool_call: Any, *args: Any, **kwargs: Any) -> Any:
+    async def _call_tool(self: Any, tool_call: Any, *args: Any, **kwargs: Any) -> Any:
+        pipeline = runtime.pipeline
+        if pipeline is None:
+            return await original(self, tool_call, *args, **kwargs)
+        # What `rollout_trace_op` does, without a coroutine around the coroutine.
+        traced = operation.start(pipeline, (self, tool_call, *args), kwargs)
         call = _begin(self, tool_call, args, kwargs)
         try:
             result = await original(self, tool_call, *args, **kwargs)
-        finally:
+        except BaseException as error:
             _leave(call)
+            if traced is not None:
+                traced.fail(error)
+            raise
+        _leave(call)
         _end(call, result)
+        if traced is not None:
+            traced.succeed(result)
         return result
-
-    traced = op.rollout_trace_op(name="tool", kind="TOOL", capture_inputs=False, capture_output=False)(body)
-
-    async def _call_tool(self: Any, tool_call: Any, *args: Any, **kwargs: Any) -> Any:
-        if _is_off():
-            return await original(self, tool_call, *args, **kwargs)
-        return await traced(self, tool_call, *args, **kwargs)
 
     return _call_tool
 
@@ -155,10 +161,6 @@ def _trace_own_execute(cls: Any) -> None:
             cls.execute = trace_execute(own)
     except Exception:  # noqa: BLE001, RUF100 - a user's class may do anything
         internal_error("hooking a tool of verl")
-
-
-def _is_off() -> bool:
-    return runtime.pipeline is None
 
 
 def _is_in_call() -> bool:
