@@ -52,25 +52,22 @@ def _fields(value: Any) -> Callable[[str], Any]:
         get: Callable[[str], Any] = value.get
         return get
     try:
+        if hasattr(cls, "__pydantic_fields_set__"):
+            # Asked for a field that it has not, a model of pydantic takes microseconds to say so.
+            extra = value.__pydantic_extra__
+            held: dict[str, Any] = {**value.__dict__, **extra} if extra else value.__dict__
+            return held.get
         is_mapping = isinstance(value, Mapping)
-        # pydantic takes microseconds to say that there is no such field.
-        held = {**value.__dict__, **(getattr(value, "__pydantic_extra__", None) or {})} if _is_pydantic(cls) else None
     except Exception:  # noqa: BLE001, RUF100 - a value may do anything when it is looked at
         return _no_field
 
     def field(name: str) -> Any:
         try:
-            if held is not None and (name in held or not hasattr(cls, name)):
-                return held.get(name)
             return value.get(name) if is_mapping else getattr(value, name, None)
         except Exception:  # noqa: BLE001, RUF100 - likewise
             return None
 
     return field
-
-
-def _is_pydantic(cls: type) -> bool:
-    return hasattr(cls, "model_fields") or hasattr(cls, "__fields__")
 
 
 def _no_field(name: str) -> Any:

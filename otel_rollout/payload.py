@@ -110,7 +110,8 @@ def _encode(value: Any) -> Any:
 def _encode_known(value: Any) -> Any:
     cls = type(value)
     # The class is asked, not the instance: a mock or a proxy answers yes to any attribute, and says it is of any class.
-    if hasattr(cls, "model_fields") or hasattr(cls, "__fields__"):
+    # A model of pydantic: of its second version, whose older names are properties that take their time, or its first.
+    if hasattr(cls, "__pydantic_fields_set__") or hasattr(cls, "__fields__"):
         extra = getattr(value, "__pydantic_extra__", None)
         return {**value.__dict__, **extra} if extra else dict(value.__dict__)
     torch = sys.modules.get("torch")

@@ -157,6 +157,9 @@ class RolloutSpan(Span):
             kind = type(value)
             if has_room and (kind is int or kind is float or kind is bool):
                 own[key] = value
+            elif has_room and kind is str:
+                self.extra_bytes += len(value)  # type: ignore[arg-type]  # it is a text
+                own[key] = value
             else:
                 self.set_attribute(key, value)
 

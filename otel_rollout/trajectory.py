@@ -189,6 +189,8 @@ def _attribute(value: Any) -> Any:
         return value
     if kind is str:
         return _text(value)
+    if kind is int:
+        return value if -(2**63) <= value < 2**63 else None
     value = _scalar(value)
     if isinstance(value, (list, tuple)):
         items = tuple(_attribute(item) if not isinstance(item, (list, tuple)) else None for item in value)

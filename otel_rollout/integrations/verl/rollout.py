@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Final
 
-from otel_rollout import trajectory
+from otel_rollout import semconv, trajectory
 from otel_rollout.log_once import internal_error
 
 __all__ = ["Rollout", "current_rollout", "rollout_trace_attr", "rollout_variable"]
@@ -104,4 +104,8 @@ class _Described(AbstractContextManager[None]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
+        rollout = self._rollout
+        if rollout.tool_calls:
+            counts: dict[str, Any] = {semconv.TOOL_CALLS: rollout.tool_calls, semconv.TOOL_ERRORS: rollout.tool_errors}
+            trajectory.annotate(**counts)
         return self._manager.__exit__(kind, error, traceback)

@@ -17,7 +17,6 @@ from otel_rollout.failure import record_failure
 from otel_rollout.integrations.verl import rollout as rollouts
 from otel_rollout.log_once import internal_error
 from otel_rollout.payload import snapshot
-from otel_rollout.trajectory import annotate
 
 __all__ = [
     "MAX_MESSAGE_CHARACTERS",
@@ -141,7 +140,7 @@ def agent_data_payload(self: Any) -> dict[str, Any]:
 
 
 def count_tool_call(*, is_error: bool) -> None:
-    """Count a tool call on the trajectory's root.
+    """Count a tool call, for the trajectory's root.
 
     Args:
         is_error: Whether it has failed.
@@ -150,8 +149,6 @@ def count_tool_call(*, is_error: bool) -> None:
     if rollout is not None:
         rollout.tool_calls += 1
         rollout.tool_errors += is_error
-        counts: dict[str, Any] = {semconv.TOOL_CALLS: rollout.tool_calls, semconv.TOOL_ERRORS: rollout.tool_errors}
-        annotate(**counts)
 
 
 def _trace_own_execute(cls: Any) -> None:
