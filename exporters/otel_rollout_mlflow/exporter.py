@@ -31,7 +31,7 @@ from otel_rollout_mlflow.recent_ids import RecentIds
 from otel_rollout_mlflow.run_association import RunAssociation
 from otel_rollout_mlflow.sql_process import SqlProcess
 from otel_rollout_mlflow.sql_store import SqlStore
-from otel_rollout_mlflow.store import MAX_LINKED_TRACES, Feedback, Store
+from otel_rollout_mlflow.store import MAX_LINKED_TRACES, MAX_REWARDS, Feedback, Store
 from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
 from otel_rollout_mlflow.translate import mlflow_trace_id, reward_of, span_id_of, trace_id_of
 
@@ -223,14 +223,20 @@ class MlflowSpanExporter(OutcomeSpanExporter):
                 self._linked.add(f"{run_id}/{trace_id}")
 
     def _record(self, store: Store, spans: Sequence[ReadableSpan]) -> None:
+        new: dict[str, Feedback] = {}
         for span in spans:
             reward = reward_of(span)
             if reward is None:
                 continue
             trace_id = mlflow_trace_id(span)
             if trace_id not in self._recorded:
-                store.record(Feedback(trace_id, reward, span.end_time or 0))
-                self._recorded.add(trace_id)
+                new.setdefault(trace_id, Feedback(trace_id, reward, span.end_time or 0))
+        rewards = list(new.values())
+        for first in range(0, len(rewards), MAX_REWARDS):
+            part = rewards[first : first + MAX_REWARDS]
+            store.record(part)
+            for feedback in part:
+                self._recorded.add(feedback.trace_id)
 
 
 def _groups(spans: Sequence[ReadableSpan]) -> dict[tuple[str | None, str], list[ReadableSpan]]:

@@ -114,8 +114,12 @@ class HttpStore:
         # The header of the OTLP endpoint does this too, but a failure there only shows in the server's log.
         self._post("/api/2.0/mlflow/traces/link-to-run", {"trace_ids": list(trace_ids), "run_id": run_id})
 
-    def record(self, feedback: Feedback) -> None:
-        """Store a reward, unless it is there already."""
+    def record(self, rewards: Sequence[Feedback]) -> None:
+        """Store at most `MAX_REWARDS` rewards, each unless it is there already."""
+        for feedback in rewards:
+            self._record(feedback)
+
+    def _record(self, feedback: Feedback) -> None:
         path = f"/api/3.0/mlflow/traces/{feedback.trace_id}/assessments"
         moment = datetime.fromtimestamp(feedback.time_ns / 1e9, timezone.utc).isoformat().replace("+00:00", "Z")
         assessment = {

@@ -71,9 +71,9 @@ class SqlProcess:
         """Associate at most `MAX_LINKED_TRACES` stored traces with a run."""
         self._call("link", list(trace_ids), run_id)
 
-    def record(self, feedback: Feedback) -> None:
-        """Store a reward, unless it is there already."""
-        self._call("record", feedback)
+    def record(self, rewards: Sequence[Feedback]) -> None:
+        """Store at most `MAX_REWARDS` rewards, each unless it is there already."""
+        self._call("record", list(rewards))
 
     def span_ids(self, trace_id: str) -> set[str] | None:
         """Return the ids of the spans that a trace has, in 16 hexadecimal digits."""

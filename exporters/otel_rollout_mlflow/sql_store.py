@@ -97,9 +97,13 @@ class SqlStore:
         client = self._open()
         _attempt(lambda: client.link_traces_to_run(list(trace_ids), run_id))
 
-    def record(self, feedback: Feedback) -> None:
-        """Store a reward, unless it is there already."""
+    def record(self, rewards: Sequence[Feedback]) -> None:
+        """Store at most `MAX_REWARDS` rewards, each unless it is there already."""
         self._open()
+        for feedback in rewards:
+            self._record(feedback)
+
+    def _record(self, feedback: Feedback) -> None:
         from mlflow.entities import AssessmentSource
         from mlflow.entities import Feedback as MlflowFeedback
 

@@ -8,10 +8,13 @@ from typing import Protocol
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-__all__ = ["MAX_LINKED_TRACES", "REWARD_SOURCE", "RUN_KEY_TAG", "RUN_SETTLED_TAG", "Feedback", "Store"]
+__all__ = ["MAX_LINKED_TRACES", "MAX_REWARDS", "REWARD_SOURCE", "RUN_KEY_TAG", "RUN_SETTLED_TAG", "Feedback", "Store"]
 
 MAX_LINKED_TRACES = 100
 """How many traces MLflow associates with a run in one request."""
+
+MAX_REWARDS = 64
+"""How many rewards are stored in one go: a failure in their midst has all of these tried again."""
 
 REWARD_SOURCE = "otel-rollout"
 """What the reward's assessment names as its source."""
@@ -55,8 +58,8 @@ class Store(Protocol):
     def link(self, trace_ids: Sequence[str], run_id: str) -> None:
         """Associate at most `MAX_LINKED_TRACES` stored traces with a run."""
 
-    def record(self, feedback: Feedback) -> None:
-        """Store a reward, unless it is there already."""
+    def record(self, rewards: Sequence[Feedback]) -> None:
+        """Store at most `MAX_REWARDS` rewards, each unless it is there already."""
 
     def span_ids(self, trace_id: str) -> set[str] | None:
         """Return the ids of the spans that a trace has, in 16 hexadecimal digits; None where they aren't listed."""
