@@ -3,8 +3,9 @@
 verl's own worker, tool agent loop, client, balancer and reward worker run in one process, over fake engines:
 64 samples, 4 rollouts each, 3 tool turns and an answer, all 256 trajectories at once. An engine takes `--latency`
 seconds for a turn; with 0 nothing hides what tracing costs. Each measurement is a process of its own; the modes take
-turns, and each figure is the least of the rounds, as a ratio to tracing off. The CPU of all processes includes that of
-the one that writes to SQLite.
+turns. Each figure is the median over the rounds, of the seconds and of the ratio to tracing off in the same round: a
+shared machine is faster in one minute than in the next. The CPU of all processes includes that of the one that writes
+to SQLite.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import tempfile
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -220,11 +222,11 @@ def _run(python: str, mode: str, port: int, arguments: argparse.Namespace) -> di
 
 
 def _show(rounds: list[dict[str, dict[str, Any]]]) -> int:
-    best = {mode: {figure: min(each[mode][figure] for each in rounds) for figure in FIGURES} for mode in MODES}
     print(f"{'':34}" + "".join(f"{title:>33}" for title in FIGURES.values()))
     for mode, title in MODES.items():
         cells = (
-            f"{best[mode][figure]:8.2f} s, {best[mode][figure] / max(best['off'][figure], 1e-9):5.2f} x"
+            f"{median(each[mode][figure] for each in rounds):8.2f} s, "
+            f"{median(each[mode][figure] / max(each['off'][figure], 1e-9) for each in rounds):5.2f} x"
             for figure in FIGURES
         )
         print(f"{title:34}" + "".join(f"{cell:>33}" for cell in cells))
