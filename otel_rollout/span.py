@@ -149,7 +149,7 @@ class RolloutSpan(Span):
 
     def set_attributes(self, attributes: Mapping[str, AnyValue]) -> None:
         """Set several attributes."""
-        if self.end_time is not None:
+        if self.end_time is not None or not attributes:
             return
         own = self._own_attributes()
         has_room = len(own) + len(attributes) <= MAX_ATTRIBUTES

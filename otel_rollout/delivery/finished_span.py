@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, SupportsIndex
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
@@ -13,6 +13,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
 from opentelemetry.util.types import Attributes
 
 from otel_rollout import semconv
+from otel_rollout.delivery.shrink import replace_attributes
 from otel_rollout.span import RolloutSpan
 
 __all__ = ["FinishedSpan", "merge_parts"]
@@ -188,20 +189,21 @@ class FinishedSpan(ReadableSpan):
 
     def to_json(self, indent: int | None = 4) -> str:
         """Return the span as the SDK writes it for people to read."""
-        text: str = ReadableSpan(
-            name=self.name,
-            context=self.context,
-            parent=self.parent,
-            resource=self.resource,
-            attributes=dict(self.attributes or {}),
-            events=self.events,
-            links=self.links,
-            status=self.status,
-            start_time=self.start_time,
-            end_time=self.end_time,
-            instrumentation_scope=self.instrumentation_scope,
-        ).to_json(indent)
+        text: str = self._as_sdk_span().to_json(indent)
         return text
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the SDK's spans have beside their properties: some exporters look behind these."""
+        if name.startswith("__") or "light" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self._as_sdk_span(), name)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """Have copies and pickles be the SDK's spans: this one leads to locks."""
+        return self._as_sdk_span().__reduce_ex__(protocol)
+
+    def _as_sdk_span(self) -> ReadableSpan:
+        return replace_attributes(self, dict(self.attributes or {}))
 
     @property
     def parts(self) -> tuple[bytes, int, bool, dict[str, Any], dict[str, Any]]:

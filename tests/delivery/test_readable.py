@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 import json
 from typing import Any
@@ -136,6 +137,18 @@ class TestSpan:
         }
         assert shown["status"] == {"status_code": "ERROR", "description": "broken"}
         assert [event["name"] for event in shown["events"]] == ["seen"]
+
+    def test_what_exporters_do_to_the_sdks_spans(self):
+        """A look behind the properties, a shallow and a deep copy find what they find in a span of the SDK's."""
+        span = light(trajectory=TrajectoryState({semconv.STEP: 3}))
+        span.output = snapshot("out")
+        seen = read(span)
+
+        assert seen._attributes == dict(seen.attributes)
+        assert not hasattr(seen, "_nothing_of_this_name")
+        for made in (copy.copy(seen), copy.deepcopy(seen)):
+            assert made.to_json() == seen.to_json()
+            assert made.context == CONTEXT
 
     def test_root_says_what_was_cut_and_lost(self):
         """The root has the bytes cut from its trajectory, and the spans that this exporter lost."""
