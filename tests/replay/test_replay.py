@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import time
@@ -159,7 +160,7 @@ class TestMemory:
         folder = record(live, steps=(1,), samples=1)
         replayed(folder, memory)
         root = next(span for span in live.spans if span.parent is None)
-        late = live.spans[0]
+        late = copy.copy(live.spans[0])
         late._end_time = root.end_time + 10
         late._context = type(late.context)(
             late.context.trace_id, 77, is_remote=False, trace_flags=late.context.trace_flags
