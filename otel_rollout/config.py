@@ -120,14 +120,15 @@ def shutdown(timeout: float | None = None) -> bool:
     Returns:
         Whether every span is in every backend; True while tracing is off.
     """
-    with _lock:
-        pipeline, runtime.pipeline = runtime.pipeline, None
-        _state.request = None
-        RolloutTraceConfig.forget()
-    if pipeline is None:
-        return True
-    _state.last_pipeline = pipeline
+    # From before tracing is off: a signal would find nothing to deliver.
     with process_exit.sigterm_waits():
+        with _lock:
+            pipeline, runtime.pipeline = runtime.pipeline, None
+            _state.request = None
+            RolloutTraceConfig.forget()
+        if pipeline is None:
+            return True
+        _state.last_pipeline = pipeline
         is_whole = pipeline.shutdown(pipeline.settings.shutdown_timeout_ms / 1000 if timeout is None else timeout)
         if pipeline.queues:
             _logger.log(logging.INFO if is_whole else logging.WARNING, "%s", pipeline.stats())

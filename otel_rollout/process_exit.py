@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import util as multiprocessing_util
 from types import FrameType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from otel_rollout import runtime
 
@@ -25,7 +25,8 @@ class _Exit:
     previous_sigterm: Any = None
     is_delivering = False
     is_delivered = False
-    is_shutting_down = False
+    shutting_down: ClassVar[set[int]] = set()
+    """The threads that shut tracing down: the second one finds nothing to do, and must not end the wait."""
     must_end = False
 
 
@@ -79,7 +80,8 @@ def _after_fork() -> None:
     from otel_rollout import config
 
     config.after_fork()
-    _exit.is_delivering = _exit.is_delivered = _exit.is_shutting_down = _exit.must_end = False
+    _exit.is_delivering = _exit.is_delivered = _exit.must_end = False
+    _exit.shutting_down.clear()
     if runtime.pipeline is not None:
         runtime.pipeline.after_fork()
 
@@ -87,13 +89,15 @@ def _after_fork() -> None:
 @contextmanager
 def sigterm_waits() -> Iterator[None]:
     """Let a SIGTERM that comes while tracing is shut down wait for the end of that; then our handler is gone."""
-    _exit.is_shutting_down = True
+    thread = threading.get_ident()
+    _exit.shutting_down.add(thread)
     try:
         yield
     finally:
-        _exit.is_shutting_down = False
-        uninstall_sigterm_handler()
-        if _exit.must_end:
+        _exit.shutting_down.discard(thread)
+        if not _exit.shutting_down:
+            uninstall_sigterm_handler()
+        if _exit.must_end and not _exit.shutting_down:
             _exit.must_end = False
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -102,7 +106,7 @@ def _on_sigterm(number: int, frame: FrameType | None) -> None:
     if _exit.is_delivering and not _exit.is_delivered:
         # Who ends a process may say so to its group as well: the second one waits for the first.
         return
-    if _exit.is_shutting_down and not _exit.is_delivering:
+    if _exit.shutting_down and not _exit.is_delivering:
         _exit.must_end = True
     elif runtime.pipeline is None or _exit.is_delivered:
         _exit.is_delivering = _exit.is_delivered = False

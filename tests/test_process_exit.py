@@ -149,6 +149,27 @@ class TestSigterm:
         assert code == 5, errors
         assert program.delivered == [["before", "checkpoint"]]
 
+    def test_signal_in_the_first_moment_of_a_shutdown(self, program):
+        """One that comes when tracing is off already, and nothing is delivered yet, waits as well."""
+        program.start(
+            """
+            from otel_rollout import config
+
+            class Config(config.RolloutTraceConfig):
+                @classmethod
+                def forget(cls):
+                    os.kill(os.getpid(), signal.SIGTERM)
+
+            config.RolloutTraceConfig = Config
+            start(handle_sigterm=True)
+            trace("last")
+            otel_rollout.shutdown()
+            """
+        )
+        code, errors = program.wait()
+        assert code == -signal.SIGTERM, errors
+        assert program.delivered == [["last"]]
+
     def test_a_signal_that_was_ignored_stays_ignored(self, program):
         """A program that ignores SIGTERM lives on, and is traced on."""
         program.start(
