@@ -9,6 +9,7 @@ from opentelemetry.trace import Status
 from opentelemetry.util.types import AnyValue
 
 from otel_rollout import semconv
+from otel_rollout.counted_span import CountedSpan
 from otel_rollout.payload_limits import cut_json
 
 __all__ = ["replace_attributes", "shrink_span"]
@@ -17,24 +18,6 @@ SHRUNK_PAYLOAD_BYTES: Final = 4096
 SHRUNK_ATTRIBUTE_CHARACTERS: Final = 1024
 
 _PAYLOAD: Final = (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)
-
-
-class _CopiedSpan(ReadableSpan):
-    """A span that remembers what was dropped of the one it was copied from."""
-
-    dropped: tuple[int, int, int] = (0, 0, 0)
-
-    @property
-    def dropped_attributes(self) -> int:
-        return self.dropped[0]
-
-    @property
-    def dropped_events(self) -> int:
-        return self.dropped[1]
-
-    @property
-    def dropped_links(self) -> int:
-        return self.dropped[2]
 
 
 def shrink_span(span: ReadableSpan) -> ReadableSpan:
@@ -67,7 +50,7 @@ def replace_attributes(
         status = Status(status.status_code, status.description[:SHRUNK_ATTRIBUTE_CHARACTERS])
     if not keep_events:
         dropped = (dropped[0], dropped[1] + len(span.events), dropped[2] + len(span.links))
-    copy = _CopiedSpan(
+    copy = CountedSpan(
         name=span.name if keep_events else span.name[:SHRUNK_ATTRIBUTE_CHARACTERS],
         context=span.get_span_context(),
         parent=span.parent,

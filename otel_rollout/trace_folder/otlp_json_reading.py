@@ -13,7 +13,9 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
-__all__ = ["RecordedSpan", "decode_line"]
+from otel_rollout.counted_span import CountedSpan
+
+__all__ = ["decode_line"]
 
 _IS_REMOTE: Final = 0x200
 _MAX_CACHED: Final = 256
@@ -22,27 +24,6 @@ _trace_flags: Final = [TraceFlags(flags) for flags in range(0x100)]
 _kinds: Final = {kind.value + 1: kind for kind in SpanKind}
 _resources: dict[bytes, Resource] = {}
 _scopes: dict[bytes, InstrumentationScope] = {}
-
-
-class RecordedSpan(ReadableSpan):
-    """A span that was read from disk; what its SDK dropped of it is known as a count."""
-
-    _dropped: tuple[int, int, int] = (0, 0, 0)
-
-    @property
-    def dropped_attributes(self) -> int:
-        """How many attributes the SDK had dropped."""
-        return self._dropped[0]
-
-    @property
-    def dropped_events(self) -> int:
-        """How many events the SDK had dropped."""
-        return self._dropped[1]
-
-    @property
-    def dropped_links(self) -> int:
-        """How many links the SDK had dropped."""
-        return self._dropped[2]
 
 
 class _RecordedEvent(Event):
@@ -112,13 +93,13 @@ def _decode_scope(message: dict[str, Any]) -> InstrumentationScope | None:
     return scope
 
 
-def _decode_span(message: dict[str, Any], resource: Resource, scope: InstrumentationScope | None) -> RecordedSpan:
+def _decode_span(message: dict[str, Any], resource: Resource, scope: InstrumentationScope | None) -> CountedSpan:
     get = message.get
     trace_id, flags, trace_state = message["traceId"], get("flags", 1), get("traceState")
     parent_id = get("parentSpanId")
     status, events, links = get("status"), get("events"), get("links")
     start_time, end_time = get("startTimeUnixNano"), get("endTimeUnixNano")
-    span = RecordedSpan(
+    span = CountedSpan(
         name=get("name", ""),
         context=_decode_context(trace_id, message["spanId"], flags & 0xFF, trace_state),
         parent=_decode_parent(trace_id, parent_id, flags & (0xFF | _IS_REMOTE), trace_state) if parent_id else None,
@@ -134,7 +115,7 @@ def _decode_span(message: dict[str, Any], resource: Resource, scope: Instrumenta
     )
     dropped = (get("droppedAttributesCount", 0), get("droppedEventsCount", 0), get("droppedLinksCount", 0))
     if any(dropped):
-        span._dropped = dropped  # noqa: SLF001 - our own class
+        span.dropped = dropped
     return span
 
 
