@@ -10,7 +10,7 @@ __all__ = ["CountedSpan"]
 class CountedSpan(ReadableSpan):
     """A standard span with counts of its own, for the SDK counts in containers that this one has not."""
 
-    dropped: tuple[int, int, int] = (0, 0, 0)
+    dropped: tuple[int, int, int]
     """How many attributes, events and links were dropped."""
 
     @property

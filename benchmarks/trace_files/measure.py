@@ -35,14 +35,27 @@ class Question(NamedTuple):
     outline: Callable[[Store, Any], Any]
 
 
+def _attributes(store: Store, spans: Sequence[Any]) -> list[dict[str, Any]]:
+    return [store.attributes_of(span) for span in spans]
+
+
 def _outline_of_spans(store: Store, spans: Sequence[Any]) -> list[Any]:
-    return sorted(sorted((key, repr(value)) for key, value in store.attributes_of(span).items()) for span in spans)
+    return _outline_of_attributes(store, _attributes(store, spans))
+
+
+def _outline_of_attributes(store: Store, spans: Sequence[dict[str, Any]]) -> list[Any]:
+    return sorted(sorted((key, repr(value)) for key, value in attributes.items()) for attributes in spans)
 
 
 QUESTIONS = (
     Question("roots", lambda store, step, sample, n: store.roots(step), lambda store, answer: sorted(answer)),
     Question("trajectory", lambda store, step, sample, n: store.trajectory(step, sample, n), _outline_of_spans),
-    Question("spans", lambda store, step, sample, n: store.spans(step), _outline_of_spans),
+    Question(
+        "trajectory_attributes",
+        lambda store, step, sample, n: _attributes(store, store.trajectory(step, sample, n)),
+        _outline_of_attributes,
+    ),
+    Question("spans", lambda store, step, sample, n: _attributes(store, store.spans(step)), _outline_of_attributes),
     Question("groups", lambda store, step, sample, n: store.groups(), lambda store, answer: sorted(answer)),
 )
 

@@ -9,8 +9,9 @@ ROWS = (
     ("write, MB of payload per CPU second", "cpu_mb_per_s"),
     ("size on disk / payload", "size_to_payload"),
     ("roots of one step, ms", "roots_ms"),
-    ("one trajectory, ms", "trajectory_ms"),
-    ("all spans of one step, ms", "spans_ms"),
+    ("spans of one trajectory, ms", "trajectory_ms"),
+    ("the same, all attributes, ms", "trajectory_attributes_ms"),
+    ("all attributes of one step, ms", "spans_ms"),
     ("statistics of all groups, ms", "groups_ms"),
 )
 

@@ -25,7 +25,8 @@ def print_json_text(line: bytes) -> None:
     Args:
         line: The JSON text, without a line break.
     """
-    text = line.decode()
+    # A tab is never within a text of JSON, and moves what a terminal shows.
+    text = line.replace(b"\t", b"").decode()
     if not text.isprintable():
         text = ACTED_ON.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
     sys.stdout.buffer.write(text.encode() + b"\n")

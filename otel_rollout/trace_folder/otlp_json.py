@@ -1,7 +1,9 @@
 """Spans as one line of OTLP JSON, and back, with nothing lost on the way.
 
 A line is an `ExportTraceServiceRequest` in JSON: ids in hexadecimal, 64-bit integers as text, enums as numbers. Spans
-stand in the order in which they are given: where the resource or the scope changes, another group begins.
+stand in the order in which they are given: where the resource or the scope changes, another group begins. A tab, which
+JSON lets stand between its signs and never within a text, is before each span and behind the last one of a group: who
+wants one span need not parse the others.
 
 Source: https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding and
 https://opentelemetry.io/docs/specs/otel/protocol/file-exporter/.
@@ -27,7 +29,13 @@ __all__ = ["decode_line", "encode_line", "is_line", "join_lines", "joined_pieces
 HAS_IS_REMOTE: Final = 0x100
 IS_REMOTE: Final = 0x200
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
-_START, _END = b'{"resourceSpans":[', b"]}"
+START: Final = b'{"resourceSpans":['
+_END: Final = b"]}"
+_FIRST_SPAN: Final = "\t"
+_NEXT_SPAN: Final = ",\t"
+_LAST_SPAN: Final = b"\t]}]}"
+_NEXT_RESOURCE: Final = b"\t]}]},"
+_NEXT_SCOPE: Final = b"\t]},"
 _SHORT_TEXT: Final = 64
 _MAX_CACHED: Final = 8192
 _MAX_CACHED_ORIGINS: Final = 256
@@ -54,27 +62,28 @@ def encode_line(spans: Sequence[ReadableSpan], *, with_end: bool = False) -> byt
         TypeError: A span can't be said in JSON.
         OverflowError: A trace id has more than 128 bits, or a span id more than 64.
     """
-    pieces: list[bytes] = [_START]
+    pieces: list[bytes] = [START]
     last_resource: Any = None
     last_scope: Any = None
-    comma = ""
+    before = ""
     for span in spans:
         context = span.context
         if context is None:
             continue
         resource, scope = span.resource, span.instrumentation_scope
-        if not comma:
+        if not before:
             pieces += (_encode_resource(resource), _encode_scope(scope))
+            before = _FIRST_SPAN
         elif resource is not last_resource:
-            pieces += (b"]}]},", _encode_resource(resource), _encode_scope(scope))
-            comma = ""
+            pieces += (_NEXT_RESOURCE, _encode_resource(resource), _encode_scope(scope))
+            before = _FIRST_SPAN
         elif scope is not last_scope:
-            pieces += (b"]},", _encode_scope(scope))
-            comma = ""
-        _encode_span(pieces, span, context, comma)
-        last_resource, last_scope, comma = resource, scope, ","
-    if comma:
-        pieces.append(b"]}]}")
+            pieces += (_NEXT_SCOPE, _encode_scope(scope))
+            before = _FIRST_SPAN
+        _encode_span(pieces, span, context, before)
+        last_resource, last_scope, before = resource, scope, _NEXT_SPAN
+    if before:
+        pieces.append(_LAST_SPAN)
     pieces.append(_END)
     if with_end:
         pieces.append(b"\n")
@@ -102,15 +111,15 @@ def joined_pieces(lines: Sequence[bytes]) -> list[bytes | memoryview]:
     Raises:
         ValueError: One is no such line.
     """
-    pieces: list[bytes | memoryview] = [_START]
+    pieces: list[bytes | memoryview] = [START]
     for line in lines:
         end = _end_of(line)
         if end < 0:
             raise ValueError(f"no line of OTLP JSON: {line[:40]!r}")
-        if end > len(_START) + len(_END):
+        if end > len(START) + len(_END):
             if len(pieces) > 1:
                 pieces.append(b",")
-            pieces.append(memoryview(line)[len(_START) : end - len(_END)])
+            pieces.append(memoryview(line)[len(START) : end - len(_END)])
     pieces.append(_END)
     return pieces
 
@@ -127,7 +136,7 @@ def is_line(line: bytes) -> bool:
 def _end_of(line: bytes) -> int:
     """Return how long a line is without its end; -1 where it is none."""
     end = len(line) - 1 if line.endswith(b"\n") else len(line)
-    return end if line.startswith(_START) and line.endswith(_END, 0, end) else -1
+    return end if line.startswith(START) and line.endswith(_END, 0, end) else -1
 
 
 def _encode_resource(resource: Resource) -> bytes:
@@ -169,8 +178,8 @@ def _encode_scope(scope: InstrumentationScope | None) -> bytes:
     return encoded
 
 
-def _encode_span(pieces: list[bytes], span: ReadableSpan, context: SpanContext, comma: str) -> None:
-    """Append a span to the pieces of a line, behind a comma where there is one.
+def _encode_span(pieces: list[bytes], span: ReadableSpan, context: SpanContext, before: str) -> None:
+    """Append a span to the pieces of a line, behind `before`.
 
     In pieces, because a tree of dicts for each span takes longer than all its payload.
     """
@@ -186,7 +195,7 @@ def _encode_span(pieces: list[bytes], span: ReadableSpan, context: SpanContext, 
     if start is not None and end is not None:
         times = f',"startTimeUnixNano":"{start}","endTimeUnixNano":"{end}"'
     pieces.append(
-        f'{comma}{{"traceId":"{trace_id.to_bytes(16, "big").hex()}"'
+        f'{before}{{"traceId":"{trace_id.to_bytes(16, "big").hex()}"'
         f',"spanId":"{span_id.to_bytes(8, "big").hex()}"{above},"flags":{flags}'
         f',"name":{_encoded_names.get(name) or _encode_name(name)}'
         # OTLP numbers the kinds from 1, the API from 0.

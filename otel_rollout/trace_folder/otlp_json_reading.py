@@ -15,7 +15,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 from otel_rollout.counted_span import CountedSpan
 
-__all__ = ["decode_line"]
+__all__ = ["decode_line", "decode_resource", "decode_scope", "decode_span"]
 
 _IS_REMOTE: Final = 0x200
 _MAX_CACHED: Final = 256
@@ -54,16 +54,17 @@ def decode_line(line: bytes) -> list[ReadableSpan]:
     try:
         spans: list[ReadableSpan] = []
         for resource_spans in orjson.loads(line).get("resourceSpans", ()):
-            resource = _decode_resource(resource_spans)
+            resource = decode_resource(resource_spans)
             for scope_spans in resource_spans.get("scopeSpans", ()):
-                scope = _decode_scope(scope_spans)
-                spans += [_decode_span(span, resource, scope) for span in scope_spans.get("spans", ())]
+                scope = decode_scope(scope_spans)
+                spans += [decode_span(span, resource, scope) for span in scope_spans.get("spans", ())]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"no line of OTLP JSON ({type(error).__name__}: {error}): {line[:40]!r}") from error
     return spans
 
 
-def _decode_resource(message: dict[str, Any]) -> Resource:
+def decode_resource(message: dict[str, Any]) -> Resource:
+    """Return the resource of a `ResourceSpans`."""
     # One object for all spans of a process: exporters know it by its identity.
     inner, schema_url = message.get("resource", {}), message.get("schemaUrl")
     key = orjson.dumps((inner, schema_url))
@@ -75,7 +76,8 @@ def _decode_resource(message: dict[str, Any]) -> Resource:
     return resource
 
 
-def _decode_scope(message: dict[str, Any]) -> InstrumentationScope | None:
+def decode_scope(message: dict[str, Any]) -> InstrumentationScope | None:
+    """Return the scope of a `ScopeSpans`."""
     inner, schema_url = message.get("scope"), message.get("schemaUrl")
     if inner is None:
         return None
@@ -93,7 +95,17 @@ def _decode_scope(message: dict[str, Any]) -> InstrumentationScope | None:
     return scope
 
 
-def _decode_span(message: dict[str, Any], resource: Resource, scope: InstrumentationScope | None) -> CountedSpan:
+def decode_span(message: dict[str, Any], resource: Resource, scope: InstrumentationScope | None) -> CountedSpan:
+    """Return the span of a `Span`.
+
+    Args:
+        message: The span.
+        resource: Its resource.
+        scope: Its scope.
+
+    Raises:
+        AttributeError, KeyError, TypeError, ValueError: It is no such message.
+    """
     get = message.get
     trace_id, flags, trace_state = message["traceId"], get("flags", 1), get("traceState")
     parent_id = get("parentSpanId")
@@ -113,9 +125,7 @@ def _decode_span(message: dict[str, Any], resource: Resource, scope: Instrumenta
         end_time=int(end_time) if end_time is not None else None,
         instrumentation_scope=scope,
     )
-    dropped = (get("droppedAttributesCount", 0), get("droppedEventsCount", 0), get("droppedLinksCount", 0))
-    if any(dropped):
-        span.dropped = dropped
+    span.dropped = (get("droppedAttributesCount", 0), get("droppedEventsCount", 0), get("droppedLinksCount", 0))
     return span
 
 

@@ -155,7 +155,7 @@ class RecordedTrajectory:
 
     @property
     def spans(self) -> list[ReadableSpan]:
-        """All of its spans, the root last; read on first use.
+        """All of its spans, the root last; read on first use, and each parsed when something of it is asked for.
 
         Raises:
             OSError: The file is gone or can't be read.

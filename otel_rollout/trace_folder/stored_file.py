@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.trace_folder.frames import DamagedFrameError, Frame, read_frame, scan_frames
 from otel_rollout.trace_folder.index import entries_of, read_rows
 from otel_rollout.trace_folder.index_entry import IndexEntry, Row, place_of
+from otel_rollout.trace_folder.lazy_span import lazy_spans
 from otel_rollout.trace_folder.otlp_json import decode_line
 from otel_rollout.trace_folder.trace_files import TraceFile
 
@@ -53,11 +54,11 @@ class LineCache:
     def __init__(self) -> None:
         self._last: tuple[str, int, list[ReadableSpan]] | None = None
 
-    def spans_of(self, trace_id: int, path: str, offset: int, read: Callable[[], bytes]) -> list[ReadableSpan]:
+    def spans_of(self, trace_id: str, path: str, offset: int, read: Callable[[], bytes]) -> list[ReadableSpan]:
         """Return the spans of a trace in a line.
 
         Args:
-            trace_id: The trace.
+            trace_id: The trace, 32 hexadecimal digits.
             path: The line's file.
             offset: Where it stands in it.
             read: Reads it.
@@ -67,7 +68,11 @@ class LineCache:
             spans = _of_trace(trace_id, last[2])
             if spans:
                 return spans
-        everything = decode_line(read())
+        line = read()
+        lazy = lazy_spans(line, trace_id)
+        if lazy is not None:
+            return lazy
+        everything = decode_line(line)
         spans = _of_trace(trace_id, everything)
         self._last = (path, offset, everything) if len(spans) < len(everything) else None
         return spans
@@ -123,7 +128,7 @@ class StoredFile:
                 return file.read(entry.length)
 
         try:
-            spans = self._cache.spans_of(int(entry.trace_id, 16), self._place, entry.offset, read)
+            spans = self._cache.spans_of(entry.trace_id, self._place, entry.offset, read)
         except (FileNotFoundError, ValueError):
             if self._file.is_compressed:
                 raise
@@ -200,5 +205,6 @@ Part: TypeAlias = tuple[StoredFile, Row]
 """Spans of one trace in one line: the file, and where in it."""
 
 
-def _of_trace(trace_id: int, spans: list[ReadableSpan]) -> list[ReadableSpan]:
-    return [span for span in spans if span.context and span.context.trace_id == trace_id]
+def _of_trace(trace_id: str, spans: list[ReadableSpan]) -> list[ReadableSpan]:
+    number = int(trace_id, 16)
+    return [span for span in spans if span.context and span.context.trace_id == number]

@@ -57,11 +57,11 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def trajectory(self, step: int, sample_index: int, rollout_n: int) -> Sequence[Any]:
-        """Return the spans of one trajectory, each with its attributes, in a form of the store's own."""
+        """Return the spans of one trajectory in a form of the store's own."""
 
     @abc.abstractmethod
     def spans(self, step: int) -> Sequence[Any]:
-        """Return the spans of a step, each with its attributes, in a form of the store's own."""
+        """Return the spans of a step in a form of the store's own."""
 
     @abc.abstractmethod
     def groups(self) -> Sequence[Group]:
@@ -69,7 +69,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def attributes_of(self, span: Any) -> dict[str, Any]:
-        """Return the attributes of a span that `trajectory` or `spans` returned; not measured."""
+        """Return the attributes of a span that `trajectory` or `spans` returned."""
 
     def size(self) -> int:
         """Return how many bytes the store takes on disk."""
