@@ -42,9 +42,10 @@ _MAX_CACHED_ORIGINS: Final = 256
 
 # Most names and attributes (tags, kinds, MIME types) are the same on thousands of spans, and their resource and scope
 # always are. A pair stands here with the comma before it.
-_encoded_pairs: dict[tuple[str, type, str | int], bytes] = {}
+_encoded_pairs: dict[tuple[str, type, str | bool], bytes] = {}
 _encoded_names: dict[str, str] = {}
 _encoded_keys: dict[str, bytes] = {}
+_encoded_int_keys: dict[str, bytes] = {}
 _encoded_resources: dict[int, tuple[Resource, bytes]] = {}
 _encoded_scopes: dict[int, tuple[InstrumentationScope, bytes]] = {}
 
@@ -211,7 +212,11 @@ def _encode_span(pieces: list[bytes], span: ReadableSpan, context: SpanContext, 
                 if len(value) > _SHORT_TEXT:
                     pieces += (_encoded_keys.get(key) or _encode_key(key), _dumps(value), b"}}")
                     continue
-            elif value_kind is not bool and value_kind is not int:
+            elif value_kind is int and _INT64_MIN <= value <= _INT64_MAX:
+                # Token counts are another number on each span: to remember them costs more than to write them.
+                pieces.append(b'%b%d"}}' % (_encoded_int_keys.get(key) or _encode_int_key(key), value))
+                continue
+            elif value_kind is not bool:
                 pieces += (b",", _dumps({"key": key, "value": _encode_value(value)}))
                 continue
             pieces.append(_encoded_pairs.get((key, value_kind, value)) or _encode_pair(key, value))
@@ -251,7 +256,16 @@ def _encode_key(key: str) -> bytes:
     return encoded
 
 
-def _encode_pair(key: str, value: Any) -> bytes:
+def _encode_int_key(key: str) -> bytes:
+    """Return what stands before an integer attribute's digits."""
+    encoded = b',{"key":%b,"value":{"intValue":"' % _dumps(key)
+    if len(_encoded_int_keys) >= _MAX_CACHED:
+        _encoded_int_keys.clear()
+    _encoded_int_keys[key] = encoded
+    return encoded
+
+
+def _encode_pair(key: str, value: str | bool) -> bytes:
     encoded = b"," + _dumps({"key": key, "value": _encode_value(value)})
     if len(_encoded_pairs) >= _MAX_CACHED:
         _encoded_pairs.clear()
