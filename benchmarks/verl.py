@@ -1,11 +1,12 @@
 """`python -m benchmarks.verl`: what tracing costs a rollout of verl: off, verl's MLflow backend, ours.
 
-verl's own worker, tool agent loop, client, balancer and reward worker run in one process, over fake engines:
-64 samples, 4 rollouts each, 3 tool turns and an answer, all 256 trajectories at once. An engine takes `--latency`
-seconds for a turn; with 0 nothing hides what tracing costs. Each measurement is a process of its own; the modes take
-turns. Each figure is the median over the rounds, of the seconds and of the ratio to tracing off in the same round: a
-shared machine is faster in one minute than in the next. The CPU of all processes includes that of the one that writes
-to SQLite.
+verl's own worker, tool agent loop, client, balancer and reward worker run in one process, over fake engines: 64
+samples, 4 rollouts each, 3 tool turns and an answer, all 256 trajectories at once. An engine takes `--latency`
+seconds for a turn; with 0 nothing hides what tracing costs. Beside them stand spans of OpenTelemetry's SDK around
+the same calls, without one attribute and exported nowhere: what any tracer pays before it records anything. Each
+measurement is a process of its own; the modes take turns. Each figure is the median over the rounds, of the seconds
+and of the ratio to tracing off in the same round: a shared machine is faster in one minute than in the next. The
+CPU of all processes includes that of the one that writes to SQLite.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ TICK = 0.005
 
 MODES = {
     "off": "tracing off",
+    "bare": "OpenTelemetry spans, empty",
     "verl-mlflow": "verl's mlflow backend, sqlite",
     "ours-mlflow": "ours, mlflow on sqlite",
     "ours-otlp": "ours, OTLP to a sink",
@@ -62,7 +64,7 @@ def measure(mode: str, samples: int, rollouts: int, latency: float, folder: Path
         ("calculator", {"expression": "2*3"}),
         ("add", {"a": 3, "b": 4}),
     ]
-    backend = {"off": "null", "verl-mlflow": "mlflow", "ours-mlflow": "mlflow", "ours-otlp": "otlp"}[mode]
+    backend = {"verl-mlflow": "mlflow", "ours-mlflow": "mlflow", "ours-otlp": "otlp"}.get(mode, "null")
     config = harness.make_config(
         harness.make_model(folder / "model"),
         f"actor_rollout_ref.rollout.trace.backend={backend}",
@@ -74,6 +76,8 @@ def measure(mode: str, samples: int, rollouts: int, latency: float, folder: Path
 async def _measure(
     harness: Any, config: Any, mode: str, samples: int, rollouts: int, latency: float
 ) -> dict[str, float]:
+    if mode == "bare":
+        _make_bare_spans()
     worker = harness.make_worker(config, delay=latency)
     # Makes the store's tables and whatever else is made once.
     await worker.generate_sequences(harness.make_batch(["bench warm-up"], 2, step=0))
@@ -94,6 +98,40 @@ async def _measure(
         "stall": max(stalls, default=0.0),
         "digest": harness.digest(output),
     }
+
+
+def _make_bare_spans() -> None:
+    """Put an empty span around each call that is traced, the trajectory included."""
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+    from verl.experimental.agent_loop import agent_loop, tool_agent_loop, tool_parser
+    from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+    from verl.workers.rollout.llm_server import LLMServerClient
+
+    class Nowhere(SpanExporter):
+        def export(self, spans: Any) -> SpanExportResult:
+            return SpanExportResult.SUCCESS
+
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(Nowhere(), max_queue_size=2**20))
+    tracer = provider.get_tracer("bare")
+
+    def traced(function: Any) -> Any:
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            with tracer.start_as_current_span(function.__qualname__):
+                return await function(*args, **kwargs)
+
+        return call
+
+    for owner, name in (
+        (agent_loop.AgentLoopWorker, "_run_agent_loop"),
+        (tool_agent_loop.ToolAgentLoop, "run"),
+        (tool_agent_loop.ToolAgentLoop, "_call_tool"),
+        (tool_parser.HermesToolParser, "extract_tool_calls"),
+        (LLMServerClient, "generate"),
+        (RewardLoopWorker, "compute_score"),
+    ):
+        setattr(owner, name, traced(getattr(owner, name)))
 
 
 def _cpu_seconds() -> float:
@@ -119,7 +157,7 @@ def _flush(mode: str) -> None:
         import mlflow
 
         mlflow.flush_trace_async_logging()
-    elif mode != "off":
+    elif mode.startswith("ours"):
         import otel_rollout
 
         if not otel_rollout.flush(300):
@@ -150,9 +188,9 @@ class Sink(BaseHTTPRequestHandler):
 def main() -> int:
     """Run what the command line asks for; 1 where the tokens were not the same in all modes."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.verl", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--samples", type=int, default=64)
-    parser.add_argument("--rollouts", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3, help="how often each mode is run (default: %(default)s)")
+    parser.add_argument("--samples", type=int, default=64, help="prompts (default: %(default)s)")
+    parser.add_argument("--rollouts", type=int, default=4, help="rollouts of each prompt (default: %(default)s)")
     parser.add_argument("--latency", type=float, default=0.0, help="seconds that an engine takes for a turn")
     parser.add_argument("--python", help="the Python of verl's environment (default: it is made if need be)")
     parser.add_argument("--measure", choices=MODES, help=argparse.SUPPRESS)
@@ -199,7 +237,7 @@ def _run(python: str, mode: str, port: int, arguments: argparse.Namespace) -> di
             **{key: value for key, value in os.environ.items() if not key.startswith(("OTEL_", "MLFLOW_"))},
             "PYTHONPATH": os.pathsep.join(map(str, path)),
             "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}",
-            "OTEL_ROLLOUT_VERL": "off" if mode in ("off", "verl-mlflow") else "",
+            "OTEL_ROLLOUT_VERL": "" if mode.startswith("ours") else "off",
             "VERL_TEST_FOLDER": name,
         }
         # Not as a script: its folder would come first on the path, and `import verl` would be this file.
