@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout_mlflow.attempt import AttemptError, denied
+from otel_rollout_mlflow.one_transaction import create_assessments
 from otel_rollout_mlflow.recent_ids import RecentIds
 from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file
 from otel_rollout_mlflow.store import REWARD_SOURCE, RUN_KEY_TAG, RUN_SETTLED_TAG, Feedback
@@ -100,23 +101,13 @@ class SqlStore:
     def record(self, rewards: Sequence[Feedback]) -> None:
         """Store at most `MAX_REWARDS` rewards, each unless it is there already."""
         self._open()
-        for feedback in rewards:
-            self._record(feedback)
+        assessments = [_assessment(feedback) for feedback in rewards]
+        if len(assessments) > 1 and create_assessments(self._tracing.store, assessments):
+            return
+        for assessment in assessments:
+            self._record(assessment)
 
-    def _record(self, feedback: Feedback) -> None:
-        from mlflow.entities import AssessmentSource
-        from mlflow.entities import Feedback as MlflowFeedback
-
-        moment = feedback.time_ns // 1_000_000
-        assessment = MlflowFeedback(
-            name="reward",
-            value=feedback.value,
-            source=AssessmentSource(source_type="CODE", source_id=REWARD_SOURCE),
-            trace_id=feedback.trace_id,
-            create_time_ms=moment,
-            last_update_time_ms=moment,
-        )
-        assessment.assessment_id = feedback.assessment_id
+    def _record(self, assessment: Any) -> None:
         store = self._tracing.store
         try:
             _attempt(lambda: store.create_assessment(assessment))
@@ -124,7 +115,7 @@ class SqlStore:
             if error.is_missing or error.outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
                 raise
             try:
-                _attempt(lambda: store.get_assessment(feedback.trace_id, feedback.assessment_id))
+                _attempt(lambda: store.get_assessment(assessment.trace_id, assessment.assessment_id))
             except AttemptError as second:
                 raise error from second
 
@@ -229,6 +220,23 @@ class SqlStore:
                 f"{path} is no whole MLflow database, perhaps left by an interrupted start: remove it, or try "
                 f"`mlflow db upgrade {self._uri.uri}`"
             )
+
+
+def _assessment(reward: Feedback) -> Any:
+    from mlflow.entities import AssessmentSource
+    from mlflow.entities import Feedback as MlflowFeedback
+
+    moment = reward.time_ns // 1_000_000
+    assessment = MlflowFeedback(
+        name="reward",
+        value=reward.value,
+        source=AssessmentSource(source_type="CODE", source_id=REWARD_SOURCE),
+        trace_id=reward.trace_id,
+        create_time_ms=moment,
+        last_update_time_ms=moment,
+    )
+    assessment.assessment_id = reward.assessment_id
+    return assessment
 
 
 def _tag(trace_id: int, name: str, value: str) -> str:
