@@ -8,13 +8,16 @@ from typing import Any, NamedTuple
 
 import orjson
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, TraceFlags
 
 from benchmarks.trace_files.text import Writer
 from otel_rollout import semconv
+from otel_rollout.delivery.finished_span import FinishedSpan
+from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
 from otel_rollout.delivery.size import readable_size
+from otel_rollout.span import RolloutSpan
+from otel_rollout.trajectory_state import TrajectoryState
 
 BATCH_BYTES = 4 * 2**20
 BATCH_SPANS = 512
@@ -35,6 +38,8 @@ _RESOURCE = Resource(
     }
 )
 _SCOPE = InstrumentationScope("otel_rollout", "0")
+_MAX_PAYLOAD_BYTES = 2**20
+_READER = SpanReader(_RESOURCE, _SCOPE, PayloadFinisher(_MAX_PAYLOAD_BYTES, None), is_shared=False)
 
 
 class Load(NamedTuple):
@@ -73,19 +78,19 @@ class Batch(NamedTuple):
     """
 
     step: int
-    spans: list[ReadableSpan]
+    spans: list[FinishedSpan]
     payload_bytes: int
 
 
 def batches(load: Load, seed: int = 1) -> Iterator[Batch]:
     """Yield the whole load in batches as delivery makes them; the same for the same seed."""
     for step in range(load.steps):
-        spans: list[ReadableSpan] = []
+        spans: list[FinishedSpan] = []
         size = payload_bytes = 0
         for span in _step(load, step, seed):
             spans.append(span)
             size += readable_size(span)
-            payload_bytes += payload_size(span)
+            payload_bytes += len(span.payload) - 1
             if size >= BATCH_BYTES or len(spans) >= BATCH_SPANS:
                 yield Batch(step, spans, payload_bytes)
                 spans, size, payload_bytes = [], 0, 0
@@ -93,16 +98,9 @@ def batches(load: Load, seed: int = 1) -> Iterator[Batch]:
             yield Batch(step, spans, payload_bytes)
 
 
-def payload_size(span: ReadableSpan) -> int:
-    """Return how many bytes the input and the output of a span take."""
-    attributes = span.attributes or {}
-    texts = (attributes.get(semconv.INPUT_VALUE), attributes.get(semconv.OUTPUT_VALUE))
-    return sum(len(text.encode()) for text in texts if isinstance(text, str))
-
-
-def _step(load: Load, step: int, seed: int) -> list[ReadableSpan]:
+def _step(load: Load, step: int, seed: int) -> list[FinishedSpan]:
     """Return the spans of a step in the order in which they end: a trajectory's root last, the others in between."""
-    spans: list[ReadableSpan] = []
+    spans: list[FinishedSpan] = []
     for sample in range(load.prompts):
         index = step * load.prompts + sample
         writer = Writer(random.Random(f"{seed}/{index}"), has_symbols=sample % 6 == 5)
@@ -136,15 +134,16 @@ class Rollout:
         self.trace_id = self.random.getrandbits(128) | 1
         self.root = SpanContext(self.trace_id, self.random.getrandbits(64) | 1, False, TraceFlags(1))
         self.time = self.start = _START + step * _STEP_SECONDS * _SECOND + self.random.randrange(2 * _SECOND)
-        self.tags = {
+        tags = {
             semconv.STEP: step,
             semconv.SAMPLE_INDEX: index,
             semconv.ROLLOUT_N: number,
             semconv.VALIDATE: False,
             semconv.EXPERIMENT_NAME: "benchmark",
         }
+        self.state = TrajectoryState(tags)
 
-    def spans(self, messages: list[dict[str, str]]) -> list[ReadableSpan]:
+    def spans(self, messages: list[dict[str, str]]) -> list[FinishedSpan]:
         """Return the spans of the trajectory that these messages begin."""
         spans, prompt, new = [], messages, messages
         for _ in range(TURNS):
@@ -159,45 +158,43 @@ class Rollout:
         spans.append(self.span("compute_reward", "EVALUATOR", {"answer": answer}, reward, 0.1))
         root = {
             semconv.CONVERSATION_ID: f"{self.trace_id:032x}",
-            semconv.SESSION_ID: f"benchmark/{self.tags[semconv.STEP]}/{self.index}",
+            semconv.SESSION_ID: f"benchmark/{self.state.tags[semconv.STEP]}/{self.index}",
             semconv.STATUS: "completed",
             semconv.REWARD: reward,
             semconv.TURNS: TURNS,
             semconv.INPUT_TOKENS: self.random.randrange(50_000),
             semconv.OUTPUT_TOKENS: self.random.randrange(5_000),
-            semconv.METADATA: orjson.dumps({**self.tags, "status": "completed", "reward": reward}).decode(),
+            semconv.METADATA: orjson.dumps({**self.state.tags, "status": "completed", "reward": reward}).decode(),
         }
         spans.append(self.span("trajectory", "AGENT", {"messages": prompt}, answer, 0.1, root))
         return spans
 
     def span(
         self, name: str, kind: str, given: Any, result: Any, seconds: float, root: dict[str, Any] | None = None
-    ) -> ReadableSpan:
+    ) -> FinishedSpan:
         """Return a span that took about so many seconds, as delivery makes it of ours."""
         start = self.time
         self.time += int(seconds * self.random.uniform(0.3, 1.7) * _SECOND)
-        texts = [orjson.dumps(given).decode(), orjson.dumps(result).decode()]
-        attributes: dict[str, Any] = {
-            semconv.INPUT_VALUE: texts[0],
-            semconv.INPUT_MIME_TYPE: semconv.JSON_MIME_TYPE,
-            semconv.OUTPUT_VALUE: texts[1],
-            semconv.OUTPUT_MIME_TYPE: semconv.JSON_MIME_TYPE,
-            semconv.SPAN_KIND: kind,
-        }
+        input_text, output_text = orjson.dumps(given), orjson.dumps(result)
+        attributes: dict[str, Any] = {semconv.SPAN_KIND: kind}
         if kind in semconv.OPERATION_NAMES:
             attributes[semconv.OPERATION_NAME] = semconv.OPERATION_NAMES[kind]
         if kind == "LLM":
-            attributes[semconv.USAGE_INPUT_TOKENS] = len(texts[0]) // 4
-            attributes[semconv.USAGE_OUTPUT_TOKENS] = len(texts[1]) // 4
-        attributes |= {**(root or {}), **self.tags}
+            attributes[semconv.USAGE_INPUT_TOKENS] = len(input_text) // 4
+            attributes[semconv.USAGE_OUTPUT_TOKENS] = len(output_text) // 4
         own = SpanContext(self.trace_id, self.random.getrandbits(64) | 1, False, TraceFlags(1))
-        return ReadableSpan(
-            name=name,
-            context=own if root is None else self.root,
-            parent=self.root if root is None else None,
-            resource=_RESOURCE,
-            attributes=attributes,
-            start_time=start if root is None else self.start,
-            end_time=self.time,
-            instrumentation_scope=_SCOPE,
+        light = RolloutSpan(
+            name,
+            own if root is None else self.root,
+            self.root if root is None else None,
+            {**attributes, **(root or {})},
+            self.state,
+            (),
+            lambda _: None,
         )
+        light.input, light.output = input_text, output_text
+        light.start_time, light.end_time = start if root is None else self.start, self.time
+        span = _READER.read(light, "benchmark")
+        _READER.release(light)
+        assert isinstance(span, FinishedSpan)
+        return span

@@ -17,6 +17,7 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
+from otel_rollout.exporter import attribute_of
 from otel_rollout.trace_folder.index_entry import ATTRIBUTE_FIELDS, Details, IndexEntry, Row
 from otel_rollout.trace_folder.otlp_json import decode_line
 
@@ -97,12 +98,10 @@ class TraceSummary:
                 self._name = span.name
                 self._status_code = span.status.status_code.value
                 self._attributes = _scalars(span.attributes or {}, f"{self.trace_id:032x}")
-            elif not self._has_tags:
-                attributes = span.attributes or {}
-                if semconv.STEP in attributes:
-                    self._has_tags = True
-                    tags = {key: attributes[key] for key in semconv.TAGS if key in attributes}
-                    self._attributes = _scalars(tags, "")
+            elif not self._has_tags and attribute_of(span, semconv.STEP) is not None:
+                self._has_tags = True
+                tags = {key: attribute_of(span, key) for key in semconv.TAGS}
+                self._attributes = _scalars({key: value for key, value in tags.items() if value is not None}, "")
 
     @property
     def step(self) -> int | None:

@@ -11,24 +11,23 @@ https://opentelemetry.io/docs/specs/otel/protocol/file-exporter/.
 
 from __future__ import annotations
 
-import base64
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-import orjson
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 
+from otel_rollout import semconv
+from otel_rollout.delivery.finished_span import FinishedSpan
+from otel_rollout.trace_folder.otlp_json_attributes import MAX_CACHED, add_pairs, dumps, encode_attributes, encode_key
 from otel_rollout.trace_folder.otlp_json_reading import decode_line
 
 __all__ = ["decode_line", "encode_line", "is_line", "join_lines", "joined_pieces"]
 
 HAS_IS_REMOTE: Final = 0x100
 IS_REMOTE: Final = 0x200
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 START: Final = b'{"resourceSpans":['
 _END: Final = b"]}"
 _FIRST_SPAN: Final = "\t"
@@ -37,15 +36,19 @@ _LAST_SPAN: Final = b"\t]}]}"
 _NEXT_RESOURCE: Final = b"\t]}]},"
 _NEXT_SCOPE: Final = b"\t]},"
 _SHORT_TEXT: Final = 64
-_MAX_CACHED: Final = 8192
 _MAX_CACHED_ORIGINS: Final = 256
 
-# Most names and attributes (tags, kinds, MIME types) are the same on thousands of spans, and their resource and scope
-# always are. A pair stands here with the comma before it.
-_encoded_pairs: dict[tuple[str, type, str | bool], bytes] = {}
+_INTERNAL: Final = SpanKind.INTERNAL.value + 1
+_STATUS_UNSET: Final = b',"status":{}}'
+_INPUT_VALUE: Final = encode_key(semconv.INPUT_VALUE)
+_OUTPUT_VALUE: Final = encode_key(semconv.OUTPUT_VALUE)
+_INPUT_MIME_TYPE, _OUTPUT_MIME_TYPE = (
+    b'}}%b"%b"}}' % (encode_key(key), semconv.JSON_MIME_TYPE.encode())
+    for key in (semconv.INPUT_MIME_TYPE, semconv.OUTPUT_MIME_TYPE)
+)
+
+# Most names are the same on thousands of spans, and their resource and scope always are.
 _encoded_names: dict[str, str] = {}
-_encoded_keys: dict[str, bytes] = {}
-_encoded_int_keys: dict[str, bytes] = {}
 _encoded_resources: dict[int, tuple[Resource, bytes]] = {}
 _encoded_scopes: dict[int, tuple[InstrumentationScope, bytes]] = {}
 
@@ -81,7 +84,10 @@ def encode_line(spans: Sequence[ReadableSpan], *, with_end: bool = False) -> byt
         elif scope is not last_scope:
             pieces += (_NEXT_SCOPE, _encode_scope(scope))
             before = _FIRST_SPAN
-        _encode_span(pieces, span, context, before)
+        if isinstance(span, FinishedSpan) and span.is_in_parts:
+            _encode_finished(pieces, span, context, before)
+        else:
+            _encode_span(pieces, span, context, before)
         last_resource, last_scope, before = resource, scope, _NEXT_SPAN
     if before:
         pieces.append(_LAST_SPAN)
@@ -147,10 +153,10 @@ def _encode_resource(resource: Resource) -> bytes:
         return known[1]
     message: dict[str, Any] = {"resource": {}}
     if resource.attributes:
-        message["resource"]["attributes"] = _encode_attributes(resource.attributes)
+        message["resource"]["attributes"] = encode_attributes(resource.attributes)
     if resource.schema_url:
         message["schemaUrl"] = resource.schema_url
-    encoded = _dumps(message)[:-1] + b',"scopeSpans":['
+    encoded = dumps(message)[:-1] + b',"scopeSpans":['
     if len(_encoded_resources) >= _MAX_CACHED_ORIGINS:
         _encoded_resources.clear()
     # With the resource itself, for an id is only one's own as long as one lives.
@@ -169,14 +175,45 @@ def _encode_scope(scope: InstrumentationScope | None) -> bytes:
     if scope.version is not None:
         message["scope"]["version"] = scope.version
     if scope.attributes:
-        message["scope"]["attributes"] = _encode_attributes(scope.attributes)
+        message["scope"]["attributes"] = encode_attributes(scope.attributes)
     if scope.schema_url:
         message["schemaUrl"] = scope.schema_url
-    encoded = _dumps(message)[:-1] + b',"spans":['
+    encoded = dumps(message)[:-1] + b',"spans":['
     if len(_encoded_scopes) >= _MAX_CACHED_ORIGINS:
         _encoded_scopes.clear()
     _encoded_scopes[id(scope)] = (scope, encoded)
     return encoded
+
+
+def _encode_finished(pieces: list[bytes], span: FinishedSpan, context: SpanContext, before: str) -> None:
+    """Append a span of ours; the same as `_encode_span`, from what the span is made of."""
+    light = span.light
+    pieces.append(_head(context, light.parent, light.name, _INTERNAL, light.start_time, light.end_time, before))
+    pieces.append(b',"attributes":[')
+    first = len(pieces)
+    payload, input_bytes = span.payload, span.input_bytes
+    if input_bytes >= 0:
+        pieces += (_INPUT_VALUE, dumps(payload[:input_bytes].decode()), _INPUT_MIME_TYPE)
+    if span.has_output:
+        pieces += (_OUTPUT_VALUE, dumps(payload[max(input_bytes, 0) + 1 :].decode()), _OUTPUT_MIME_TYPE)
+    add_pairs(pieces, light.attributes.items())
+    trajectory = light.trajectory
+    if trajectory is not None:
+        tags = trajectory.json_tags
+        if tags is None:
+            each: list[bytes] = []
+            add_pairs(each, trajectory.tags.items())
+            tags = trajectory.json_tags = b"".join(each)
+        pieces.append(tags)
+    if len(pieces) == first:
+        del pieces[-1]
+    else:
+        pieces[first] = pieces[first][1:]
+        pieces.append(b"]")
+    if span.has_rest or context.trace_state or light.end_time is None:
+        pieces += (b",", dumps(_rest(span, context))[1:])
+    else:
+        pieces.append(_STATUS_UNSET)
 
 
 def _encode_span(pieces: list[bytes], span: ReadableSpan, context: SpanContext, before: str) -> None:
@@ -184,92 +221,65 @@ def _encode_span(pieces: list[bytes], span: ReadableSpan, context: SpanContext, 
 
     In pieces, because a tree of dicts for each span takes longer than all its payload.
     """
-    parent, name, kind, start, end = span.parent, span.name, span.kind, span.start_time, span.end_time
-    # As the tuples that contexts are: each of their properties is a call of Python.
-    trace_id, span_id, _, trace_flags, trace_state, _ = context
-    flags, above, times = HAS_IS_REMOTE | (int(trace_flags) & 0xFF), "", ""
-    if parent is not None:
-        _, parent_id, is_remote, *_ = parent
-        if is_remote:
-            flags |= IS_REMOTE
-        above = f',"parentSpanId":"{parent_id.to_bytes(8, "big").hex()}"'
-    if start is not None and end is not None:
-        times = f',"startTimeUnixNano":"{start}","endTimeUnixNano":"{end}"'
-    pieces.append(
-        f'{before}{{"traceId":"{trace_id.to_bytes(16, "big").hex()}"'
-        f',"spanId":"{span_id.to_bytes(8, "big").hex()}"{above},"flags":{flags}'
-        f',"name":{_encoded_names.get(name) or _encode_name(name)}'
-        # OTLP numbers the kinds from 1, the API from 0.
-        f',"kind":{1 if kind is SpanKind.INTERNAL else kind.value + 1}{times}'.encode()
-    )
+    start, end = span.start_time, span.end_time
+    # OTLP numbers the kinds from 1, the API from 0.
+    pieces.append(_head(context, span.parent, span.name, span.kind.value + 1, start, end, before))
     if attributes := span.attributes:
         pieces.append(b',"attributes":[')
         first = len(pieces)
-        value: Any
-        for key, value in attributes.items():
-            value_kind = type(value)
-            if value_kind is str:
-                if len(value) > _SHORT_TEXT:
-                    pieces += (_encoded_keys.get(key) or _encode_key(key), _dumps(value), b"}}")
-                    continue
-            elif value_kind is int and _INT64_MIN <= value <= _INT64_MAX:
-                # Token counts are another number on each span: to remember them costs more than to write them.
-                pieces.append(b'%b%d"}}' % (_encoded_int_keys.get(key) or _encode_int_key(key), value))
-                continue
-            elif value_kind is not bool:
-                pieces += (b",", _dumps({"key": key, "value": _encode_value(value)}))
-                continue
-            pieces.append(_encoded_pairs.get((key, value_kind, value)) or _encode_pair(key, value))
+        add_pairs(pieces, attributes.items())
         pieces[first] = pieces[first][1:]
         pieces.append(b"]")
     if (
         span.events
         or span.links
         or span.status.status_code is not StatusCode.UNSET
-        or trace_state
-        or not times
+        or context.trace_state
+        or start is None
+        or end is None
         or span.dropped_attributes
         # Without any kept: a limit of none, or a span that was made smaller.
         or span.dropped_events
         or span.dropped_links
     ):
-        pieces += (b",", _dumps(_rest(span, context))[1:])
+        pieces += (b",", dumps(_rest(span, context))[1:])
     else:
-        pieces.append(b',"status":{}}')
+        pieces.append(_STATUS_UNSET)
+
+
+def _head(
+    context: SpanContext,
+    parent: SpanContext | None,
+    name: str,
+    kind: int,
+    start_time: int | None,
+    end_time: int | None,
+    before: str,
+) -> bytes:
+    """Return a span up to its attributes."""
+    # As the tuples that contexts are: each of their properties is a call of Python.
+    trace_id, span_id, _, trace_flags, _, _ = context
+    flags, above, times = HAS_IS_REMOTE | (int(trace_flags) & 0xFF), "", ""
+    if parent is not None:
+        _, parent_id, is_remote, *_ = parent
+        if is_remote:
+            flags |= IS_REMOTE
+        above = f',"parentSpanId":"{parent_id.to_bytes(8, "big").hex()}"'
+    if start_time is not None and end_time is not None:
+        times = f',"startTimeUnixNano":"{start_time}","endTimeUnixNano":"{end_time}"'
+    return (
+        f'{before}{{"traceId":"{trace_id.to_bytes(16, "big").hex()}"'
+        f',"spanId":"{span_id.to_bytes(8, "big").hex()}"{above},"flags":{flags}'
+        f',"name":{_encoded_names.get(name) or _encode_name(name)},"kind":{kind}{times}'
+    ).encode()
 
 
 def _encode_name(name: str) -> str:
-    encoded = _dumps(name).decode()
-    if len(_encoded_names) >= _MAX_CACHED:
+    encoded = dumps(name).decode()
+    if len(_encoded_names) >= MAX_CACHED:
         _encoded_names.clear()
     if len(encoded) <= _SHORT_TEXT:
         _encoded_names[name] = encoded
-    return encoded
-
-
-def _encode_key(key: str) -> bytes:
-    """Return what stands before a text attribute's value."""
-    encoded = b',{"key":%b,"value":{"stringValue":' % _dumps(key)
-    if len(_encoded_keys) >= _MAX_CACHED:
-        _encoded_keys.clear()
-    _encoded_keys[key] = encoded
-    return encoded
-
-
-def _encode_int_key(key: str) -> bytes:
-    """Return what stands before an integer attribute's digits."""
-    encoded = b',{"key":%b,"value":{"intValue":"' % _dumps(key)
-    if len(_encoded_int_keys) >= _MAX_CACHED:
-        _encoded_int_keys.clear()
-    _encoded_int_keys[key] = encoded
-    return encoded
-
-
-def _encode_pair(key: str, value: str | bool) -> bytes:
-    encoded = b"," + _dumps({"key": key, "value": _encode_value(value)})
-    if len(_encoded_pairs) >= _MAX_CACHED:
-        _encoded_pairs.clear()
-    _encoded_pairs[key, type(value), value] = encoded
     return encoded
 
 
@@ -301,7 +311,7 @@ def _rest(span: ReadableSpan, context: SpanContext) -> dict[str, Any]:
 def _encode_event(event: Any) -> dict[str, Any]:
     encoded: dict[str, Any] = {"timeUnixNano": str(event.timestamp), "name": event.name}
     if event.attributes:
-        encoded["attributes"] = _encode_attributes(event.attributes)
+        encoded["attributes"] = encode_attributes(event.attributes)
     if dropped := getattr(event, "dropped_attributes", 0):
         encoded["droppedAttributesCount"] = dropped
     return encoded
@@ -317,50 +327,7 @@ def _encode_link(link: Any) -> dict[str, Any]:
     if context.trace_state:
         encoded["traceState"] = context.trace_state.to_header()
     if link.attributes:
-        encoded["attributes"] = _encode_attributes(link.attributes)
+        encoded["attributes"] = encode_attributes(link.attributes)
     if dropped := getattr(link, "dropped_attributes", 0):
         encoded["droppedAttributesCount"] = dropped
     return encoded
-
-
-def _encode_attributes(attributes: Mapping[str, Any]) -> list[Any]:
-    return [{"key": key, "value": _encode_value(value)} for key, value in attributes.items()]
-
-
-def _encode_value(value: Any) -> dict[str, Any]:
-    """Return an `AnyValue`; the empty one stands for None."""
-    if isinstance(value, str):
-        return {"stringValue": value}
-    if isinstance(value, bool):
-        return {"boolValue": value}
-    if isinstance(value, int):
-        return {"intValue" if _INT64_MIN <= value <= _INT64_MAX else "stringValue": str(int(value))}
-    if isinstance(value, float):
-        if math.isfinite(value):
-            # Of a subclass, numpy's say, orjson wants nothing.
-            return {"doubleValue": float(value)}
-        return {"doubleValue": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
-    if isinstance(value, (bytes, bytearray)):
-        return {"bytesValue": base64.b64encode(value).decode()}
-    if isinstance(value, Mapping):
-        pairs = [{"key": str(key), "value": _encode_value(item)} for key, item in value.items()]
-        return {"kvlistValue": {"values": pairs}}
-    if isinstance(value, Sequence):
-        return {"arrayValue": {"values": [_encode_value(item) for item in value]}}
-    return {} if value is None else {"stringValue": str(value)}
-
-
-def _dumps(message: Any) -> bytes:
-    try:
-        return orjson.dumps(message)
-    except orjson.JSONEncodeError:
-        return orjson.dumps(_cleaned(message))
-
-
-def _cleaned(message: Any) -> Any:
-    """Return a message without lone surrogates, which reach us through file names and model output."""
-    if isinstance(message, str):
-        return message.encode("utf-8", "replace").decode()
-    if isinstance(message, dict):
-        return {key: _cleaned(item) for key, item in message.items()}
-    return [_cleaned(item) for item in message] if isinstance(message, list) else message

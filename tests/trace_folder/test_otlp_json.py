@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import math
 import subprocess
@@ -18,8 +19,19 @@ from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
+from opentelemetry.trace import (
+    Link,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    TraceState,
+    get_current_span,
+)
 
+import otel_rollout
+from otel_rollout.delivery.finished_span import FinishedSpan
 from otel_rollout.otlp_encoding import encode_spans
 from otel_rollout.trace_folder.otlp_json import decode_line, encode_line, join_lines
 
@@ -272,6 +284,63 @@ class TestFormat:
         """Damage comes out as one kind of error."""
         with pytest.raises(ValueError, match="no line of OTLP JSON"):
             decode_line(line)
+
+
+class TestOurs:
+    """Spans of ours are written from what they are made of."""
+
+    def test_the_same_line_as_of_the_sdks_span(self):
+        """With and without input, output, own attributes, tags, events, links, a status, and names that stand twice."""
+        memory = InMemorySpanExporter()
+        otel_rollout.init("p", "e", backend=memory)
+
+        @otel_rollout.rollout_trace_op(kind="LLM")
+        def generate(prompt):
+            return {"text": f'{prompt} 漢字 \U0001f642 "quoted" \\ \t', "ids": list(range(50))}
+
+        @otel_rollout.rollout_trace_op(capture_inputs=False)
+        def without_input(n):
+            return n
+
+        @otel_rollout.rollout_trace_op(capture_output=False)
+        def without_output(n):
+            return n
+
+        @otel_rollout.rollout_trace_op(capture_inputs=False, capture_output=False)
+        def without_payload():
+            span = get_current_span()
+            span.set_attributes({"float": 0.5, "list": [1, 2], "flag": True, "long": "x" * 100, "big": 2**63 - 1})
+            span.add_event("event", {"a": 1})
+            span.add_link(SpanContext(1, 2, False))
+
+        @otel_rollout.rollout_trace_op
+        def clashing(n):
+            get_current_span().set_attributes({"rollout.step": 8, "input.value": "mine"})
+
+        @otel_rollout.rollout_trace_op
+        def failing(n):
+            raise KeyError(n)
+
+        def run():
+            generate("p" * 100)
+            without_input(1)
+            without_output(1)
+            without_payload()
+            clashing(1)
+            with pytest.raises(KeyError):
+                failing(1)
+
+        with otel_rollout.rollout_trace_attr("uid", 7, 1):
+            run()
+            otel_rollout.annotate(reward=0.5)
+        run()
+        assert otel_rollout.flush(10)
+        finished = memory.get_finished_spans()
+        assert len(finished) == 13
+        assert all(isinstance(span, FinishedSpan) for span in finished)
+        of_the_sdk = [copy.copy(span) for span in finished]
+        assert not any(isinstance(span, FinishedSpan) for span in of_the_sdk)
+        assert encode_line(finished) == encode_line(of_the_sdk)
 
 
 class TestJoining:
