@@ -37,7 +37,10 @@ class LazySpan(CountedSpan):
         fields = vars(self)
         if (unparsed := fields.get("_unparsed")) is not None:
             message, resource, scope = unparsed
-            fields.update(vars(decode_span(orjson.loads(message), resource, scope)))
+            try:
+                fields.update(vars(decode_span(orjson.loads(message), resource, scope)))
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                raise ValueError(f"no span of OTLP JSON ({type(error).__name__}: {error}): {message[:40]!r}") from error
             fields.pop("_unparsed", None)
         if name not in fields:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

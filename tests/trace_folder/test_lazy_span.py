@@ -87,6 +87,16 @@ def test_what_a_span_does_not_have():
             span.nonsense  # noqa: B018
 
 
+def test_a_span_that_is_none():
+    """What only looks like a line of ours says so, as one error, when the span is read."""
+    line = encode_line(make_trajectory(7, 1, 2)).replace(b'"name":"generate"', b'"events":[7]')
+    [span, *others] = lazy_spans(line, TRACE_ID)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no span of OTLP JSON"):
+            span.name  # noqa: B018
+    assert [other.name for other in others] == ["look_up", "rollout"]
+
+
 def test_threads_that_ask_at_the_same_time():
     """Each gets the answer, whoever parses."""
     line = encode_line(make_trajectory(7, 1, 2))
