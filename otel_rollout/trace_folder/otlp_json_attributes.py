@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 
@@ -16,6 +16,7 @@ __all__ = ["MAX_CACHED", "add_pairs", "dumps", "encode_attributes", "encode_key"
 
 MAX_CACHED: Final = 8192
 _SHORT_TEXT: Final = 64
+_Key = TypeVar("_Key")
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 # Most attributes (tags, kinds, MIME types) are the same on thousands of spans. Each stands here with the comma before
@@ -95,26 +96,22 @@ def _cleaned(message: Any) -> Any:
 
 
 def encode_key(key: str) -> bytes:
-    """Return what stands before a text attribute's value."""
-    encoded = b',{"key":%b,"value":{"stringValue":' % dumps(key)
-    if len(_encoded_keys) >= MAX_CACHED:
-        _encoded_keys.clear()
-    _encoded_keys[key] = encoded
-    return encoded
+    """Return what stands before a text attribute's value, with a comma before it."""
+    return _remember(_encoded_keys, key, b',{"key":%b,"value":{"stringValue":' % dumps(key))
 
 
 def _encode_int_key(key: str) -> bytes:
     """Return what stands before an integer attribute's digits."""
-    encoded = b',{"key":%b,"value":{"intValue":"' % dumps(key)
-    if len(_encoded_int_keys) >= MAX_CACHED:
-        _encoded_int_keys.clear()
-    _encoded_int_keys[key] = encoded
-    return encoded
+    return _remember(_encoded_int_keys, key, b',{"key":%b,"value":{"intValue":"' % dumps(key))
 
 
 def _encode_pair(key: str, value: str | bool) -> bytes:
     encoded = b"," + dumps({"key": key, "value": _encode_value(value)})
-    if len(_encoded_pairs) >= MAX_CACHED:
-        _encoded_pairs.clear()
-    _encoded_pairs[key, type(value), value] = encoded
+    return _remember(_encoded_pairs, (key, type(value), value), encoded)
+
+
+def _remember(known: dict[_Key, bytes], key: _Key, encoded: bytes) -> bytes:
+    if len(known) >= MAX_CACHED:
+        known.clear()
+    known[key] = encoded
     return encoded
