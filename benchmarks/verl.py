@@ -101,7 +101,7 @@ async def _measure(
 
 
 def _make_bare_spans() -> None:
-    """Put an empty span around each call that is traced, the trajectory included."""
+    """Put an empty span around each call of verl's that is traced, the trajectory included."""
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
     from verl.experimental.agent_loop import agent_loop, tool_agent_loop, tool_parser

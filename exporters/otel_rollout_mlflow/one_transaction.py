@@ -1,4 +1,7 @@
-"""Assessments put into MLflow's database in one transaction: most of what one takes is its own beginning and end."""
+"""Assessments put into a SQLite database of MLflow's in one transaction: most of what one takes is its two ends.
+
+Other databases lock the rows of traces, which whoever writes spans locks in another order.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,21 @@ def create_assessments(store: Any, assessments: Sequence[Any]) -> bool:
     Args:
         store: MLflow's SQLAlchemy store, which is left as it is.
         assessments: MLflow's assessments, with their ids.
+
+    Raises:
+        Exception: What the store raises; then too none of them is stored.
     """
+    if store.engine.dialect.name != "sqlite":
+        return False
     # A copy, for the store may be that of other threads too, which want transactions of their own.
     store = copy.copy(store)
-    try:
-        with store.ManagedSessionMaker(read_only=False) as session:
-            transaction = session.get_transaction()
-            store.ManagedSessionMaker = lambda *_args, **_options: nullcontext(session)
-            for assessment in assessments:
-                store.create_assessment(assessment)
-            is_whole = session.get_transaction() is transaction
-            if not is_whole:
-                # The store has begun anew on its way: what came before that is gone.
-                session.rollback()
-    except Exception:  # noqa: BLE001, RUF100 - who stores them one by one is told what is wrong with which
-        return False
+    with store.ManagedSessionMaker(read_only=False) as session:
+        transaction = session.get_transaction()
+        store.ManagedSessionMaker = lambda *_args, **_options: nullcontext(session)
+        for assessment in assessments:
+            store.create_assessment(assessment)
+        is_whole = session.get_transaction() is transaction
+        if not is_whole:
+            # The store has begun anew on its way: what came before that is gone.
+            session.rollback()
     return is_whole

@@ -102,8 +102,14 @@ class SqlStore:
         """Store at most `MAX_REWARDS` rewards, each unless it is there already."""
         self._open()
         assessments = [_assessment(feedback) for feedback in rewards]
-        if len(assessments) > 1 and create_assessments(self._tracing.store, assessments):
-            return
+        if len(assessments) > 1:
+            try:
+                if _attempt(lambda: create_assessments(self._tracing.store, assessments)):
+                    return
+            except AttemptError as error:
+                if error.outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
+                    raise
+        # One by one, where one is there already, or to learn which of them it is that can't be stored.
         for assessment in assessments:
             self._record(assessment)
 

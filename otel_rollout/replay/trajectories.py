@@ -123,6 +123,10 @@ def _token(trajectory: RecordedTrajectory) -> str:
 
 def _spans_of(trajectory: RecordedTrajectory) -> Sequence[ReadableSpan]:
     try:
-        return trajectory.spans
+        spans = trajectory.spans
+        for span in spans:
+            # One that can't be parsed says so on first use: here it is the fault of one trajectory.
+            span.get_span_context()
+        return spans
     except (OSError, ValueError, MovedError) as error:
         raise UnreadableError(str(error)) from error

@@ -74,6 +74,7 @@ def lazy_spans(line: bytes, trace_id: str) -> list[ReadableSpan] | None:
         else:
             return None
         start = tab + 1
+    # With a line end behind it, it is a journal's, and perhaps another one by now: that is seen when it is parsed.
     return spans if not is_open and line[start:] == b"]}]}]}" else None
 
 

@@ -159,7 +159,7 @@ class RecordedTrajectory:
 
         Raises:
             OSError: The file is gone or can't be read.
-            ValueError: What stands there is no longer a trajectory.
+            ValueError: What stands there is no longer a trajectory; of a span, where it is asked for something.
         """
         if self._spans is None:
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import os
 import time
 
 import pytest
@@ -16,7 +17,9 @@ from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.settings import resolve_settings
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.frames import scan_frames
+from otel_rollout.trace_folder.frames import FrameFile, read_frame, scan_frames
+from otel_rollout.trace_folder.index import index_line, read_index
+from otel_rollout.trace_folder.layout import index_path
 from otel_rollout_file import FileSpanExporter
 from tests.replay.recordings import Memory
 
@@ -354,6 +357,23 @@ class TestFailures:
 
         assert (cut.report.delivered, cut.report.unreadable, cut.report.is_whole) == (4, 1, False)
         assert (gone.report.delivered, gone.report.unreadable, gone.report.is_whole) == (4, 1, False)
+
+    def test_a_span_that_is_none(self, record, replayed, memory):
+        """A trajectory with a span that can't be parsed counts as one that could not be read; the others go on."""
+        folder = record()
+        file = next((folder / "step=000001").glob("*.zst"))
+        index = index_path(file)
+        *others, last = read_index(index)
+        line = read_frame(file, last.offset, last.length)
+        os.truncate(file, last.offset)
+        frames = FrameFile(file)
+        frame = frames.append(line.replace(b'"status":{}', b'"events":[7]', 1))
+        frames.close()
+        index.write_bytes(b"".join(map(index_line, [*others, last._replace(length=frame.length)])))
+
+        done = replayed(folder, memory)
+
+        assert (done.report.delivered, done.report.unreadable, done.report.is_whole) == (4, 1, False)
 
     def test_lines_that_are_unreadable(self, replayed, memory, tmp_path):
         """Lines of a file that are no OTLP JSON count as what could not be read."""

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 
+from otel_rollout.delivery.outcome import Verdict
 from otel_rollout_mlflow.attempt import AttemptError
 from otel_rollout_mlflow.one_transaction import create_assessments
 from otel_rollout_mlflow.sql_store import SqlStore
@@ -44,10 +46,8 @@ def rewards(store, trajectory) -> list[Feedback]:
 @pytest.fixture
 def commits(store, rewards) -> list[Any]:
     """Grows by one with each transaction that changes the database."""
-    from sqlalchemy import event
-
     found: list[Any] = []
-    event.listen(store._tracing.store.engine, "commit", found.append)
+    sqlalchemy.event.listen(store._tracing.store.engine, "commit", found.append)
     return found
 
 
@@ -115,6 +115,41 @@ def test_a_store_that_begins_anew_on_its_way(store, database, rewards, monkeypat
     assert len(calls) == 2 * len(rewards)
 
 
-def test_a_store_of_another_kind():
-    """A version of MLflow that keeps its sessions elsewhere is given one reward after the other."""
-    assert not create_assessments(object(), [])
+def test_a_locked_database(store, database, rewards, monkeypatch):
+    """It is waited for once, and said to be worth another attempt."""
+    genuine = type(store._tracing.store).create_assessment
+    calls: list[Any] = []
+    monkeypatch.setattr(
+        type(store._tracing.store),
+        "create_assessment",
+        lambda self, assessment: calls.append(assessment) or _without_waiting(self, genuine, assessment),
+    )
+    with closing(sqlite3.connect(database)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(AttemptError) as raised:
+            store.record(rewards)
+    assert raised.value.outcome.verdict is Verdict.RETRY
+    assert len(calls) == 1
+    store.record(rewards)
+    assert stored(database) == as_stored(rewards)
+
+
+def _without_waiting(store: Any, create_assessment: Any, assessment: Any) -> Any:
+    with store.ManagedSessionMaker(read_only=False) as session:
+        session.execute(sqlalchemy.text("PRAGMA busy_timeout = 1"))
+    return create_assessment(store, assessment)
+
+
+def test_another_database(store, database, rewards, commits, monkeypatch):
+    """Where rows are locked, each reward has a transaction of its own."""
+    monkeypatch.setattr(store._tracing.store.engine.dialect, "name", "postgresql")
+    assert not create_assessments(store._tracing.store, [])
+    monkeypatch.undo()
+    assert stored(database) == []
+
+
+def test_a_store_of_another_kind(store, database, rewards, monkeypatch):
+    """With a version of MLflow that keeps its sessions elsewhere, one reward is stored after the other."""
+    monkeypatch.setattr("otel_rollout_mlflow.sql_store.create_assessments", lambda _, each: create_assessments(0, each))
+    store.record(rewards)
+    assert stored(database) == as_stored(rewards)
