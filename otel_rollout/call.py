@@ -6,9 +6,8 @@ import inspect
 from collections.abc import Callable
 from contextvars import Token
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-import orjson
 from opentelemetry import context as context_api
 from opentelemetry.context import Context
 from opentelemetry.trace import Span
@@ -17,8 +16,8 @@ from otel_rollout import semconv
 from otel_rollout.context import SILENCE, Frame, current_frame, enter, enter_silence, leave
 from otel_rollout.failure import record_failure
 from otel_rollout.llm import describe_llm_call
-from otel_rollout.log_once import internal_error
-from otel_rollout.payload import snapshot, snapshot_arguments
+from otel_rollout.log_once import call_user_function, internal_error
+from otel_rollout.payload import Snapshot, snapshot
 from otel_rollout.signature import compile_binder
 
 if TYPE_CHECKING:
@@ -31,6 +30,10 @@ MAX_YIELDED_BYTES: Final = 4 * 1024 * 1024
 """How much of what a generator yields is kept as its output."""
 
 
+Capture = bool | Callable[[Any], Any]
+"""Whether a side of a call is recorded, or what returns the value to record in its place."""
+
+
 class Operation:
     """What is known of a decorated function before it is called.
 
@@ -38,8 +41,8 @@ class Operation:
         function: The function.
         name: The span's name, or None for the function's qualified name.
         kind: Its OpenInference span kind.
-        capture_inputs: Whether arguments are recorded.
-        capture_output: Whether the result is recorded.
+        capture_inputs: Whether arguments are recorded; or what returns, given the arguments by name, what to record.
+        capture_output: Whether the result is recorded; or what returns, given the result, what to record.
     """
 
     __slots__ = ("attributes", "binder", "capture_inputs", "capture_output", "has_receiver", "is_llm", "name")
@@ -50,8 +53,8 @@ class Operation:
         name: str | None,
         kind: str,
         *,
-        capture_inputs: bool,
-        capture_output: bool,
+        capture_inputs: Capture,
+        capture_output: Capture,
     ) -> None:
         self.name = name or _name(function)
         self.is_llm = kind == "LLM"
@@ -73,25 +76,29 @@ class Operation:
             if frame is SILENCE:
                 return None
             tracer = pipeline.tracer
-            arguments: dict[str, Any] | None = None
-            text = None
+            shown: Snapshot | None = None
+            request: Any = None
             if self.capture_inputs or self.is_llm:
                 arguments = self._bind(args, kwargs)
                 if self.capture_inputs:
-                    text = snapshot_arguments(dict(arguments) if self.is_llm else arguments)
+                    shown = self.capture("capture_inputs", self.capture_inputs, arguments, pipeline)
+                if self.is_llm:
+                    # Taken before the call, which may extend the lists that it was given.
+                    taken = shown if shown is not None and self.capture_inputs is True else snapshot(arguments)
+                    request = taken.value
             span = tracer.start_op(self.name, context, frame, self.attributes)
             if span is None:
                 call = Call(self, pipeline, None, SILENCE)
                 call.token = enter_silence(context)
                 return call
-            if text is not None:
-                tracer.set_input(span, text)
+            if shown is not None:
+                tracer.set_input(span, shown)
             if frame is None:
                 call = Call(self, pipeline, span, Frame(None, span, self.is_llm))
             else:
                 call = Call(self, pipeline, span, Frame(frame.trajectory, span, self.is_llm or frame.is_llm))
             if self.is_llm:
-                call.arguments = arguments
+                call.request = request
                 call.is_turn = frame is not None and frame.trajectory is not None and not frame.is_llm
             if pipeline.token2text and self.has_receiver and args:
                 pipeline.note_tokenizer(span, args[0])
@@ -100,6 +107,19 @@ class Operation:
             internal_error("starting a span")
             return None
         return call
+
+    def capture(self, name: str, capture: Capture, value: Any, pipeline: Pipeline) -> Snapshot:
+        """Return a snapshot of a side of a call.
+
+        Args:
+            name: The option that says how it is captured.
+            capture: The option's value.
+            value: The arguments by name, or the result.
+            pipeline: What the call is traced with.
+        """
+        if capture is not True:
+            value = call_user_function(f"{self.name}: {name}", cast("Callable[[Any], Any]", capture), value)
+        return snapshot(value, pipeline.snapshot_budget)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -120,12 +140,12 @@ class Call:
     """
 
     __slots__ = (
-        "arguments",
         "context",
         "frame",
         "is_turn",
         "operation",
         "pipeline",
+        "request",
         "span",
         "token",
         "yielded",
@@ -140,9 +160,9 @@ class Call:
         self.frame = frame
         self.token: Token[Context] | None = None
         self.context: Context | None = None
-        self.arguments: dict[str, Any] | None = None
+        self.request: Any = None
         self.is_turn = False
-        self.yielded: list[bytes] | None = None
+        self.yielded: list[Any] | None = None
         self.yielded_bytes = 0
         self.yields = 0
 
@@ -154,10 +174,14 @@ class Call:
             if span is not None:
                 try:
                     operation = self.operation
+                    capture = operation.capture_output
+                    shown: Snapshot | None = None
+                    if capture:
+                        shown = operation.capture("capture_output", capture, result, self.pipeline)
+                        self.pipeline.tracer.set_output(span, shown)
                     if operation.is_llm:
-                        self._describe(span, result)
-                    if operation.capture_output:
-                        self.pipeline.tracer.set_output(span, snapshot(result))
+                        taken = shown if shown is not None and capture is True else snapshot(result)
+                        self._describe(span, taken.value)
                 finally:
                     span.end()
         except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
@@ -221,9 +245,10 @@ class Call:
         if len(self.yielded) >= MAX_YIELDED_ITEMS or self.yielded_bytes >= MAX_YIELDED_BYTES:
             return
         try:
-            text = snapshot(item)
-            self.yielded.append(text)
-            self.yielded_bytes += len(text)
+            capture = self.operation.capture_output
+            taken = self.operation.capture("capture_output", capture, item, self.pipeline)
+            self.yielded.append(taken.value)
+            self.yielded_bytes += taken.size
         except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
             internal_error("recording what was yielded")
 
@@ -235,12 +260,13 @@ class Call:
     def _set_yielded(self, span: Span) -> None:
         if self.operation.capture_output:
             kept = self.yielded or []
-            if self.yields > len(kept):
-                kept.append(orjson.dumps(f"…[{self.yields - len(kept):,} items cut]"))
-            self.pipeline.tracer.set_output(span, b"[" + b",".join(kept) + b"]")
+            cut = self.yields - len(kept)
+            if cut:
+                kept.append(f"…[{cut:,} items cut]")
+            self.pipeline.tracer.set_output(span, Snapshot(kept, self.yielded_bytes, cut))
 
-    def _describe(self, span: Span, result: Any) -> None:
-        attributes = describe_llm_call(self.arguments, result)
+    def _describe(self, span: Span, response: Any) -> None:
+        attributes = describe_llm_call(self.request, response)
         span.set_attributes(attributes)
         if self.is_turn and self.frame.trajectory is not None:
             self.frame.trajectory.add_turn(

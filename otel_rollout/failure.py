@@ -7,6 +7,9 @@ from typing import Final
 from opentelemetry.trace import Span, StatusCode
 
 from otel_rollout import semconv
+from otel_rollout.exception_record import ExceptionRecord, exception_message, exception_type_name
+from otel_rollout.object_reading import is_subclass
+from otel_rollout.span import RolloutSpan
 
 __all__ = ["record_failure"]
 
@@ -23,30 +26,19 @@ def record_failure(span: Span, error: BaseException) -> str:
         span: A span that has not ended.
         error: What left the traced code.
     """
-    name = _type_name(error)
-    if isinstance(error, Exception):
+    name = exception_type_name(error)
+    if is_subclass(type(error), Exception):
         span.set_attribute(semconv.ERROR_TYPE, name)
-        message = _message(error)
+        message = exception_message(error)[:MAX_MESSAGE_CHARACTERS]
         span.set_status(StatusCode.ERROR, f"{name}: {message}" if message else name)
-        try:
+        if isinstance(span, RolloutSpan):
             span.record_exception(error)
-        except Exception:  # noqa: BLE001, RUF100 - the SDK's span asks the exception for its text
-            span.add_event(semconv.EXCEPTION_EVENT, {semconv.EXCEPTION_TYPE: name})
+        else:
+            # The SDK's own `record_exception` asks the exception for its text, which is code of its class.
+            span.add_event(semconv.EXCEPTION_EVENT, ExceptionRecord(error).attributes())
         return "error"
-    if not isinstance(error, GeneratorExit):
+    if not is_subclass(type(error), GeneratorExit):
         span.set_attribute(semconv.ERROR_TYPE, name)
         span.set_status(StatusCode.ERROR, "cancelled")
     span.set_attribute(semconv.STATUS, "cancelled")
     return "cancelled"
-
-
-def _type_name(error: BaseException) -> str:
-    cls = type(error)
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str(error)[:MAX_MESSAGE_CHARACTERS].encode("utf-8", "replace").decode()
-    except Exception:  # noqa: BLE001, RUF100 - `__str__` is the user's
-        return ""

@@ -9,7 +9,7 @@ from types import CoroutineType
 from typing import Any, TypeVar, cast, overload
 
 from otel_rollout import runtime, semconv
-from otel_rollout.call import Call, Operation
+from otel_rollout.call import Call, Capture, Operation
 
 __all__ = ["rollout_trace_op"]
 
@@ -22,7 +22,7 @@ def rollout_trace_op(function: Function, /) -> Function: ...
 
 @overload
 def rollout_trace_op(
-    *, name: str | None = None, kind: str = "CHAIN", capture_inputs: bool = True, capture_output: bool = True
+    *, name: str | None = None, kind: str = "CHAIN", capture_inputs: Capture = True, capture_output: Capture = True
 ) -> Callable[[Function], Function]: ...
 
 
@@ -32,8 +32,8 @@ def rollout_trace_op(
     *,
     name: str | None = None,
     kind: str = "CHAIN",
-    capture_inputs: bool = True,
-    capture_output: bool = True,
+    capture_inputs: Capture = True,
+    capture_output: Capture = True,
 ) -> Any:
     """Trace each call of a function as a span under the current one, with its arguments, result and error.
 
@@ -46,8 +46,10 @@ def rollout_trace_op(
         function: The function.
         name: The span's name; the function's qualified name where None.
         kind: What the function is: `LLM`, `TOOL`, `CHAIN`, `AGENT` or `EVALUATOR` (OpenInference's span kinds).
-        capture_inputs: Whether the arguments are recorded; `self` and `cls` never are.
-        capture_output: Whether the result is recorded.
+        capture_inputs: Whether the arguments are recorded; `self` and `cls` never are. Or a function that is given the
+            arguments by name, in a dict, and returns what to record: it runs on the caller's thread, and an exception
+            of its is one warning in the log.
+        capture_output: Whether the result is recorded; or a function that is given the result, or each yielded item.
 
     Raises:
         ValueError: The kind is not one of these.

@@ -15,7 +15,7 @@ import orjson
 
 from otel_rollout.payload import cut_text
 
-__all__ = ["characters_cut", "cut_json", "cut_media", "may_need_mending", "narrow_integers"]
+__all__ = ["cut_json", "cut_media", "may_need_mending", "narrow_integers"]
 
 _DATA_URI: Final = re.compile(rb"data:([\w/+.;=-]{0,100});base64,[A-Za-z0-9+/=_-]{256,}")
 _BARE_BASE64: Final = re.compile(rb'"(data|b64_json)":"[A-Za-z0-9+/=_-]{1024,}"')
@@ -37,7 +37,6 @@ _SOME_DIGITS: Final = b"00"
 """What nineteen digits in a row show in every eighth byte."""
 _MEDIA_MARK: Final = re.compile(rb";(?=base64,)")
 """One byte is found many times faster than several."""
-_CUT_NOTE: Final = re.compile("…\\[([0-9,]+) characters cut\\]…".encode())
 _NOTE_BYTES: Final = 48
 """What the note of a cut takes at most."""
 _READABLE_BYTES: Final = 200
@@ -55,15 +54,6 @@ def may_need_mending(text: bytes) -> bool:
     return (_SOME_BASE64 in base64 and (_LONG_BASE64 in base64 or _MEDIA_MARK.search(text) is not None)) or (
         _SOME_DIGITS in every_eighth.translate(_DIGITS) and _NINETEEN_DIGITS in text.translate(_DIGITS)
     )
-
-
-def characters_cut(text: bytes) -> int:
-    """Return how many characters the notes in `text` say were cut before it was written.
-
-    Args:
-        text: JSON in UTF-8.
-    """
-    return sum(int(number.replace(b",", b"")) for number in _CUT_NOTE.findall(text))
 
 
 def cut_media(text: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.trace import Span, TracerProvider
@@ -13,6 +13,8 @@ from opentelemetry.trace import Span, TracerProvider
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.delivery.readable import PayloadFinisher
 from otel_rollout.log_once import internal_error, internal_errors
+from otel_rollout.object_reading import fields_of
+from otel_rollout.payload import DEFAULT_BUDGET
 from otel_rollout.provider_spans import ProviderSpans
 from otel_rollout.settings import Settings
 from otel_rollout.span import RolloutSpan
@@ -20,6 +22,9 @@ from otel_rollout.stats import Stats
 from otel_rollout.tracer import RolloutTracer
 
 __all__ = ["Pipeline", "QueueProcessor"]
+
+SNAPSHOT_SHARE: Final = 4
+"""How many times the limit of a payload a snapshot may hold: cutting knows better what to keep of more."""
 
 
 class Pipeline:
@@ -51,6 +56,7 @@ class Pipeline:
         self.experiment_name = experiment_name
         self.settings = settings
         self.token2text = settings.token2text
+        self.snapshot_budget = max(DEFAULT_BUDGET, SNAPSHOT_SHARE * settings.max_payload_bytes)
         self.tracer = tracer
         self.queues = queues
         self.finisher = finisher
@@ -61,10 +67,7 @@ class Pipeline:
 
     def note_tokenizer(self, span: Span, receiver: Any) -> None:
         """Remember the tokenizer of an op's `self`, if it has one, for the delivery thread."""
-        try:
-            tokenizer = getattr(receiver, "tokenizer", None)
-        except Exception:  # noqa: BLE001, RUF100 - a property may raise what it likes
-            return
+        tokenizer = fields_of(receiver).get("tokenizer")
         tokenizer = self.tokenizer_copies.get(id(tokenizer), tokenizer)
         if isinstance(span, RolloutSpan):
             span.tokenizer = tokenizer

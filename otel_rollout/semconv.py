@@ -89,6 +89,7 @@ ERROR_TYPE: Final = "error.type"
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
 OPERATION_NAME: Final = "gen_ai.operation.name"
 REQUEST_MODEL: Final = "gen_ai.request.model"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
 USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 USAGE_CACHED_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
@@ -212,7 +213,16 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     ),
     Attribute(OUTPUT_MIME_TYPE, "all", "str", "application/json", "Phoenix"),
     Attribute(ERROR_TYPE, "a span that failed", "str", "the exception's class", "all"),
-    Attribute(REQUEST_MODEL, "LLM ops", "str", "the model, where the call names it", "MLflow, Weave, Logfire"),
+    Attribute(
+        REQUEST_MODEL,
+        "LLM ops",
+        "str",
+        "the model that was asked for, if an argument names it",
+        "MLflow, Weave, Logfire",
+    ),
+    Attribute(
+        RESPONSE_MODEL, "LLM ops", "str", "the model that answered, if the result names it", "MLflow, Weave, Logfire"
+    ),
     Attribute(USAGE_INPUT_TOKENS, "LLM ops", "int", "prompt tokens, where known", "MLflow, Weave, Phoenix"),
     Attribute(USAGE_OUTPUT_TOKENS, "LLM ops", "int", "generated tokens, where known", "MLflow, Weave, Phoenix"),
     Attribute(USAGE_CACHED_TOKENS, "LLM ops (verl)", "int", "prompt tokens that the engine had cached", "Logfire"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from time import time_ns
-from traceback import TracebackException
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -16,7 +15,9 @@ from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode
 from opentelemetry.util.types import AnyValue, Attributes
 
 from otel_rollout import semconv
-from otel_rollout.payload import snapshot
+from otel_rollout.exception_record import ExceptionRecord
+from otel_rollout.payload import Snapshot, snapshot
+from otel_rollout.payload_json import to_json
 
 if TYPE_CHECKING:
     from otel_rollout.trajectory_state import TrajectoryState
@@ -25,8 +26,6 @@ __all__ = ["RolloutSpan"]
 
 MAX_ATTRIBUTES: Final = 128
 MAX_EVENTS: Final = 128
-MAX_FRAMES: Final = 64
-"""How many frames of a traceback are kept: the innermost."""
 
 BASE_BYTES: Final = 1200
 """What a span without payload takes in memory, about."""
@@ -88,9 +87,9 @@ class RolloutSpan(Span):
         self.trajectory = trajectory
         self.links = links
         self.on_end = on_end
-        self.input: bytes | None = None
-        self.output: bytes | None = None
-        self.events: list[tuple[str, int, Attributes | TracebackException]] | None = None
+        self.input: Snapshot | None = None
+        self.output: Snapshot | None = None
+        self.events: list[tuple[str, int, Attributes | ExceptionRecord]] | None = None
         self.status_code = StatusCode.UNSET
         self.status_description: str | None = None
         self.extra_bytes = 0
@@ -116,7 +115,10 @@ class RolloutSpan(Span):
     @property
     def size(self) -> int:
         """Bytes that the span takes in memory, about."""
-        return BASE_BYTES + self.extra_bytes + len(self.input or b"") + len(self.output or b"")
+        size = BASE_BYTES + self.extra_bytes
+        if self.input is not None:
+            size += self.input.size
+        return size if self.output is None else size + self.output.size
 
     def get_span_context(self) -> SpanContext:
         """Return the span's ids."""
@@ -143,7 +145,7 @@ class RolloutSpan(Span):
             value = tuple(value)
             self.extra_bytes += _held_bytes(value)
         elif isinstance(value, Mapping):
-            value = snapshot(value).decode()
+            value = to_json(snapshot(value)).decode()
             self.extra_bytes += len(value)
         attributes[key] = value
 
@@ -212,11 +214,8 @@ class RolloutSpan(Span):
 
         The traceback is not kept itself: it would keep the locals of every frame alive.
         """
-        # Without the source lines, which would be read from disk here.
-        noted = TracebackException(
-            type(exception), exception, exception.__traceback__, limit=-MAX_FRAMES, lookup_lines=False, compact=True
-        )
-        self._add_event(semconv.EXCEPTION_EVENT, noted, timestamp, _noted_bytes(noted))
+        record = ExceptionRecord(exception)
+        self._add_event(semconv.EXCEPTION_EVENT, record, timestamp, record.size)
         if attributes:
             self.set_attributes({key: value for key, value in attributes.items() if value is not None})
 
@@ -227,7 +226,7 @@ class RolloutSpan(Span):
             self.end_time = end_time or max(time_ns(), self.start_time)
             self.on_end(self)
 
-    def _add_event(self, name: str, content: Attributes | TracebackException, timestamp: int | None, size: int) -> None:
+    def _add_event(self, name: str, content: Attributes | ExceptionRecord, timestamp: int | None, size: int) -> None:
         if self.end_time is not None:
             return
         if self.events is None:
@@ -246,12 +245,3 @@ def _held_bytes(value: Any) -> int:
     if isinstance(value, (list, tuple)):
         return sum(8 + _held_bytes(item) for item in value)
     return 32
-
-
-def _noted_bytes(noted: TracebackException | None) -> int:
-    """Return what a noted exception keeps in memory, about: its message and frames, and those of its causes."""
-    size = 0
-    while noted is not None:
-        size += 2000 + len(str(noted)) + 200 * len(noted.stack)
-        noted = noted.__cause__ or noted.__context__
-    return size

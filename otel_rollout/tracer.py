@@ -21,6 +21,7 @@ from opentelemetry.trace import (
 
 from otel_rollout import semconv
 from otel_rollout.context import Frame
+from otel_rollout.payload import Snapshot
 from otel_rollout.span import RolloutSpan
 from otel_rollout.trajectory_state import TrajectoryState
 
@@ -51,12 +52,12 @@ class RolloutTracer(abc.ABC):
         """
 
     @abc.abstractmethod
-    def set_input(self, span: Span, text: bytes) -> None:
-        """Set the input of `span` to JSON text."""
+    def set_input(self, span: Span, taken: Snapshot) -> None:
+        """Set the input of `span`."""
 
     @abc.abstractmethod
-    def set_output(self, span: Span, text: bytes) -> None:
-        """Set the output of `span` to JSON text."""
+    def set_output(self, span: Span, taken: Snapshot) -> None:
+        """Set the output of `span`."""
 
 
 class LightTracer(RolloutTracer):
@@ -114,13 +115,13 @@ class LightTracer(RolloutTracer):
             light.set_attribute(semconv.OUTSIDE_TRAJECTORY, True)  # noqa: FBT003, RUF100 - an attribute's value
         return light
 
-    def set_input(self, span: Span, text: bytes) -> None:
+    def set_input(self, span: Span, taken: Snapshot) -> None:
         """Keep the input; the delivery thread does the rest."""
-        span.input = text  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
+        span.input = taken  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
 
-    def set_output(self, span: Span, text: bytes) -> None:
+    def set_output(self, span: Span, taken: Snapshot) -> None:
         """Keep the output; the delivery thread does the rest."""
-        span.output = text  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
+        span.output = taken  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
 
 
 class ProviderTracer(RolloutTracer):
@@ -135,7 +136,7 @@ class ProviderTracer(RolloutTracer):
     def __init__(
         self,
         tracer: Tracer,
-        finish: Callable[[bytes], str],
+        finish: Callable[[Snapshot], str],
         on_start: Callable[[Span, TrajectoryState | None], None] | None = None,
     ) -> None:
         self._tracer = tracer
@@ -154,14 +155,14 @@ class ProviderTracer(RolloutTracer):
         span = self._tracer.start_span(name, context=context, attributes={**attributes, **tags})
         return self._started(span, trajectory)
 
-    def set_input(self, span: Span, text: bytes) -> None:
+    def set_input(self, span: Span, taken: Snapshot) -> None:
         """Set the input at once: the provider's span can't be changed after its end."""
-        span.set_attributes({semconv.INPUT_VALUE: self._finish(text), semconv.INPUT_MIME_TYPE: semconv.JSON_MIME_TYPE})
+        span.set_attributes({semconv.INPUT_VALUE: self._finish(taken), semconv.INPUT_MIME_TYPE: semconv.JSON_MIME_TYPE})
 
-    def set_output(self, span: Span, text: bytes) -> None:
+    def set_output(self, span: Span, taken: Snapshot) -> None:
         """Set the output at once: the provider's span can't be changed after its end."""
         span.set_attributes(
-            {semconv.OUTPUT_VALUE: self._finish(text), semconv.OUTPUT_MIME_TYPE: semconv.JSON_MIME_TYPE}
+            {semconv.OUTPUT_VALUE: self._finish(taken), semconv.OUTPUT_MIME_TYPE: semconv.JSON_MIME_TYPE}
         )
 
     def _started(self, span: Span, trajectory: TrajectoryState | None) -> Span | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 from contextlib import AbstractContextManager
 from contextvars import Token
-from itertools import accumulate
+from decimal import Decimal
+from fractions import Fraction
+from itertools import accumulate, islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +19,9 @@ from otel_rollout import runtime, semconv
 from otel_rollout.context import SILENCE, Frame, current_frame, enter, enter_silence, leave
 from otel_rollout.failure import record_failure
 from otel_rollout.log_once import internal_error, warn_once
+from otel_rollout.object_reading import class_name, find_static, integer_text, is_one_of, is_subclass
 from otel_rollout.payload import snapshot
+from otel_rollout.payload_json import to_json
 from otel_rollout.trajectory_state import TrajectoryState
 
 if TYPE_CHECKING:
@@ -49,6 +52,10 @@ _BELOW: Final = tuple(f"{attribute.key}." for attribute in semconv.ATTRIBUTES)
 MAX_FREE_NAMES: Final = 1000
 _free_names: Final[set[str]] = set()
 """Names that were looked at and may be set: a trajectory's are the same ones each time."""
+
+MAX_TAG_CHARACTERS: Final = 1024
+MAX_LIST_ITEMS: Final = 100_000
+_PLAIN: Final = (str, int, float, bool, type(None))
 
 MAX_METADATA_CHARACTERS: Final = 1000
 """Longer values are left out of `metadata`, which is there to filter by."""
@@ -138,15 +145,16 @@ def _annotate(
         else:
             _leave_out("reward", f"a reward is a number, not {_type(reward)}")
     if status is not None:
-        if isinstance(status, str) and status in semconv.STATUSES:
-            trajectory.annotations[semconv.STATUS] = _text(status)
+        status = _scalar(status)
+        if type(status) is str and status in semconv.STATUSES:
+            trajectory.annotations[semconv.STATUS] = status
         else:
-            given = repr(status[:100]) if isinstance(status, str) else _type(status)
+            given = repr(status[:100]) if type(status) is str else _type(status)
             _leave_out("status", f"a status is one of {', '.join(semconv.STATUSES)}, not {given}")
     if input_value is not None:
-        pipeline.tracer.set_input(root, snapshot(input_value))
+        pipeline.tracer.set_input(root, snapshot(input_value, pipeline.snapshot_budget))
     if output_value is not None:
-        pipeline.tracer.set_output(root, snapshot(output_value))
+        pipeline.tracer.set_output(root, snapshot(output_value, pipeline.snapshot_budget))
     for key, value in attributes.items():
         if key not in _free_names and not _is_free(key):
             _leave_out(key, "this name is taken")
@@ -174,16 +182,21 @@ def _leave_out(name: str, reason: str) -> None:
 
 
 def _number(value: Any) -> float | None:
-    value = _scalar(value)
-    if isinstance(value, (str, bytes, bytearray)):
-        return None
-    try:
+    plain = _scalar(value)
+    kind = type(plain)
+    if kind is int or kind is float or kind is bool:
+        try:
+            return float(plain)
+        except OverflowError:
+            return None
+    if type(value) is Decimal or type(value) is Fraction:
         return float(value)
-    except Exception:  # noqa: BLE001, RUF100 - a value may do anything when it is looked at
-        return None
+    return None
 
 
 def _attribute(value: Any) -> Any:
+    """Return a value as an attribute: a text, a number, a boolean or a tuple of one of these; None if it is none."""
+    value = _scalar(value)
     kind = type(value)
     if kind is bool or kind is float:
         return value
@@ -191,53 +204,51 @@ def _attribute(value: Any) -> Any:
         return _text(value)
     if kind is int:
         return value if -(2**63) <= value < 2**63 else None
-    value = _scalar(value)
-    if isinstance(value, (list, tuple)):
-        items = tuple(_attribute(item) if not isinstance(item, (list, tuple)) else None for item in value)
+    if is_subclass(kind, list) or is_subclass(kind, tuple):
+        items = tuple(_attribute(item) if not is_one_of(type(item), (list, tuple)) else None for item in _items(value))
         return items if len({type(item) for item in items} - {type(None)}) == 1 and None not in items else None
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, float):
-        return float.__float__(value)
-    if isinstance(value, int):
-        return int.__int__(value) if -(2**63) <= value < 2**63 else None
     return None
 
 
+def _items(value: Any) -> Any:
+    base: Any = list if is_subclass(type(value), list) else tuple
+    return islice(base.__iter__(value), MAX_LIST_ITEMS)
+
+
 def _scalar(value: Any) -> Any:
-    """Return the Python scalar that a scalar of numpy or torch holds; anything else as it is."""
-    if isinstance(value, (str, int, float, list, tuple)) or not hasattr(type(value), "item"):
+    """Return the plain scalar that a value is or holds: a subclass's, or an array's or a tensor's of one element."""
+    kind = type(value)
+    if is_one_of(kind, _PLAIN):
         return value
-    try:
-        return value.item()
-    except Exception:  # noqa: BLE001, RUF100 - an array of several elements has no item
+    if not any(is_subclass(kind, base) for base in (str, int, float)) and find_static(kind, "dtype") is None:
         return value
+    plain = snapshot(value).value
+    # A private array of numpy.
+    if getattr(plain, "size", None) == 1 and hasattr(plain, "item"):
+        return plain.item()
+    if type(plain) is list and len(plain) == 1:
+        return plain[0]
+    return plain if is_one_of(type(plain), _PLAIN) else value
 
 
 def _text(value: str) -> str:
-    """Return a plain string that can be written as UTF-8, whatever subclass or lone surrogates `value` is made of."""
-    if type(value) is str and value.isascii():
-        return value
-    return str.__str__(value).encode("utf-8", "replace").decode()
+    """Return a text that can be written as UTF-8, whatever lone surrogates it has."""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
 def _type(value: Any) -> str:
-    return type(value).__qualname__
+    return class_name(type(value)).rpartition(".")[2]
 
 
 def _tag(value: Any) -> int | str:
     """Return an index as an int, anything else as its text: an attribute is a plain scalar."""
-    value = _scalar(value)
-    try:
-        number = operator.index(value)
-    except Exception:  # noqa: BLE001, RUF100 - a value may do anything when it is looked at
-        try:
-            return _text(value if isinstance(value, str) else str(value))
-        except Exception:  # noqa: BLE001, RUF100
-            return _type(value)
-    return number if -(2**63) <= number < 2**63 else str(number)
+    plain = snapshot(_scalar(value)).value
+    kind = type(plain)
+    if kind is int or kind is bool:
+        return int(plain) if -(2**63) <= plain < 2**63 else integer_text(plain)
+    if kind is str:
+        return _text(plain[:MAX_TAG_CHARACTERS])
+    return to_json(snapshot(plain)).decode()[:MAX_TAG_CHARACTERS].strip('"')
 
 
 class _Silence(AbstractContextManager[None]):
@@ -291,7 +302,8 @@ class _Trajectory(AbstractContextManager[None]):
         ):
             if value is not None:
                 tags[key] = _tag(value)
-        tags[semconv.VALIDATE] = bool(validate)
+        validate = _scalar(validate)
+        tags[semconv.VALIDATE] = is_one_of(type(validate), _PLAIN) and bool(validate)
         tags[semconv.EXPERIMENT_NAME] = self._pipeline.experiment_name
         state = TrajectoryState(tags)
         ambient = get_current_span(context).get_span_context()
@@ -356,10 +368,9 @@ class _Trajectory(AbstractContextManager[None]):
 
 def _metadata(attributes: dict[str, Any]) -> str:
     """Return the attributes as JSON text under their short names: Phoenix filters on these."""
-    return snapshot(
-        {
-            key.removeprefix(_PREFIX): value
-            for key, value in attributes.items()
-            if not isinstance(value, (str, tuple)) or len(value) <= MAX_METADATA_CHARACTERS
-        }
-    ).decode()
+    metadata = {
+        key.removeprefix(_PREFIX): value
+        for key, value in attributes.items()
+        if not isinstance(value, (str, tuple)) or len(value) <= MAX_METADATA_CHARACTERS
+    }
+    return to_json(snapshot(metadata)).decode()

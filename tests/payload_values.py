@@ -9,11 +9,12 @@ import attrs
 import orjson
 
 from otel_rollout.payload import snapshot
+from otel_rollout.payload_json import to_json
 
 
 def read(value: Any) -> Any:
     """Return what a reader of the snapshot sees."""
-    return orjson.loads(snapshot(value))
+    return orjson.loads(to_json(snapshot(value)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import pytest
 
-from otel_rollout import semconv
+import otel_rollout
+from otel_rollout import rollout_trace_op, semconv
 from otel_rollout.llm import describe_llm_call
+from otel_rollout.payload import snapshot
 
 
 def attributes(
@@ -17,10 +18,12 @@ def attributes(
     input_tokens: int | None = None,
     output_tokens: int | None = None,
     reason: str | None = None,
+    answered: str | None = None,
 ) -> dict[str, Any]:
     """Return the attributes, without those that are None."""
     every = {
         semconv.REQUEST_MODEL: model,
+        semconv.RESPONSE_MODEL: answered,
         semconv.USAGE_INPUT_TOKENS: input_tokens,
         semconv.USAGE_OUTPUT_TOKENS: output_tokens,
         semconv.FINISH_REASONS: (reason,) if reason else None,
@@ -41,7 +44,7 @@ class TestDescription:
                     "usage": {"prompt_tokens": 5, "completion_tokens": 7},
                     "choices": [{"finish_reason": "stop"}],
                 },
-                attributes("asked", 5, 7, "stop"),
+                attributes("asked", 5, 7, "stop", "answered"),
             ),
             (
                 {},
@@ -51,7 +54,7 @@ class TestDescription:
                     stop_reason="end_turn",
                     choices=None,
                 ),
-                attributes("claude", 5, 7, "end_turn"),
+                attributes(None, 5, 7, "end_turn", "claude"),
             ),
             (
                 {"prompt_ids": [1, 2, 3]},
@@ -67,22 +70,46 @@ class TestDescription:
     )
     def test_shapes(self, arguments, result, expected):
         """The shapes of OpenAI, Anthropic and verl are read."""
-        assert describe_llm_call(arguments, result) == expected
+        assert describe_llm_call(snapshot(arguments).value, snapshot(result).value) == expected
 
     def test_arrays(self):
         """Ids may be arrays; one without dimensions has no length, and an array is no model's name."""
         np = pytest.importorskip("numpy")
 
-        assert describe_llm_call({"model": np.zeros(3)}, {"prompt_ids": np.arange(4), "token_ids": np.array(1)}) == (
-            attributes(None, 4)
-        )
+        request = snapshot({"model": np.zeros(3)}).value
+        response = snapshot({"prompt_ids": np.arange(4), "token_ids": np.array(1)}).value
 
-    def test_values_that_raise(self):
-        """A result that raises when it is looked at says nothing, and does no harm."""
+        assert describe_llm_call(request, response) == attributes(None, 4)
 
-        class Raising:
-            def __getattr__(self, name: str) -> Any:
-                raise RuntimeError(name)
+    def test_ids_that_grow_during_the_call(self, rollout_spans):
+        """The prompt's tokens are counted as they were given: a loop may extend the list that it passes."""
 
-        assert describe_llm_call({}, Raising()) == {}
-        assert describe_llm_call({}, mock.Mock()) == {}
+        @rollout_trace_op(kind="LLM")
+        def generate(prompt_ids):
+            prompt_ids.extend([6, 7, 8])
+            return {"token_ids": [6, 7, 8]}
+
+        generate([1, 2, 3, 4, 5])
+        otel_rollout.flush()
+
+        (span,) = rollout_spans.spans
+        assert span.attributes[semconv.USAGE_INPUT_TOKENS] == 5
+        assert span.attributes[semconv.USAGE_OUTPUT_TOKENS] == 3
+
+    @pytest.mark.parametrize("options", [{"capture_output": False}, {"capture_inputs": False}])
+    def test_facts_of_a_side_that_is_not_recorded(self, rollout_spans, options):
+        """Model and tokens are there where the payload is left out."""
+
+        @rollout_trace_op(kind="LLM", **options)
+        def generate(prompt_ids, model):
+            return {"token_ids": [6, 7, 8]}
+
+        generate([1, 2], "small")
+        otel_rollout.flush()
+
+        (span,) = rollout_spans.spans
+        assert {
+            semconv.REQUEST_MODEL: "small",
+            semconv.USAGE_INPUT_TOKENS: 2,
+            semconv.USAGE_OUTPUT_TOKENS: 3,
+        }.items() <= (span.attributes.items())

@@ -226,7 +226,6 @@ class TestErrors:
 
 STEPS = [
     "otel_rollout.call.current_frame",
-    "otel_rollout.call.snapshot_arguments",
     "otel_rollout.call.snapshot",
     "otel_rollout.call.enter",
     "otel_rollout.call.leave",

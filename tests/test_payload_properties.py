@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_rollout.delivery.readable import PayloadFinisher
-from otel_rollout.payload import snapshot, snapshot_arguments
+from otel_rollout.payload import snapshot
 from otel_rollout.redaction import Redactor
 from tests.payload_values import Attrs, Slotted
 
@@ -71,8 +71,8 @@ class TestFinishedPayload:
     @given(value=_VALUES, limit=st.integers(5, 2000))
     def test_any_value(self, value, limit):
         """Any value comes out as valid JSON in UTF-8, with all integers within 64 signed bits, within the limit."""
-        for text in (snapshot(value), snapshot_arguments({"value": value})):
-            finished = PayloadFinisher(limit, Redactor())(text)
+        for taken in (snapshot(value), snapshot({"value": value})):
+            finished = PayloadFinisher(limit, Redactor())(taken)
 
             assert len(finished.encode()) <= limit
             assert all(-(2**63) <= number < 2**63 for number in _integers(orjson.loads(finished)))

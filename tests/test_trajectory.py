@@ -127,7 +127,7 @@ class TestRoot:
             (np.str_("uid"), "uid"),
             (2**70, str(2**70)),
             (1.5, "1.5"),
-            ((1, 2), "(1, 2)"),
+            ((1, 2), "[1,2]"),
             ("\ud800", "?"),
         ],
     )
@@ -152,7 +152,7 @@ class TestRoot:
         with rollout_trace_attr(sample_index=Hostile()):
             pass
         (root,) = recorded(rollout_spans)
-        assert root["attributes"]["rollout.sample_index"].endswith("Hostile")
+        assert root["attributes"]["rollout.sample_index"].endswith("Hostile>")
 
     def test_yields_none(self, rollout_spans: InMemorySpanExporter) -> None:
         """The context manager gives None, as verl's does; also when nothing is traced."""

@@ -22,7 +22,7 @@ from otel_rollout.delivery.batch_sender import BatchReport, RetryPolicy, send_ba
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.readable import SpanReader, without_payload
-from otel_rollout.delivery.size import queued_size, readable_size, trim_payload
+from otel_rollout.delivery.size import queued_size, readable_size
 from otel_rollout.delivery.trouble_log import TroubleLog
 from otel_rollout.exporter import one_attempt_of
 from otel_rollout.span import RolloutSpan
@@ -118,8 +118,6 @@ class ExporterQueue:
         size = queued_size(span)
         limits = self._limits
         has_payload = True
-        if self._bytes > self._batch_bytes and isinstance(span, RolloutSpan):
-            trim_payload(span)
         with self._lock:
             self._recorded += 1
             reason = None

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import sys
 import threading
 from collections.abc import Mapping, Sequence
-from traceback import TracebackException
 from typing import Any, Final
 
 import orjson
@@ -19,10 +17,11 @@ from otel_rollout import semconv
 from otel_rollout.delivery.finished_span import FinishedSpan
 from otel_rollout.delivery.shrink import replace_attributes
 from otel_rollout.delivery.size import rest_size
+from otel_rollout.exception_record import ExceptionRecord
 from otel_rollout.log_once import internal_error
-from otel_rollout.payload import MAX_TEXT_CHARACTERS as EARLY_CUT_CHARACTERS
-from otel_rollout.payload import clean_text, cut_text, snapshot
-from otel_rollout.payload_limits import characters_cut, cut_json, cut_media, may_need_mending, narrow_integers
+from otel_rollout.payload import Snapshot, clean_text, cut_text, snapshot
+from otel_rollout.payload_json import to_json
+from otel_rollout.payload_limits import cut_json, cut_media, may_need_mending, narrow_integers
 from otel_rollout.redaction import Redactor
 from otel_rollout.span import RolloutSpan
 from otel_rollout.token_text import add_token_text
@@ -56,9 +55,10 @@ class PayloadFinisher:
         self.redactor = redactor
         self.truncated_bytes = 0
 
-    def __call__(self, text: bytes) -> str:
-        """Return the finished text; what was cut is added to `truncated_bytes`."""
-        return self.finish(text)[0].decode()
+    def __call__(self, taken: Snapshot) -> str:
+        """Return the finished text of a snapshot; what was cut is added to `truncated_bytes`."""
+        self.truncated_bytes += cut_before(taken)
+        return self.finish(to_json(taken))[0].decode()
 
     def is_clean(self, text: bytes) -> bool:
         """Return whether `text` is fit as it is: most payloads are, and a look at both sides of a span says so.
@@ -83,10 +83,13 @@ class PayloadFinisher:
             internal_error("finishing a payload")
             finished = orjson.dumps("…[the payload could not be read]")
         cut = max(0, len(text) - len(finished))
-        if len(text) >= EARLY_CUT_CHARACTERS:
-            cut += characters_cut(text)
         self.truncated_bytes += cut
         return finished, cut
+
+
+def cut_before(taken: Snapshot | None) -> int:
+    """Return how many bytes the budget of a snapshot kept out of it, at least."""
+    return 0 if taken is None else taken.left_out
 
 
 class SpanReader:
@@ -177,21 +180,23 @@ class SpanReader:
             return span
         if after is before:
             return span
-        return replace_attributes(span, {**attributes, semconv.OUTPUT_VALUE: self._finisher(after)})
+        return replace_attributes(span, {**attributes, semconv.OUTPUT_VALUE: self._finisher.finish(after)[0].decode()})
 
     def _read(self, span: RolloutSpan) -> ReadableSpan:
         trajectory = span.trajectory
-        text, output = span.input, span.output
-        cut = 0
+        cut = cut_before(span.input) + cut_before(span.output)
+        self._finisher.truncated_bytes += cut
+        text = None if span.input is None else to_json(span.input)
+        output = None if span.output is None else to_json(span.output)
         if output is not None and span.tokenizer is not None:
             output = add_token_text(span.tokenizer, text, output)
             span.tokenizer = None
-        # In one piece: a look at it sees both, and it takes no more memory than it says, as orjson's texts do.
+        # In one piece: a look at it sees both.
         payload = b"%b\n%b" % (text or b"", output or b"")
         if not self._finisher.is_clean(payload):
             finished = [(b"", 0) if side is None else self._finisher.finish(side) for side in (text, output)]
             (text_finished, text_cut), (output_finished, output_cut) = finished
-            cut = text_cut + output_cut
+            cut += text_cut + output_cut
             text = None if text is None else text_finished
             payload = b"%b\n%b" % (text_finished, output_finished)
         span.name = _text(span.name)
@@ -272,7 +277,7 @@ def _attribute(value: Any) -> Any:
         items = tuple(_attribute(item) if isinstance(item, (str, bool, int, float)) else None for item in value)
         if items[0] is not None and all(type(item) is type(items[0]) for item in items):
             return items
-    text = narrow_integers(snapshot(value))
+    text = narrow_integers(to_json(snapshot(value)))
     # What is no list and no object is a scalar: of numpy, of a subclass, an enum.
     plain = value if type(value) is float else orjson.loads(text)
     return _text(plain) if isinstance(plain, str) else plain if isinstance(plain, (bool, int, float)) else text.decode()
@@ -284,40 +289,27 @@ def _text(text: str) -> str:
     return text if text.isascii() else clean_text(text)
 
 
-def _event(name: str, timestamp: int, content: Attributes | TracebackException) -> Event:
+def _event(name: str, timestamp: int, content: Attributes | ExceptionRecord) -> Event:
     attributes: dict[str, Any] = {}
-    if not isinstance(content, TracebackException):
+    if not isinstance(content, ExceptionRecord):
         _add_attributes(attributes, content or {})
         return Event(_text(name), attributes, timestamp)
-    stack = "".join(content.format())
-    attributes = {
-        semconv.EXCEPTION_TYPE: _text(_type_name(content)),
-        semconv.EXCEPTION_MESSAGE: _text(str(content)),
-        # The innermost frames stand at the end.
-        semconv.EXCEPTION_STACKTRACE: clean_text(stack[-MAX_TEXT_CHARACTERS:]),
-        "exception.escaped": "False",
-    }
+    attributes = {key: _text(text) for key, text in content.attributes().items()}
+    # The innermost frames stand at the end.
+    attributes[semconv.EXCEPTION_STACKTRACE] = clean_text(content.format()[-MAX_TEXT_CHARACTERS:])
     return Event(name, attributes, timestamp)
-
-
-def _type_name(content: TracebackException) -> str:
-    if sys.version_info >= (3, 13):
-        return content.exc_type_str or ""
-    cls = content.exc_type
-    if cls is None:
-        return ""
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
 def without_payload(span: RolloutSpan | ReadableSpan) -> RolloutSpan | ReadableSpan:
     """Return a copy of a finished span that says how large its payload was; the span itself where that is small."""
     if isinstance(span, RolloutSpan) and span.readable is None:
-        if len(span.input or b"") + len(span.output or b"") <= SMALL_PAYLOAD:
+        sides = [side for side in (span.input, span.output) if side is not None]
+        if sum(side.size for side in sides) <= SMALL_PAYLOAD:
             return span
         light = copy.copy(span)
         light.tokenizer = None
-        light.input = _note(len(light.input)) if light.input is not None else None
-        light.output = _note(len(light.output)) if light.output is not None else None
+        light.input = None if span.input is None else _dropped(span.input)
+        light.output = None if span.output is None else _dropped(span.output)
         return light
     readable = span.readable if isinstance(span, RolloutSpan) else span
     attributes = dict(readable.attributes or {}) if readable is not None else {}
@@ -328,7 +320,7 @@ def without_payload(span: RolloutSpan | ReadableSpan) -> RolloutSpan | ReadableS
     }
     if readable is None or sum(map(len, payload.values())) <= SMALL_PAYLOAD:
         return span
-    attributes |= {key: _note(len(value)).decode() for key, value in payload.items()}
+    attributes |= {key: f'"{_note(len(value))}"' for key, value in payload.items()}
     readable = replace_attributes(readable, attributes)
     if not isinstance(span, RolloutSpan):
         return readable
@@ -337,6 +329,9 @@ def without_payload(span: RolloutSpan | ReadableSpan) -> RolloutSpan | ReadableS
     return light
 
 
-def _note(size: int) -> bytes:
-    # Not by orjson, whose texts keep a buffer of 4 KiB.
-    return f'"…[{size:,} characters dropped: the export queue was full]"'.encode()
+def _dropped(taken: Snapshot) -> Snapshot:
+    return Snapshot(_note(taken.size), SMALL_PAYLOAD // 2)
+
+
+def _note(size: int) -> str:
+    return f"…[{size:,} bytes dropped: the export queue was full]"

@@ -11,7 +11,7 @@ from opentelemetry.trace import Link
 from otel_rollout.delivery.finished_span import FinishedSpan
 from otel_rollout.span import RolloutSpan
 
-__all__ = ["queued_size", "readable_size", "rest_size", "trim_payload"]
+__all__ = ["queued_size", "readable_size", "rest_size"]
 
 BASE_BYTES: Final = 300
 PER_ATTRIBUTE_BYTES: Final = 24
@@ -45,26 +45,6 @@ def queued_size(span: RolloutSpan | ReadableSpan) -> int:
     size = span.size
     # Another exporter's thread may have read the span already: its payload is there then, and no longer in the span.
     return size if span.readable is None else max(size, readable_size(span.readable))
-
-
-def trim_payload(span: RolloutSpan) -> None:
-    """Give back what is allocated behind the payload and not used.
-
-    A text of orjson keeps the buffer that it was written into: 4 KiB for the smallest, 64 KiB for one of 5 KB (3.13).
-    A queue that is emptied as fast as it fills needs no copies; one that is not would hold many times its bound.
-    """
-    # Another exporter's thread may finish or take the payload meanwhile: each side is read once, and put back only
-    # where it is still the same.
-    text = span.input
-    if text is not None and span.readable is None:
-        trimmed = memoryview(text).tobytes()
-        if span.input is text:
-            span.input = trimmed
-    text = span.output
-    if text is not None and span.readable is None:
-        trimmed = memoryview(text).tobytes()
-        if span.output is text:
-            span.output = trimmed
 
 
 def _attributes_size(attributes: Mapping[str, Any]) -> int:

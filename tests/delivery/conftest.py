@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 import pytest
 from opentelemetry.sdk.resources import Resource
@@ -16,6 +17,7 @@ from otel_rollout import semconv
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
+from otel_rollout.payload import snapshot
 from otel_rollout.span import RolloutSpan
 from otel_rollout.trajectory_state import TrajectoryState
 from tests.delivery.queues import QUICK, Recorder, running
@@ -57,7 +59,7 @@ def make_light_span() -> Callable[..., RolloutSpan]:
 
     def make(
         name: str = "op",
-        payload: bytes = b"",
+        payload: Any = None,
         *,
         is_root: bool = False,
         trajectory: TrajectoryState | None = None,
@@ -66,7 +68,7 @@ def make_light_span() -> Callable[..., RolloutSpan]:
         span = RolloutSpan(
             name, SpanContext(1, next(ids), False, SAMPLED), parent, {}, trajectory, (), on_end=lambda span: None
         )
-        span.input = payload or None
+        span.input = None if payload is None else snapshot(payload)
         span.end()
         return span
 

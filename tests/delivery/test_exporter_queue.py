@@ -12,7 +12,6 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from otel_rollout import semconv
 from otel_rollout.delivery.batch_sender import RetryPolicy
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.payload import snapshot
 from otel_rollout.trajectory_state import TrajectoryState
 from tests.delivery.queues import RETRY, Plain, Recorder, block, is_balanced, until
 
@@ -42,7 +41,7 @@ class TestBatches:
         """No batch holds more bytes than the limit, and a span that is larger goes alone."""
         queue = make_queue(exporter, batch_bytes=100_000, delay=60.0)
         for name, size in (("a", 40_000), ("b", 40_000), ("giant", 500_000), ("c", 40_000), ("d", 70_000)):
-            queue.put(make_light_span(name, b'"' + b"x" * size + b'"'))
+            queue.put(make_light_span(name, "x" * size))
         assert queue.flush(10)
         assert exporter.names == ["a", "b", "giant", "c", "d"]
         assert ["giant"] in [[span.name for span in batch] for batch in exporter.batches]
@@ -55,7 +54,7 @@ class TestBatches:
         exporter.max_batch_bytes = 50_000
         queue = make_queue(exporter, delay=60.0)
         for _ in range(4):
-            queue.put(make_light_span("a", b'"' + b"x" * 30_000 + b'"'))
+            queue.put(make_light_span("a", "x" * 30_000))
         assert queue.flush(10)
         assert [len(batch) for batch in exporter.batches] == [1, 1, 1, 1]
 
@@ -242,7 +241,7 @@ class TestOneHarmsNoOther:
         other = Recorder()
         first, second = make_queue(exporter, "first"), make_queue(other, "second")
         trajectory = TrajectoryState({})
-        span = make_light_span("op", snapshot(letter * 2000), trajectory=trajectory)
+        span = make_light_span("op", letter * 2000, trajectory=trajectory)
         first.put(span)
         assert first.flush(10)
         cut = trajectory.truncated_bytes

@@ -12,7 +12,6 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 
 from otel_rollout import semconv
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.payload import snapshot
 from otel_rollout.trajectory_state import TrajectoryState
 from tests.delivery.queues import RETRY, Plain, Recorder, block, is_balanced
 
@@ -26,7 +25,7 @@ class TestBounds:
         queue = make_queue(exporter, max_bytes=bound)
         block(queue, exporter, make_light_span("first"))
         for _ in range(40):
-            queue.put(make_light_span("child", b'"' + b"x" * 50_000 + b'"'))
+            queue.put(make_light_span("child", "x" * 50_000))
         stats = queue.stats()
         assert stats.payloads_dropped > 0
         assert stats.lost == {}
@@ -34,7 +33,7 @@ class TestBounds:
             queue.put(make_light_span("child"))
         assert queue.stats().queued_bytes <= 0.97 * bound
         for _ in range(5):
-            queue.put(make_light_span("root", b'"' + b"x" * 50_000 + b'"', is_root=True))
+            queue.put(make_light_span("root", "x" * 50_000, is_root=True))
         stats = queue.stats()
         assert stats.lost == {"queue_full": 1}
         assert stats.queued_bytes <= bound
@@ -44,7 +43,7 @@ class TestBounds:
         assert exporter.names.count("root") == 5
         without = [span for span in exporter.spans if "dropped" in span.attributes.get(semconv.INPUT_VALUE, "")[:60]]
         assert len(without) == stats.payloads_dropped
-        assert without[0].attributes[semconv.INPUT_VALUE] == '"…[50,002 characters dropped: the export queue was full]"'
+        assert without[0].attributes[semconv.INPUT_VALUE] == '"…[50,000 bytes dropped: the export queue was full]"'
 
     def test_the_count_of_the_standard_variable_is_a_bound(self, make_queue, exporter, make_span):
         """With a bound on the count no more spans are held, and children give way to roots."""
@@ -73,7 +72,7 @@ class TestBounds:
         try:
             before = tracemalloc.get_traced_memory()[0]
             while sum(queue.stats().lost.values()) < 100:
-                queue.put(make_light_span("op", snapshot(payload)))
+                queue.put(make_light_span("op", payload + payload[:1]))
             gc.collect()
             held = tracemalloc.get_traced_memory()[0] - before
         finally:
@@ -101,7 +100,7 @@ class TestBounds:
         try:
             before = tracemalloc.get_traced_memory()[0]
             while not slow.stats().lost:
-                span = make_light_span("op", snapshot(payload))
+                span = make_light_span("op", payload + payload[:1])
                 slow.put(span)
                 fast.put(span)
                 if fast.stats().queued > 10:
@@ -118,7 +117,7 @@ class TestBounds:
         """A span whose payload another exporter's thread has taken over already counts with its payload."""
         queue = make_queue(exporter)
         block(queue, exporter, make_light_span())
-        span = make_light_span("op", b'"' + b"x" * 50_000 + b'"')
+        span = make_light_span("op", "x" * 50_000)
         reader.read(span, "other")
         before = queue.stats().queued_bytes
         queue.put(span)
@@ -128,7 +127,7 @@ class TestBounds:
         """Payloads given up before a full queue still reach the exporter whose queue has room."""
         other = Recorder()
         full, roomy = make_queue(exporter, "full", max_bytes=20_000), make_queue(other, "roomy")
-        span = make_light_span("op", b'"' + b"x" * 50_000 + b'"')
+        span = make_light_span("op", "x" * 50_000)
         full.put(span)
         roomy.put(span)
         assert full.flush(10)
@@ -144,7 +143,7 @@ class TestMemory:
     def test_a_delivered_span_holds_no_payload(self, make_queue, exporter, make_light_span, letter):
         """A span that a copied context keeps alive gives its payload back when it is delivered."""
         queue = make_queue(exporter)
-        span = make_light_span("op", snapshot(letter * 50_000))
+        span = make_light_span("op", letter * 50_000)
         queue.put(span)
         assert queue.flush(10)
         assert len(exporter.spans[0].attributes[semconv.INPUT_VALUE]) > 50_000
@@ -158,7 +157,7 @@ class TestMemory:
         other = Recorder()
         slow, fast = make_queue(exporter, "slow"), make_queue(other, "fast")
         block(slow, exporter, make_light_span("first"))
-        span = make_light_span("op", snapshot(letter * 50_000))
+        span = make_light_span("op", letter * 50_000)
         fast.put(span)
         assert fast.flush(10)
         slow.put(span)
@@ -172,14 +171,14 @@ class TestMemory:
         """A span lost before a full queue, or to the shutdown, gives its payload back, as one left without does."""
         queue = make_queue(exporter, max_bytes=200_000)
         block(queue, exporter, make_light_span("first"))
-        spans = [make_light_span("op", b'"' + b"x" * 50_000 + b'"') for _ in range(300)]
+        spans = [make_light_span("op", "x" * 50_000) for _ in range(300)]
         for span in spans:
             queue.put(span)
         assert queue.stats().payloads_dropped
         assert queue.stats().lost
         queue.shutdown(time.monotonic())
         queue.join()
-        late = make_light_span("late", b'"' + b"x" * 50_000 + b'"')
+        late = make_light_span("late", "x" * 50_000)
         queue.put(late)
         assert all(span.readable is None and span.input is None for span in [*spans, late])
 
@@ -187,7 +186,7 @@ class TestMemory:
         """A payload that one full queue gives up is kept for the exporter whose queue has room."""
         other = Recorder()
         full, roomy = make_queue(exporter, "full", max_bytes=2_000), make_queue(other, "roomy")
-        span = make_light_span("op", b'"' + b"x" * 50_000 + b'"')
+        span = make_light_span("op", "x" * 50_000)
         full.put(span)
         full.put(make_light_span())
         assert span.input is not None
@@ -219,7 +218,7 @@ class TestAccounts:
 
         def produce():
             for _ in range(500):
-                queue.put(make_light_span("op", b'"' + b"x" * 500 + b'"'))
+                queue.put(make_light_span("op", "x" * 500))
 
         watcher = threading.Thread(target=watch)
         producers = [threading.Thread(target=produce) for _ in range(8)]
@@ -254,7 +253,7 @@ class TestAccounts:
             return original(span)
 
         monkeypatch.setattr(module, "without_payload", collecting)
-        queue.put(make_light_span("large", b'"' + b"x" * 50_000 + b'"'))
+        queue.put(make_light_span("large", "x" * 50_000))
         assert queue.flush(10)
         assert sorted(exporter.names) == ["large", "nested"]
         assert queue.stats().queued_bytes == 0

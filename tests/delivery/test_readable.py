@@ -21,6 +21,7 @@ from otel_rollout.delivery.readable import MAX_TEXT_CHARACTERS, PayloadFinisher,
 from otel_rollout.delivery.size import readable_size
 from otel_rollout.otlp_encoding import encode_spans
 from otel_rollout.payload import snapshot
+from otel_rollout.payload_json import to_json
 from otel_rollout.redaction import Redactor
 from otel_rollout.span import RolloutSpan
 from otel_rollout.trajectory_state import TrajectoryState
@@ -63,7 +64,7 @@ class TestSpan:
         """Name, ids, times, status, links, resource, scope, tags and payload arrive."""
         span = light("op", trajectory=TrajectoryState({semconv.STEP: 3}), **{semconv.SPAN_KIND: "LLM"})
         span.start_time = 10
-        span.input, span.output = b'{"a":1}', b'"b"'
+        span.input, span.output = snapshot({"a": 1}), snapshot("b")
         span.add_link(SpanContext(7, 8, True, SAMPLED))
         span.set_status(StatusCode.ERROR, "why")
         span.add_event("event", {"n": 1}, 15)
@@ -176,7 +177,7 @@ class TestPayloadFinisher:
         }
         finisher = PayloadFinisher(300, Redactor())
 
-        finished, cut = finisher.finish(snapshot(value))
+        finished, cut = finisher.finish(to_json(snapshot(value)))
 
         assert orjson.loads(finished) == {
             "image": "data:image/png;base64,[5022 bytes cut]",
@@ -189,19 +190,19 @@ class TestPayloadFinisher:
         assert 4700 < cut == finisher.truncated_bytes
 
     def test_what_was_cut_before_is_counted(self):
-        """A text so long that the caller's thread has cut it counts as cut in both places."""
+        """What the snapshot of a long text leaves out counts as cut, beside what is cut later."""
         finisher = PayloadFinisher(1000, None)
 
-        finished, cut = finisher.finish(snapshot("x" * 20_000_000))
+        finished = finisher(snapshot("x" * 20_000_000))
 
-        assert cut == finisher.truncated_bytes == pytest.approx(20_000_000 - len(finished), abs=200)
+        assert finisher.truncated_bytes == pytest.approx(20_000_000 - len(finished), abs=200)
 
     def test_fault(self, monkeypatch):
         """A payload that can't be finished doesn't leave; the span does."""
         monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
         monkeypatch.setattr(readable, "cut_media", lambda text: 1 / 0)
         span = light()
-        span.input = b'{"image":"data:image/png;base64,%s","password":"secret"}' % (b"A" * 400)
+        span.input = snapshot({"image": f"data:image/png;base64,{'A' * 400}", "password": "secret"})
 
         assert read(span).attributes[semconv.INPUT_VALUE] == '"…[the payload could not be read]"'
 

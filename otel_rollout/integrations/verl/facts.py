@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import orjson
-
 from otel_rollout import semconv
 from otel_rollout.integrations.verl.identity import scalar
 from otel_rollout.integrations.verl.rollout import Rollout
 from otel_rollout.payload import snapshot
+from otel_rollout.payload_json import to_json
 
 __all__ = ["describe_output"]
 
@@ -58,7 +57,7 @@ def describe_output(
         semconv.MIN_WEIGHTS_VERSION: oldest,
         semconv.MAX_WEIGHTS_VERSION: newest,
         semconv.DATA_SOURCE: _text(columns.get("data_source")),
-        semconv.REWARD_EXTRA_INFO: snapshot(info).decode() if info else None,
+        semconv.REWARD_EXTRA_INFO: to_json(snapshot(info)).decode() if info else None,
         semconv.NUM_OUTPUTS: len(outputs) if len(outputs) > 1 else None,
     }
     if isinstance(newest, int) and isinstance(step, int) and step > 0:
@@ -66,7 +65,7 @@ def describe_output(
         attributes[semconv.STALENESS] = step - 1 - newest
     output: dict[str, Any] = {"reward": reward}
     if info:
-        output["reward_extra_info"] = orjson.Fragment(attributes[semconv.REWARD_EXTRA_INFO])
+        output["reward_extra_info"] = info
     output["response_ids"] = rollout.last_token_ids or list(final.response_ids)
     attributes = {key: value for key, value in attributes.items() if value is not None}
     return attributes, output, TRUNCATED if is_truncated else None

@@ -1,0 +1,563 @@
+"""Capture reads and never calls: nothing of a user's class runs on the caller's thread, whatever is captured."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import attrs
+import orjson
+import pydantic
+import pytest
+
+import otel_rollout
+from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
+from tests.payload_values import read
+
+CALLS: list[str] = []
+
+
+class PanicError(BaseException):
+    """What a library in Rust raises where it can't go on: no Exception."""
+
+
+def _called(name: str) -> Any:
+    def method(self: Any, *arguments: Any, **options: Any) -> Any:
+        CALLS.append(name)
+        raise PanicError(name)
+
+    return method
+
+
+_METHODS = (
+    *("__repr__", "__str__", "__bytes__", "__format__", "__hash__", "__eq__", "__lt__", "__bool__", "__len__"),
+    *("__iter__", "__next__", "__getitem__", "__contains__", "__reversed__", "__index__", "__int__", "__float__"),
+    *(
+        "__complex__",
+        "__dir__",
+        "__reduce__",
+        "__reduce_ex__",
+        "__getstate__",
+        "__copy__",
+        "__deepcopy__",
+        "__sizeof__",
+    ),
+    *("__getattr__", "__call__", "__enter__", "__length_hint__", "__missing__", "keys", "items", "values", "isoformat"),
+    *("utcoffset", "item", "tolist", "model_dump", "dict", "to_dict", "json", "_asdict", "__array__", "__buffer__"),
+)
+
+
+def _hostile(*bases: type, **members: Any) -> type:
+    """Return a class of which every method says that it was called, and panics."""
+    return type("Hostile", bases, {**{name: _called(name) for name in _METHODS}, **members})
+
+
+class _HostileMeta(type):
+    """A class's class of which every method says that it was called, and panics."""
+
+    __getattribute__ = _called("metaclass __getattribute__")
+    __hash__ = _called("metaclass __hash__")
+    __eq__ = _called("metaclass __eq__")
+    __repr__ = _called("metaclass __repr__")
+    __instancecheck__ = _called("metaclass __instancecheck__")
+    __subclasscheck__ = _called("metaclass __subclasscheck__")
+
+
+class _Zone(dt.tzinfo):
+    utcoffset = _called("utcoffset")
+    tzname = _called("tzname")
+    dst = _called("dst")
+
+
+class _Properties:
+    field = property(_called("property"))
+    __dict__ = property(_called("__dict__"))  # type: ignore[assignment]
+    __class__ = property(_called("__class__"))  # type: ignore[assignment]
+
+
+class _Colour(enum.Enum):
+    RED = "red"
+    value = property(_called("value"))  # type: ignore[assignment]
+    name = property(_called("name"))  # type: ignore[assignment]
+
+
+@dataclasses.dataclass
+class _Data:
+    x: int
+    __repr__ = _called("__repr__")
+    __getattribute__ = _called("__getattribute__")
+
+
+class _Model(pydantic.BaseModel):
+    x: int
+    __repr__ = _called("__repr__")
+
+    @pydantic.model_serializer
+    def _serialize(self) -> Any:
+        return _called("serializer")(self)
+
+    @pydantic.computed_field
+    def computed(self) -> int:
+        """Say that it was called."""
+        return _called("computed")(self)  # type: ignore[no-any-return]
+
+
+def _without_init(cls: type, base: type = object, **fields: Any) -> Any:
+    made = base.__new__(cls)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+VALUES: dict[str, Any] = {
+    "object": lambda: _hostile()(),  # noqa: PLW0108 - a new class each time
+    "metaclass": lambda: type.__call__(_HostileMeta("M", (), {})),
+    "properties": _Properties,
+    "str": lambda: _hostile(str)("text"),
+    "int": lambda: _hostile(int)(7),
+    "float": lambda: _hostile(float)(0.5),
+    "bytes": lambda: _hostile(bytes)(b"abc"),
+    "list": lambda: _without_init(_hostile(list), list),
+    "tuple": lambda: tuple.__new__(_hostile(tuple), (1, 2)),
+    "dict": lambda: _without_init(_hostile(dict), dict),
+    "set": lambda: _without_init(_hostile(set), set),
+    "date": lambda: _hostile(dt.date)(2026, 1, 2),
+    "datetime": lambda: dt.datetime.__new__(_hostile(dt.datetime), 2026, 1, 2),
+    "zone": lambda: dt.datetime(2026, 1, 2, tzinfo=_Zone()),
+    "zone of a time": lambda: dt.time(1, 2, tzinfo=_Zone()),
+    "enum": lambda: _Colour.RED,
+    "dataclass": lambda: _without_init(_Data, x=1),
+    "pydantic": lambda: _Model(x=1),
+    "exception": lambda: _hostile(ValueError)("no"),
+    "exception with an object": lambda: ValueError(_hostile()()),
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_calls():
+    CALLS.clear()
+    yield
+    CALLS.clear()
+
+
+@pytest.mark.parametrize("make", VALUES.values(), ids=VALUES)
+class TestNothingIsCalled:
+    """Values of classes of which every method panics."""
+
+    def test_as_argument_and_result(self, rollout_spans, make):
+        """The function runs, its result is the object itself, and no method of the value has run."""
+        value = make()
+
+        @rollout_trace_op(kind="LLM")
+        def f(given: Any) -> Any:
+            return value
+
+        CALLS.clear()
+        with rollout_trace_attr(step=1):
+            assert f(value) is value
+            assert f([value, {"deep": value}]) is value
+        otel_rollout.flush()
+
+        assert CALLS == []
+        assert len(rollout_spans.spans) == 3
+        for span in rollout_spans.spans[:2]:
+            orjson.loads(span.attributes[semconv.INPUT_VALUE])
+            orjson.loads(span.attributes[semconv.OUTPUT_VALUE])
+
+    def test_as_annotation_and_tag(self, rollout_spans, make):
+        """The same holds for what is annotated, and for the tags of a trajectory."""
+        value = make()
+        CALLS.clear()
+        with rollout_trace_attr(step=value, sample_index=value, rollout_n=value, name=value, validate=value):
+            annotate(reward=value, status=value, input=value, output=value, extra=value, more=[value])
+        otel_rollout.flush()
+
+        assert CALLS == []
+        assert len(rollout_spans.spans) == 1
+
+    def test_as_key(self, rollout_spans, make):
+        """The same holds for keys of a dict."""
+        value = make()
+        holder = {1: "a"}
+        try:
+            holder[value] = "b"
+        except (TypeError, PanicError):
+            pytest.skip("it is no key of a dict")
+        CALLS.clear()
+        read(holder)
+
+        assert CALLS == []
+
+
+class TestExceptions:
+    """Exceptions that leave traced code."""
+
+    def test_the_text_of_the_programs_own_class(self, rollout_spans):
+        """`__str__` of the program's class is not called; the arguments of the exception are shown."""
+        failure = _hostile(ValueError)("what happened", 3)
+
+        @rollout_trace_op
+        def f() -> None:
+            raise failure
+
+        CALLS.clear()
+        with pytest.raises(ValueError) as caught:
+            f()
+        otel_rollout.flush()
+
+        assert caught.value is failure
+        assert CALLS == []
+        (span,) = rollout_spans.spans
+        assert span.status.description.endswith("Hostile: 'what happened', 3")
+        assert span.events[0].attributes["exception.message"] == "'what happened', 3"
+        assert "raise failure" in span.events[0].attributes["exception.stacktrace"]
+
+    @pytest.mark.parametrize(
+        ("error", "message"),
+        [
+            (ValueError("no"), "no"),
+            (KeyError("missing"), "'missing'"),
+            (ValueError("a", 1, None), "'a', 1, None"),
+            (OSError(2, "No such file", "name.txt"), "[Errno 2] No such file: 'name.txt'"),
+            (RuntimeError(), ""),
+            (subprocess.CalledProcessError(3, ["ls"]), "3, <builtins.list>"),
+        ],
+        ids=repr,
+    )
+    def test_known_texts(self, rollout_spans, error, message):
+        """What Python's own classes say of their arguments is shown."""
+
+        @rollout_trace_op
+        def f() -> None:
+            raise error
+
+        with pytest.raises(type(error)):
+            f()
+        otel_rollout.flush()
+
+        assert rollout_spans.spans[0].events[0].attributes["exception.message"] == message
+
+    def test_what_pydantic_says(self, rollout_spans):
+        """The problems that pydantic found are named, with the values left out."""
+
+        class Arguments(pydantic.BaseModel):
+            count: int
+
+        @rollout_trace_op
+        def f() -> None:
+            Arguments(count="many")  # type: ignore[arg-type]
+
+        with pytest.raises(pydantic.ValidationError):
+            f()
+        otel_rollout.flush()
+
+        message = rollout_spans.spans[0].events[0].attributes["exception.message"]
+        assert message.startswith("1 validation errors for Arguments\ncount: Input should be a valid integer")
+
+    def test_causes_and_notes(self, rollout_spans):
+        """The stack trace has the exception that led to this one, and the notes of both."""
+
+        @rollout_trace_op
+        def f() -> None:
+            try:
+                raise KeyError("first")
+            except KeyError as error:
+                failure = ValueError("second")
+                failure.__dict__["__notes__"] = ["look here"]
+                raise failure from error
+
+        with pytest.raises(ValueError):
+            f()
+        otel_rollout.flush()
+
+        text = rollout_spans.spans[0].events[0].attributes["exception.stacktrace"]
+        assert text.index("KeyError: 'first'") < text.index("direct cause") < text.index("ValueError: second")
+        assert "look here" in text
+
+
+class TestHiddenFields:
+    """What a class keeps out of its own repr keeps its name in the payload, and loses its value."""
+
+    def test_pydantic(self):
+        """`SecretStr`, `repr=False` and `exclude=True` are hidden."""
+
+        class Model(pydantic.BaseModel):
+            plain: str = "shown"
+            secret: pydantic.SecretStr = pydantic.SecretStr("hunter2")
+            unshown: str = pydantic.Field("hunter2", repr=False)
+            excluded: str = pydantic.Field("hunter2", exclude=True)
+
+        assert read(Model()) == {
+            "plain": "shown",
+            "secret": "[hidden]",
+            "unshown": "[hidden]",
+            "excluded": "[hidden]",
+        }
+
+    def test_pydantic_v1(self):
+        """The first version of pydantic hides by the same words."""
+        v1 = pytest.importorskip("pydantic.v1", reason="pydantic without its v1 module", exc_type=ImportError)
+
+        class Model(v1.BaseModel):
+            plain: str = "shown"
+            secret: v1.SecretStr = v1.SecretStr("hunter2")
+            unshown: str = v1.Field("hunter2", repr=False)
+            excluded: str = v1.Field("hunter2", exclude=True)
+
+        assert read(Model()) == {"plain": "shown", "secret": "[hidden]", "unshown": "[hidden]", "excluded": "[hidden]"}
+
+    def test_dataclass(self):
+        """`field(repr=False)` is hidden, with slots too."""
+
+        @dataclasses.dataclass
+        class Data:
+            plain: int
+            hidden: str = dataclasses.field(repr=False)
+
+        @dataclasses.dataclass(slots=True)
+        class Slots:
+            plain: int
+            hidden: str = dataclasses.field(repr=False)
+
+        assert read(Data(1, "hunter2")) == {"plain": 1, "hidden": "[hidden]"}
+        assert read(Slots(1, "hunter2")) == {"plain": 1, "hidden": "[hidden]"}
+
+    def test_attrs(self):
+        """A field without a repr, or with one of its own, is hidden."""
+
+        @attrs.define
+        class Data:
+            plain: int
+            hidden: str = attrs.field(repr=False)
+            masked: str = attrs.field(repr=lambda value: "***")
+
+        assert read(Data(1, "hunter2", "hunter2")) == {"plain": 1, "hidden": "[hidden]", "masked": "[hidden]"}
+
+    def test_classes_that_are_named_so(self):
+        """A class whose name says that it holds a secret shows nothing."""
+
+        class Secret:
+            def __init__(self) -> None:
+                self.value = "hunter2"
+
+        class Credentials(Secret):
+            pass
+
+        assert read([Secret(), Credentials()]) == ["[hidden]", "[hidden]"]
+
+
+class TestUserFunctions:
+    """What a user gave us to be called."""
+
+    def test_capture_functions(self, rollout_spans):
+        """What the functions return is recorded in place of arguments and result."""
+
+        @rollout_trace_op(
+            capture_inputs=lambda arguments: {"count": len(arguments["items"])},
+            capture_output=lambda result: result.upper(),
+        )
+        def f(items: list[int]) -> str:
+            return "done"
+
+        assert f([1, 2, 3]) == "done"
+        otel_rollout.flush()
+
+        (span,) = rollout_spans.spans
+        assert orjson.loads(span.attributes[semconv.INPUT_VALUE]) == {"count": 3}
+        assert orjson.loads(span.attributes[semconv.OUTPUT_VALUE]) == "DONE"
+
+    def test_an_error_is_one_warning(self, rollout_spans, caplog):
+        """A function that fails costs a warning, once; the call goes on and the payload says so."""
+
+        @rollout_trace_op(capture_inputs=lambda arguments: 1 / 0)
+        def f(x: int) -> int:
+            return x
+
+        assert [f(1), f(2)] == [1, 2]
+        otel_rollout.flush()
+
+        assert [record.getMessage().partition(":")[2][:16] for record in caplog.records] == [" capture_inputs "]
+        assert "failed: ZeroDivisionError" in rollout_spans.spans[0].attributes[semconv.INPUT_VALUE]
+
+    def test_what_is_no_exception_passes(self, rollout_spans):
+        """A BaseException of the user's function is the user's."""
+
+        def panic(arguments: Any) -> Any:
+            raise PanicError
+
+        @rollout_trace_op(capture_inputs=panic)
+        def f(x: int) -> int:
+            return x
+
+        with pytest.raises(PanicError):
+            f(1)
+
+    def test_rollout_payload(self, rollout_spans, caplog):
+        """`__rollout_payload__` says what stands for an object; its error is one warning."""
+
+        class Payload:
+            def __rollout_payload__(self) -> Any:
+                return {"kept": [1, {"deep": True}]}
+
+        class Broken:
+            def __rollout_payload__(self) -> Any:
+                raise RuntimeError("broken")
+
+        assert read([Payload(), Broken(), Broken()]) == [
+            {"kept": [1, {"deep": True}]},
+            "[__rollout_payload__ failed: RuntimeError]",
+            "[__rollout_payload__ failed: RuntimeError]",
+        ]
+        assert len(caplog.records) == 1
+
+
+class AlarmError(Exception):
+    """What a grader's handler of SIGALRM raises."""
+
+
+def _values_that_take_long() -> Any:
+    return [[{"n": number, "text": "x" * 10} for number in range(2000)] for _ in range(4)]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this platform has no timers by signal")
+class TestSignals:
+    """What signal handlers raise while a snapshot is taken passes through at once."""
+
+    @pytest.mark.parametrize("raised", [AlarmError, KeyboardInterrupt, SystemExit, RuntimeError, TypeError])
+    def test_a_handler_that_raises(self, rollout_spans, raised):
+        """However often the timer fires inside of tracing, its exception reaches the program each time."""
+        fired = 0
+
+        def on_alarm(number: int, frame: Any) -> None:
+            nonlocal fired
+            fired += 1
+            raise raised("time is up")
+
+        value = _values_that_take_long()
+
+        @rollout_trace_op
+        def grade(given: Any) -> Any:
+            return given
+
+        previous = signal.signal(signal.SIGALRM, on_alarm)
+        caught = 0
+        try:
+            deadline = time.monotonic() + 60
+            for attempt in range(200):
+                if caught >= 20 or time.monotonic() > deadline:
+                    break
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 0.0005 + attempt % 20 * 0.0002)
+                    for _ in range(20):
+                        grade(value)
+                except raised:
+                    caught += 1
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+        finally:
+            signal.signal(signal.SIGALRM, previous)
+
+        assert fired == caught
+        assert caught >= 20
+
+
+_RACE = """
+import sys, threading, time, enum, datetime as dt
+import otel_rollout
+from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
+from otel_rollout.testing import InMemorySpanExporter
+from pydantic import BaseModel
+
+class Sink(InMemorySpanExporter):
+    def export(self, spans):
+        for span in spans:
+            span.attributes
+        return super().export([])
+
+class Message(BaseModel):
+    role: str = "tool"
+    content: str = "x" * 50
+
+class Colour(enum.Enum):
+    RED = "red"
+
+class Zone(dt.tzinfo):
+    def utcoffset(self, moment): return dt.timedelta(hours=1)
+
+def item():
+    kind = {kind!r}
+    if kind == "pydantic": return Message()
+    if kind == "enum": return Colour.RED
+    if kind == "zone": return dt.datetime(2026, 1, 2, tzinfo=Zone())
+    return {{"role": "tool", "content": ["x" * 50]}}
+
+otel_rollout.init("p", "e", backend=Sink())
+
+@rollout_trace_op(kind="LLM")
+def generate(messages, state): return messages
+
+shared, state, stop = [], {{}}, False
+def change():
+    number = 0
+    while not stop:
+        number += 1
+        shared.append(item())
+        state[number % 50] = [item()]
+        if len(shared) > 60: del shared[:]
+        if number % 70 == 0: state.clear()
+threads = [threading.Thread(target=change, daemon=True) for _ in range(2)]
+for thread in threads: thread.start()
+end = time.monotonic() + {seconds}
+sys.setswitchinterval(1e-5)
+with rollout_trace_attr(1, 1, 1):
+    while time.monotonic() < end:
+        assert generate(shared, state) is shared
+        annotate(input=shared, output=state, extra=shared, metadata_of_mine=state)
+stop = True
+otel_rollout.shutdown()
+print("survived")
+"""
+
+
+class TestRaces:
+    """Containers that other threads change while they are captured."""
+
+    @pytest.mark.parametrize("kind", ["plain", "pydantic", "enum", "zone"])
+    def test_the_process_lives(self, kind):
+        """Lists and dicts that two threads fill and empty meanwhile kill no process: that took a second."""
+        done = subprocess.run(
+            [sys.executable, "-c", _RACE.format(kind=kind, seconds=2)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+        assert (done.returncode, done.stdout.strip()) == (0, "survived"), done.stderr[-2000:]
+
+
+class TestStack:
+    """Calls near the end of the stack."""
+
+    def test_a_traced_function_near_the_limit(self, rollout_spans):
+        """A traced recursion ends in the program's own RecursionError, or comes back; nothing of ours is in between."""
+
+        @rollout_trace_op
+        def dive(depth: int, value: Any) -> int:
+            return depth if depth == 0 else dive(depth - 1, value)
+
+        value = {"a": [{"b": [{"c": 1}]}]}
+        for depth in (10, 50, 100):
+            assert dive(depth, value) == 0
+        with pytest.raises(RecursionError):
+            dive(100_000, value)
+        thread = threading.Thread(target=dive, args=(20, value))
+        thread.start()
+        thread.join()
