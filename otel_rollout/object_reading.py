@@ -209,19 +209,21 @@ def _object_reader(kind: type) -> Reader:
             return lambda value, room, deep: read(value)
         return _declared_reader(read, slots, shown, hidden, is_complete)
 
+    public_slots = {key: slot for key, slot in slots.items() if key[:1] != "_"}
+
     def read_public(value: Any, room: int, deep: bool) -> Any:
         if not deep:
             return name
-        fields = read(value) if read is not None else {}
-        public = {key: item for key, item in [*islice(fields.items(), room)] if type(key) is str and key[:1] != "_"}
-        public |= _slot_values(value, {key: slot for key, slot in slots.items() if key[:1] != "_"})
-        if not public:
-            return name
         kept: dict[str, Any] = {"type": name[1:-1]}
-        kept.update(islice(public.items(), MAX_FIELDS))
-        if len(public) > MAX_FIELDS:
-            kept["…"] = f"[{len(public) - MAX_FIELDS:,} fields cut]"
-        return kept
+        if read is not None:
+            fields = read(value)
+            pairs = [*islice(fields.items(), MAX_FIELDS)]
+            kept |= {key: item for key, item in pairs if type(key) is str and key[:1] != "_"}
+            if len(fields) > MAX_FIELDS:
+                kept["…"] = f"[{len(fields) - MAX_FIELDS:,} fields cut]"
+        if public_slots:
+            kept |= _slot_values(value, public_slots)
+        return kept if len(kept) > 1 else name
 
     return read_public
 

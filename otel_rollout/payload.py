@@ -126,33 +126,38 @@ def _copy(value: Any, kind: type, left: int, depth: int, walk: _Walk) -> tuple[A
 
 def _copy_once(value: Any, kind: type, left: int, depth: int, walk: _Walk) -> tuple[Any, int]:
     """Return a private copy of what may stand in itself: an object, or a container far down."""
-    if depth >= MAX_DEPTH:
-        walk.left_out += 1
-        return f"…<{class_name(kind)}>", left
     above = walk.above
     if above is None:
         above = walk.above = set()
     identity = id(value)
     if identity in above:
         return f"<cycle to {class_name(kind)}>", left
+    if depth >= MAX_DEPTH:
+        walk.left_out += 1
+        return f"…<{class_name(kind)}>", left
     above.add(identity)
-    copy: Any = _copy_dict if kind is dict else _copy_list if kind is list else None
-    copied: tuple[Any, int] = (
-        copy(value, left, depth, walk) if copy is not None else _copy_object(value, kind, left, depth, walk)
-    )
+    if kind is dict:
+        copied: tuple[Any, int] = _copy_dict(value, left, depth, walk)
+    elif kind is list:
+        copied = _copy_list(value, left, depth, walk)
+    else:
+        copied = _copy_object(value, kind, left - OBJECT_COST, depth, walk)
     above.discard(identity)
     return copied
 
 
 def _copy_dict(value: dict[Any, Any], left: int, depth: int, walk: _Walk) -> tuple[dict[str, Any], int]:
     try:
-        for key in value:
-            if type(key) is not str:
-                copied = _shallow_dict(value, left, walk)
-                break
-        else:
-            # With other keys than texts, a copy may compare them, by code of their class.
-            copied = value.copy() if len(value) * DICT_ITEM_COST <= left else _shallow_dict(value, left, walk)
+        copied = None
+        if len(value) * DICT_ITEM_COST <= left:
+            for key in value:
+                if type(key) is not str:
+                    # A copy may compare keys, by code of their class.
+                    break
+            else:
+                copied = value.copy()
+        if copied is None:
+            copied = _shallow_dict(value, left, walk)
     except RuntimeError as error:
         if is_from_signal_handler(error):
             raise
@@ -196,7 +201,6 @@ def _copy_list(value: list[Any], left: int, depth: int, walk: _Walk) -> tuple[li
 
 def _copy_object(value: Any, kind: type, left: int, depth: int, walk: _Walk) -> tuple[Any, int]:
     """Return a leaf, or a private dict or list, for a value that is of none of JSON's own types."""
-    left -= OBJECT_COST
     for attempt in range(MAX_TRIES):
         try:
             child = reader_of(kind)(value, max(left, 0) // LIST_ITEM_COST, depth < MAX_OBJECT_DEPTH)
@@ -253,7 +257,7 @@ def _shallow_dict(value: dict[Any, Any], left: int, walk: _Walk) -> dict[str, An
 
 def _shallow_list(value: list[Any], left: int, walk: _Walk) -> list[Any]:
     """Return a private copy of a list, or of its first and last items."""
-    length, room = len(value), max(left - CONTAINER_COST - LIST_ITEM_COST, 0) // LIST_ITEM_COST
+    length, room = len(value), max(left - 2 * CONTAINER_COST, 0) // LIST_ITEM_COST
     if length <= room:
         return [*value]
     head = [*islice(value, max(room - TAIL_ITEMS, 1))]
