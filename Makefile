@@ -42,12 +42,14 @@ format: $(VENV)/.dev  ## Format the code
 
 bench: $(VENV)/.dev  ## Measure, against plain OpenTelemetry and other tracers
 	@$(BIN)/python -m benchmarks $(ARGS)
+	@$(BIN)/python -m benchmarks.snapshot
 
 bench-file: $(VENV)/.dev  ## Measure the trace folder beside JSON lines, Parquet with DuckDB, and SQLite
 	@$(BIN)/python -m benchmarks.file $(ARGS)
 
 bench-smoke: $(VENV)/.dev  ## The same, briefly: does it run at all
 	@$(BIN)/python -m benchmarks --smoke
+	@$(BIN)/python -m benchmarks.snapshot --smoke
 	@$(BIN)/python -m benchmarks.file --smoke
 
 docs: $(VENV)/.dev  ## Write the generated tables of docs/
