@@ -236,6 +236,8 @@ def _declared_reader(
     is_complete: bool,
 ) -> Reader:
     declared_slots = {name: slot for name, slot in slots.items() if name in shown}
+    hidden_slots = dict.fromkeys(hidden & slots.keys(), HIDDEN)
+    more_fields = {name: slot for name, slot in slots.items() if name == "__pydantic_extra__"} if is_complete else {}
 
     def read_declared(value: Any, room: int, deep: bool) -> Any:
         fields = read(value) if read is not None else {}
@@ -246,11 +248,11 @@ def _declared_reader(
         }
         if declared_slots:
             kept |= _slot_values(value, declared_slots)
-        if is_complete and "__pydantic_extra__" in slots:
-            extra = _slot_values(value, {"extra": slots["__pydantic_extra__"]}).get("extra")
+        if more_fields:
+            extra = _slot_values(value, more_fields).get("__pydantic_extra__")
             if type(extra) is dict:
-                kept.update(islice([*islice(extra.items(), room)], room))
-        return kept | dict.fromkeys(hidden & slots.keys(), HIDDEN)
+                kept |= {key: item for key, item in [*islice(extra.items(), room)] if type(key) is str}
+        return kept | hidden_slots if hidden_slots else kept
 
     return read_declared
 

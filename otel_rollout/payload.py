@@ -20,15 +20,14 @@ register_reader(reader_of_library_type)
 
 __all__ = ["DEFAULT_BUDGET", "Snapshot", "clean_text", "cut_text", "snapshot"]
 
-DEFAULT_BUDGET: Final = 4 * 1024 * 1024
-"""What the parts of a value may cost together, in the units below."""
-CONTAINER_COST: Final = 512
-DICT_ITEM_COST: Final = 48
-LIST_ITEM_COST: Final = 24
-OBJECT_COST: Final = 512
-"""Beside the bytes of texts: a part costs as many units as it takes nanoseconds to copy, about, and more than it holds
-in memory. Copying a whole budget takes no more than four times what orjson takes for 1 MiB of the same kind."""
-LONGEST_TEXT_SHARE: Final = 4
+DEFAULT_BUDGET: Final = 2 * 1024 * 1024
+"""What the parts of a value may cost together, in the units below: some milliseconds, whatever the value."""
+CONTAINER_COST: Final = 384
+DICT_ITEM_COST: Final = 32
+LIST_ITEM_COST: Final = 12
+OBJECT_COST: Final = 384
+"""Beside the bytes of texts: a part costs more units than it holds bytes, and about as many as it takes nanoseconds."""
+LONGEST_TEXT_SHARE: Final = 2
 """A text longer than this part of the budget loses its middle."""
 MAX_DEPTH: Final = 40
 MAX_OBJECT_DEPTH: Final = 6

@@ -23,7 +23,7 @@ from otel_rollout.tracer import RolloutTracer
 
 __all__ = ["Pipeline", "QueueProcessor"]
 
-SNAPSHOT_SHARE: Final = 4
+SNAPSHOT_SHARE: Final = 2
 """How many times the limit of a payload a snapshot may hold: cutting knows better what to keep of more."""
 
 
