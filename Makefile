@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Behind a proxy that has a certificate of its own, uv needs to be told of the system's; pip asks them by itself.
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem),true,false)
 
-.PHONY: help demo test test-fast test-slow soak check format bench bench-file bench-smoke docs screenshots clean
+.PHONY: help demo test test-fast test-slow soak check format drift bench bench-file bench-smoke docs screenshots clean
 
 help:  ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -39,6 +39,9 @@ check: $(VENV)/.dev  ## Lint, formatting, types
 format: $(VENV)/.dev  ## Format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+drift: $(VENV)/.dev  ## Compare what is hooked in the installed verl with what is recorded of it
+	@$(BIN)/python scripts/drift.py $(ARGS)
 
 bench: $(VENV)/.dev  ## Measure, against plain OpenTelemetry and other tracers
 	@$(BIN)/python -m benchmarks $(ARGS)

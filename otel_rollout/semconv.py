@@ -64,6 +64,7 @@ SERVER: Final = "rollout.server"
 PREFIX_BROKEN: Final = "rollout.prefix_broken"
 TOOL_REWARD: Final = "rollout.tool_reward"
 TOOL_RESPONSE_TRUNCATED: Final = "rollout.tool_response_truncated"
+REQUESTED_TOOL: Final = "rollout.requested_tool"
 
 # --- the events of a turn of verl that was aborted and went on
 WEIGHTS_VERSION: Final = "rollout.weights_version"
@@ -236,6 +237,7 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     Attribute(PREFIX_BROKEN, "turns (verl)", "bool", "the prompt does not go on from the turn before", "filters"),
     Attribute(TOOL_REWARD, "tool calls (verl)", "double", "the reward that the tool gave", "filters"),
     Attribute(TOOL_RESPONSE_TRUNCATED, "tool calls (verl)", "bool", "true where verl cuts the answer", "filters"),
+    Attribute(REQUESTED_TOOL, "tool calls (verl)", "str", "the name that the model asked for, of no tool", "you"),
     Attribute(WEIGHTS_VERSION, "generation.* events (verl)", "int", "the weights of this attempt", "you"),
     Attribute(NEW_TOKENS, "generation.* events (verl)", "int", "the tokens that it made", "you"),
     Attribute(STOP_REASON, "generation.* events (verl)", "str", "why it stopped", "you"),

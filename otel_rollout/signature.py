@@ -12,7 +12,7 @@ from collections.abc import Callable
 from inspect import Parameter
 from typing import Any, Final
 
-__all__ = ["Binder", "compile_binder"]
+__all__ = ["Binder", "compile_binder", "read_signature"]
 
 Binder = Callable[..., dict[str, Any]]
 """Takes the arguments of a call and returns them by name; raises TypeError where they don't fit the signature."""
@@ -29,13 +29,22 @@ def compile_binder(function: Callable[..., Any]) -> Binder:
             have it, gets a binder that returns `args` and `kwargs`.
     """
     try:
-        parameters = list(_signature(function).parameters.values())
+        parameters = list(read_signature(function).parameters.values())
         return _bind_after_receiver if _hides_receiver(function, parameters) else _compile(parameters)
     except Exception:  # noqa: BLE001, RUF100 - a callable may do anything when it is looked at
         return _bind_after_receiver if _takes_receiver(function) else _bind_unnamed
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
+def read_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Return a function's signature, whatever its annotations are.
+
+    Args:
+        function: The function.
+
+    Raises:
+        TypeError: It is not callable.
+        ValueError: It has no signature that can be read.
+    """
     if sys.version_info >= (3, 14):
         # Annotations are evaluated there; names that exist for type checkers only would fail.
         import annotationlib

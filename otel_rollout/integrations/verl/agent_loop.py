@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from contextvars import ContextVar
+from typing import Any, ClassVar, Final
 
 from otel_rollout import runtime, semconv
 from otel_rollout.integrations.verl import batch as batches
 from otel_rollout.integrations.verl import executor, late_rewards
 from otel_rollout.integrations.verl import rollout as rollouts
 from otel_rollout.integrations.verl.batch import Batch, PromptSelection
-from otel_rollout.integrations.verl.config import RolloutTraceConfig
-from otel_rollout.integrations.verl.identity import BatchLedger, identify, scalar
-from otel_rollout.log_once import internal_error
+from otel_rollout.integrations.verl.config import max_samples
+from otel_rollout.integrations.verl.faults import is_fault
+from otel_rollout.integrations.verl.hook import Call, Hook, Observer, Patch
+from otel_rollout.integrations.verl.identity import BatchLedger, Row, identify, scalar
 
-__all__ = [
-    "TRUST_METHOD",
-    "trace_manager_generate",
-    "trace_queue_manager_generate",
-    "trace_run",
-    "trace_worker_generate",
-    "trace_worker_init",
-    "trust_prompts",
-]
+__all__ = ["HOOKS"]
 
 _logger: Final = logging.getLogger("otel_rollout")
 
@@ -41,86 +33,124 @@ _MAX_TRUSTED: Final = 100_000
 _SECONDS_TO_TELL_WORKERS: Final = 5.0
 
 
-def trace_worker_init(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `AgentLoopWorker.__init__`, after which delivery has a tokenizer of its own.
+class _MadeWorker(Observer):
+    """`AgentLoopWorker.__init__`, after which delivery has a tokenizer of its own.
 
     Tokenizers in Rust fail when two threads use one at once, and the agent loops use theirs in threads.
     """
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - the data model's name
-        original(self, *args, **kwargs)
-        _copy_tokenizer(self)
+    def __init__(self, call: Call) -> None:
+        self._worker = call.receiver
 
-    return __init__
-
-
-def trace_worker_generate(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `AgentLoopWorker.generate_sequences`, which sees its part of the batch before it is taken apart."""
-
-    async def generate_sequences(self: Any, batch: Any) -> Any:
-        seen = _see_batch(batch)
-        if seen is None:
-            return await original(self, batch)
-        token = batches.batch_variable.set(seen)
-        try:
-            return await original(self, batch)
-        finally:
-            batches.batch_variable.reset(token)
-
-    return generate_sequences
+    def end(self, result: Any) -> None:
+        """Copy the tokenizer."""
+        _copy_tokenizer(self._worker)
 
 
-def trace_run(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `AgentLoopWorker._run_agent_loop`, which runs one trajectory."""
+class _WorkerBatch(Observer):
+    """`AgentLoopWorker.generate_sequences`, which sees its part of the batch before it is taken apart."""
 
-    async def _run_agent_loop(self: Any, sampling_params: Any, trajectory: Any, **kwargs: Any) -> Any:
-        begun = _begin(self, trajectory, kwargs)
-        if begun is None:
-            return await original(self, sampling_params, trajectory, **kwargs)
+    variable: ClassVar[ContextVar[Any] | None] = batches.batch_variable
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    @property
+    def value(self) -> Batch:
+        """What the batch shows."""
+        return self._batch
+
+
+def _observe_worker_batch(call: Call) -> Observer | None:
+    batch = call.arguments["batch"]
+    columns, meta = getattr(batch, "non_tensor_batch", None), getattr(batch, "meta_info", None)
+    # The v1 trainer's are no `DataProto`.
+    return _WorkerBatch(Batch(columns, meta, max_samples())) if type(columns) is dict and type(meta) is dict else None
+
+
+class _Run(Observer):
+    """`AgentLoopWorker._run_agent_loop`, which runs one trajectory."""
+
+    variable: ClassVar[ContextVar[Any] | None] = rollouts.rollout_variable
+
+    def __init__(self, call: Call) -> None:
         executor.keep_context()
-        rollout, trajectory, kwargs = begun
-        token = rollouts.rollout_variable.set(rollout)
-        try:
-            return await original(self, sampling_params, trajectory, **kwargs)
-        finally:
-            rollouts.rollout_variable.reset(token)
-            _end(self)
+        self._worker = call.receiver
+        self._rollout = _rollout(call.receiver, call.arguments["trajectory"], call.arguments)
+        vars(self._worker)[_RUNNING] = vars(self._worker).get(_RUNNING, 0) + 1
 
-    return _run_agent_loop
+    @property
+    def value(self) -> rollouts.Rollout:
+        """What is known of the trajectory."""
+        return self._rollout
 
-
-def trace_manager_generate(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `AgentLoopManager.generate_sequences`, which numbers the whole batch before it is split over workers."""
-
-    def generate_sequences(self: Any, prompts: Any, *args: Any, **kwargs: Any) -> Any:
-        is_numbered = _number_rows(self, prompts)
-        late = _late_rows(self, prompts) if is_numbered else None
-        try:
-            result = original(self, prompts, *args, **kwargs)
-        except BaseException:
-            _forget_rows(prompts, is_numbered)
-            raise
-        if inspect.isawaitable(result):
-            return _finish(self, result, prompts, is_numbered, late)
-        _forget_rows(prompts, is_numbered)
-        if late is not None:
-            late_rewards.add_column(self, late, result)
-        return result
-
-    return generate_sequences
+    def close(self) -> None:
+        """Have the queues send what they hold once no trajectory runs: the step is over. Waits for nothing."""
+        running = vars(self._worker)[_RUNNING] = vars(self._worker).get(_RUNNING, 1) - 1
+        pipeline = runtime.pipeline
+        if running <= 0 and pipeline is not None:
+            for queue in pipeline.queues:
+                queue.hurry()
 
 
-def trace_queue_manager_generate(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `AgentLoopManagerTQ.generate_sequences`, which tells workers whose dataset index is no other prompt's."""
+class _WholeBatch(Observer):
+    """`AgentLoopManager.generate_sequences`: the whole batch is numbered before it is split over workers."""
 
-    def generate_sequences(self: Any, prompts: Any) -> Any:
-        _tell_workers(self, prompts)
-        return original(self, prompts)
+    def __init__(self, manager: Any, prompts: Any, rows: list[Row]) -> None:
+        self._manager = manager
+        self._meta = prompts.meta_info
+        uids = [str(scalar(uid)) for uid in prompts.non_tensor_batch["uid"]]
+        validate = bool(self._meta.get("validate", False))
+        self._late = late_rewards.keys_of_rows(manager, validate, uids, [row.rollout_n for row in rows])
+        self.settles = self._late is not None
+        self._is_settled = False
+        self._meta[batches.META_KEY] = rows
 
-    return generate_sequences
+    async def settle(self, result: Any) -> None:
+        """Have each row say which trajectory it is, where its reward comes later."""
+        self._is_settled = True
+        if self._late is not None:
+            await late_rewards.add_column_later(self._manager, self._late, result)
+
+    def end(self, result: Any) -> None:
+        """Do so where the manager was not called in an event loop."""
+        if self._late is not None and not self._is_settled:
+            late_rewards.add_column(self._manager, self._late, result)
+
+    def close(self) -> None:
+        """Forget the rows."""
+        self._meta.pop(batches.META_KEY, None)
 
 
-def trust_prompts(self: Any, uids: list[str]) -> None:
+def _observe_whole_batch(call: Call) -> Observer | None:
+    manager, prompts = call.receiver, call.arguments["prompts"]
+    columns, meta = getattr(prompts, "non_tensor_batch", None), getattr(prompts, "meta_info", None)
+    if not call.is_known or type(columns) is not dict or type(meta) is not dict:
+        return None
+    if "uid" not in columns or not _is_traced(manager):
+        return None
+    if "priority" in columns and [scalar(value) for value in columns["priority"]] != list(range(len(prompts))):
+        # verl numbers the rows in this column; where it means something else, a worker can't tell which it has.
+        return None
+    index = columns.get("index")
+    ledger = vars(manager).setdefault(_LEDGER, BatchLedger())
+    rows = ledger.number(
+        scalar(meta.get("global_steps", -1)),
+        bool(meta.get("validate", False)),
+        [str(scalar(uid)) for uid in columns["uid"]],
+        None if index is None else [_hashable(scalar(value)) for value in index],
+    )
+    return _WholeBatch(manager, prompts, rows)
+
+
+class _Queue(Observer):
+    """`AgentLoopManagerTQ.generate_sequences`: workers are told whose dataset index is no other prompt's."""
+
+    def __init__(self, call: Call) -> None:
+        _tell_workers(call.receiver, call.arguments["prompts"])
+
+
+def _trust_prompts(self: Any, uids: list[str]) -> None:
     """Take the dataset index of these prompts for their sample index; a method of the worker.
 
     Args:
@@ -142,75 +172,40 @@ def _copy_tokenizer(worker: Any) -> None:
         if own is None:
             own = pipeline.tokenizer_copies[id(tokenizer)] = copy.deepcopy(tokenizer)
         setattr(worker, _TOKENIZER, own)
-    except Exception as error:  # noqa: BLE001, RUF100 - a tokenizer may be of any kind
+    except BaseException as error:
+        if not is_fault(error):
+            raise
         pipeline.tokenizer_copies[id(tokenizer)] = None
         _logger.warning("verl: token ids are not decoded: the tokenizer can't be copied (%s)", error)
 
 
-def _see_batch(batch: Any) -> Batch | None:
-    """Return what a worker's part of a batch shows; None where nothing is traced or it is no `DataProto`."""
-    if runtime.pipeline is None or not hasattr(batch, "non_tensor_batch"):
-        return None
-    try:
-        limit = RolloutTraceConfig.get_instance().max_samples
-        return Batch(dict(batch.non_tensor_batch), dict(batch.meta_info), limit)
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-        internal_error("looking at a batch of verl")
-        return None
-
-
-def _begin(
-    worker: Any, trajectory: Any, kwargs: dict[str, Any]
-) -> tuple[rollouts.Rollout, dict[str, Any], dict[str, Any]] | None:
-    """Return the trajectory's state, and verl's arguments with sound numbers and our choice of samples."""
-    pipeline = runtime.pipeline
-    if pipeline is None:
-        return None
-    try:
-        batch = batches.batch_variable.get()
-        session = kwargs.get("session_id")
-        uid = None if kwargs.get("uid") is None else str(scalar(kwargs["uid"]))
-        if batch is not None and session is None:
-            identity = batch.identify(trajectory, kwargs)
-            is_traced = batch.is_traced(kwargs) if batch.is_selecting else kwargs.get("trace", True)
-        else:
-            is_trusted = uid in vars(worker).get(_TRUSTED, ())
-            identity = identify(trajectory, kwargs, is_index_trusted=is_trusted)
-            # The v1 trainer says trace=False to all and leaves the choice to nobody.
-            is_traced = kwargs.get("trace", True) if session is None else _select(worker, trajectory, uid, identity)
-        attributes = identity.attributes()
-        data_source = kwargs.get("data_source")
-        if data_source is not None:
-            attributes[semconv.DATA_SOURCE] = str(scalar(data_source))
-        rollout = rollouts.Rollout(attributes, identity.step, kwargs.get("raw_prompt"), vars(worker).get(_TOKENIZER))
-        numbers = {
-            **trajectory,
-            "step": identity.step,
-            "sample_index": identity.sample_index,
-            "rollout_n": identity.rollout_n,
-        }
-        vars(worker)[_RUNNING] = vars(worker).get(_RUNNING, 0) + 1
-        return rollout, numbers, {**kwargs, "trace": bool(is_traced)}
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-        internal_error("starting a trajectory of verl")
-        return None
+def _rollout(worker: Any, trajectory: dict[str, Any], columns: dict[str, Any]) -> rollouts.Rollout:
+    """Return what is known of a trajectory at its start: with sound numbers, and our choice of samples."""
+    batch = batches.batch_variable.get()
+    session = columns.get("session_id")
+    uid = None if columns.get("uid") is None else str(scalar(columns["uid"]))
+    if batch is not None and session is None:
+        identity = batch.identify(trajectory, columns)
+        is_traced = columns.get("trace", True) and batch.is_traced(columns)
+    else:
+        is_trusted = uid in vars(worker).get(_TRUSTED, ())
+        identity = identify(trajectory, columns, is_index_trusted=is_trusted)
+        # The v1 trainer says trace=False to all and leaves the choice to nobody.
+        is_traced = columns.get("trace", True) if session is None else _select(worker, trajectory, uid, identity)
+    attributes = identity.attributes()
+    data_source = columns.get("data_source")
+    if data_source is not None:
+        attributes[semconv.DATA_SOURCE] = str(scalar(data_source))
+    return rollouts.Rollout(
+        identity, bool(is_traced), attributes, columns.get("raw_prompt"), vars(worker).get(_TOKENIZER)
+    )
 
 
 def _select(worker: Any, trajectory: dict[str, Any], uid: str | None, identity: Any) -> bool:
     selection = vars(worker).setdefault(_SELECTION, PromptSelection())
     prompt = identity.sample_index if uid is None else uid
-    limit = RolloutTraceConfig.get_instance().max_samples
-    is_traced: bool = selection.is_traced(identity.step, bool(trajectory.get("validate")), prompt, limit)
+    is_traced: bool = selection.is_traced(identity.step, bool(trajectory.get("validate")), prompt, max_samples())
     return is_traced
-
-
-def _end(worker: Any) -> None:
-    """Have the queues send what they hold once no trajectory runs: the step is over. Waits for nothing."""
-    running = vars(worker)[_RUNNING] = vars(worker).get(_RUNNING, 1) - 1
-    pipeline = runtime.pipeline
-    if running <= 0 and pipeline is not None:
-        for queue in pipeline.queues:
-            queue.hurry()
 
 
 def _is_traced(manager: Any) -> bool:
@@ -219,56 +214,6 @@ def _is_traced(manager: Any) -> bool:
         return bool(manager.rollout_config.trace.get("backend"))
     except Exception:  # noqa: BLE001, RUF100 - a configuration without a trace section has nobody trace
         return False
-
-
-def _number_rows(manager: Any, prompts: Any) -> bool:
-    try:
-        columns = getattr(prompts, "non_tensor_batch", None)
-        if columns is None or "uid" not in columns or not _is_traced(manager):
-            return False
-        if "priority" in columns and [scalar(value) for value in columns["priority"]] != list(range(len(prompts))):
-            # verl numbers the rows in this column; where it means something else, a worker can't tell which it has.
-            return False
-        meta = prompts.meta_info
-        index = columns.get("index")
-        ledger = vars(manager).setdefault(_LEDGER, BatchLedger())
-        meta[batches.META_KEY] = ledger.number(
-            scalar(meta.get("global_steps", -1)),
-            bool(meta.get("validate", False)),
-            [str(scalar(uid)) for uid in columns["uid"]],
-            None if index is None else [_hashable(scalar(value)) for value in index],
-        )
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-        internal_error("numbering a batch of verl")
-        return False
-    return True
-
-
-def _late_rows(manager: Any, prompts: Any) -> list[str] | None:
-    """Return which trajectories the rows are, where their rewards come when the rollout is over."""
-    try:
-        rows = prompts.meta_info[batches.META_KEY]
-        uids = [str(scalar(uid)) for uid in prompts.non_tensor_batch["uid"]]
-        validate = bool(prompts.meta_info.get("validate", False))
-        return late_rewards.keys_of_rows(manager, validate, uids, [row.rollout_n for row in rows])
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-        internal_error("numbering a batch of verl")
-        return None
-
-
-def _forget_rows(prompts: Any, is_numbered: bool) -> None:
-    if is_numbered:
-        prompts.meta_info.pop(batches.META_KEY, None)
-
-
-async def _finish(manager: Any, result: Awaitable[Any], prompts: Any, is_numbered: bool, late: list[str] | None) -> Any:
-    try:
-        output = await result
-    finally:
-        _forget_rows(prompts, is_numbered)
-    if late is not None:
-        await late_rewards.add_column_later(manager, late, output)
-    return output
 
 
 def _tell_workers(manager: Any, prompts: Any) -> None:
@@ -292,3 +237,48 @@ def _tell_workers(manager: Any, prompts: Any) -> None:
 
 def _hashable(value: Any) -> Any:
     return value if isinstance(value, (int, str)) else repr(value)
+
+
+def _add_methods(module: Any) -> None:
+    setattr(module.AgentLoopWorker, TRUST_METHOD, _trust_prompts)
+    setattr(module.AgentLoopWorker, late_rewards.TAKE_METHOD, late_rewards.take_carriers)
+
+
+_MODULE: Final = "verl.experimental.agent_loop.agent_loop"
+_BY_WORKER: Final = "groups that are split over workers are numbered by worker"
+
+HOOKS: Final = (
+    Patch(_MODULE, "AgentLoopWorker", "rollout.sample_index is the uid, and late rewards are not traced", _add_methods),
+    Hook(
+        _MODULE,
+        "AgentLoopWorker._run_agent_loop",
+        "trajectories have verl's own numbers, and those of the v1 trainer are not traced",
+        _Run,
+        needs=("trajectory",),
+    ),
+    Hook(_MODULE, "AgentLoopWorker.__init__", "the root has no final text", _MadeWorker, while_off=True),
+    Hook(
+        _MODULE,
+        "AgentLoopWorker.generate_sequences",
+        "trajectories are numbered and sampled by verl",
+        _observe_worker_batch,
+        needs=("batch",),
+    ),
+    Hook(
+        _MODULE,
+        "AgentLoopManager.generate_sequences",
+        _BY_WORKER,
+        _observe_whole_batch,
+        needs=("prompts",),
+        while_off=True,
+        lost_unknown=_BY_WORKER,
+    ),
+    Hook(
+        "verl.trainer.ppo.v1.agent_loop_tq",
+        "AgentLoopManagerTQ.generate_sequences",
+        "rollout.sample_index is the uid",
+        _Queue,
+        needs=("prompts",),
+        while_off=True,
+    ),
+)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from otel_rollout.integrations.verl.identity import Identity, Row, identify, scalar
 from otel_rollout.sampling import select_samples
 
-__all__ = ["META_KEY", "Batch", "PromptSelection", "batch_variable", "is_selecting"]
+__all__ = ["META_KEY", "Batch", "PromptSelection", "batch_variable"]
 
 META_KEY: Final = "otel_rollout_rows"
 """In a batch's `meta_info`, which no agent loop and no training data sees: one `Row` per row of the whole batch."""
@@ -31,11 +31,11 @@ class Batch:
         if keys is None:
             keys = columns.get("index")
         self._traced: set[Any] | None = None
+        self._left = max_samples if keys is None else None
         if max_samples is not None and keys is not None:
             step = meta_info.get("global_steps", -1)
             names = [scalar(key) for key in keys]
             self._traced = {names[position] for position in select_samples(names, max_samples, step=step)}
-        self.is_selecting = self._traced is not None
 
     def identify(self, trajectory: dict[str, Any], columns: dict[str, Any]) -> Identity:
         """Return which trajectory this is; called once for each, in the order of the rows."""
@@ -51,7 +51,11 @@ class Batch:
         return identify(trajectory, columns, row=row, nth_of_group=nth)
 
     def is_traced(self, columns: dict[str, Any]) -> bool:
-        """Return whether this sample is one of those that are traced."""
+        """Return whether this sample is one of those that are traced; called once for each."""
+        if self._left is not None:
+            # Nothing tells the samples apart: the first rows.
+            self._left -= 1
+            return self._left >= 0
         if self._traced is None:
             return True
         key = columns.get("uid")
@@ -84,9 +88,3 @@ class PromptSelection:
 
 
 batch_variable: Final[ContextVar[Batch | None]] = ContextVar("otel-rollout-verl-batch", default=None)
-
-
-def is_selecting() -> bool:
-    """Return whether the plugin picks the samples of the current batch, so that verl need not."""
-    batch = batch_variable.get()
-    return batch is not None and batch.is_selecting

@@ -1,22 +1,20 @@
-"""verl's `RolloutTraceConfig`, over `otel_rollout.init`: the same calls, attributes and defaults."""
+"""verl's `RolloutTraceConfig.init` starts `otel_rollout`, with the same settings; verl's own tracing stays off."""
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
 from opentelemetry.sdk.environment_variables import OTEL_BSP_MAX_EXPORT_BATCH_SIZE
 
-from otel_rollout import config
-from otel_rollout.backends import Backend
-from otel_rollout.integrations.verl.batch import is_selecting
+from otel_rollout import config, runtime
+from otel_rollout.integrations.verl.hook import Call, Hook, Observer
+from otel_rollout.log_once import warn_once
 
-__all__ = ["RolloutTraceConfig", "start_from"]
+__all__ = ["HOOKS", "max_samples", "start", "start_from"]
 
-_logger: Final = logging.getLogger("otel_rollout")
 _RUN_ID_VARIABLE: Final = "OTEL_ROLLOUT_RUN_ID"
 
 MAX_BATCH_SPANS: Final = 2048
@@ -24,85 +22,61 @@ MAX_BATCH_SPANS: Final = 2048
 trajectory of a batch as for several spans. Bytes bound a batch as elsewhere."""
 
 
-class RolloutTraceConfig(config.RolloutTraceConfig):
-    """The process's trace configuration, as verl asks for it.
+class _Start(Observer):
+    """`RolloutTraceConfig.init`: we trace in place of verl, which gets `backend=None`.
 
-    Nothing here raises, whatever the configuration: a rollout without traces is better than none.
+    It gets no number of samples either: verl picks them with numpy's global generator, which the traced program may
+    draw from as well.
     """
 
-    _instance: ClassVar[Any] = None
+    def __init__(self, call: Call) -> None:
+        self._is_on = bool(call.arguments["backend"])
+        start(
+            call.arguments["project_name"],
+            call.arguments["experiment_name"],
+            call.arguments["backend"],
+            call.arguments.get("token2text", False),
+            call.arguments.get("max_samples_per_step_per_worker"),
+        )
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_initialized = False
+    def changed(self, call: Call) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Return the arguments without a backend."""
+        if not self._is_on:
+            return None
+        nothing: dict[str, Any] = {"backend": None}
+        if call.arguments.get("max_samples_per_step_per_worker") is not None:
+            nothing["max_samples_per_step_per_worker"] = None
+        return call.replaced(nothing)
 
-    @classmethod
-    def init(
-        cls,
-        project_name: str | None,
-        experiment_name: str | None,
-        backend: Backend | None,
-        token2text: bool = False,
-        max_samples_per_step_per_worker: int | None = None,
-    ) -> None:
-        """Switch tracing on, unless it is on already or `backend` is None.
 
-        Args:
-            project_name: The project.
-            experiment_name: What every trajectory is tagged with.
-            backend: An exporter's name, names separated by commas, or `otel` for those of `OTEL_TRACES_EXPORTER`.
-            token2text: Whether token ids are decoded beside the ids.
-            max_samples_per_step_per_worker: How many samples of a step each worker traces; None for all.
-        """
-        instance = cls.get_instance()
-        if instance.is_initialized:
-            return
-        instance.is_initialized = True
-        instance.project_name, instance.experiment_name = project_name, experiment_name
-        instance.token2text = bool(token2text)
-        instance.max_samples_per_step_per_worker = max_samples_per_step_per_worker
-        if not backend:
-            return
-        if backend == "otel":
-            backend = os.environ.get(OTEL_TRACES_EXPORTER, "").strip() or "otlp"
-        settings: dict[str, Any] = {}
-        if not os.environ.get(OTEL_BSP_MAX_EXPORT_BATCH_SIZE):
-            settings["max_batch_spans"] = MAX_BATCH_SPANS
-        run_id = _run_id()
-        if run_id and not os.environ.get(_RUN_ID_VARIABLE):
-            settings["run_id"] = run_id
-        try:
-            config.init(
-                project_name or "verl",
-                experiment_name or "default",
-                backend,
-                instance.token2text,
-                max_samples_per_step_per_worker,
-                **settings,
-            )
-        except Exception as error:  # noqa: BLE001, RUF100 - training goes on without traces
-            _logger.warning("verl: nothing is traced: trace.backend=%s: %s", backend, error)
-        else:
-            core = config.RolloutTraceConfig.get_instance()
-            instance.backend, instance.client = core.backend, core.client
+def start(
+    project_name: Any, experiment_name: Any, backend: Any, token2text: Any = False, max_samples: Any = None
+) -> None:
+    """Switch tracing on, unless it is on already or `backend` is None; whatever the settings, nothing is raised.
 
-    @property
-    def max_samples_per_step_per_worker(self) -> int | None:
-        """How many samples of a step each worker traces; None where the plugin picks them.
-
-        verl picks with numpy's global generator, which the traced program may draw from as well.
-        """
-        return None if is_selecting() else self.max_samples
-
-    @max_samples_per_step_per_worker.setter
-    def max_samples_per_step_per_worker(self, samples: int | None) -> None:
-        self.max_samples = samples
-
-    @classmethod
-    def reset(cls) -> None:
-        """Switch tracing off and forget everything; for tests."""
-        cls.forget()
-        config.RolloutTraceConfig.reset()
+    Args:
+        project_name: The project.
+        experiment_name: What every trajectory is tagged with.
+        backend: An exporter's name, names separated by commas, or `otel` for those of `OTEL_TRACES_EXPORTER`.
+        token2text: Whether token ids are decoded beside the ids.
+        max_samples: How many samples of a step each worker traces; None for all.
+    """
+    if not backend or runtime.pipeline is not None:
+        return
+    if backend == "otel":
+        backend = os.environ.get(OTEL_TRACES_EXPORTER, "").strip() or "otlp"
+    settings: dict[str, Any] = {}
+    if not os.environ.get(OTEL_BSP_MAX_EXPORT_BATCH_SIZE):
+        settings["max_batch_spans"] = MAX_BATCH_SPANS
+    run_id = _run_id()
+    if run_id and not os.environ.get(_RUN_ID_VARIABLE):
+        settings["run_id"] = run_id
+    try:
+        config.init(
+            project_name or "verl", experiment_name or "default", backend, bool(token2text), max_samples, **settings
+        )
+    except Exception as error:  # noqa: BLE001, RUF100 - a rollout without traces is better than none
+        warn_once(f"verl {backend}", "verl: nothing is traced: trace.backend=%s: %s", backend, error)
 
 
 def start_from(trainer_config: Any) -> None:
@@ -112,13 +86,19 @@ def start_from(trainer_config: Any) -> None:
         trainer_config: What `actor_rollout_ref.rollout.trace` is part of.
     """
     trace = trainer_config.actor_rollout_ref.rollout.trace
-    RolloutTraceConfig.init(
+    start(
         trace.get("project_name"),
         trace.get("experiment_name"),
         trace.get("backend"),
         trace.get("token2text", False),
         trace.get("max_samples_per_step_per_worker"),
     )
+
+
+def max_samples() -> int | None:
+    """Return how many samples of a step each worker traces; None for all."""
+    pipeline = runtime.pipeline
+    return None if pipeline is None else pipeline.settings.max_samples_per_step_per_worker
 
 
 def _run_id() -> str | None:
@@ -131,3 +111,15 @@ def _run_id() -> str | None:
         return f"{session}-{ray.get_runtime_context().get_job_id()}"
     except Exception:  # noqa: BLE001, RUF100 - private to Ray, and only a convenience
         return None
+
+
+HOOKS: Final = (
+    Hook(
+        "verl.utils.rollout_trace",
+        "RolloutTraceConfig.init",
+        "nothing is traced",
+        _Start,
+        needs=("project_name", "experiment_name", "backend"),
+        while_off=True,
+    ),
+)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import logging
+import sys
 from typing import Any, Final
 
-__all__ = ["flush_actors", "flush_before_shutdown"]
+from otel_rollout.integrations.verl.hook import Call, Hook, Observer, Patch
+
+__all__ = ["HOOKS", "flush_actors"]
 
 _logger: Final = logging.getLogger("otel_rollout")
 
@@ -17,24 +19,19 @@ ACTOR_NAMES: Final = ("agent_loop_worker_", "reward_loop_worker_")
 SECONDS_TO_FLUSH: Final = 30.0
 
 
-def flush_before_shutdown(ray: Any) -> None:
-    """Have `ray.shutdown()` and the end of the driver wait for the actors' traces.
+class _Shutdown(Observer):
+    """`ray.shutdown()`, which waits for the actors' traces."""
+
+    def __init__(self, call: Call) -> None:
+        flush_actors(sys.modules["ray"])
+
+
+def flush_at_exit(ray: Any) -> None:
+    """Have the end of the driver wait for the actors' traces.
 
     Args:
-        ray: The module.
+        ray: The module. Its own handler was registered when it was imported, so it runs after this one.
     """
-    original = ray.shutdown
-    if hasattr(original, "__otel_rollout_hook__"):
-        return
-
-    @functools.wraps(original)
-    def shutdown(*args: Any, **kwargs: Any) -> Any:
-        flush_actors(ray)
-        return original(*args, **kwargs)
-
-    shutdown.__otel_rollout_hook__ = True  # type: ignore[attr-defined]  # functions take attributes
-    ray.shutdown = shutdown
-    # Ray's own handler was registered when it was imported, so it runs after this one.
     atexit.register(flush_actors, ray)
 
 
@@ -59,3 +56,11 @@ def _flush(actor: Any) -> bool:
     from otel_rollout import flush
 
     return flush(SECONDS_TO_FLUSH)
+
+
+_LOST: Final = "the last step's traces may be lost at the end"
+
+HOOKS: Final = (
+    Hook("ray", "shutdown", _LOST, _Shutdown, while_off=True),
+    Patch("ray", "is_initialized", _LOST, flush_at_exit),
+)

@@ -17,7 +17,7 @@ TRUNCATED: Final = "truncated"
 
 
 def describe_output(
-    outputs: Sequence[Any], columns: Mapping[str, Any], rollout: Rollout, *, step: Any, response_limit: int | None
+    outputs: Sequence[Any], columns: Mapping[str, Any], rollout: Rollout, *, response_limit: int | None
 ) -> tuple[dict[str, Any], dict[str, Any], str | None]:
     """Return the attributes, the root's output and its status (None for what follows from the exception, if any).
 
@@ -25,10 +25,9 @@ def describe_output(
         outputs: The trajectory's `AgentLoopOutput`s, the last of which has the reward.
         columns: The columns of the sample.
         rollout: What was seen while it ran.
-        step: The training step; -1 or None where it is not known.
         response_limit: The longest response, where known.
     """
-    final = outputs[-1]
+    final, step = outputs[-1], rollout.identity.step
     extra = getattr(final, "extra_fields", None) or {}
     metrics = getattr(final, "metrics", None)
     lengths = [(len(output.prompt_ids), len(output.response_ids)) for output in outputs]
@@ -66,9 +65,19 @@ def describe_output(
     output: dict[str, Any] = {"reward": reward}
     if info:
         output["reward_extra_info"] = info
-    output["response_ids"] = rollout.last_token_ids or list(final.response_ids)
+    output["response_ids"] = _last_turn(final)
     attributes = {key: value for key, value in attributes.items() if value is not None}
     return attributes, output, TRUNCATED if is_truncated else None
+
+
+def _last_turn(final: Any) -> list[int]:
+    """Return the ids of the last thing that the model said."""
+    ids, backwards = list(final.response_ids), list(final.response_mask)[::-1]
+    if 1 not in backwards or len(backwards) != len(ids):
+        return ids
+    after = backwards.index(1)
+    before = backwards.index(0, after) if 0 in backwards[after:] else len(ids)
+    return ids[len(ids) - before : len(ids) - after]
 
 
 def _numbers(values: Any) -> list[float] | None:

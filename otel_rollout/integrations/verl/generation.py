@@ -2,155 +2,76 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from time import time_ns
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from opentelemetry.trace import get_current_span
 
 from otel_rollout import runtime, semconv
-from otel_rollout.call import Operation
-from otel_rollout.integrations.verl import rollout as rollouts
-from otel_rollout.log_once import internal_error
+from otel_rollout.integrations.verl.hook import Call, Hook, Observer
+from otel_rollout.integrations.verl.rollout import current_rollout
 from otel_rollout.payload import snapshot
 
-__all__ = ["note_engine_request", "note_server", "trace_generate"]
+__all__ = ["GENERATE", "HOOKS"]
 
 ABORTED: Final = "generation.aborted"
 RESUMED: Final = "generation.resumed"
 
 _ABORT_REASONS: Final = ("aborted", "abort")
-
-
-class _Generation:
-    """One turn that is running."""
-
-    __slots__ = ("attempt", "is_aborted", "prompt_ids", "request_id", "token")
-
-    def __init__(self, request_id: Any, prompt_ids: Any) -> None:
-        self.request_id = request_id
-        self.prompt_ids = prompt_ids
-        self.attempt: dict[str, Any] = {}
-        self.is_aborted = False
-        self.token: Token[_Generation | None] | None = None
-
+_MODULE: Final = "verl.workers.rollout.llm_server"
 
 _generation: Final[ContextVar[_Generation | None]] = ContextVar("otel-rollout-verl-generation", default=None)
 
 
-def trace_generate(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `generate` of an LLM client as an LLM op.
-
-    `FullyAsyncLLMServerClient.generate` calls its parent's once per attempt: those are events of the one span.
-
-    Args:
-        function: The method, a coroutine function.
-    """
-    operation = Operation(function, None, "LLM", capture_inputs=False, capture_output=True)
-
-    @functools.wraps(function)
-    async def generate(self: Any, *args: Any, **kwargs: Any) -> Any:
-        pipeline = runtime.pipeline
-        if pipeline is None:
-            return await function(self, *args, **kwargs)
-        if _is_attempt():
-            started = time_ns()
-            output = await function(self, *args, **kwargs)
-            _end_attempt(started, output)
-            return output
-        # What `rollout_trace_op` does, without a coroutine around the coroutine: every turn of the model comes by here.
-        call = operation.start(pipeline, (self, *args), kwargs)
-        turn = _begin(args, kwargs)
-        try:
-            output = await function(self, *args, **kwargs)
-        except BaseException as error:
-            _leave(turn)
-            if call is not None:
-                call.fail(error)
-            raise
-        _leave(turn)
-        _end(turn, output)
-        if call is not None:
-            call.succeed(output)
-        return output
-
-    return generate
-
-
-def note_server(server: Any) -> None:
-    """Record which server the load balancer has picked for the running turn."""
+def _observe_generate(call: Call) -> Observer:
+    """`FullyAsyncLLMServerClient.generate` calls its parent's once per attempt: those are events of the one span."""
     turn = _generation.get()
-    if turn is not None:
-        turn.attempt[semconv.SERVER] = str(server)
+    return _Generation(call) if turn is None else _Attempt(turn)
 
 
-def note_engine_request(request_id: Any) -> None:
-    """Record the id under which the engine knows the running turn: vLLM's own spans carry it."""
-    turn = _generation.get()
-    if turn is not None:
-        turn.attempt[semconv.ENGINE_REQUEST_ID] = str(request_id)
+class _Generation(Observer):
+    """A turn that is running."""
 
+    variable: ClassVar[ContextVar[Any] | None] = _generation
+    opens_span: ClassVar[bool] = True
 
-def _is_attempt() -> bool:
-    return _generation.get() is not None
+    def __init__(self, call: Call) -> None:
+        self.served: dict[str, Any] = {}
+        """Who has served the current attempt."""
+        self.is_aborted = False
+        self._arguments = call.arguments
+        request_id = call.arguments.get("request_id")
+        self._request_id = str(request_id) if isinstance(request_id, (str, int)) else ""
+        self._prompt_ids: Any = call.arguments.get("prompt_ids")
 
-
-def _begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Generation | None:
-    """Note that a turn is running, and record what it starts from."""
-    try:
-        request_id = kwargs.get("request_id", args[0] if args else None)
-        turn = _Generation(request_id, kwargs.get("prompt_ids"))
-        turn.token = _generation.set(turn)
+    def started(self) -> None:
+        """Record what the turn starts from."""
         span, pipeline = get_current_span(), runtime.pipeline
         if pipeline is None or not span.is_recording():
-            return turn
-        span.set_attribute(semconv.REQUEST_ID, str(request_id))
-        shown: dict[str, Any] = {"request_id": request_id, **kwargs}
-        start = _known_prefix(turn)
+            return
+        span.set_attribute(semconv.REQUEST_ID, self._request_id)
+        shown = dict(self._arguments)
+        start = self._known_prefix()
         if start:
             # Each turn gets the whole conversation: what the turns before have shown is left out.
-            shown["prompt_ids"] = turn.prompt_ids[start:]
+            shown["prompt_ids"] = self._prompt_ids[start:]
             shown["prompt_ids_start"] = start
         elif start is None:
             span.set_attribute(semconv.PREFIX_BROKEN, True)
         pipeline.tracer.set_input(span, snapshot({key: value for key, value in shown.items() if value is not None}))
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-        internal_error("describing a turn of verl")
-        return None
-    return turn
 
+    def fail(self, error: BaseException) -> None:
+        """Record who has served it."""
+        get_current_span().set_attributes(self.served)
 
-def _known_prefix(turn: _Generation) -> int | None:
-    """Return how many of the prompt's ids earlier turns have shown; None where the prompt went another way."""
-    rollout = rollouts.current_rollout()
-    known = rollout.sequences.get(str(turn.request_id)) if rollout is not None else None
-    if not known:
-        return 0
-    if type(turn.prompt_ids) is not list:
-        return 0
-    return len(known) if turn.prompt_ids[: len(known)] == known else None
-
-
-def _leave(turn: _Generation | None) -> None:
-    """Note that the turn is over, and record who has served it."""
-    try:
-        if turn is not None and turn.token is not None:
-            _generation.reset(turn.token)
-            turn.token = None
-            get_current_span().set_attributes(turn.attempt)
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-        internal_error("describing a turn of verl")
-
-
-def _end(turn: _Generation | None, output: Any) -> None:
-    """Record what the turn has come to."""
-    try:
+    def end(self, result: Any) -> None:
+        """Record what the turn has come to, and who has served it."""
         span = get_current_span()
-        if turn is None or not span.is_recording():
+        if not span.is_recording():
             return
-        extra = getattr(output, "extra_fields", None) or {}
+        span.set_attributes(self.served)
+        extra = _extra_fields(result)
         oldest, newest = extra.get("min_global_steps"), extra.get("max_global_steps")
         version = extra.get("global_steps")
         cached = extra.get("num_cached_tokens")
@@ -158,44 +79,90 @@ def _end(turn: _Generation | None, output: Any) -> None:
             semconv.MIN_WEIGHTS_VERSION: version if oldest is None else oldest,
             semconv.MAX_WEIGHTS_VERSION: version if newest is None else newest,
             semconv.USAGE_CACHED_TOKENS: cached,
-            semconv.PREEMPTIONS: getattr(output, "num_preempted", None),
+            semconv.PREEMPTIONS: getattr(result, "num_preempted", None),
         }
         span.set_attributes({key: value for key, value in facts.items() if isinstance(value, (int, float, str))})
-        rollout = rollouts.current_rollout()
-        token_ids = getattr(output, "token_ids", None)
+        rollout = current_rollout()
         if rollout is None:
             return
         rollout.last_action = "generate"
-        rollout.stop_reason = getattr(output, "stop_reason", None)
-        if cached is not None:
-            rollout.cached_tokens = (rollout.cached_tokens or 0) + int(cached)
-        if isinstance(token_ids, list):
-            rollout.last_token_ids = token_ids
-            if type(turn.prompt_ids) is list:
-                rollout.sequences[str(turn.request_id)] = turn.prompt_ids + token_ids
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-        internal_error("describing a turn of verl")
+        rollout.stop_reason = getattr(result, "stop_reason", None)
+        if isinstance(cached, int):
+            rollout.cached_tokens = (rollout.cached_tokens or 0) + cached
+        token_ids = getattr(result, "token_ids", None)
+        if type(token_ids) is list and type(self._prompt_ids) is list:
+            known = self._prompt_ids + token_ids
+            rollout.sequences[self._request_id] = (len(known), hash(tuple(known)))
+
+    def _known_prefix(self) -> int | None:
+        """Return how many of the prompt's ids earlier turns have shown; None where the prompt went another way."""
+        rollout = current_rollout()
+        known = rollout.sequences.get(self._request_id) if rollout is not None else None
+        if known is None or type(self._prompt_ids) is not list:
+            return 0
+        length, expected = known
+        return length if hash(tuple(self._prompt_ids[:length])) == expected else None
 
 
-def _end_attempt(started: int, output: Any) -> None:
-    """Record an attempt that was aborted, or that went on with what an aborted one had left."""
-    try:
-        turn = _generation.get()
-        if turn is None:
-            return
-        span = get_current_span()
-        extra = getattr(output, "extra_fields", None) or {}
+class _Attempt(Observer):
+    """A part of a turn, which was aborted, or went on with what an aborted one had left."""
+
+    def __init__(self, turn: _Generation) -> None:
+        self._turn = turn
+        self._started = time_ns()
+
+    def end(self, result: Any) -> None:
+        """Record the abort or the resumption."""
+        turn, span = self._turn, get_current_span()
+        reason = getattr(result, "stop_reason", None)
         facts = {
-            semconv.WEIGHTS_VERSION: extra.get("global_steps"),
-            semconv.NEW_TOKENS: len(getattr(output, "token_ids", None) or ()),
-            semconv.STOP_REASON: getattr(output, "stop_reason", None),
-            **turn.attempt,
+            semconv.WEIGHTS_VERSION: _extra_fields(result).get("global_steps"),
+            semconv.NEW_TOKENS: len(getattr(result, "token_ids", None) or ()),
+            semconv.STOP_REASON: reason,
+            **turn.served,
         }
         facts = {key: value for key, value in facts.items() if value is not None}
         if turn.is_aborted:
-            span.add_event(RESUMED, facts, started)
-        turn.is_aborted = getattr(output, "stop_reason", None) in _ABORT_REASONS
+            span.add_event(RESUMED, facts, self._started)
+        turn.is_aborted = reason in _ABORT_REASONS
         if turn.is_aborted:
             span.add_event(ABORTED, facts)
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-        internal_error("describing an attempt of verl")
+
+
+class _Served(Observer):
+    """Who serves the running turn: the server that the load balancer picks."""
+
+    def __init__(self, call: Call) -> None:
+        self._turn = _generation.get()
+
+    def end(self, result: Any) -> None:
+        """Note the server's name."""
+        if self._turn is not None and isinstance(result, (tuple, list)) and isinstance(result[0], (str, int)):
+            self._turn.served[semconv.SERVER] = str(result[0])
+
+
+class _EngineRequest(Observer):
+    """The id under which the engine knows the running turn: vLLM's own spans carry it."""
+
+    def __init__(self, call: Call) -> None:
+        self._turn = _generation.get()
+
+    def end(self, result: Any) -> None:
+        """Note the id."""
+        if self._turn is not None and isinstance(result, (str, int)):
+            self._turn.served[semconv.ENGINE_REQUEST_ID] = str(result)
+
+
+def _extra_fields(output: Any) -> dict[str, Any]:
+    extra = getattr(output, "extra_fields", None)
+    return extra if isinstance(extra, dict) else {}
+
+
+GENERATE: Final = Hook(
+    _MODULE, "LLMServerClient.generate", "turns are not traced", _observe_generate, kind="LLM", captures=(False, True)
+)
+
+HOOKS: Final = (
+    Hook(_MODULE, "LLMServerClient._acquire_server", "servers are not recorded", _Served),
+    Hook(_MODULE, "LLMServerClient._vllm_request_id", "engine request ids are not recorded", _EngineRequest),
+)

@@ -10,6 +10,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final
 
+from otel_rollout.integrations.verl.faults import report
+
 __all__ = ["after_import"]
 
 Callback = Callable[[Any], None]
@@ -49,12 +51,15 @@ class _Finder(MetaPathFinder):
         self._searching.add(fullname)
         try:
             spec = importlib.util.find_spec(fullname)
-        except (ImportError, AttributeError, ValueError):
+        except Exception:  # noqa: BLE001, RUF100 - the import system asks the others once more, and has their answer
             return None
         finally:
             self._searching.discard(fullname)
         if spec is not None and spec.loader is not None:
-            _extend(spec.loader, fullname)
+            try:
+                _extend(spec.loader, fullname)
+            except Exception as error:  # noqa: BLE001, RUF100 - a loader may take no attributes
+                report(fullname, f"{fullname} is not traced", error.with_traceback(None))
         return spec
 
 
@@ -63,8 +68,9 @@ def _extend(loader: Any, name: str) -> None:
 
     def exec_module(module: ModuleType) -> None:
         execute(module)
-        for callback in _callbacks.pop(name, ()):
+        # Some loaders, zipimport's, have one instance for all modules.
+        for callback in _callbacks.pop(name, ()) if module.__name__ == name else ():
             callback(module)
 
-    # On the instance, which is this module's own: its type tells others how to read the source.
+    # On the instance: its type tells others how to read the source.
     loader.exec_module = exec_module

@@ -12,9 +12,9 @@ import asyncio
 import logging
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 from opentelemetry import context as context_api
@@ -22,12 +22,13 @@ from opentelemetry import context as context_api
 from otel_rollout import semconv
 from otel_rollout.context import current_frame
 from otel_rollout.integrations import ray as carriers
+from otel_rollout.integrations.verl.hook import Call, Hook, Observer
 from otel_rollout.integrations.verl.identity import scalar
 from otel_rollout.integrations.verl.patching import is_replaced
-from otel_rollout.log_once import internal_error
 
 __all__ = [
     "CARRIER",
+    "HOOKS",
     "TAKE_METHOD",
     "add_column",
     "add_column_later",
@@ -35,8 +36,6 @@ __all__ = [
     "keys_of_rows",
     "remember",
     "take_carriers",
-    "trace_compute_reward_colocate",
-    "trace_compute_rm_score",
 ]
 
 _logger: Final = logging.getLogger("otel_rollout")
@@ -131,30 +130,42 @@ async def add_column_later(manager: Any, keys: list[str], output: Any) -> None:
         _report(error)
 
 
-def trace_compute_rm_score(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `RewardLoopManager.compute_rm_score`, after which the column is gone."""
+class _RewardManager(Observer):
+    """`RewardLoopManager.compute_rm_score`, after which the column is gone."""
 
-    def compute_rm_score(self: Any, data: Any) -> Any:
-        _take_over(data)
-        try:
-            return original(self, data)
-        finally:
-            getattr(data, "non_tensor_batch", {}).pop(CARRIER, None)
+    def __init__(self, call: Call) -> None:
+        self._data = call.arguments["data"]
+        values = _of_rows.get()
+        if values is not None and len(values) == len(self._data):
+            _set_column(self._data, values)
 
-    return compute_rm_score
+    def close(self) -> None:
+        """Take the column out."""
+        columns = getattr(self._data, "non_tensor_batch", None)
+        if type(columns) is dict:
+            columns.pop(CARRIER, None)
 
 
-def trace_compute_reward_colocate(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `PPOTrainer._compute_reward_colocate` of the v1 trainer, whose batch has keys in place of rows."""
+class _Trainer(Observer):
+    """`PPOTrainer._compute_reward_colocate` of the v1 trainer, whose batch has keys in place of rows."""
 
-    def _compute_reward_colocate(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
-        token = _of_rows.set(_carriers_of(self, batch))
-        try:
-            return original(self, batch, *args, **kwargs)
-        finally:
-            _of_rows.reset(token)
+    variable: ClassVar[ContextVar[Any] | None] = _of_rows
 
-    return _compute_reward_colocate
+    def __init__(self, carriers_of_rows: list[str | None]) -> None:
+        self._carriers = carriers_of_rows
+
+    @property
+    def value(self) -> list[str | None]:
+        """Where the trajectory of each row stands."""
+        return self._carriers
+
+
+def _observe_trainer(call: Call) -> Observer | None:
+    trainer, batch = call.receiver, call.arguments["batch"]
+    if not call.is_known or not trainer.config.actor_rollout_ref.rollout.trace.get("backend"):
+        return None
+    found = _carriers_of(trainer, batch)
+    return None if found is None else _Trainer(found)
 
 
 def _is_column_taken_out() -> bool:
@@ -185,24 +196,14 @@ def _add_column(data: Any, keys: list[str], found: Sequence[Mapping[str, str]]) 
 def _set_column(data: Any, values: list[str | None]) -> None:
     import numpy as np  # type: ignore[import-not-found, unused-ignore]  # there where verl is
 
-    data.non_tensor_batch[CARRIER] = np.array(values, dtype=object)
-
-
-def _take_over(data: Any) -> None:
-    """Add the column where the trainer's batch has keys in place of rows."""
-    values = _of_rows.get()
-    try:
-        if values is not None and len(values) == len(data):
-            _set_column(data, values)
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-        internal_error("linking late rewards of verl")
+    columns = data.non_tensor_batch
+    if type(columns) is dict:
+        columns[CARRIER] = np.array(values, dtype=object)
 
 
 def _carriers_of(trainer: Any, batch: Any) -> list[str | None] | None:
     """Return where the trajectory of each key stands, of an agent loop with several outputs for the last one."""
     try:
-        if not trainer.config.actor_rollout_ref.rollout.trace.get("backend"):
-            return None
         import ray
 
         # Keys are made of uid, session and the output's number.
@@ -220,3 +221,26 @@ def _carriers_of(trainer: Any, batch: Any) -> list[str | None] | None:
     except Exception as error:  # noqa: BLE001, RUF100 - the rewards stand in no trace then
         _report(error)
         return None
+
+
+_REWARD_LOOP: Final = "verl.experimental.reward_loop.reward_loop"
+
+HOOKS: Final = (
+    Hook(
+        _REWARD_LOOP,
+        "RewardLoopManager.compute_rm_score",
+        "rewards that come late are not traced",
+        _RewardManager,
+        needs=("data",),
+        while_off=True,
+    ),
+    Hook(
+        "verl.trainer.ppo.v1.trainer_base",
+        "PPOTrainer._compute_reward_colocate",
+        "the v1 trainer's rewards that come late are not traced",
+        _observe_trainer,
+        needs=("batch",),
+        while_off=True,
+        lost_unknown="the v1 trainer's rewards that come late are not traced",
+    ),
+)

@@ -2,122 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Final
 
 import orjson
 from opentelemetry import context as context_api
 from opentelemetry.trace import get_current_span
 
-from otel_rollout import op, runtime, semconv
+from otel_rollout import runtime, semconv
 from otel_rollout.context import current_frame
 from otel_rollout.integrations import ray
 from otel_rollout.integrations.verl import config, executor, facts, late_rewards
-from otel_rollout.integrations.verl import rollout as rollouts
+from otel_rollout.integrations.verl.hook import Arguments, Call, Hook, Observer
 from otel_rollout.integrations.verl.late_rewards import CARRIER
-from otel_rollout.integrations.verl.patching import report
-from otel_rollout.log_once import internal_error
+from otel_rollout.integrations.verl.rollout import current_rollout
 from otel_rollout.span import RolloutSpan
 from otel_rollout.trajectory import annotate
 
-__all__ = ["trace_compute_score", "trace_reward_init", "trace_reward_score"]
+__all__ = ["HOOKS"]
 
 
-def trace_compute_score(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `AgentLoopWorker._compute_score`, which is called at the end of each trajectory, inside it."""
+class _Score(Observer):
+    """`AgentLoopWorker._compute_score`, which is called at the end of each trajectory, inside it."""
 
-    async def _compute_score(self: Any, outputs: Any, kwargs: Any) -> None:
-        if _is_off():
-            await original(self, outputs, kwargs)
-            return
-        await original(self, outputs, _with_carrier(kwargs))
-        _describe(self, outputs, kwargs)
+    def __init__(self, call: Call) -> None:
+        self._worker = call.receiver
+        self._outputs = call.arguments["outputs"]
+        self._columns = call.arguments["kwargs"]
 
-    return _compute_score
-
-
-def trace_reward_init(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `RewardLoopWorker.__init__`, after which its process traces as the agent loops' do."""
-
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - the data model's name
-        original(self, *args, **kwargs)
-        try:
-            config.start_from(self.config)
-        except Exception as error:  # noqa: BLE001, RUF100 - training goes on without traces
-            report("rewards are not traced in their own process", error)
-
-    return __init__
-
-
-def trace_reward_score(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `RewardLoopWorker.compute_score` as an op under the trajectory that asks."""
-    name = "RewardLoopWorker.compute_score"
-
-    async def body(self: Any, data: Any) -> Any:
-        result = await original(self, data)
-        _record_late(self, result)
-        return result
-
-    traced = op.rollout_trace_op(name=name, kind="EVALUATOR", capture_inputs=False)(body)
-
-    async def compute_score(self: Any, data: Any) -> Any:
-        carrier = _take_carrier(data)
-        if carrier is None or _is_off():
-            return await original(self, data)
-        executor.keep_context()
-        with ray.extract(carrier):
-            return await traced(self, data)
-
-    return compute_score
-
-
-def _is_off() -> bool:
-    return runtime.pipeline is None
-
-
-def _with_carrier(columns: Any) -> Any:
-    try:
+    def changed(self, call: Call) -> Arguments | None:
+        """Return the arguments with the trajectory's place among the columns of the reward's request."""
+        if not call.is_known or type(self._columns) is not dict:
+            return None
         carrier = ray.inject()
-        return {**columns, CARRIER: orjson.dumps(carrier).decode()} if carrier else columns
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-        internal_error("linking the reward of verl")
-        return columns
-
-
-def _take_carrier(data: Any) -> dict[str, str] | None:
-    try:
-        column = data.non_tensor_batch.pop(CARRIER, None)
-        return orjson.loads(str(column[-1])) if column is not None and len(column) and column[-1] else None
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-        internal_error("linking the reward of verl")
-        return None
-
-
-def _record_late(worker: Any, result: Any) -> None:
-    """Record the reward here where it comes too late for the trajectory's root."""
-    try:
-        if late_rewards.is_late(worker):
-            get_current_span().set_attribute(semconv.REWARD, float(result["reward_score"]))
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-        internal_error("recording a late reward of verl")
-
-
-def _describe(worker: Any, outputs: Any, columns: Any) -> None:
-    try:
-        rollout, pipeline = rollouts.current_rollout(), runtime.pipeline
-        frame = current_frame(context_api.get_current())
-        if rollout is None or pipeline is None or frame is None or frame.trajectory is None or not outputs:
-            return
-        limit = getattr(getattr(worker, "rollout_config", None), "response_length", None)
-        attributes, output, status = facts.describe_output(
-            outputs, columns, rollout, step=rollout.step, response_limit=limit
+        return (
+            call.replaced({"kwargs": {**self._columns, CARRIER: orjson.dumps(carrier).decode()}}) if carrier else None
         )
+
+    def end(self, result: Any) -> None:
+        """Record what is known of the trajectory."""
+        rollout, pipeline = current_rollout(), runtime.pipeline
+        frame = current_frame(context_api.get_current())
+        if rollout is None or pipeline is None or frame is None or frame.trajectory is None or not self._outputs:
+            return
+        limit = getattr(getattr(self._worker, "rollout_config", None), "response_length", None)
+        attributes, output, status = facts.describe_output(self._outputs, self._columns, rollout, response_limit=limit)
         root = frame.trajectory.root
         if isinstance(root, RolloutSpan):
             # The delivery thread adds the ids' text.
             root.tokenizer = rollout.tokenizer
         annotate(reward=output["reward"], status=status, output=output, **attributes)
         if output["reward"] is None:
-            late_rewards.remember(worker, columns)
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-        internal_error("describing a trajectory of verl")
+            late_rewards.remember(self._worker, self._columns)
+
+
+class _MadeWorker(Observer):
+    """`RewardLoopWorker.__init__`, after which its process traces as the agent loops' do."""
+
+    def __init__(self, call: Call) -> None:
+        self._worker = call.receiver
+
+    def end(self, result: Any) -> None:
+        """Switch tracing on."""
+        config.start_from(self._worker.config)
+
+
+class _Computation(Observer):
+    """`RewardLoopWorker.compute_score`: a span under the trajectory that asks."""
+
+    opens_span: ClassVar[bool] = True
+
+    def __init__(self, worker: Any, carrier: dict[str, str]) -> None:
+        self._worker = worker
+        self._carrier = carrier
+        self._place: AbstractContextManager[None] | None = None
+
+    def enter(self) -> None:
+        """Go to the place in the trajectory."""
+        executor.keep_context()
+        self._place = ray.extract(self._carrier)
+        self._place.__enter__()
+
+    def leave(self) -> None:
+        """Leave it."""
+        place, self._place = self._place, None
+        if place is not None:
+            place.__exit__(None, None, None)
+
+    def end(self, result: Any) -> None:
+        """Record the reward here where it comes too late for the trajectory's root."""
+        if late_rewards.is_late(self._worker):
+            get_current_span().set_attribute(semconv.REWARD, float(result["reward_score"]))
+
+
+def _observe_computation(call: Call) -> Observer | None:
+    columns = getattr(call.arguments["data"], "non_tensor_batch", None)
+    if type(columns) is not dict or CARRIER not in columns:
+        return None
+    column = columns.pop(CARRIER)
+    carrier = orjson.loads(str(column[-1])) if len(column) and isinstance(column[-1], str) else None
+    return None if not carrier or runtime.pipeline is None else _Computation(call.receiver, carrier)
+
+
+_REWARD_LOOP: Final = "verl.experimental.reward_loop.reward_loop"
+
+HOOKS: Final = (
+    Hook(
+        "verl.experimental.agent_loop.agent_loop",
+        "AgentLoopWorker._compute_score",
+        "rewards and what else is known of a trajectory at its end are not recorded",
+        _Score,
+        needs=("outputs", "kwargs"),
+        lost_unknown="the reward process is not linked",
+    ),
+    Hook(
+        _REWARD_LOOP,
+        "RewardLoopWorker.__init__",
+        "rewards are not traced in their process",
+        _MadeWorker,
+        while_off=True,
+    ),
+    Hook(
+        _REWARD_LOOP,
+        "RewardLoopWorker.compute_score",
+        "the reward process is not linked",
+        _observe_computation,
+        needs=("data",),
+        kind="EVALUATOR",
+        name="RewardLoopWorker.compute_score",
+        while_off=True,
+    ),
+)

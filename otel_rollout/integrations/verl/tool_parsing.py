@@ -2,68 +2,84 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import sys
-from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from opentelemetry.trace import StatusCode, get_current_span
 
 from otel_rollout import op, runtime, semconv
+from otel_rollout.integrations.verl.faults import report
+from otel_rollout.integrations.verl.hook import Call, Hook, Observer, Patch
 from otel_rollout.integrations.verl.tools import MAX_MESSAGE_CHARACTERS, count_tool_call
-from otel_rollout.log_once import internal_error
 from otel_rollout.payload import snapshot
 
-__all__ = ["note_failure", "trace_extract"]
+__all__ = ["EXTRACT", "HOOKS"]
 
-_failures: Final[ContextVar[list[tuple[str, BaseException | None]] | None]] = ContextVar(
-    "otel-rollout-verl-parsing", default=None
-)
+_Failure = tuple[str, BaseException | None]
 
+_MODULE: Final = "verl.experimental.agent_loop.tool_parser"
+_LOST: Final = "calls that can't be read are not recorded"
 
-def note_failure(record: logging.LogRecord) -> bool:
-    """Note what a parser says of a call that it can't read; a filter of verl's logger that lets everything pass."""
-    failures = _failures.get()
-    if failures is not None and record.levelno >= logging.ERROR:
-        failures.append((record.getMessage(), sys.exc_info()[1]))
-    return True
+_failures: Final[ContextVar[list[_Failure] | None]] = ContextVar("otel-rollout-verl-parsing", default=None)
 
 
-def trace_extract(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `extract_tool_calls` of a parser as an op, in which each call that can't be read is a failed TOOL span.
+class _Extract(Observer):
+    """`extract_tool_calls` of a parser, in which each call that can't be read is a failed TOOL span."""
 
-    Args:
-        function: The method, a coroutine function.
-    """
+    variable: ClassVar[ContextVar[Any] | None] = _failures
+    opens_span: ClassVar[bool] = True
 
-    @functools.wraps(function)
-    async def extract_tool_calls(*args: Any, **kwargs: Any) -> Any:
-        failures: list[tuple[str, BaseException | None]] = []
-        token = _failures.set(failures)
-        try:
-            return await function(*args, **kwargs)
-        finally:
-            _failures.reset(token)
-            for message, error in failures:
-                _unreadable(message, error)
+    def __init__(self, call: Call) -> None:
+        self._failures: list[_Failure] = []
 
-    # Its arguments are what the turn before has come to.
-    return op.rollout_trace_op(capture_inputs=False)(extract_tool_calls)
+    @property
+    def value(self) -> list[_Failure]:
+        """What the parser's log has said."""
+        return self._failures
+
+    def end(self, result: Any) -> None:
+        """Make a span of each."""
+        for message, error in self._failures:
+            _unreadable(message, error)
+
+    def fail(self, error: BaseException) -> None:
+        """Make a span of each."""
+        self.end(None)
 
 
 @op.rollout_trace_op(name="unreadable_tool_call", kind="TOOL", capture_inputs=False, capture_output=False)
 def _unreadable(message: str, error: BaseException | None) -> None:
+    span, pipeline = get_current_span(), runtime.pipeline
+    if pipeline is None or not span.is_recording():
+        return
+    text = getattr(error, "doc", None)
+    if isinstance(text, str):
+        pipeline.tracer.set_input(span, snapshot({"text": text}))
+    span.set_attribute(semconv.ERROR_TYPE, type(error).__name__ if error is not None else "tool_call")
+    span.set_status(StatusCode.ERROR, message[:MAX_MESSAGE_CHARACTERS])
+    count_tool_call(is_error=True)
+
+
+def _note_failure(record: logging.LogRecord) -> bool:
+    """Note what a parser says of a call that it can't read; a filter of verl's logger that lets everything pass."""
     try:
-        span, pipeline = get_current_span(), runtime.pipeline
-        if pipeline is None or not span.is_recording():
-            return
-        text = getattr(error, "doc", None)
-        if isinstance(text, str):
-            pipeline.tracer.set_input(span, snapshot({"text": text}))
-        span.set_attribute(semconv.ERROR_TYPE, type(error).__name__ if error is not None else "tool_call")
-        span.set_status(StatusCode.ERROR, message[:MAX_MESSAGE_CHARACTERS])
-        count_tool_call(is_error=True)
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-        internal_error("describing a tool call of verl")
+        failures = _failures.get()
+        if failures is not None and record.levelno >= logging.ERROR:
+            failures.append((record.getMessage(), sys.exc_info()[1]))
+    except Exception as error:  # noqa: BLE001, RUF100 - logging catches what handlers raise, but not filters
+        report("tool_parser.logger", _LOST, error)
+    return True
+
+
+def _watch_log(module: Any) -> None:
+    module.logger.addFilter(_note_failure)
+
+
+EXTRACT: Final = Hook(
+    _MODULE, "HermesToolParser.extract_tool_calls", "parsing is not traced", _Extract, captures=(False, True)
+)
+"""Of every parser; the arguments are what the turn before has come to."""
+
+HOOKS: Final = (Patch(_MODULE, "logger", _LOST, _watch_log),)

@@ -2,141 +2,169 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
-from collections.abc import Callable, Mapping
-from contextvars import ContextVar, Token
-from typing import Any, Final
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, ClassVar, Final
 
 from opentelemetry.trace import StatusCode, get_current_span
 
-from otel_rollout import op, runtime, semconv
-from otel_rollout.call import Operation
+from otel_rollout import runtime, semconv
 from otel_rollout.failure import record_failure
-from otel_rollout.integrations.verl import rollout as rollouts
-from otel_rollout.log_once import internal_error
+from otel_rollout.integrations.verl.hook import Call, Hook, Observer, Patch
+from otel_rollout.integrations.verl.patching import observe
+from otel_rollout.integrations.verl.rollout import current_rollout
 from otel_rollout.payload import snapshot
 
-__all__ = [
-    "MAX_MESSAGE_CHARACTERS",
-    "agent_data_payload",
-    "count_tool_call",
-    "trace_call",
-    "trace_call_tool",
-    "trace_execute",
-    "trace_subclasses",
-]
+__all__ = ["EXECUTE", "HOOKS", "MAX_MESSAGE_CHARACTERS", "UNKNOWN_TOOL", "count_tool_call", "trace_execute"]
 
 MAX_MESSAGE_CHARACTERS: Final = 2000
+MAX_NAME_CHARACTERS: Final = 200
+"""Of a name that the model has made up."""
+MAX_PARSED_CHARACTERS: Final = 65_536
+"""Longer arguments are shown as the text that they are: parsing them would be felt in the event loop."""
 
+UNKNOWN_TOOL: Final = "unknown_tool"
+"""The span of a call of a tool that isn't there: a model's text is no name, and may be of any length."""
 
-class _ToolCall:
-    """One tool call that is running."""
-
-    __slots__ = ("error", "fault", "limit", "name", "raw", "token")
-
-    def __init__(self, name: str, limit: Any) -> None:
-        self.name = name
-        self.limit = limit
-        self.fault: str | None = None
-        self.error: BaseException | None = None
-        self.raw: Any = None
-        self.token: Token[_ToolCall | None] | None = None
-
+_EXECUTE_MARK: Final = "__otel_rollout_execute__"
+_LOOP_MODULE: Final = "verl.experimental.agent_loop.tool_agent_loop"
+_BASE_MODULE: Final = "verl.tools.base_tool"
 
 _tool_call: Final[ContextVar[_ToolCall | None]] = ContextVar("otel-rollout-verl-tool-call", default=None)
 
 
-def trace_call_tool(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `ToolAgentLoop._call_tool`, through which every tool call goes, as a TOOL op."""
-    operation = Operation(original, "tool", "TOOL", capture_inputs=False, capture_output=False)
+class _ToolCall(Observer):
+    """`ToolAgentLoop._call_tool`, through which every tool call goes."""
 
-    async def _call_tool(self: Any, tool_call: Any, *args: Any, **kwargs: Any) -> Any:
-        pipeline = runtime.pipeline
-        if pipeline is None:
-            return await original(self, tool_call, *args, **kwargs)
-        # What `rollout_trace_op` does, without a coroutine around the coroutine.
-        traced = operation.start(pipeline, (self, tool_call, *args), kwargs)
-        call = _begin(self, tool_call, args, kwargs)
-        try:
-            result = await original(self, tool_call, *args, **kwargs)
-        except BaseException as error:
-            _leave(call)
-            if traced is not None:
-                traced.fail(error)
-            raise
-        _leave(call)
-        _end(call, result)
-        if traced is not None:
-            traced.succeed(result)
-        return result
+    variable: ClassVar[ContextVar[Any] | None] = _tool_call
+    opens_span: ClassVar[bool] = True
 
-    return _call_tool
+    def __init__(self, call: Call) -> None:
+        self.error: BaseException | None = None
+        """What the tool has raised."""
+        self.raw: Any = None
+        """What the tool has returned."""
+        self._fault: str | None = None
+        self._asked = call.arguments["tool_call"]
+        self._limit = getattr(call.receiver, "max_tool_response_length", None)
+        tools = getattr(call.arguments.get("agent_data"), "_active_tools", None)
+        self._tools: Any = getattr(call.receiver, "tools", None) if tools is None else tools
+
+    def started(self) -> None:
+        """Record what the model has asked for."""
+        span, pipeline = get_current_span(), runtime.pipeline
+        if pipeline is None or not span.is_recording():
+            return
+        name, arguments = self._asked.name, self._asked.arguments
+        is_known = type(name) is str and isinstance(self._tools, dict) and name in self._tools
+        tool = name if is_known else UNKNOWN_TOOL
+        span.update_name(tool)
+        span.set_attribute(semconv.TOOL_NAME, tool)
+        if not is_known and isinstance(name, str):
+            span.set_attribute(semconv.REQUESTED_TOOL, name[:MAX_NAME_CHARACTERS])
+        identifier = getattr(self._asked, "tool_call_id", None)
+        if isinstance(identifier, str):
+            span.set_attribute(semconv.TOOL_CALL_ID, identifier)
+        if not isinstance(arguments, str) or len(arguments) <= MAX_PARSED_CHARACTERS:
+            try:
+                arguments = json.loads(arguments)
+            except (ValueError, TypeError, RecursionError) as error:
+                self._fault = f"the arguments are no JSON: {error}"
+        if not is_known and isinstance(self._tools, dict):
+            self._fault = f"there is no tool of this name; there are: {', '.join(map(str, self._tools))}"
+        pipeline.tracer.set_input(span, snapshot({"name": name, "arguments": arguments}))
+
+    def end(self, result: Any) -> None:
+        """Record what came of it."""
+        span, pipeline = get_current_span(), runtime.pipeline
+        if pipeline is None or not span.is_recording():
+            return
+        if self.error is not None:
+            record_failure(span, self.error)
+        response, reward, metrics = result if isinstance(result, tuple) else (result, None, None)
+        text = getattr(response, "text", None)
+        is_error = self.error is not None or self._fault is not None or self._says_error(text)
+        if is_error and self.error is None:
+            span.set_attribute(semconv.ERROR_TYPE, "tool_call")
+            span.set_status(StatusCode.ERROR, (self._fault or str(text))[:MAX_MESSAGE_CHARACTERS])
+        rollout = current_rollout()
+        if rollout is not None:
+            rollout.last_action = "tool"
+        count_tool_call(is_error=is_error)
+        if isinstance(reward, (int, float)):
+            span.set_attribute(semconv.TOOL_REWARD, float(reward))
+        if isinstance(text, str) and isinstance(self._limit, int) and len(text) > self._limit:
+            span.set_attribute(semconv.TOOL_RESPONSE_TRUNCATED, True)
+        shown = {
+            "text": text,
+            "image": getattr(response, "image", None),
+            "video": getattr(response, "video", None),
+            "reward": reward,
+            "metrics": metrics,
+        }
+        shown = {key: value for key, value in shown.items() if not _is_empty(value)}
+        pipeline.tracer.set_output(span, snapshot(shown))
+
+    def _says_error(self, text: Any) -> bool:
+        """Whether verl's own text for an exception stands there, raised by what surrounds the tool itself."""
+        if not isinstance(text, str) or not text.startswith(f"Error executing tool '{self._asked.name}': "):
+            return False
+        raw = self.raw[0] if isinstance(self.raw, tuple) and self.raw else self.raw
+        said = getattr(raw, "text", raw)
+        return not (isinstance(said, str) and said.startswith(text[:40]))
 
 
-def trace_call(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `FunctionTool.call` such that its exception, which verl makes a text of, is seen."""
+class _Inside(Observer):
+    """What runs inside a tool call: its exception, which verl makes a text of, is seen."""
 
-    async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            result = await original(self, *args, **kwargs)
-        except Exception as error:
-            _note_error(error)
-            raise
-        _note_result(result)
-        return result
+    def __init__(self, tool_call: _ToolCall) -> None:
+        self._tool_call = tool_call
 
-    return call
+    def end(self, result: Any) -> None:
+        """Note the result."""
+        self._tool_call.raw = result
+
+    def fail(self, error: BaseException) -> None:
+        """Note the exception."""
+        if isinstance(error, Exception):
+            self._tool_call.error = error
+
+
+class _Execute(Observer):
+    """`execute` of a tool that no agent loop of verl calls: a span of its own."""
+
+    opens_span: ClassVar[bool] = True
+
+
+class _MadeTool(Observer):
+    """`BaseTool.__init__`: a subclass that overrides `execute` has lost the decorator of `BaseTool`'s.
+
+    Looked at when a tool is made: classes of users are made in ways of their own, with mixins, type parameters and
+    keywords, and a hook there is in the way of some.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._class = type(call.receiver)
+
+    def end(self, result: Any) -> None:
+        """Make `execute` of its class and its bases a TOOL op."""
+        for cls in self._class.__mro__:
+            own = vars(cls).get("execute")
+            if inspect.isfunction(own) and inspect.iscoroutinefunction(own) and not hasattr(own, _EXECUTE_MARK):
+                setattr(cls, "execute", trace_execute(own))  # noqa: B010 - a class of the user's, by its name
 
 
 def trace_execute(function: Callable[..., Any]) -> Any:
-    """Return `execute` of a tool as a TOOL op; inside a tool call of the agent loop that call is the span."""
-    if not inspect.iscoroutinefunction(function):
-        return op.rollout_trace_op(function)
-    traced = op.rollout_trace_op(kind="TOOL")(function)
-
-    @functools.wraps(function)
-    async def execute(*args: Any, **kwargs: Any) -> Any:
-        if not _is_in_call():
-            return await traced(*args, **kwargs)
-        try:
-            result = await function(*args, **kwargs)
-        except Exception as error:
-            _note_error(error)
-            raise
-        _note_result(result)
-        return result
-
-    execute.__otel_rollout_execute__ = True  # type: ignore[attr-defined]  # functions take attributes
-    return execute
-
-
-def trace_subclasses(cls: Any) -> None:
-    """Make `execute` of every subclass a TOOL op: one that overrides it loses the decorator of `BaseTool`'s.
+    """Return `execute` of a tool as a TOOL op; inside a tool call of the agent loop that call is the span.
 
     Args:
-        cls: `BaseTool`.
+        function: The method, a coroutine function.
     """
-    original = cls.__init_subclass__
-
-    def __init_subclass__(subclass: Any, /, **kwargs: Any) -> None:  # noqa: N807 - the data model's name
-        original(**kwargs)
-        _trace_own_execute(subclass)
-
-    cls.__init_subclass__ = classmethod(__init_subclass__)
-    for subclass in cls.__subclasses__():
-        _trace_own_execute(subclass)
-
-
-def agent_data_payload(self: Any) -> dict[str, Any]:
-    """Return how an `AgentData` is shown: its state, without the conversation that its turns show."""
-    state = dict(vars(self))
-    messages = state.get("messages") or []
-    left_out = ("messages", "prompt_ids", "response_ids", "response_mask", "response_logprobs", "routed_experts")
-    shown = {key: value for key, value in state.items() if key not in left_out and not key.startswith("_")}
-    shown = {key: value for key, value in shown.items() if value not in (None, [], {})}
-    return {**shown, "messages": len(messages), "last_message": messages[-1] if messages else None}
+    execute = observe(function, EXECUTE)
+    setattr(execute, _EXECUTE_MARK, True)
+    return execute
 
 
 def count_tool_call(*, is_error: bool) -> None:
@@ -145,112 +173,66 @@ def count_tool_call(*, is_error: bool) -> None:
     Args:
         is_error: Whether it has failed.
     """
-    rollout = rollouts.current_rollout()
+    rollout = current_rollout()
     if rollout is not None:
         rollout.tool_calls += 1
         rollout.tool_errors += is_error
 
 
-def _trace_own_execute(cls: Any) -> None:
-    try:
-        own = vars(cls).get("execute")
-        if own is not None and inspect.iscoroutinefunction(own) and not hasattr(own, "__otel_rollout_execute__"):
-            cls.execute = trace_execute(own)
-    except Exception:  # noqa: BLE001, RUF100 - a user's class may do anything
-        internal_error("hooking a tool of verl")
+def _observe_execute(call: Call) -> Observer:
+    tool_call = _tool_call.get()
+    return _Execute() if tool_call is None else _Inside(tool_call)
 
 
-def _is_in_call() -> bool:
-    return _tool_call.get() is not None
+def _observe_inside(call: Call) -> Observer | None:
+    tool_call = _tool_call.get()
+    return None if tool_call is None else _Inside(tool_call)
 
 
-def _note_error(error: BaseException) -> None:
-    call = _tool_call.get()
-    if call is not None:
-        call.error = error
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, (dict, list)) and not value)
 
 
-def _note_result(result: Any) -> None:
-    call = _tool_call.get()
-    if call is not None:
-        call.raw = result
+def _agent_data_payload(self: Any) -> dict[str, Any]:
+    """Return how an `AgentData` is shown: its state, without the conversation that its turns show."""
+    state = dict(vars(self))
+    messages = state.get("messages") or []
+    left_out = ("messages", "prompt_ids", "response_ids", "response_mask", "response_logprobs", "routed_experts")
+    shown = {key: value for key, value in state.items() if key not in left_out and not key.startswith("_")}
+    shown = {key: value for key, value in shown.items() if not _is_empty(value)}
+    return {**shown, "messages": len(messages), "last_message": messages[-1] if messages else None}
 
 
-def _begin(loop: Any, tool_call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _ToolCall | None:
-    """Note that a tool call is running, and record what the model asked for."""
-    try:
-        name = str(tool_call.name)
-        call = _ToolCall(name, getattr(loop, "max_tool_response_length", None))
-        call.token = _tool_call.set(call)
-        span, pipeline = get_current_span(), runtime.pipeline
-        if pipeline is None or not span.is_recording():
-            return call
-        span.update_name(name)
-        span.set_attribute(semconv.TOOL_NAME, name)
-        identifier = getattr(tool_call, "tool_call_id", None)
-        if identifier is not None:
-            span.set_attribute(semconv.TOOL_CALL_ID, str(identifier))
-        agent_data = kwargs.get("agent_data", args[1] if len(args) > 1 else None)
-        tools = getattr(agent_data, "_active_tools", None)
-        tools = getattr(loop, "tools", None) if tools is None else tools
-        arguments = tool_call.arguments
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, TypeError) as error:
-            call.fault = f"the arguments are no JSON: {error}"
-        if isinstance(tools, Mapping) and name not in tools:
-            call.fault = f"there is no tool of this name; there are: {', '.join(map(str, tools))}"
-        pipeline.tracer.set_input(span, snapshot({"name": name, "arguments": arguments}))
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-        internal_error("describing a tool call of verl")
-        return None
-    return call
+def _show_agent_data(module: Any) -> None:
+    module.AgentData.__rollout_payload__ = _agent_data_payload
 
 
-def _leave(call: _ToolCall | None) -> None:
-    if call is not None and call.token is not None:
-        _tool_call.reset(call.token)
-        call.token = None
+EXECUTE: Final = Hook(
+    _BASE_MODULE, "BaseTool.execute", "tools are not traced", _observe_execute, kind="TOOL", captures=(True, True)
+)
 
-
-def _end(call: _ToolCall | None, result: Any) -> None:
-    """Record what came of the tool call."""
-    try:
-        span, pipeline = get_current_span(), runtime.pipeline
-        if call is None or pipeline is None or not span.is_recording():
-            return
-        response, reward, metrics = result
-        text = getattr(response, "text", None)
-        shown = {
-            "text": text,
-            "image": getattr(response, "image", None),
-            "video": getattr(response, "video", None),
-            "reward": reward,
-            "metrics": metrics,
-        }
-        shown = {key: value for key, value in shown.items() if value not in (None, {}, [])}
-        pipeline.tracer.set_output(span, snapshot(shown))
-        if isinstance(reward, (int, float)):
-            span.set_attribute(semconv.TOOL_REWARD, float(reward))
-        if isinstance(text, str) and isinstance(call.limit, int) and len(text) > call.limit:
-            span.set_attribute(semconv.TOOL_RESPONSE_TRUNCATED, True)
-        is_error = call.error is not None or call.fault is not None or _says_error(call, text)
-        if call.error is not None:
-            record_failure(span, call.error)
-        elif is_error:
-            span.set_attribute(semconv.ERROR_TYPE, "tool_call")
-            span.set_status(StatusCode.ERROR, (call.fault or str(text))[:MAX_MESSAGE_CHARACTERS])
-        rollout = rollouts.current_rollout()
-        if rollout is not None:
-            rollout.last_action = "tool"
-        count_tool_call(is_error=is_error)
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-        internal_error("describing a tool call of verl")
-
-
-def _says_error(call: _ToolCall, text: Any) -> bool:
-    """Whether verl's own text for an exception stands there, raised by what surrounds the tool itself."""
-    if not isinstance(text, str) or not text.startswith(f"Error executing tool '{call.name}': "):
-        return False
-    raw = call.raw[0] if isinstance(call.raw, tuple) and call.raw else call.raw
-    return not str(getattr(raw, "text", raw)).startswith(text[:40])
+HOOKS: Final = (
+    Hook(
+        _BASE_MODULE,
+        "BaseTool.__init__",
+        "tools that override execute are only traced as calls of the agent loop",
+        _MadeTool,
+        while_off=True,
+    ),
+    Hook(
+        "verl.tools.function_tool",
+        "FunctionTool.call",
+        "exceptions of function tools are recorded without a traceback",
+        _observe_inside,
+    ),
+    Hook(
+        _LOOP_MODULE,
+        "ToolAgentLoop._call_tool",
+        "tool calls are not traced",
+        _ToolCall,
+        needs=("tool_call",),
+        kind="TOOL",
+        name="tool",
+    ),
+    Patch(_LOOP_MODULE, "AgentData", "the state of the tool agent loop is shown by its fields", _show_agent_data),
+)

@@ -210,7 +210,8 @@ class TestTools:
         """An exception, an unknown tool and wrong arguments are errors on the tool's span, counted on the root."""
         trace = step.trace_of("broken b")
         tools = [span for span in trace if span["attributes"]["openinference.span.kind"] == "TOOL"]
-        assert [span["name"] for span in tools] == ["fail", "nothing", "add", "calculator"]
+        assert [span["name"] for span in tools] == ["fail", "unknown_tool", "add", "calculator"]
+        assert tools[1]["attributes"]["rollout.requested_tool"] == "nothing"
         assert {span["status"] for span in tools} == {"ERROR"}
         assert tools[0]["attributes"]["error.type"] == "RuntimeError"
         assert tools[0]["events"][0]["exception.message"] == "no luck"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from otel_rollout.integrations.verl.batch import META_KEY, Batch, PromptSelection, batch_variable, is_selecting
+from otel_rollout.integrations.verl.batch import META_KEY, Batch, PromptSelection
 from otel_rollout.integrations.verl.identity import BatchLedger, Row, identify
 
 
@@ -95,15 +95,16 @@ class TestBatch:
         assert [(identity.rollout_n, identity.rollout_n_from) for identity in found] == [(0, "worker"), (1, "worker")]
 
     def test_share(self) -> None:
-        """A share of the samples is picked with all their rows, and verl is told not to pick."""
+        """A share of the samples is picked with all their rows."""
         columns = {"uid": ["a", "a", "b", "b"]}
         batch = Batch(columns, {"global_steps": 1}, 1)
         picked = [batch.is_traced({"uid": uid}) for uid in columns["uid"]]
         assert picked in ([True, True, False, False], [False, False, True, True])
-        token = batch_variable.set(batch)
-        assert is_selecting()
-        batch_variable.reset(token)
-        assert not is_selecting()
+
+    def test_share_of_rows_that_nothing_tells_apart(self) -> None:
+        """Without a uid and an index the share is that of the first rows."""
+        batch = Batch({}, {"global_steps": 1}, 2)
+        assert [batch.is_traced({}) for _ in range(4)] == [True, True, False, False]
 
 
 class TestPromptSelection:

@@ -81,23 +81,3 @@ class TestOlderVersions:
         assert all(f"verl: {warning}" in run.output for warning in warnings)
         off = {**older(version), "OTEL_ROLLOUT_VERL": "off", "VERL_USE_EXTERNAL_MODULES": ""}
         assert run.digest == run_program("run_worker.py", variables=off, **options).digest
-
-    def test_function_that_takes_something_else(
-        self, verl_python: Path, verl_environment: dict[str, str], older: Older
-    ) -> None:
-        """In verl 0.7.1 rewards are computed by a function with other arguments: it is left alone, with a warning."""
-        program = (
-            "import verl, verl.experimental.agent_loop.agent_loop as loops\n"
-            "assert not hasattr(loops.AgentLoopWorker._compute_score, '__otel_rollout_hook__')\n"
-            "assert hasattr(loops.AgentLoopWorker._run_agent_loop, '__otel_rollout_hook__')\n"
-        )
-        done = subprocess.run(
-            [str(verl_python), "-c", program],
-            env={**verl_environment, **older("0.7.1")},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SECONDS,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        assert "verl: rewards and what else is known of a trajectory at its end are not recorded" in done.stderr

@@ -1,0 +1,380 @@
+"""What every hook holds to, whatever a next verl makes of the function that it is put on.
+
+The tests go over the plugin's own table: a hook that is added there is tested here, or has nothing recorded and fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import copy
+import functools
+import inspect
+import logging
+import sys
+from typing import Any
+
+import pytest
+
+from otel_rollout import flush, rollout_trace_attr
+from otel_rollout.integrations.verl import faults, generation, ops, patching, recorded, tools
+from otel_rollout.integrations.verl.hook import Hook
+from otel_rollout.integrations.verl.late_rewards import CARRIER
+from otel_rollout.testing import InMemorySpanExporter
+from tests.integrations.verl import stand_ins
+from tests.integrations.verl.stand_ins import HOOKS, PATCHES, Form, StandIn
+
+VARIANTS = [
+    pytest.param(hook, form, id=f"{hook.target}: {name}")
+    for hook in HOOKS
+    for name, form in stand_ins.drifts(stand_ins.form_of(hook))
+]
+OURS = {"RolloutTraceConfig.init": {"backend", "max_samples_per_step_per_worker"}}
+"""Arguments that a hook takes out: verl's own tracing stays off where ours is on."""
+
+
+@pytest.fixture(autouse=True)
+def _as_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
+    monkeypatch.setattr(faults, "_reported", set())
+    monkeypatch.setattr("atexit.register", lambda *_: None)
+
+
+def install(stand_in: StandIn) -> None:
+    """Put a hook on a stand-in, as the plugin does, or by the decorator that verl has there."""
+    if stand_in.hook not in ops.OPS:
+        patching.install(stand_in.hook, stand_in.module)
+        return
+    found = vars(stand_in.owner).get(stand_in.name)
+    if inspect.isfunction(found):
+        setattr(stand_in.owner, stand_in.name, ops.rollout_trace_op(found))
+
+
+async def use(hook: Hook, returned: Any) -> Any:
+    """Do with what a function returns what a program does, and return what it then has."""
+    if inspect.iscoroutine(returned) or asyncio.isfuture(returned):
+        returned = await returned
+    if inspect.isasyncgen(returned):
+        return [item async for item in returned]
+    if inspect.isgenerator(returned):
+        return list(returned)
+    if hook.target == "rollout_trace_attr" and hasattr(type(returned), "__enter__"):
+        with returned as value:
+            return value
+    if hook.target.endswith("__init__"):
+        return type(returned).__name__
+    return returned
+
+
+async def run(stand_in: StandIn, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """Return what a program gets: a value, or an exception."""
+    before = dict(contextvars.copy_context().items())
+    try:
+        outcome = ("returned", await use(stand_in.hook, stand_in.call(args, kwargs)))
+    except BaseException as error:
+        outcome = ("raised", error)
+    assert dict(contextvars.copy_context().items()) == before
+    return outcome
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two values are one, or plain containers of what is one."""
+    if type(left) is type(right) is dict:
+        return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
+    if type(left) in (tuple, list) and type(left) is type(right):
+        return len(left) == len(right) and all(map(same, left, right))
+    return left is right or (isinstance(left, (int, str)) and left == right)
+
+
+def check(
+    hook: Hook, form: Form, flavour: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Have a stand-in called without us and with us, and compare all that the program gets."""
+    plain, hooked = StandIn(hook, form), StandIn(hook, form)
+    monkeypatch.setitem(sys.modules, hook.module, hooked.module)
+    args, kwargs = plain.arguments(flavour)
+    is_copied = flavour is not stand_ins.hostile
+    given = copy.deepcopy((args, kwargs)) if is_copied and flavour in (stand_ins.plausible, stand_ins.empty) else None
+    with caplog.at_level(logging.WARNING, "otel_rollout"):
+        install(hooked)
+        if not form.is_missing:
+            kinds = [inspect.getattr_static(each.owner, each.name) for each in (plain, hooked)]
+            assert inspect.iscoroutinefunction(kinds[0]) == inspect.iscoroutinefunction(kinds[1])
+            assert type(kinds[0]) is type(kinds[1])
+        expected = asyncio.run(run(plain, args, kwargs))
+        found = asyncio.run(run(hooked, args, kwargs))
+    warnings = [record for record in caplog.records if record.name.startswith("otel_rollout")]
+    assert len(warnings) <= 1, [record.getMessage() for record in warnings]
+    assert len(hooked.received) == len(plain.received) <= 1
+    ours = {"self", "cls", *OURS.get(hook.target, ())}
+    for one, other in zip(plain.received, hooked.received, strict=True):
+        assert {key: value for key, value in one.items() if key not in ours}.keys() == (other.keys() - ours)
+        assert all(same(one[key], other[key]) for key in one.keys() - ours)
+    if given is not None:
+        assert (args, kwargs) == given
+    assert found[0] == expected[0]
+    if found[0] == "raised":
+        assert type(found[1]) is type(expected[1])
+        assert form.error is None or found[1] is form.error
+        assert str(found[1]) == str(expected[1])
+    elif hook.target == "rollout_trace_op":
+        assert callable(found[1]) == callable(expected[1])
+    else:
+        assert same(found[1], hooked.result if expected[1] is plain.result else expected[1]) or (
+            found[1] == [hooked.result] and expected[1] == [plain.result]
+        )
+
+
+class TestEveryHook:
+    """Each function that is hooked, each way in which it may have changed."""
+
+    @pytest.mark.parametrize(("hook", "form"), VARIANTS)
+    def test_program_gets_the_same(
+        self,
+        hook: Hook,
+        form: Form,
+        rollout_spans: InMemorySpanExporter,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """Arguments, calls, results and exceptions are those without us, inside a trajectory; at most one warning."""
+        with rollout_trace_attr(step=3, sample_index=3):
+            check(hook, form, stand_ins.plausible, monkeypatch, caplog)
+
+    @pytest.mark.parametrize(("hook", "form"), VARIANTS)
+    def test_while_tracing_is_off(
+        self, hook: Hook, form: Form, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The same holds where nothing is traced."""
+        check(hook, form, stand_ins.plausible, monkeypatch, caplog)
+
+    @pytest.mark.parametrize("is_known", [False, True])
+    @pytest.mark.parametrize("flavour", stand_ins.FLAVOURS[1:])
+    @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.target)
+    def test_arguments_that_are_not_as_expected(
+        self,
+        hook: Hook,
+        flavour: Any,
+        is_known: bool,
+        rollout_spans: InMemorySpanExporter,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """Arguments without what verl's have, that raise when they are looked at, or can't be written, go through."""
+        monkeypatch.setattr(recorded, "is_known", lambda *_: is_known)
+        for form in (stand_ins.form_of(hook), dict(stand_ins.drifts(stand_ins.form_of(hook)))["a class with slots"]):
+            caplog.clear()
+            faults.forget()
+            with rollout_trace_attr(step=3, sample_index=3):
+                check(hook, form, flavour, monkeypatch, caplog)
+
+    @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.target)
+    @pytest.mark.parametrize("step", ["__init__", "changed", "enter", "started", "end", "wrapped", "leave", "close"])
+    def test_observer_that_fails(
+        self,
+        hook: Hook,
+        step: str,
+        rollout_spans: InMemorySpanExporter,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """A fault of ours at any point is one warning; the call is made once, as it was given."""
+
+        def fail(*_: Any) -> None:
+            raise ZeroDivisionError("a fault of ours")
+
+        def observer(call: Any) -> Any:
+            if step == "__init__":
+                fail()
+            made = hook.observer(call)
+            if made is not None:
+                kind = type(made)
+                made.__class__ = type(kind.__name__, (kind,), {step: fail, "wraps": step == "wrapped" or kind.wraps})
+            return made
+
+        broken = copy.copy(hook)
+        object.__setattr__(broken, "observer", observer)
+        monkeypatch.setattr(ops, "OPS", (*ops.OPS, broken) if hook in ops.OPS else ops.OPS)
+        if hook in ops.OPS:
+            monkeypatch.setattr(ops, "rollout_trace_op", lambda function: patching.observe(function, broken))
+        with rollout_trace_attr(step=3, sample_index=3):
+            check(broken, stand_ins.form_of(hook), stand_ins.plausible, monkeypatch, caplog)
+
+    @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.target)
+    def test_what_is_not_traced_is_said(
+        self, hook: Hook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Where a hook can't be put on, one warning says what is not traced; where it can, it is on."""
+        for form in dict(stand_ins.drifts(stand_ins.form_of(hook))).values():
+            if hook in ops.OPS:
+                continue
+            caplog.clear()
+            faults.forget()
+            stand_in = StandIn(hook, form)
+            with caplog.at_level(logging.WARNING, "otel_rollout"):
+                patching.install(hook, stand_in.module)
+            found = vars(stand_in.owner).get(stand_in.name)
+            is_on = patching.is_replaced(getattr(found, "__func__", found))
+            said = [record.getMessage() for record in caplog.records]
+            assert said or is_on
+            assert all(message.startswith((f"verl: {hook.lost}", f"verl: {hook.lost_unknown},")) for message in said)
+
+    @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.target)
+    def test_missing_class(self, hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
+        """A module without the class, or the function, is one warning."""
+        with caplog.at_level(logging.WARNING, "otel_rollout"):
+            patching.install(hook, object())
+        assert [record.getMessage().startswith(f"verl: {hook.lost}") for record in caplog.records] == [True]
+
+    @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.target)
+    @pytest.mark.parametrize("value", [None, object(), 3, int], ids=["None", "an object", "a number", "a C class"])
+    def test_patches(
+        self, patch: Any, value: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """What is put on something else than a function raises nothing either, and is one warning at most."""
+        module = type(sys)(patch.module)
+        for attributes in ({}, {patch.target: value}):
+            vars(module).update(attributes)
+            caplog.clear()
+            faults.forget()
+            with caplog.at_level(logging.WARNING, "otel_rollout"):
+                patching.install(patch, module)
+            assert len(caplog.records) <= 1
+
+    def test_everything_hooked_is_recorded(self) -> None:
+        """Of each hook, each version of verl that is supported is recorded."""
+        keys = {recorded.key_of(hook) for hook in (*HOOKS, *PATCHES)}
+        assert {version: keys ^ functions.keys() for version, functions in recorded.read().items()} == {
+            version: set() for version in recorded.read()
+        }
+
+
+class TestWhatIsAdded:
+    """Arguments that a hook adds to."""
+
+    @pytest.mark.parametrize("is_known", [True, False])
+    def test_place_in_the_columns_of_a_reward(
+        self, is_known: bool, rollout_spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The trajectory's place goes to a body that we know; a strict reward function in another never gets it."""
+        monkeypatch.setattr(recorded, "is_known", lambda *_: is_known)
+        [hook] = [hook for hook in HOOKS if hook.target == "AgentLoopWorker._compute_score"]
+        stand_in = StandIn(hook, stand_ins.form_of(hook))
+        install(stand_in)
+        columns = {"uid": "a"}
+        with rollout_trace_attr(step=3, sample_index=3):
+            asyncio.run(stand_in.call([[]], {"kwargs": columns}))
+        [received] = stand_in.received
+        assert received["kwargs"].keys() - columns.keys() == ({CARRIER} if is_known else set())
+        assert columns == {"uid": "a"}
+
+    def test_body_that_others_have_wrapped(self) -> None:
+        """A function is one that we know by its source and verl's own decorators, not within another's wrapper."""
+
+        def function() -> None:
+            return None
+
+        @functools.wraps(function)
+        def wrapper() -> None:
+            return function()
+
+        assert recorded.digest(wrapper, __name__) == recorded.digest(function, __name__) != ""
+        foreign = functools.wraps(function)(eval("lambda: None", {"__name__": "another"}))
+        assert recorded.digest(foreign, __name__) == ""
+
+
+class TestSignals:
+    """What comes up in the middle of our code and is not of it."""
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
+    def test_interruption_of_an_observer(self, error: type[BaseException], rollout_spans: InMemorySpanExporter) -> None:
+        """Ctrl-C inside a hook reaches the program at once, and nothing stays set."""
+
+        class Interrupted(generation._Generation):
+            def started(self) -> None:
+                raise error
+
+        hook = copy.copy(generation.GENERATE)
+        object.__setattr__(hook, "observer", Interrupted)
+        stand_in = StandIn(hook, stand_ins.form_of(generation.GENERATE))
+        stand_in.owner.generate = patching.observe(stand_in.owner.generate, hook)
+
+        async def main() -> None:
+            with pytest.raises(error):
+                await stand_in.call(["request"], {"prompt_ids": [1], "sampling_params": {}})
+            assert generation._generation.get() is None
+
+        asyncio.run(main())
+        assert stand_in.received == []
+
+    def test_alarm_of_a_grader(self) -> None:
+        """What a signal handler of the program raises is the program's; a fault of ours is not, nor a panic in Rust."""
+        import signal
+
+        def too_late(*_: object) -> None:
+            raise TimeoutError("the grader gives up")
+
+        previous = signal.signal(signal.SIGALRM, too_late)
+        try:
+            signal.raise_signal(signal.SIGALRM)
+        except TimeoutError as error:
+            assert not faults.is_fault(error)
+        finally:
+            signal.signal(signal.SIGALRM, previous)
+        try:
+            raise TimeoutError("ours")
+        except TimeoutError as error:
+            assert faults.is_fault(error)
+        panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
+        assert faults.is_fault(panic())
+        assert not faults.is_fault(KeyboardInterrupt())
+
+
+class TestOneFault:
+    """A fault in one call."""
+
+    def test_leaves_the_turns_after_it_traced(
+        self, rollout_spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One fault in the first of five turns costs what it was about, and not the spans of the turns after it."""
+        stand_in = StandIn(generation.GENERATE, stand_ins.form_of(generation.GENERATE))
+        install(stand_in)
+        real, faults_left = generation.snapshot, [True]
+
+        def snapshot(value: Any) -> bytes:
+            if faults_left and faults_left.pop():
+                raise RuntimeError("one fault of ours")
+            return real(value)
+
+        monkeypatch.setattr(generation, "snapshot", snapshot)
+
+        async def main() -> None:
+            with rollout_trace_attr(step=1, sample_index=0):
+                for turn in range(5):
+                    await stand_in.call([f"request-{turn}"], {"prompt_ids": [turn], "sampling_params": {}})
+
+        asyncio.run(main())
+        flush()
+        assert len([span for span in rollout_spans.as_dicts() if span["name"].endswith("generate")]) == 5
+
+    def test_arguments_that_no_parser_can_hold(self, rollout_spans: InMemorySpanExporter) -> None:
+        """100,000 brackets as a tool's arguments are a failed call by a name of ours, and what follows is traced."""
+        [hook] = [hook for hook in HOOKS if hook.target == "ToolAgentLoop._call_tool"]
+        stand_in = StandIn(hook, stand_ins.form_of(hook))
+        install(stand_in)
+        stand_in.owner.tools = {"add": object()}
+        call = stand_ins.plausible("tool_call")
+
+        async def main() -> None:
+            with rollout_trace_attr(step=1, sample_index=0):
+                for arguments in ("[" * 100_000, "[" * 30_000, "{}"):
+                    call.arguments = arguments
+                    await stand_in.call([call, {}, None], {})
+                assert tools._tool_call.get() is None
+
+        asyncio.run(main())
+        flush()
+        spans = [span for span in rollout_spans.as_dicts() if span["attributes"]["openinference.span.kind"] == "TOOL"]
+        assert [(span["name"], span["status"]) for span in spans] == [("unknown_tool", "ERROR")] * 3
+        assert {len(span["attributes"]["rollout.requested_tool"]) for span in spans} == {200}
+        assert {span["attributes"]["gen_ai.tool.name"] for span in spans} == {"unknown_tool"}
