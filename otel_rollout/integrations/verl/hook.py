@@ -7,7 +7,7 @@ call; nothing that an observer does wrong can change the call.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -74,8 +74,6 @@ class Observer:
     opens_span: ClassVar[bool] = False
     """Whether the call is a span; the hook says of what kind."""
 
-    _token: Token[Any] | None = None
-
     @property
     def value(self) -> Any:
         """What the context variable holds."""
@@ -86,8 +84,6 @@ class Observer:
 
     def enter(self) -> None:
         """Before the function's code begins to run, and before a coroutine that it returned does."""
-        if self.variable is not None:
-            self._token = self.variable.set(self.value)
 
     def started(self) -> None:
         """When the span has begun and is current."""
@@ -111,14 +107,7 @@ class Observer:
         """Return what the caller gets in place of the result; None for the result."""
 
     def leave(self) -> None:
-        """When the function's code no longer runs."""
-        token, self._token = self._token, None
-        if token is not None:
-            try:  # noqa: SIM105 - contextlib.suppress costs more than the rest
-                token.var.reset(token)
-            except ValueError:
-                # An abandoned coroutine is closed from another context than it ran in.
-                pass
+        """When the function's code no longer runs, as often as `enter`."""
 
     def close(self) -> None:
         """When all is over, once."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
+from contextvars import Token
 from types import CoroutineType, FunctionType
 from typing import Any, Final
 
@@ -135,13 +136,15 @@ class _Observed:
 class _Watch:
     """One call, observed."""
 
-    __slots__ = ("_hook", "_observer", "_span", "args", "kwargs")
+    __slots__ = ("_hook", "_misfit", "_observer", "_span", "_token", "args", "kwargs")
 
     def __init__(self, observed: _Observed, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.args, self.kwargs = args, kwargs
         self._hook = observed.hook
         self._observer: Observer | None = None
         self._span: calls.Call | None = None
+        self._token: Token[Any] | None = None
+        self._misfit: TypeError | None = None
         try:
             self._begin(observed)
         except BaseException as error:
@@ -159,14 +162,19 @@ class _Watch:
         return self._observer is None
 
     def _begin(self, observed: _Observed) -> None:
-        call = self._try(observed.call, self.args, self.kwargs)
-        self._observer = observer = None if call is None else self._try(self._hook.observer, call)
+        try:
+            call = observed.call(self.args, self.kwargs)
+        except TypeError as error:
+            # Where the program calls it wrongly, the function says so.
+            self._misfit = error.with_traceback(None)
+            return
+        self._observer = observer = self._try(self._hook.observer, call)
         if observer is None:
             return
         changed = self._try(observer.changed, call)
         if changed is not None:
             self.args, self.kwargs = changed
-        self._try(observer.enter)
+        self._enter(observer)
         pipeline = runtime.pipeline
         if observer.opens_span and pipeline is not None:
             self._span = self._try(observed.operation.start, pipeline, self.args, self.kwargs)
@@ -176,6 +184,8 @@ class _Watch:
         """Return what the caller gets for the function's result."""
         observer = self._observer
         if observer is None:
+            if self._misfit is not None:
+                report(self._hook.target, self._hook.lost, self._misfit)
             return result
         returned = None
         try:
@@ -216,20 +226,36 @@ class _Watch:
         if self._observer is not None:
             if self._span is not None:
                 self._try(self._span.pause)
-            self._try(self._observer.leave)
+            self._leave(self._observer)
 
     def resume(self) -> None:
         """Enter the call's context again."""
         if self._observer is not None:
-            self._try(self._observer.enter)
+            self._enter(self._observer)
             if self._span is not None:
                 self._try(self._span.resume)
 
     def _finish(self, observer: Observer) -> None:
         try:
-            self._try(observer.leave)
+            self._leave(observer)
         finally:
             self._try(observer.close)
+
+    def _enter(self, observer: Observer) -> None:
+        self._try(observer.enter)
+        variable = observer.variable
+        if variable is not None:
+            self._token = self._try(lambda: variable.set(observer.value))
+
+    def _leave(self, observer: Observer) -> None:
+        token, self._token = self._token, None
+        if token is not None:
+            try:  # noqa: SIM105 - contextlib.suppress costs more than the rest
+                token.var.reset(token)
+            except ValueError:
+                # An abandoned coroutine is closed from another context than it ran in.
+                pass
+        self._try(observer.leave)
 
     def _try(self, step: Callable[..., Any], *arguments: Any) -> Any:
         try:

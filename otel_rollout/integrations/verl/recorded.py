@@ -1,8 +1,8 @@
 """What the functions that we hook look like in the versions of verl that we know.
 
-`recorded.json` has for each version and function its kind and its parameters. A hook that adds to a function's arguments
-does so only where the body is one that is recorded too, by a digest of its source: in another one an added argument may
-end up in a function that doesn't take it. `scripts/drift.py` compares the file with an installed verl, and writes it.
+`recorded.json` has for each version and function its kind and its parameters. A hook that adds to what a function gets
+does so only where the body is one that is recorded too, by a digest of its source: in another one what is added may end
+up where it isn't expected. `scripts/drift.py` compares the file with an installed verl, and writes it.
 """
 
 from __future__ import annotations

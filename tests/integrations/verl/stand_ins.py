@@ -1,4 +1,4 @@
-"""Stand-ins of what the plugin hooks in verl, made of the recorded signatures, as they are and as a next verl has them."""
+"""Stand-ins of what the plugin hooks in verl, made of the recorded signatures, as they are and as they may become."""
 
 from __future__ import annotations
 
@@ -150,6 +150,7 @@ class CallableObject:
         self.function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it."""
         return self.function(None, *args, **kwargs)
 
 
@@ -172,6 +173,8 @@ class StandIn:
         *path, name = self.hook.target.split(".")
         self.name = name
         self.owner: Any = self.module
+        if self.hook.module == "ray":
+            vars(self.module)["is_initialized"] = lambda: False
         if path:
             body: dict[str, Any] = {"__module__": self.hook.module}
             if self.form.has_slots:
@@ -223,7 +226,7 @@ class StandIn:
         if self.form.by == "nothing":
             return [], {}
         if self.form.by == "something more":
-            return [*args, object(), object()], kwargs
+            return [*args, "more", "yet more"], kwargs
         if self.form.by == "as verl does" and self.hook.target.endswith("._compute_score") and len(args) > 1:
             kwargs["kwargs"] = args.pop()
         return args, kwargs
