@@ -70,7 +70,6 @@ class _Generation(Observer):
         span = get_current_span()
         if not span.is_recording():
             return
-        span.set_attributes(self.served)
         extra = _extra_fields(result)
         oldest, newest = extra.get("min_global_steps"), extra.get("max_global_steps")
         version = extra.get("global_steps")
@@ -81,7 +80,8 @@ class _Generation(Observer):
             semconv.USAGE_CACHED_TOKENS: cached,
             semconv.PREEMPTIONS: getattr(result, "num_preempted", None),
         }
-        span.set_attributes({key: value for key, value in facts.items() if isinstance(value, (int, float, str))})
+        known = {key: value for key, value in facts.items() if isinstance(value, (int, float, str))}
+        span.set_attributes({**known, **self.served})
         rollout = current_rollout()
         if rollout is None:
             return
@@ -91,17 +91,23 @@ class _Generation(Observer):
             rollout.cached_tokens = (rollout.cached_tokens or 0) + cached
         token_ids = getattr(result, "token_ids", None)
         if type(token_ids) is list and type(self._prompt_ids) is list:
-            known = self._prompt_ids + token_ids
-            rollout.sequences[self._request_id] = (len(known), hash(tuple(known)))
+            shown = rollout.sequences.setdefault(self._request_id, [])
+            new = (*self._prompt_ids[shown[-1][0] if shown else 0 :], *token_ids)
+            shown.append((len(self._prompt_ids) + len(token_ids), hash(new)))
 
     def _known_prefix(self) -> int | None:
         """Return how many of the prompt's ids earlier turns have shown; None where the prompt went another way."""
         rollout = current_rollout()
         known = rollout.sequences.get(self._request_id) if rollout is not None else None
-        if known is None or type(self._prompt_ids) is not list:
+        if not known or type(self._prompt_ids) is not list:
             return 0
-        length, expected = known
-        return length if hash(tuple(self._prompt_ids[:length])) == expected else None
+        start = 0
+        for end, expected in known:
+            if hash(tuple(self._prompt_ids[start:end])) != expected:
+                known.clear()
+                return None
+            start = end
+        return start
 
 
 class _Attempt(Observer):

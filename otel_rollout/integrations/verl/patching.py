@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
-from contextvars import Token
+from contextvars import ContextVar, Token
 from types import CoroutineType, FunctionType
 from typing import Any, Final
 
@@ -171,14 +171,18 @@ class _Watch:
         self._observer = observer = self._try(self._hook.observer, call)
         if observer is None:
             return
-        changed = self._try(observer.changed, call)
-        if changed is not None:
-            self.args, self.kwargs = changed
+        # A step that an observer has nothing to do in would cost more than all of the rest here.
+        kind = type(observer)
+        if kind.changed is not Observer.changed:
+            changed = self._try(observer.changed, call)
+            if changed is not None:
+                self.args, self.kwargs = changed
         self._enter(observer)
         pipeline = runtime.pipeline
         if observer.opens_span and pipeline is not None:
             self._span = self._try(observed.operation.start, pipeline, self.args, self.kwargs)
-        self._try(observer.started)
+        if kind.started is not Observer.started:
+            self._try(observer.started)
 
     def end(self, result: Any) -> Any:
         """Return what the caller gets for the function's result."""
@@ -239,13 +243,15 @@ class _Watch:
         try:
             self._leave(observer)
         finally:
-            self._try(observer.close)
+            if type(observer).close is not Observer.close:
+                self._try(observer.close)
 
     def _enter(self, observer: Observer) -> None:
-        self._try(observer.enter)
+        if type(observer).enter is not Observer.enter:
+            self._try(observer.enter)
         variable = observer.variable
         if variable is not None:
-            self._token = self._try(lambda: variable.set(observer.value))
+            self._token = self._try(_set, variable, observer)
 
     def _leave(self, observer: Observer) -> None:
         token, self._token = self._token, None
@@ -255,7 +261,8 @@ class _Watch:
             except ValueError:
                 # An abandoned coroutine is closed from another context than it ran in.
                 pass
-        self._try(observer.leave)
+        if type(observer).leave is not Observer.leave:
+            self._try(observer.leave)
 
     def _try(self, step: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -265,6 +272,10 @@ class _Watch:
                 raise
             report(self._hook.target, self._hook.lost, error)
             return None
+
+
+def _set(variable: ContextVar[Any], observer: Observer) -> Token[Any]:
+    return variable.set(observer.value)
 
 
 def _around_coroutine(function: Callable[..., Any], observed: _Observed) -> Callable[..., Any]:

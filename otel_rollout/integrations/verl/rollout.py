@@ -60,9 +60,10 @@ class Rollout:
         self.cached_tokens: int | None = None
         self.stop_reason: str | None = None
         self.last_action = ""
-        self.sequences: dict[str, tuple[int, int]] = {}
-        """By request id: length and hash of the ids that the engine has seen and made, which need not be recorded
-        once more. Not the ids themselves: those of all running trajectories would be gigabytes."""
+        self.sequences: dict[str, list[tuple[int, int]]] = {}
+        """By request id: which ids the engine has seen and made, which need not be recorded once more: for each turn
+        how many there were after it, and a hash of those that came with it. Not the ids themselves: those of all
+        running trajectories would be gigabytes."""
 
 
 rollout_variable: Final[ContextVar[Rollout | None]] = ContextVar("otel-rollout-verl-rollout", default=None)
