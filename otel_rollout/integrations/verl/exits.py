@@ -32,6 +32,7 @@ def flush_at_exit(ray: Any) -> None:
     Args:
         ray: The module. Its own handler was registered when it was imported, so it runs after this one.
     """
+    atexit.unregister(flush_actors)
     atexit.register(flush_actors, ray)
 
 

@@ -13,7 +13,7 @@ from inspect import Parameter
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
-from otel_rollout.integrations.verl import ops, plugin, recorded
+from otel_rollout.integrations.verl import ops, patching, plugin, recorded
 from otel_rollout.integrations.verl.hook import Hook, Patch
 
 NEWEST = max(recorded.read(), key=lambda version: [int(part) for part in version.split(".")])
@@ -237,6 +237,16 @@ class StandIn:
             return self.owner(*args, **kwargs)
         owner = self.owner if isinstance(self.owner, types.ModuleType) else self.owner()
         return getattr(owner, self.name)(*args, **kwargs)
+
+
+def install(stand_in: StandIn) -> None:
+    """Put a hook on a stand-in, as the plugin does, or by the decorator that verl has there."""
+    if stand_in.hook not in ops.OPS:
+        patching.install(stand_in.hook, stand_in.module)
+        return
+    found = vars(stand_in.owner).get(stand_in.name)
+    if inspect.isfunction(found):
+        setattr(stand_in.owner, stand_in.name, ops.rollout_trace_op(found))
 
 
 async def _later(result: Any) -> Any:
