@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from otel_rollout import rollout_trace_attr
+from otel_rollout import log_once, rollout_trace_attr
 from otel_rollout.integrations.verl import faults, generation, ops, patching, recorded
 from otel_rollout.integrations.verl.hook import Hook
 from otel_rollout.integrations.verl.late_rewards import CARRIER
@@ -38,7 +38,7 @@ OURS = {"RolloutTraceConfig.init": {"backend", "max_samples_per_step_per_worker"
 @pytest.fixture(autouse=True)
 def _as_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
-    monkeypatch.setattr(faults, "_reported", set())
+    log_once.forget()
     monkeypatch.setattr("atexit.register", lambda *_: None)
 
 
@@ -143,7 +143,7 @@ class TestEveryHook:
         """The same holds where nothing is traced."""
         for _name, form in stand_ins.drifts(stand_ins.form_of(hook)):
             caplog.clear()
-            faults.forget()
+            log_once.forget()
             check(hook, form, stand_ins.plausible, monkeypatch, caplog)
 
     @pytest.mark.parametrize("is_known", [False, True])
@@ -162,7 +162,7 @@ class TestEveryHook:
         monkeypatch.setattr(recorded, "is_known", lambda *_: is_known)
         for form in (stand_ins.form_of(hook), dict(stand_ins.drifts(stand_ins.form_of(hook)))["a class with slots"]):
             caplog.clear()
-            faults.forget()
+            log_once.forget()
             with rollout_trace_attr(step=3, sample_index=3):
                 check(hook, form, flavour, monkeypatch, caplog)
 
@@ -207,7 +207,7 @@ class TestEveryHook:
             return
         for name, form in stand_ins.drifts(stand_ins.form_of(hook)):
             caplog.clear()
-            faults.forget()
+            log_once.forget()
             stand_in = StandIn(hook, form)
             with caplog.at_level(logging.WARNING, "otel_rollout"):
                 patching.install(hook, stand_in.module)
@@ -235,7 +235,7 @@ class TestEveryHook:
         for attributes in ({}, {patch.target: value}):
             vars(module).update(attributes)
             caplog.clear()
-            faults.forget()
+            log_once.forget()
             with caplog.at_level(logging.WARNING, "otel_rollout"):
                 patching.install(patch, module)
             assert len(caplog.records) <= 1

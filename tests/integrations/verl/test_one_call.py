@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from otel_rollout import flush, rollout_trace_attr
-from otel_rollout.integrations.verl import facts, faults, generation, rollout, tools
+from otel_rollout import flush, log_once, rollout_trace_attr
+from otel_rollout.integrations.verl import facts, generation, rollout, tools
 from otel_rollout.integrations.verl.identity import Identity
 from otel_rollout.testing import InMemorySpanExporter
 from tests.integrations.verl import stand_ins
@@ -21,7 +21,7 @@ from tests.integrations.verl.stand_ins import HOOKS, StandIn, install
 @pytest.fixture(autouse=True)
 def _as_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
-    monkeypatch.setattr(faults, "_reported", set())
+    log_once.forget()
 
 
 class TestOneFault:
