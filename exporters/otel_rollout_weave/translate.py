@@ -209,7 +209,8 @@ def _summary(span: ReadableSpan, attributes: Mapping[str, Any], below: StatusCou
             usage["completion_tokens"] = tokens_out
         usage["total_tokens"] = usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
         # "usage" is what Weave's own OTLP ingest calls a model that it can't name.
-        summary["usage"] = {clean_text(attributes.get(semconv.RESPONSE_MODEL) or attributes.get(semconv.REQUEST_MODEL) or "usage"): usage}
+        model = attributes.get(semconv.RESPONSE_MODEL) or attributes.get(semconv.REQUEST_MODEL) or "usage"
+        summary["usage"] = {clean_text(model): usage}
     return summary
 
 
