@@ -27,6 +27,7 @@ from otel_rollout.errors import (
     NoTracesError,
     RolloutTraceError,
     UnknownExporterError,
+    UnreadableTraceError,
 )
 from otel_rollout.op import rollout_trace_op
 from otel_rollout.sampling import select_samples
@@ -49,6 +50,7 @@ __all__ = [
     "RolloutTraceError",
     "Stats",
     "UnknownExporterError",
+    "UnreadableTraceError",
     "__version__",
     "annotate",
     "flush",

@@ -5,7 +5,8 @@ RolloutTraceError
 │   ├── UnknownExporterError      no exporter has this name
 │   ├── MissingExtraError         the exporter is there, a package it needs is not
 │   └── AlreadyInitializedError   init was called before, with other settings
-└── NoTracesError                 a folder to read doesn't exist, or holds no traces
+├── NoTracesError                 a folder to read doesn't exist, or holds no traces
+└── UnreadableTraceError          a recorded trajectory can't be read: its file is damaged, or gone
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ __all__ = [
     "NoTracesError",
     "RolloutTraceError",
     "UnknownExporterError",
+    "UnreadableTraceError",
 ]
 
 
@@ -42,3 +44,7 @@ class AlreadyInitializedError(ConfigurationError):
 
 class NoTracesError(RolloutTraceError):
     """A folder to read doesn't exist, or holds no traces; the message names it."""
+
+
+class UnreadableTraceError(RolloutTraceError, ValueError):
+    """A recorded trajectory can't be read: its file is damaged, or gone; the message names it."""

@@ -12,6 +12,8 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from otel_rollout.file_modes import make_folder, narrow, open_private
+
 __all__ = ["ensure_sqlite_file", "is_initialised"]
 
 LOCK_SUFFIX = ".init.lock"
@@ -33,7 +35,7 @@ def ensure_sqlite_file(path: Path, initialise: Callable[[Path], None]) -> bool:
     """
     if path.exists() and path.stat().st_size > 0:
         return is_initialised(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with _locked(path.with_name(path.name + LOCK_SUFFIX)):
         if not path.exists():
             _make_aside(path, initialise)
@@ -66,6 +68,7 @@ def _make_aside(path: Path, initialise: Callable[[Path], None]) -> None:
     _remove(aside)
     try:
         initialise(aside)
+        narrow(aside)
         try:
             os.link(aside, path)
         except FileExistsError:
@@ -91,6 +94,6 @@ def _locked(path: Path) -> Iterator[None]:
     except ImportError:
         yield
         return
-    with path.open("w") as file:
+    with os.fdopen(open_private(path, os.O_RDWR), "wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

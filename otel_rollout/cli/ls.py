@@ -12,6 +12,7 @@ from otel_rollout.cli.reading import ProblemLog, in_order_of_prompts, require_ri
 from otel_rollout.cli.trajectory_filters import add_filters, add_folder
 from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
 from otel_rollout.trace_folder.step_summary import summarise_steps
+from otel_rollout.trace_tree import printable
 
 __all__ = ["add_to", "run"]
 
@@ -67,7 +68,7 @@ def _print_table(arguments: argparse.Namespace, problems: ProblemLog) -> None:
     if table.row_count:
         screen.print(table)
     else:
-        print(f"no trajectory in {arguments.folder} is like that", file=sys.stderr)
+        print(printable(f"no trajectory in {arguments.folder} is like that"), file=sys.stderr)
 
 
 def _as_dict(trajectory: RecordedTrajectory) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from importlib import metadata
 
 from otel_rollout.cli import demo, doctor, ls, replay, show, stats
 from otel_rollout.errors import RolloutTraceError
+from otel_rollout.trace_tree import printable
 
 __all__ = ["main"]
 
@@ -18,7 +19,7 @@ EXIT_CODES = """\
 exit codes:
   0    what was asked for is done: shown, checked, or delivered as a whole
   1    spans were lost, or the backend could not be reached in time
-  2    the command line, the folder or the installation needs a change
+  2    the command line, the folder (damaged, say) or the installation needs a change
   130  interrupted; what was traced until then was delivered
   141  nobody reads the output any more
 """
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (RolloutTraceError, OSError) as error:
-        print(f"otel-rollout {parsed.command}: {error}", file=sys.stderr)
+        print(printable(f"otel-rollout {parsed.command}: {error}"), file=sys.stderr)
         return 2
     return code
 

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = list(islice(matching, 1 if len(beginning) == TRACE_ID_DIGITS else MAX_CANDIDATES + 1))
     problems.print()
     if not found:
-        print(f"no trajectory in {arguments.folder} is like that", file=sys.stderr)
+        print(printable(f"no trajectory in {arguments.folder} is like that"), file=sys.stderr)
         return 2
     if len(found) > 1:
         _print_candidates(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
 import shutil
 import tempfile
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.file_modes import make_folder, open_private
 from otel_rollout.trace_folder.frames import FileGoneError, FrameFile, make_compressor, read_frame, require_zstandard
 from otel_rollout.trace_folder.layout import FRAMES, new_worker
 from otel_rollout.trace_folder.otlp_json import decode_line, encode_line
@@ -47,7 +49,8 @@ def open_spool(folder: str, exporter: str, max_bytes: int) -> Spool:
     require_zstandard()
     path = Path(folder, re.sub(r"[^\w.-]+", "_", exporter))
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(Path(folder))
+        make_folder(path, Path(folder))
         with tempfile.TemporaryFile(dir=path):
             pass
     except OSError as error:
@@ -231,7 +234,10 @@ class _SpoolFile:
         elif self._settled:
             rest = self.path.with_name(f"{self.path.name}.rest")
             try:
-                with self.path.open("rb") as source, rest.open("wb") as target:
+                with (
+                    self.path.open("rb") as source,
+                    os.fdopen(open_private(rest, os.O_WRONLY | os.O_TRUNC), "wb") as target,
+                ):
                     source.seek(self.first()[0])
                     shutil.copyfileobj(source, target, 1024 * 1024)
                 rest.replace(self.path)

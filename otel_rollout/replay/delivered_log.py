@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
+
+from otel_rollout.file_modes import make_folder, open_private
+from otel_rollout.trace_folder.file_lock import open_to_read
 
 __all__ = ["DeliveredLog"]
 
@@ -65,14 +69,14 @@ class DeliveredLog:
     def forget(self) -> None:
         """Remove the file: what it is about is gone."""
         self.close()
-        if self._path is not None:
+        if self._path is not None and not self._path.parent.is_symlink():
             self._path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 self._path.parent.rmdir()
 
     def _load(self, path: Path) -> None:
         try:
-            with path.open("rb") as lines:
+            with os.fdopen(open_to_read(path), "rb") as lines:
                 # A last line without its end was being written when its process was killed.
                 self._delivered = {_hash(line[:-1]) for line in lines if line.endswith(b"\n")}
         except FileNotFoundError:
@@ -81,8 +85,10 @@ class DeliveredLog:
             self.trouble = f"what was delivered before can't be read ({error})"
 
     def _open(self, path: Path) -> int:
-        path.parent.mkdir(exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
+        make_folder(path.parent, path.parent.parent)
+        if path.parent.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path.parent))
+        descriptor = open_private(path, os.O_RDWR | os.O_APPEND)
         size = os.fstat(descriptor).st_size
         if size == 0:
             os.write(descriptor, self._heading.encode())

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.replay.source import Total, Unit, UnreadableError
 from otel_rollout.trace_folder.frames import DamagedFrameError, Frame, TornFrame, read_frame, scan_frames, try_take
-from otel_rollout.trace_folder.layout import NO_STEP, step_of
+from otel_rollout.trace_folder.layout import NO_STEP, is_frame_file, step_of
 from otel_rollout.trace_folder.otlp_json import decode_line
 from otel_rollout.trace_folder.reader import read
 from otel_rollout.trace_folder.selection import Filters
@@ -87,6 +87,7 @@ class SpoolSource:
         self._held: list[str] = []
         self._closed: list[str] = []
         self._removed = 0
+        self._foreign: list[Path] = []
         self._unremovable: list[str] = []
         self._torn = 0
 
@@ -139,6 +140,9 @@ class SpoolSource:
         if self._removed:
             what = "all that can be read in it" if self._torn else "all in it"
             notes.append(f"{self._removed} file{'s' if self._removed > 1 else ''} removed: {what} is delivered")
+        if self._foreign:
+            files = f"{len(self._foreign)} file{'s' if len(self._foreign) > 1 else ''}"
+            notes.append(f"{files} delivered, but not removed: not named as a spool's, or behind a link")
         notes += [f"delivered, but not removed: {error}" for error in self._unremovable]
         return notes + [f"can't be opened: {error}" for error in self._closed]
 
@@ -165,12 +169,19 @@ class SpoolSource:
                 # Perhaps what it says of its length is wrong, and what should be its end are other frames.
                 start = frame.offset + 1
         self._torn += torn is not None
-        if self._is_removing and not self._undelivered:
+        if self._is_removing and not self._undelivered and not self._is_ours(path):
+            self._foreign.append(path)
+        elif self._is_removing and not self._undelivered:
             try:
                 path.unlink()
                 self._removed += 1
             except OSError as error:
                 self._unremovable.append(str(error))
+
+    def _is_ours(self, path: Path) -> bool:
+        """Say whether a process of ours wrote a file, by its name, and here, not where a link leads."""
+        here = self._folder.resolve() / path.relative_to(self._folder)
+        return is_frame_file(path.name) and path.resolve() == here
 
     def _files(self) -> list[Path]:
         return _files_in(self._folder)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.replay.source import Total, Unit, UnreadableError
 from otel_rollout.trace_folder.frames import Frame, scan_frames
 from otel_rollout.trace_folder.index import read_index
@@ -17,7 +18,7 @@ from otel_rollout.trace_folder.layout import index_path
 from otel_rollout.trace_folder.reader import ReadProblem, read
 from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
 from otel_rollout.trace_folder.selection import Filters
-from otel_rollout.trace_folder.stored_file import LineCache, MovedError, StoredFile
+from otel_rollout.trace_folder.stored_file import LineCache, StoredFile
 from otel_rollout.trace_folder.trace_files import find_trace_files
 
 __all__ = ["TrajectorySource"]
@@ -107,7 +108,7 @@ def _is_damage(problem: ReadProblem) -> bool:
     What the index names was written to its end: the index is told of a line after the file has it.
     """
     if problem.what != "torn frame":
-        return problem.what == "unreadable line"
+        return problem.what in ("unreadable line", "unreadable file")
     with suppress(OSError):
         if any(entry.offset == problem.offset for entry in read_index(index_path(problem.path))):
             return True
@@ -128,5 +129,5 @@ def _spans_of(trajectory: RecordedTrajectory) -> Sequence[ReadableSpan]:
             # One that can't be parsed says so on first use: here it is the fault of one trajectory.
             span.get_span_context()
         return spans
-    except (OSError, ValueError, MovedError) as error:
+    except UnreadableTraceError as error:
         raise UnreadableError(str(error)) from error

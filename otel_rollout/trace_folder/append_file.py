@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from otel_rollout.file_modes import make_folder, open_private
 from otel_rollout.trace_folder.file_lock import hold
 
 __all__ = ["AppendFile", "FileGoneError"]
@@ -28,21 +29,22 @@ class AppendFile:
 
     Args:
         path: The file; folders on the way are made too.
+        within: The folder that it belongs to; folders made below it are as open as it is, others are private.
 
     Raises:
         OSError: It can't be made or opened.
         FileGoneError: Another process is removing or consuming it.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], within: Path | None = None) -> None:
         self.path = Path(path)
-        self.descriptor = _open(self.path)
+        self.descriptor = _open(self.path, within)
         if not hold(self.descriptor):
             os.close(self.descriptor)
             raise _gone(self.path)
         self.end = os.fstat(self.descriptor).st_size
 
-    def append(self, pieces: Sequence[bytes]) -> int:
+    def append(self, pieces: Sequence[bytes | memoryview]) -> int:
         """Write `pieces`, one behind the other, behind what is there, and return where the first begins.
 
         Args:
@@ -66,7 +68,7 @@ class AppendFile:
         self.end = end
         return start
 
-    def _write(self, pieces: Sequence[bytes], offset: int) -> int:
+    def _write(self, pieces: Sequence[bytes | memoryview], offset: int) -> int:
         """Write pieces from `offset` on, and return where they end."""
         size = sum(map(len, pieces))
         written = os.pwritev(self.descriptor, pieces, offset)
@@ -112,14 +114,13 @@ class AppendFile:
                 os.close(descriptor)
 
 
-def _open(path: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+def _open(path: Path, within: Path | None) -> int:
     for _ in range(_ATTEMPTS):
         with suppress(FileNotFoundError):
-            return os.open(path, flags, 0o666)
+            return open_private(path, os.O_RDWR)
         # Whoever removes old files removes folders that are empty: again, if that was between these two lines.
-        path.parent.mkdir(parents=True, exist_ok=True)
-    return os.open(path, flags, 0o666)
+        make_folder(path.parent, within)
+    return open_private(path, os.O_RDWR)
 
 
 def _gone(path: Path) -> FileGoneError:

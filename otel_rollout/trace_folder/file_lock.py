@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +16,13 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["hold", "is_being_written", "remove", "try_hold_alone", "try_take"]
+__all__ = ["hold", "is_being_written", "open_to_read", "remove", "size_of", "try_hold_alone", "try_take"]
 
 QUIET_SECONDS: Final = 3600.0
 """Where files can't be locked: one that was modified since then counts as being written."""
+
+_OPTIONS: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+"""A pipe would not be opened before somebody writes to it."""
 
 _BUSY: Final = (errno.EWOULDBLOCK, errno.EACCES)
 _ATTEMPTS: Final = 50
@@ -39,7 +43,7 @@ def hold(descriptor: int) -> bool:
 
 
 def is_being_written(path: str | os.PathLike[str]) -> bool:
-    """Say whether a process holds the file at `path` open to write to it; False where there is none.
+    """Say whether a process holds the file at `path` open to write to it; False if there is none to be opened.
 
     Args:
         path: The file.
@@ -47,7 +51,8 @@ def is_being_written(path: str | os.PathLike[str]) -> bool:
     try:
         with try_take(path) as descriptor:
             return descriptor is None
-    except FileNotFoundError:
+    except OSError:
+        # Gone, or nothing that anybody writes lines to.
         return False
 
 
@@ -60,6 +65,7 @@ def try_take(path: str | os.PathLike[str]) -> Iterator[int | None]:
 
     Raises:
         FileNotFoundError: There is none, or it was removed in the meantime.
+        OSError: It can't be opened, or is no regular file.
     """
     descriptor = _open(path)
     try:
@@ -92,14 +98,53 @@ def try_hold_alone(folder: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
+def open_to_read(path: str | os.PathLike[str]) -> int:
+    """Open a file to read it, and return its descriptor.
+
+    Args:
+        path: The file; a link to one is as good.
+
+    Raises:
+        OSError: It is gone, can't be read, or is no file but a folder, a pipe, a device.
+    """
+    return _regular(os.open(path, os.O_RDONLY | _OPTIONS), path)
+
+
+def size_of(path: str | os.PathLike[str]) -> int:
+    """Return how many bytes a file has.
+
+    Args:
+        path: The file; a link to one is as good.
+
+    Raises:
+        OSError: It is gone, can't be looked at, or is no file but a folder, a pipe, a device.
+    """
+    status = os.stat(path)  # noqa: PTH116 - one of many
+    if not stat.S_ISREG(status.st_mode):
+        raise _no_file(path)
+    return status.st_size
+
+
 def _open(path: str | os.PathLike[str]) -> int:
     try:
         # NFS takes an exclusive lock only on what is open for writing.
-        return os.open(path, os.O_RDWR)
+        descriptor = os.open(path, os.O_RDWR | _OPTIONS)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        return os.open(path, os.O_RDONLY)
+        return open_to_read(path)
+    return _regular(descriptor, path)
+
+
+def _regular(descriptor: int, path: str | os.PathLike[str]) -> int:
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise _no_file(path)
+
+
+def _no_file(path: str | os.PathLike[str]) -> OSError:
+    return OSError(errno.EINVAL, "no regular file", str(path))
 
 
 def _lock(descriptor: int, *, is_exclusive: bool) -> bool | None:

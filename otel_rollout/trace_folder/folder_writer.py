@@ -14,7 +14,7 @@ from typing import Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.log_once import warn_once
-from otel_rollout.trace_folder import layout
+from otel_rollout.trace_folder import frames, layout
 from otel_rollout.trace_folder.frames import require_zstandard
 from otel_rollout.trace_folder.index import TraceSummary
 from otel_rollout.trace_folder.journal import Journal, JournalPart
@@ -26,6 +26,8 @@ __all__ = ["FolderWriter"]
 MAX_LINE_BYTES: Final = 16 * 2**20
 """A trajectory that grows beyond this is written in several lines: receivers take bodies up to 20 MiB, and memory is
 bounded by what one line takes."""
+MAX_BATCH_LINE_BYTES: Final = frames.MAX_LINE_BYTES - MAX_LINE_BYTES
+"""What a trace has in one batch: with what was there before, it is a line that readers take."""
 MAX_OPEN_BYTES: Final = 2**30
 MAX_OPEN_PARTS: Final = 100_000
 """Beyond these the trajectories that have been open longest are written without their root."""
@@ -70,7 +72,7 @@ class FolderWriter:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._files = StepFiles(self.folder, layout.new_worker(), self._file_max_bytes, self._max_bytes)
-        self._journal = Journal(layout.journal_path(self.folder, self._files.worker))
+        self._journal = Journal(layout.journal_path(self.folder, self._files.worker), self.folder)
         self._open: OrderedDict[int, _OpenTrace] = OrderedDict()
         self._open_parts = 0
         self._closed: OrderedDict[int, None] = OrderedDict()
@@ -91,6 +93,7 @@ class FolderWriter:
         Raises:
             OSError: Not all could be written; what was is not written again when the same spans come again.
             TypeError: A span can't be said in JSON.
+            ValueError: A trace has more in this batch than readers take.
             OverflowError: An id has more bits than OTLP has room for.
             MissingExtraError: zstandard isn't installed.
         """
@@ -166,7 +169,7 @@ class FolderWriter:
     def _write_running(self, traces: dict[int, list[ReadableSpan]]) -> None:
         if not traces:
             return
-        lines = [encode_line(batch, with_end=True) for batch in traces.values()]
+        lines = [_line(batch, with_end=True) for batch in traces.values()]
         parts = self._journal.append(lines, self._live_parts())
         for (trace_id, batch), part in zip(traces.items(), parts, strict=True):
             trace = self._open.get(trace_id)
@@ -178,7 +181,7 @@ class FolderWriter:
             self._open_parts += 1
 
     def _write_ended(self, trace_id: int, batch: list[ReadableSpan]) -> None:
-        line = encode_line(batch)
+        line = _line(batch)
         trace = self._open.get(trace_id)
         if trace is not None and trace.bytes + len(line) > MAX_LINE_BYTES:
             self._write_open(trace_id)
@@ -227,6 +230,13 @@ class FolderWriter:
 
     def _live_parts(self) -> Iterator[JournalPart]:
         return (part for trace in self._open.values() for part in trace.parts)
+
+
+def _line(batch: Sequence[ReadableSpan], *, with_end: bool = False) -> bytes:
+    line = encode_line(batch, with_end=with_end)
+    if len(line) > MAX_BATCH_LINE_BYTES:
+        raise ValueError(f"{len(line):,} bytes of one trace in a batch: at most {MAX_BATCH_LINE_BYTES:,} are written")
+    return line
 
 
 def _key(span: ReadableSpan) -> tuple[int, int]:

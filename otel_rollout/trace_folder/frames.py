@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from otel_rollout.errors import MissingExtraError
+from otel_rollout.errors import MissingExtraError, UnreadableTraceError
 from otel_rollout.trace_folder.append_file import AppendFile, FileGoneError
-from otel_rollout.trace_folder.file_lock import is_being_written, try_take
+from otel_rollout.trace_folder.file_lock import is_being_written, open_to_read, try_take
 
 if TYPE_CHECKING:
     import zstandard
@@ -25,6 +26,7 @@ __all__ = [
     "Frame",
     "FrameFile",
     "TornFrame",
+    "checksum_at",
     "is_being_written",
     "make_compressor",
     "read_frame",
@@ -36,13 +38,18 @@ __all__ = [
 LEVEL: Final = 1
 WINDOW_LOG: Final = 21
 """Level 1 looks back half a MiB of its own: turns that repeat a long history repeat what is farther away."""
-MAX_LINE_BYTES: Final = 2**32
-"""What says that it is longer is damaged."""
+MAX_LINE_BYTES: Final = 2**28
+"""A longer line is not written, and what says that it is longer is damaged: 256 MiB of zeros are 8 KB on disk."""
+MAX_FRAME_BYTES: Final = MAX_LINE_BYTES + MAX_LINE_BYTES // 128
+"""What can't be compressed becomes a little longer."""
 
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _DICTIONARY_BYTES: Final = (0, 1, 2, 4)
 _CONTENT_SIZE_BYTES: Final = (0, 2, 4, 8)
 _MAX_HEADER: Final = 18
+_CHECKSUM_BYTES: Final = 4
+_MAX_BLOCKS: Final = 2**15
+"""A block has up to 128 KiB; more than these are looked for nowhere: each is a look at the disk."""
 _SEARCH_BYTES: Final = 2**20
 _local = threading.local()
 
@@ -71,7 +78,7 @@ class TornFrame(NamedTuple):
     length: int
 
 
-class DamagedFrameError(ValueError):
+class DamagedFrameError(UnreadableTraceError):
     """A frame can't be read: it is torn, or its bytes are not those that were written."""
 
 
@@ -81,6 +88,7 @@ class FrameFile:
     Args:
         path: The file, continued where there is one; folders on the way are made.
         compressor: What compresses; one of its own where None.
+        within: The folder that it belongs to; folders made below it are as open as it is, others are private.
 
     Raises:
         OSError: It can't be made or opened.
@@ -88,9 +96,15 @@ class FrameFile:
         MissingExtraError: zstandard isn't installed.
     """
 
-    def __init__(self, path: str | os.PathLike[str], compressor: zstandard.ZstdCompressor | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        compressor: zstandard.ZstdCompressor | None = None,
+        within: Path | None = None,
+    ) -> None:
         self._compressor = compressor or make_compressor()
-        self._file = AppendFile(path)
+        self._file = AppendFile(path, within)
+        self.checksum = ""
         self.path = self._file.path
 
     @property
@@ -107,6 +121,7 @@ class FrameFile:
         Raises:
             OSError: The disk did not take all of it, and has none of it.
             FileGoneError: The file was removed.
+            ValueError: It is longer than `MAX_LINE_BYTES`.
         """
         return self.append_all([line])[0]
 
@@ -119,6 +134,7 @@ class FrameFile:
         Raises:
             OSError: The disk did not take all of them, and has none of them.
             FileGoneError: The file was removed.
+            ValueError: One is longer than `MAX_LINE_BYTES`.
         """
         data = [self._compress([line]) for line in lines]
         offset = self._file.append(data)
@@ -129,7 +145,7 @@ class FrameFile:
         return frames
 
     def append_pieces(self, pieces: Sequence[bytes | memoryview]) -> Frame:
-        """Append a line that is there in pieces, and return where its frame stands.
+        """Append a line that is there in pieces, and return where its frame stands; `checksum` is its line's then.
 
         Args:
             pieces: The line's pieces in order, without the line's end.
@@ -137,15 +153,20 @@ class FrameFile:
         Raises:
             OSError: The disk did not take all of it, and has none of it.
             FileGoneError: The file was removed.
+            ValueError: It is longer than `MAX_LINE_BYTES`.
         """
         data = self._compress(pieces)
-        return Frame(self._file.append([data]), len(data))
+        frame = Frame(self._file.append([data]), len(data))
+        self.checksum = data[-_CHECKSUM_BYTES:].hex()
+        return frame
 
     def close(self) -> None:
         """Let go of the file; a second time is harmless."""
         self._file.close()
 
     def _compress(self, pieces: Sequence[bytes | memoryview]) -> bytes:
+        if (size := sum(map(len, pieces))) >= MAX_LINE_BYTES:
+            raise ValueError(f"a line of {size:,} bytes: readers take {MAX_LINE_BYTES:,}")
         # In one piece: as a stream it takes a quarter longer, the copy included.
         data: bytes = self._compressor.compress(b"".join([*pieces, b"\n"]))
         return data
@@ -164,7 +185,9 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
         DamagedFrameError: No whole frame stands there.
         MissingExtraError: zstandard isn't installed.
     """
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    if length > MAX_FRAME_BYTES:
+        raise DamagedFrameError(f"{path}: the frame at {offset} says that it has {length:,} bytes")
+    descriptor = open_to_read(path)
     try:
         data = _read(descriptor, offset, length)
     finally:
@@ -174,7 +197,9 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
         if len(data) < length:
             raise DamagedFrameError(f"{path}: the frame at {offset} is torn: {len(data)} of {length} bytes")
         size = zstandard.frame_content_size(data)
-        if not 0 <= size <= MAX_LINE_BYTES:
+        if size > MAX_LINE_BYTES:
+            raise DamagedFrameError(f"{path}: the frame at {offset} says that its line has {size:,} bytes")
+        if size < 0:
             raise DamagedFrameError(f"{path}: the frame at {offset} does not say how long its line is")
         line: bytes = _decompressor().decompress(data)
     except (zstandard.ZstdError, MemoryError) as error:
@@ -192,7 +217,7 @@ def scan_frames(path: str | os.PathLike[str], start: int = 0) -> Iterator[Frame 
     Raises:
         OSError: The file is gone or can't be read.
     """
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    descriptor = open_to_read(path)
     try:
         offset = start
         while offset < (size := os.fstat(descriptor).st_size):
@@ -203,6 +228,26 @@ def scan_frames(path: str | os.PathLike[str], start: int = 0) -> Iterator[Frame 
                 end = _next_frame(descriptor, offset + 1, size)
                 yield TornFrame(offset, end - offset)
             offset = end
+    finally:
+        os.close(descriptor)
+
+
+def checksum_at(path: str | os.PathLike[str], frame: Frame) -> str:
+    """Return the last four bytes of a frame in hexadecimal, the checksum of its line; nothing if no frame stands there.
+
+    Args:
+        path: The file.
+        frame: Where the frame stands.
+
+    Raises:
+        OSError: The file is gone or can't be read.
+    """
+    descriptor = open_to_read(path)
+    try:
+        end = frame.offset + frame.length
+        if _frame_end(descriptor, frame.offset) != end:
+            return ""
+        return os.pread(descriptor, _CHECKSUM_BYTES, end - _CHECKSUM_BYTES).hex()
     finally:
         os.close(descriptor)
 
@@ -253,7 +298,7 @@ def _frame_end(descriptor: int, offset: int) -> int | None:
     size += _CONTENT_SIZE_BYTES[description >> 6] or is_single_segment
     position, is_last = offset + size, False
     block = header[size : size + 3]
-    while True:
+    for _ in range(_MAX_BLOCKS):
         if len(block) < 3:
             return None
         number = int.from_bytes(block, "little")
@@ -263,8 +308,9 @@ def _frame_end(descriptor: int, offset: int) -> int | None:
         # A block of one byte repeated says how often, and has that byte alone.
         position += 3 + (1 if kind == 1 else length)
         if is_last:
-            return position + (4 if description & 4 else 0)
+            return position + (_CHECKSUM_BYTES if description & 4 else 0)
         block = os.pread(descriptor, 3, position)
+    return None
 
 
 def _next_frame(descriptor: int, offset: int, size: int) -> int:

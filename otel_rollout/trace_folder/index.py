@@ -1,13 +1,14 @@
 """The index beside a file of trajectories: what each is, and where, so that lists and filters need not read spans.
 
-A line is a JSON array with the fields of `IndexEntry`, in order: what is asked of all trajectories of a step stands in
-it as it is; the rest is one text, which is parsed where it is asked for. Loading a step takes half as long for that.
+A line is a JSON object with the fields of `IndexEntry` by name, and a checksum as the last. Readers pass over names
+that they don't know, and over lines that are damaged or of another form: the frames say the same.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from os import PathLike
 from types import NoneType
@@ -18,13 +19,17 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.exporter import attribute_of
-from otel_rollout.trace_folder.index_entry import ATTRIBUTE_FIELDS, Details, IndexEntry, Row
+from otel_rollout.trace_folder.file_lock import open_to_read
+from otel_rollout.trace_folder.index_entry import ATTRIBUTE_FIELDS, IndexEntry, Row, row_of
 from otel_rollout.trace_folder.otlp_json import decode_line
+from otel_rollout.trace_folder.sealed_line import is_whole, seal_of
 
-__all__ = ["TraceSummary", "entries_of", "index_line", "read_index", "read_rows"]
+__all__ = ["MAX_INDEX_LINE_BYTES", "TraceSummary", "entries_of", "index_line", "read_index", "read_rows"]
 
 MAX_TEXT_CHARACTERS: Final = 1024
 """A longer text of the root stays out of the index."""
+MAX_INDEX_LINE_BYTES: Final = 2**24
+"""A longer line is not written, and read by nobody."""
 
 _LEFT_OUT: Final = frozenset(
     {
@@ -37,7 +42,7 @@ _LEFT_OUT: Final = frozenset(
         semconv.OPERATION_NAME,
     }
 )
-_FIELDS: Final = len(IndexEntry._fields)
+_READ_BYTES: Final = 2**20
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
@@ -114,20 +119,21 @@ class TraceSummary:
         """Whether it is part of a validation pass."""
         return bool(self._attributes.get(semconv.VALIDATE))
 
-    def entry(self, offset: int, length: int, size: int) -> IndexEntry:
+    def entry(self, offset: int, length: int, size: int, checksum: str) -> IndexEntry:
         """Return what the index says.
 
         Args:
             offset: The frame's first byte.
             length: How many bytes the frame has.
             size: How many bytes the line has.
+            checksum: The line's.
         """
         attributes = {_clean(key): _clean(value) for key, value in self._attributes.items()}
         validate, reward = attributes.get(semconv.VALIDATE), attributes.get(semconv.REWARD)
         entry = IndexEntry(
             f"{self.trace_id:032x}",
-            self._start_time or 0,
-            self._end_time,
+            min(self._start_time or 0, _INT64_MAX),
+            min(self._end_time, _INT64_MAX),
             self.has_root,
             self.step,
             attributes.get(semconv.SAMPLE_INDEX),
@@ -139,61 +145,90 @@ class TraceSummary:
             offset,
             length,
             size,
+            checksum,
             self.spans,
             self._status_code,
-            "",
+            _clean(self._name or ""),
+            _clean(self._project_name),
+            _clean(self._run_id),
+            attributes,
         )
         for key, field in ATTRIBUTE_FIELDS.items():
             # Nothing but what the field says as it is: a step that is a text, a reward that is an integer stay.
             if key in attributes and attributes[key] is getattr(entry, field):
                 del attributes[key]
-        details = Details(_clean(self._name or ""), _clean(self._project_name), _clean(self._run_id), attributes)
-        return entry._replace(details=orjson.dumps(tuple(details)).decode())
+        return entry
 
 
 def index_line(entry: IndexEntry) -> bytes:
-    """Return an entry as a line of an index, with its line end."""
-    return orjson.dumps(tuple(entry), option=orjson.OPT_APPEND_NEWLINE)
+    """Return an entry as a line of an index, with its checksum and its line end."""
+    start = orjson.dumps(entry._asdict())[:-1]
+    return start + seal_of(start)
 
 
 def read_index(path: str | PathLike[str]) -> list[IndexEntry]:
-    """Return the entries of an index, as far as it is whole; none where there is no index.
+    """Return the entries of an index but for those that are damaged; none where there is no index.
 
     Args:
         path: The index.
+
+    Raises:
+        OSError: It can't be read.
     """
     return list(map(IndexEntry._make, read_rows(path)))
 
 
-def read_rows(path: str | PathLike[str]) -> Sequence[Row]:
-    """Return the rows of an index, as far as it is whole; none where there is no index.
+def read_rows(path: str | PathLike[str]) -> list[Row]:
+    """Return the rows of an index but for those that are damaged; none where there is no index.
 
     Args:
         path: The index.
+
+    Raises:
+        OSError: It can't be read.
     """
+    rows: list[Row] = []
+    with suppress(FileNotFoundError):
+        for lines in _read_lines(path):
+            sound = [line for line in lines if is_whole(line)]
+            try:
+                rows += list(map(row_of, map(orjson.loads, sound)))
+            except (LookupError, TypeError, ValueError):
+                # Whole and no entry: somebody else's, or of a version to come.
+                rows += _sound_rows(sound)
+    return rows
+
+
+def _read_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
+    """Yield the whole lines of an index, some thousands at once, up to one that is longer than any."""
+    descriptor = open_to_read(path)
     try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - one of many
-            data = file.read()
-    except FileNotFoundError:
-        return []
-    end = data.rfind(b"\n")
-    if end < 0:
-        return []
-    data = data[:end]
-    with suppress(TypeError, ValueError):
-        rows: list[Row] = orjson.loads(b"[%b]" % data.replace(b"\n", b","))
-        if set(map(len, rows)) == {_FIELDS}:
-            return rows
-    return _read_while_whole(data.split(b"\n"))
+        rest = b""
+        size = max(1, min(_READ_BYTES, os.fstat(descriptor).st_size))
+        while data := os.read(descriptor, size):
+            lines = (rest + data).split(b"\n") if rest else data.split(b"\n")
+            rest = lines.pop()
+            yield lines
+            if len(rest) > MAX_INDEX_LINE_BYTES:
+                return
+    finally:
+        os.close(descriptor)
 
 
-def entries_of(line: bytes, offset: int, length: int) -> list[IndexEntry]:
+def _sound_rows(lines: Iterable[bytes]) -> Iterator[Row]:
+    for line in lines:
+        with suppress(LookupError, TypeError, ValueError):
+            yield row_of(orjson.loads(line))
+
+
+def entries_of(line: bytes, offset: int, length: int, checksum: str) -> list[IndexEntry]:
     """Return what an index would say of a line, an entry for each of its traces.
 
     Args:
         line: The line, with or without its end.
         offset: Where it or its frame begins.
         length: How many bytes it or its frame has.
+        checksum: The line's.
 
     Raises:
         ValueError: This is no line of OTLP JSON.
@@ -201,21 +236,10 @@ def entries_of(line: bytes, offset: int, length: int) -> list[IndexEntry]:
     summaries: dict[int, TraceSummary] = {}
     for span in decode_line(line):
         if span.context is not None:
-            if max(span.start_time or 0, span.end_time or 0) > _INT64_MAX:
-                raise ValueError("a time beyond 64 bits")
             trace_id = span.context.trace_id
             summaries.setdefault(trace_id, TraceSummary(trace_id)).add((span,))
     size = len(line.rstrip(b"\n")) // max(1, len(summaries))
-    return [summary.entry(offset, length, size) for summary in summaries.values()]
-
-
-def _read_while_whole(lines: Sequence[bytes]) -> list[IndexEntry]:
-    """Return the entries before the first line that is damaged; what stands behind them is found by scanning."""
-    entries: list[IndexEntry] = []
-    with suppress(LookupError, TypeError, ValueError):
-        # A later version may say more.
-        entries.extend(IndexEntry._make(orjson.loads(line)[:_FIELDS]) for line in lines)
-    return entries
+    return [summary.entry(offset, length, size, checksum) for summary in summaries.values()]
 
 
 def _scalars(attributes: Mapping[str, Any], trace_id: str) -> dict[str, Any]:

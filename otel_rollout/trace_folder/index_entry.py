@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import orjson
-
 from otel_rollout import semconv
+from otel_rollout.trace_folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES
 
-__all__ = ["ATTRIBUTE_FIELDS", "Details", "IndexEntry", "Row", "details_of", "place_of"]
+__all__ = ["ATTRIBUTE_FIELDS", "IndexEntry", "Row", "attributes_of", "place_of", "row_of"]
 
 
 class IndexEntry(NamedTuple):
-    """What the index says of a line.
+    """What the index says of a line; the fields are the names on disk.
 
     Args:
         trace_id: The trace id, 32 hexadecimal digits.
@@ -30,9 +31,14 @@ class IndexEntry(NamedTuple):
         offset: The frame's first byte in its file.
         length: How many bytes the frame has.
         bytes: How many bytes the line has, without its end.
+        checksum: That of the line, 8 hexadecimal digits: the end of its frame, or of a journal's line.
         spans: How many spans are in it.
         status_code: The root's status: 0 for unset, 1 for ok, 2 for an error.
-        details: The fields of `Details` as JSON.
+        name: The root's name; without a root, that of its first span.
+        project_name: The project, where its resource names one.
+        run_id: The run, where its resource names one.
+        attributes: The root's scalar attributes without payload; without a root, the tags. Without those that the other
+            fields have.
     """
 
     trace_id: str
@@ -49,22 +55,9 @@ class IndexEntry(NamedTuple):
     offset: int
     length: int
     bytes: int
+    checksum: str
     spans: int
     status_code: int
-    details: str
-
-
-class Details(NamedTuple):
-    """What the index says of a line beside what is asked of many.
-
-    Args:
-        name: The root's name; without a root, that of its first span.
-        project_name: The project, where its resource names one.
-        run_id: The run, where its resource names one.
-        attributes: The root's scalar attributes without payload; without a root, the tags. On disk, without those that
-            the entry has.
-    """
-
     name: str
     project_name: str | None
     run_id: str | None
@@ -88,18 +81,73 @@ ATTRIBUTE_FIELDS: Final = {
 }
 """The attributes that have a field, and its name."""
 
+_fields_of: Final[Callable[[Mapping[str, Any]], tuple[Any, ...]]] = itemgetter(*IndexEntry._fields)
+_is_trace_id: Final = re.compile("[0-9a-f]{32}").fullmatch
+_none: Final = type(None)
+_SCALARS: Final = frozenset({str, int, float, bool, _none})
+_TEXT: Final = frozenset({str, _none})
+_TYPES: Final[Sequence[frozenset[Any]]] = tuple(
+    {
+        "has_root": frozenset({bool}),
+        "step": frozenset({int, _none}),
+        "sample_index": _SCALARS,
+        "rollout_n": _SCALARS,
+        "validate": frozenset({bool, _none}),
+        "experiment_name": _SCALARS,
+        "status": _SCALARS,
+        "reward": frozenset({float, _none}),
+        "trace_id": frozenset({str}),
+        "checksum": frozenset({str}),
+        "name": frozenset({str}),
+        "project_name": _TEXT,
+        "run_id": _TEXT,
+        "attributes": frozenset({dict}),
+    }.get(name, frozenset({int}))
+    for name in IndexEntry._fields
+)
+_MAX_CACHED: Final = 1024
+_sound_types: set[tuple[type, ...]] = set()
 
-def details_of(row: Row) -> Details:
-    """Return what the index says of a line beside what is asked of many, with all attributes.
+
+def row_of(message: Mapping[str, Any]) -> Row:
+    """Return what a line of an index says; names that are not ours are passed over.
 
     Args:
-        row: Its entry.
+        message: The line, parsed.
 
     Raises:
-        ValueError: The index is damaged.
+        LookupError: A field is missing.
+        ValueError: A field has a value that no index has.
+    """
+    row = _fields_of(message)
+    types = tuple(map(type, row))
+    # Of thousands of rows nearly all are alike in this.
+    if types not in _sound_types:
+        if not all(each in allowed for each, allowed in zip(types, _TYPES, strict=True)):
+            raise ValueError("a field has another type")
+        if len(_sound_types) >= _MAX_CACHED:
+            _sound_types.clear()
+        _sound_types.add(types)
+    trace_id, _, _, _, _, _, _, _, _, _, _, offset, length, size, _, spans, status, _, _, _, _ = row
+    if (
+        offset < 0
+        or not 0 < length <= MAX_FRAME_BYTES
+        or not 0 <= size <= MAX_LINE_BYTES
+        or not 0 < spans <= MAX_LINE_BYTES
+        or not 0 <= status <= 2
+        or _is_trace_id(trace_id) is None
+    ):
+        raise ValueError("a field is out of range")
+    return row
+
+
+def attributes_of(row: Row) -> dict[str, Any]:
+    """Return the root's scalar attributes, with those that have a field of their own.
+
+    Args:
+        row: The root's entry.
     """
     entry = IndexEntry._make(row)
-    details = Details(*orjson.loads(entry.details))
     fields = {key: getattr(entry, field) for key, field in ATTRIBUTE_FIELDS.items()}
     known = {key: value for key, value in fields.items() if value is not None}
-    return details._replace(attributes=known | details.attributes)
+    return known | entry.attributes

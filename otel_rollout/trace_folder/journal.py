@@ -1,7 +1,7 @@
 """A worker's journal: lines of spans whose root has not ended yet, on disk so that memory stays small.
 
 The latest of what is in it is held in memory too, the rest is not but for its place. A crash leaves it behind, for
-readers to find.
+readers to find. Each line ends with its checksum, as a name more that OTLP's readers pass over.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from typing import Final
 from otel_rollout.trace_folder.append_file import AppendFile, FileGoneError
 from otel_rollout.trace_folder.layout import NEW
 from otel_rollout.trace_folder.otlp_json import is_line
+from otel_rollout.trace_folder.sealed_line import SEAL_BYTES, is_sealed, is_whole, seal_of
 
-__all__ = ["Journal", "JournalPart"]
+__all__ = ["Journal", "JournalPart", "unsealed"]
 
 MIN_DEAD_BYTES: Final = 64 * 2**20
 """With less than this that is no longer needed, a journal is not worth writing anew."""
 COPY_BYTES: Final = 2**20
 MAX_KEPT_BYTES: Final = 64 * 2**20
 """Lines are kept in memory up to this, so that they need not be read; beyond it, the latest."""
+_END: Final = b"}\n"
 
 
 class JournalPart:
@@ -45,10 +47,12 @@ class Journal:
 
     Args:
         path: The file.
+        within: The trace folder.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, within: Path | None = None) -> None:
         self.path = path
+        self._within = within
         self._file: AppendFile | None = None
         self._live_bytes = 0
         self._kept: OrderedDict[JournalPart, bytes] = OrderedDict()
@@ -70,23 +74,24 @@ class Journal:
             OSError: The disk did not take all of them, and has none of them.
         """
         if self._file is None:
-            self._file = AppendFile(self.path)
+            self._file = AppendFile(self.path, self._within)
+        pieces = [piece for line in lines for piece in _sealed(line)]
         try:
-            offset = self._file.append(lines)
+            offset = self._file.append(pieces)
         except FileGoneError:
             self._rewrite(live)
-            offset = self._file.append(lines)
+            offset = self._file.append(pieces)
         parts = []
         for line in lines:
-            part = JournalPart(offset, len(line))
+            part = JournalPart(offset, len(line) + SEAL_BYTES - len(_END) + 1)
             parts.append(part)
             self._kept[part] = line
             offset += part.length
-        size = sum(map(len, lines))
+        size = sum(part.length for part in parts)
         self._live_bytes += size
         self._kept_bytes += size
         while self._kept_bytes > MAX_KEPT_BYTES:
-            self._kept_bytes -= len(self._kept.popitem(last=False)[1])
+            self._kept_bytes -= self._kept.popitem(last=False)[0].length
         return parts
 
     def read(self, parts: Iterable[JournalPart]) -> list[bytes]:
@@ -99,8 +104,8 @@ class Journal:
         for part in parts:
             line = self._kept.get(part)
             if line is None and self._file is not None:
-                with suppress(OSError):
-                    line = self._file.read(part.offset, part.length)
+                with suppress(OSError, ValueError):
+                    line = unsealed(self._file.read(part.offset, part.length))
             if line is not None and is_line(line):
                 lines.append(line)
         return lines
@@ -113,7 +118,8 @@ class Journal:
         """
         for part in parts:
             self._live_bytes -= part.length
-            self._kept_bytes -= len(self._kept.pop(part, b""))
+            if self._kept.pop(part, None) is not None:
+                self._kept_bytes -= part.length
 
     def tidy(self, live: Iterable[JournalPart]) -> None:
         """Give space back: empty the file where nothing in it is needed, write it anew where most isn't.
@@ -154,17 +160,18 @@ class Journal:
         if old is None:
             return
         # Not a name that readers take for a journal.
-        new = AppendFile(self.path.with_name(f".{self.path.name}{NEW}"))
+        new = AppendFile(self.path.with_name(f".{self.path.name}{NEW}"), self._within)
         offsets: list[int] = []
         try:
             new.clear()
-            pieces: list[bytes] = []
+            pieces: list[bytes | memoryview] = []
             size = 0
             for part in parts:
                 offsets.append(new.end + size)
                 # What is no longer there is noticed when it is read.
                 with suppress(OSError):
-                    pieces.append(self._kept.get(part) or old.read(part.offset, part.length))
+                    line = self._kept.get(part)
+                    pieces += (old.read(part.offset, part.length),) if line is None else _sealed(line)
                     size += part.length
                 if size >= COPY_BYTES:
                     new.append(pieces)
@@ -181,3 +188,26 @@ class Journal:
         self._file = new
         for part, offset in zip(parts, offsets, strict=True):
             part.offset = offset
+
+
+def unsealed(line: bytes) -> bytes:
+    """Return a line of a journal without its checksum; one that has none, of another tool say, as it is.
+
+    Args:
+        line: The line, with its end.
+
+    Raises:
+        ValueError: It is not what was written.
+    """
+    body = line[:-1]
+    if not is_sealed(body):
+        return line
+    if not is_whole(body):
+        raise ValueError("its checksum is another one")
+    return body[:-SEAL_BYTES] + _END
+
+
+def _sealed(line: bytes) -> tuple[memoryview, bytes]:
+    """Return a line in two pieces, the second its checksum: payload is not copied for it."""
+    start = memoryview(line)[: -len(_END)]
+    return start, seal_of(start)

@@ -6,6 +6,7 @@ DIR/step=000007/<worker>-2.jsonl.zst            what came after the first file w
 DIR/validate/step=000007/<worker>.jsonl.zst     the validation passes of step 7
 DIR/no-step/<worker>.jsonl.zst                  what has no step
 DIR/open/<worker>.jsonl                         the journal: spans whose root has not ended yet
+DIR/open/<worker>.index.jsonl                   a line for each of its lines, once its process is gone
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ __all__ = [
     "VALIDATE",
     "data_path",
     "index_path",
+    "is_frame_file",
+    "is_journal_file",
+    "is_step_folder",
     "journal_path",
     "new_worker",
     "step_folder",
@@ -39,7 +43,7 @@ FRAMES: Final = ".jsonl.zst"
 INDEX: Final = ".index.jsonl"
 LINES: Final = ".jsonl"
 NEW: Final = ".new"
-"""A journal that is being written anew; it takes the place of the old one."""
+"""A journal that is being written anew, or a journal's index; it takes the place of the old one."""
 
 STEP: Final = "step="
 """What the names of the steps' folders begin with."""
@@ -48,8 +52,14 @@ VALIDATE: Final = "validate"
 NO_STEP: Final = "no-step"
 OPEN: Final = "open"
 
-_WORKER: Final = re.compile(r"(.+-\d+-[0-9a-f]{4})(?:-\d+)?")
 _MAX_HOST_CHARACTERS: Final = 64
+_NAME: Final = rf"[A-Za-z0-9_.-]{{1,{_MAX_HOST_CHARACTERS}}}-[0-9]+-[0-9a-f]{{4}}"
+_NUMBER: Final = "(?:-[0-9]+)?"
+_WORKER: Final = re.compile(f"({_NAME}){_NUMBER}")
+_FRAME_FILE: Final = re.compile(_NAME + _NUMBER + re.escape(FRAMES))
+_JOURNAL_FILE: Final = re.compile(_NAME + re.escape(LINES))
+_NEW_FILE: Final = re.compile(rf"\.{_NAME}(?:{re.escape(LINES)}|{re.escape(INDEX)}){re.escape(NEW)}")
+_MAX_STEP_DIGITS: Final = 18
 
 
 def new_worker() -> str:
@@ -74,7 +84,29 @@ def step_of(name: str) -> int | None:
     if not name.startswith(STEP):
         return None
     number = name[len(STEP) :]
-    return int(number) if number.removeprefix("-").isdecimal() else None
+    digits = number.removeprefix("-")
+    return int(number) if digits.isdecimal() and len(digits) <= _MAX_STEP_DIGITS else None
+
+
+def is_step_folder(name: str) -> bool:
+    """Say whether we call a folder of trajectories that."""
+    step = step_of(name)
+    return name == NO_STEP or (step is not None and name == step_folder(step, validate=False))
+
+
+def is_frame_file(name: str) -> bool:
+    """Say whether we call a file of frames that, in a trace folder or a spool."""
+    return _FRAME_FILE.fullmatch(name) is not None
+
+
+def is_journal_file(name: str, *, may_be_new: bool = False) -> bool:
+    """Say whether we call a journal that.
+
+    Args:
+        name: The name.
+        may_be_new: Whether what is written to take its place, or its index's, is one too.
+    """
+    return _JOURNAL_FILE.fullmatch(name) is not None or (may_be_new and _NEW_FILE.fullmatch(name) is not None)
 
 
 def data_path(folder: Path, worker: str, number: int) -> Path:
@@ -89,8 +121,8 @@ def data_path(folder: Path, worker: str, number: int) -> Path:
 
 
 def index_path(path: Path) -> Path:
-    """Return the index that belongs to a file of trajectories."""
-    return path.with_name(path.name.removesuffix(FRAMES) + INDEX)
+    """Return the index that belongs to a file of trajectories, or to a journal."""
+    return path.with_name(path.name.removesuffix(FRAMES).removesuffix(LINES) + INDEX)
 
 
 def journal_path(folder: Path, worker: str) -> Path:

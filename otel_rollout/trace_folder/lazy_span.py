@@ -11,8 +11,15 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from otel_rollout.counted_span import CountedSpan
+from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.trace_folder.otlp_json import START
-from otel_rollout.trace_folder.otlp_json_reading import decode_resource, decode_scope, decode_span
+from otel_rollout.trace_folder.otlp_json_reading import (
+    MALFORMED,
+    decode_resource,
+    decode_scope,
+    decode_span,
+    parse_json,
+)
 
 __all__ = ["LazySpan", "lazy_spans"]
 
@@ -38,9 +45,11 @@ class LazySpan(CountedSpan):
         if (unparsed := fields.get("_unparsed")) is not None:
             message, resource, scope = unparsed
             try:
-                fields.update(vars(decode_span(orjson.loads(message), resource, scope)))
-            except (AttributeError, LookupError, TypeError, ValueError) as error:
-                raise ValueError(f"no span of OTLP JSON ({type(error).__name__}: {error}): {message[:40]!r}") from error
+                fields.update(vars(decode_span(parse_json(message), resource, scope)))
+            except MALFORMED as error:
+                raise UnreadableTraceError(
+                    f"no span of OTLP JSON ({type(error).__name__}: {error}): {message[:40]!r}"
+                ) from error
             fields.pop("_unparsed", None)
         if name not in fields:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -68,7 +77,7 @@ def lazy_spans(line: bytes, trace_id: str) -> list[ReadableSpan] | None:
         elif not is_open and line.endswith(b'"spans":[', start, tab):
             try:
                 new_resource, scope = _origin(line[start:tab])
-            except (AttributeError, LookupError, TypeError, ValueError):
+            except MALFORMED:
                 return None
             resource, is_open = new_resource or resource, True
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -15,8 +16,15 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 from otel_rollout.counted_span import CountedSpan
 
-__all__ = ["decode_line", "decode_resource", "decode_scope", "decode_span"]
+__all__ = ["MALFORMED", "decode_line", "decode_resource", "decode_scope", "decode_span", "parse_json"]
 
+MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What a message of another form ends in."""
+LONG_BYTES: Final = 2**23
+MAX_VALUES: Final = 2**22
+"""More values than these are in no line of ours; as objects of Python they take a multiple of the line."""
+
+_TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _IS_REMOTE: Final = 0x200
 _MAX_CACHED: Final = 256
 _UNSET: Final = Status(StatusCode.UNSET)
@@ -53,20 +61,39 @@ def decode_line(line: bytes) -> list[ReadableSpan]:
     """
     try:
         spans: list[ReadableSpan] = []
-        for resource_spans in orjson.loads(line).get("resourceSpans", ()):
+        for resource_spans in parse_json(line).get("resourceSpans", ()):
             resource = decode_resource(resource_spans)
             for scope_spans in resource_spans.get("scopeSpans", ()):
                 scope = decode_scope(scope_spans)
                 spans += [decode_span(span, resource, scope) for span in scope_spans.get("spans", ())]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except MALFORMED as error:
         raise ValueError(f"no line of OTLP JSON ({type(error).__name__}: {error}): {line[:40]!r}") from error
     return spans
+
+
+def parse_json(text: bytes) -> Any:
+    """Return what JSON says.
+
+    Args:
+        text: The JSON.
+
+    Raises:
+        ValueError: It is no JSON, or has more values than there is memory for.
+    """
+    if len(text) > LONG_BYTES and _count_values(text) > MAX_VALUES and _count_values(_TEXT.sub(b"", text)) > MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES:,} values")
+    return orjson.loads(text)
+
+
+def _count_values(text: bytes) -> int:
+    """Return how many values there are at most: commas and brackets within texts count too."""
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def decode_resource(message: dict[str, Any]) -> Resource:
     """Return the resource of a `ResourceSpans`."""
     # One object for all spans of a process: exporters know it by its identity.
-    inner, schema_url = message.get("resource", {}), message.get("schemaUrl")
+    inner, schema_url = message.get("resource", {}), _text_or_none(message.get("schemaUrl"))
     key = orjson.dumps((inner, schema_url))
     resource = _resources.get(key)
     if resource is None:
@@ -78,7 +105,7 @@ def decode_resource(message: dict[str, Any]) -> Resource:
 
 def decode_scope(message: dict[str, Any]) -> InstrumentationScope | None:
     """Return the scope of a `ScopeSpans`."""
-    inner, schema_url = message.get("scope"), message.get("schemaUrl")
+    inner, schema_url = message.get("scope"), _text_or_none(message.get("schemaUrl"))
     if inner is None:
         return None
     key = orjson.dumps((inner, schema_url))
@@ -87,8 +114,8 @@ def decode_scope(message: dict[str, Any]) -> InstrumentationScope | None:
         if len(_scopes) >= _MAX_CACHED:
             _scopes.clear()
         scope = _scopes[key] = InstrumentationScope(
-            inner.get("name", ""),
-            inner.get("version"),
+            _text(inner.get("name", "")),
+            _text_or_none(inner.get("version")),
             schema_url,
             _decode_attributes(inner.get("attributes", ())) or None,
         )
@@ -104,7 +131,7 @@ def decode_span(message: dict[str, Any], resource: Resource, scope: Instrumentat
         scope: Its scope.
 
     Raises:
-        AttributeError, KeyError, TypeError, ValueError: It is no such message.
+        ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError: It is no such message.
     """
     get = message.get
     trace_id, flags, trace_state = message["traceId"], get("flags", 1), get("traceState")
@@ -112,7 +139,7 @@ def decode_span(message: dict[str, Any], resource: Resource, scope: Instrumentat
     status, events, links = get("status"), get("events"), get("links")
     start_time, end_time = get("startTimeUnixNano"), get("endTimeUnixNano")
     span = CountedSpan(
-        name=get("name", ""),
+        name=_text(get("name", "")),
         context=_decode_context(trace_id, message["spanId"], flags & 0xFF, trace_state),
         parent=_decode_parent(trace_id, parent_id, flags & (0xFF | _IS_REMOTE), trace_state) if parent_id else None,
         resource=resource,
@@ -121,18 +148,22 @@ def decode_span(message: dict[str, Any], resource: Resource, scope: Instrumentat
         links=[_decode_link(link) for link in links] if links else (),
         kind=_kinds.get(get("kind", 0), SpanKind.INTERNAL),
         status=_decode_status(status) if status else _UNSET,
-        start_time=int(start_time) if start_time is not None else None,
-        end_time=int(end_time) if end_time is not None else None,
+        start_time=_time(start_time) if start_time is not None else None,
+        end_time=_time(end_time) if end_time is not None else None,
         instrumentation_scope=scope,
     )
-    span.dropped = (get("droppedAttributesCount", 0), get("droppedEventsCount", 0), get("droppedLinksCount", 0))
+    span.dropped = (
+        _count(get("droppedAttributesCount", 0)),
+        _count(get("droppedEventsCount", 0)),
+        _count(get("droppedLinksCount", 0)),
+    )
     return span
 
 
 def _decode_context(trace_id: str, span_id: str, flags: int, trace_state: str | None) -> SpanContext:
     return SpanContext(
-        int(trace_id, 16),
-        int(span_id, 16),
+        _id(trace_id, 128),
+        _id(span_id, 64),
         bool(flags & _IS_REMOTE),
         _trace_flags[flags & 0xFF],
         TraceState.from_header([trace_state]) if trace_state else None,
@@ -145,14 +176,14 @@ _decode_parent: Final = lru_cache(_MAX_CACHED)(_decode_context)
 
 def _decode_status(message: dict[str, Any]) -> Status:
     code = StatusCode(message.get("code", 0))
-    return Status(code, message.get("message") if code is StatusCode.ERROR else None)
+    return Status(code, _text_or_none(message.get("message")) if code is StatusCode.ERROR else None)
 
 
 def _decode_event(message: dict[str, Any]) -> Event:
-    time = int(message.get("timeUnixNano", 0))
-    event = _RecordedEvent(message.get("name", ""), _decode_attributes(message.get("attributes", ())), time)
+    time = _time(message.get("timeUnixNano", 0))
+    event = _RecordedEvent(_text(message.get("name", "")), _decode_attributes(message.get("attributes", ())), time)
     if dropped := message.get("droppedAttributesCount"):
-        event._dropped = dropped  # noqa: SLF001 - our own class
+        event._dropped = _count(dropped)  # noqa: SLF001 - our own class
     return event
 
 
@@ -161,30 +192,26 @@ def _decode_link(message: dict[str, Any]) -> Link:
     context = _decode_context(message["traceId"], message["spanId"], flags, trace_state)
     link = _RecordedLink(context, _decode_attributes(message.get("attributes", ())))
     if dropped := message.get("droppedAttributesCount"):
-        link._dropped = dropped  # noqa: SLF001 - our own class
+        link._dropped = _count(dropped)  # noqa: SLF001 - our own class
     return link
 
 
 def _decode_attributes(pairs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
     for pair in pairs:
-        value = pair.get("value") or {}
+        key, value = pair["key"], pair.get("value") or {}
         # What there is most of, first.
-        if "stringValue" in value:
-            attributes[pair["key"]] = value["stringValue"]
-        elif "intValue" in value:
-            attributes[pair["key"]] = int(value["intValue"])
-        elif "boolValue" in value:
-            attributes[pair["key"]] = value["boolValue"]
-        else:
-            attributes[pair["key"]] = _decode_value(value)
+        text = value.get("stringValue")
+        attributes[key if type(key) is str else _text(key)] = text if type(text) is str else _decode_value(value)
     return attributes
 
 
 def _decode_value(message: dict[str, Any]) -> Any:
     for kind, value in message.items():
-        if kind in ("stringValue", "boolValue"):
-            return value
+        if kind == "stringValue":
+            return _text(value)
+        if kind == "boolValue":
+            return _truth(value)
         if kind == "intValue":
             return int(value)
         if kind == "doubleValue":
@@ -194,5 +221,41 @@ def _decode_value(message: dict[str, Any]) -> Any:
         if kind == "arrayValue":
             return tuple(_decode_value(item) for item in value.get("values", ()))
         if kind == "kvlistValue":
-            return {pair["key"]: _decode_value(pair.get("value", {})) for pair in value.get("values", ())}
+            return {_text(pair["key"]): _decode_value(pair.get("value", {})) for pair in value.get("values", ())}
     return None
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError(f"{type(value).__name__} in place of a text")
+    return value
+
+
+def _text_or_none(value: Any) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _truth(value: Any) -> bool:
+    if type(value) is not bool:
+        raise TypeError(f"{type(value).__name__} in place of a truth value")
+    return value
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**32:
+        raise ValueError("no count of 32 bits")
+    return value
+
+
+def _time(value: Any) -> int:
+    time = int(value)
+    if not -(2**63) <= time < 2**63:
+        raise ValueError("a time beyond 64 bits")
+    return time
+
+
+def _id(text: str, bits: int) -> int:
+    number = int(text, 16)
+    if not 0 <= number < 1 << bits:
+        raise ValueError(f"an id of other than {bits} bits")
+    return number

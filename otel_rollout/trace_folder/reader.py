@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator
+from operator import itemgetter
 from os import PathLike
-from typing import Final
+from typing import Any, Final
 
 from otel_rollout.trace_folder.index_entry import IndexEntry, place_of
 from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory, main_row
 from otel_rollout.trace_folder.selection import Selection
 from otel_rollout.trace_folder.stored_file import LineCache, Part, ReadProblem, StoredFile
 from otel_rollout.trace_folder.trace_files import StepKey, TraceFile, find_trace_files
+from otel_rollout.trace_tree import printable
 
 __all__ = ["ReadProblem", "RecordedTrajectory", "read"]
 
 _TRACE_ID: Final = place_of("trace_id")
+_line_of: Final = itemgetter(*map(place_of, ("trace_id", "checksum", "bytes", "spans", "start_time", "end_time")))
+"""What tells a line from others: the same once more is of a file that was copied, or of a write that was repeated."""
 _logger = logging.getLogger("otel_rollout")
 
 
@@ -57,7 +61,7 @@ def read(
 
 
 def _log(problem: ReadProblem) -> None:
-    _logger.warning("%s", problem)
+    _logger.warning("%s", printable(str(problem)))
 
 
 def _trajectories(
@@ -109,6 +113,10 @@ def _trajectories(
 
 def _by_trace(parts: Iterable[Part]) -> dict[str, list[Part]]:
     traces: dict[str, list[Part]] = {}
+    known: set[tuple[Any, ...]] = set()
     for part in parts:
-        traces.setdefault(part[1][_TRACE_ID], []).append(part)
+        key = _line_of(part[1])
+        if key not in known:
+            known.add(key)
+            traces.setdefault(key[0], []).append(part)
     return traces

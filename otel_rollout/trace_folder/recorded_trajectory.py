@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
-from otel_rollout.trace_folder.index_entry import Details, IndexEntry, Row, details_of, place_of
+from otel_rollout.errors import RolloutTraceError, UnreadableTraceError
+from otel_rollout.trace_folder.index_entry import IndexEntry, Row, attributes_of, place_of
 from otel_rollout.trace_folder.otlp_json import encode_line
 from otel_rollout.trace_folder.stored_file import MovedError, Part
 
@@ -27,7 +29,6 @@ class RecordedTrajectory:
     """
 
     __slots__ = (
-        "_details",
         "_find",
         "_parts",
         "_row",
@@ -35,8 +36,11 @@ class RecordedTrajectory:
         "end_time",
         "experiment_name",
         "has_root",
+        "name",
+        "project_name",
         "reward",
         "rollout_n",
+        "run_id",
         "sample_index",
         "start_time",
         "status",
@@ -68,13 +72,18 @@ class RecordedTrajectory:
     """When its last span ended, in nanoseconds since 1970."""
     has_root: bool
     """Whether its root has come: not while it is running, nor if its process ended before it did."""
+    name: str
+    """The root's name; without a root, that of one of its spans."""
+    project_name: str | None
+    """The project given to `init`."""
+    run_id: str | None
+    """The run that it was recorded in."""
 
     def __init__(self, row: Row, parts: Sequence[Part], find: Callable[[str], Sequence[Part]]) -> None:
         self._row = row
         self._parts = parts
         self._find = find
         self._spans: list[ReadableSpan] | None = None
-        self._details: Details | None = None
         (
             self.trace_id,
             self.start_time,
@@ -93,6 +102,10 @@ class RecordedTrajectory:
             _,
             _,
             _,
+            self.name,
+            self.project_name,
+            self.run_id,
+            _,
         ) = row
         self.validate = validate is True
         if len(parts) > 1:
@@ -104,24 +117,9 @@ class RecordedTrajectory:
         return f"<RecordedTrajectory {self.trace_id} {tags} status={self.status!r} reward={self.reward!r}>"
 
     @property
-    def name(self) -> str:
-        """The root's name; without a root, that of one of its spans."""
-        return self._known.name
-
-    @property
-    def project_name(self) -> str | None:
-        """The project given to `init`."""
-        return self._known.project_name
-
-    @property
-    def run_id(self) -> str | None:
-        """The run that it was recorded in."""
-        return self._known.run_id
-
-    @property
     def attributes(self) -> Mapping[str, Any]:
         """The root's scalar attributes without payload; without a root, the tags."""
-        return self._known.attributes
+        return attributes_of(self._row)
 
     @property
     def failed(self) -> bool:
@@ -140,7 +138,8 @@ class RecordedTrajectory:
         """How many spans it has."""
         if len(self._parts) > 1 and any(file.is_journal for file, _ in self._parts):
             # After a crash, a journal still has spans that are in a frame already.
-            return len(self.spans)
+            with suppress(UnreadableTraceError):
+                return len(self.spans)
         return sum(entry.spans for entry in self._entries())
 
     @property
@@ -158,27 +157,36 @@ class RecordedTrajectory:
         """All of its spans, the root last; read on first use, and each parsed when something of it is asked for.
 
         Raises:
-            OSError: The file is gone or can't be read.
-            ValueError: What stands there is no longer a trajectory; of a span, where it is asked for something.
+            UnreadableTraceError: The file is damaged or gone; of a span, where it is asked for something.
         """
         if self._spans is None:
             try:
-                self._spans = self._read()
-            except MovedError:
-                # It was running when it was listed: its spans have gone from the journal to their final place.
-                self._parts = self._find(self.trace_id) or self._parts
-                self._spans = self._read()
+                self._spans = self._find_and_read()
+            except RolloutTraceError:
+                raise
+            except (OSError, ValueError) as error:
+                raise UnreadableTraceError(f"the trajectory {self.trace_id} can't be read: {error}") from error
         return self._spans
 
     def otlp_json(self) -> bytes:
-        """Return it as one line of OTLP JSON, as the `file` exporter writes it and any OTLP receiver takes it."""
-        return encode_line(self.spans)
+        """Return it as one line of OTLP JSON, as the `file` exporter writes it and any OTLP receiver takes it.
 
-    @property
-    def _known(self) -> Details:
-        if self._details is None:
-            self._details = details_of(self._row)
-        return self._details
+        Raises:
+            UnreadableTraceError: The file is damaged or gone, or has what OTLP has no room for.
+        """
+        spans = self.spans
+        try:
+            return encode_line(spans)
+        except (ArithmeticError, RecursionError, TypeError) as error:
+            raise UnreadableTraceError(f"the trajectory {self.trace_id} can't be said in OTLP: {error}") from error
+
+    def _find_and_read(self) -> list[ReadableSpan]:
+        try:
+            return self._read()
+        except MovedError:
+            # It was running when it was listed: its spans have gone from the journal to their final place.
+            self._parts = self._find(self.trace_id) or self._parts
+            return self._read()
 
     def _entries(self) -> Iterator[IndexEntry]:
         return (IndexEntry._make(row) for _, row in self._parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -24,9 +25,9 @@ class _Stored(NamedTuple):
     """
 
     modified: float
-    path: str
+    path: Path
     bytes: int
-    index_path: str | None
+    index_path: Path | None
 
 
 def enforce_bound(folder: Path, max_bytes: int) -> int:
@@ -47,45 +48,57 @@ def enforce_bound(folder: Path, max_bytes: int) -> int:
 
 
 def _remove_oldest(folder: Path, max_bytes: int) -> int:
-    stored = sorted(_files(folder))
+    stored = sorted(_files(folder), key=lambda file: (file.modified, file.path))
     excess = sum(file.bytes for file in stored) - max_bytes
     removed = 0
     for file in stored:
         if removed >= excess:
             break
-        if not remove(Path(file.path), Path(file.index_path) if file.index_path else None):
+        if not remove(file.path, file.index_path):
             continue
         removed += file.bytes
         with suppress(OSError):
             # A step that has nothing left; where it has something, this fails.
-            Path(file.path).parent.rmdir()
+            file.path.parent.rmdir()
     return removed
 
 
 def _files(folder: Path) -> list[_Stored]:
-    """Return the files of spans that the folder's layout knows; nothing else in it is ours to remove."""
+    """Return the files that we wrote, by their names and places; nothing else in the folder is ours to remove."""
     found: list[_Stored] = []
-    for place in (folder, folder / layout.VALIDATE):
-        with suppress(OSError), os.scandir(place) as entries:
-            for entry in entries:
-                if layout.step_of(entry.name) is not None or entry.name in (layout.NO_STEP, layout.OPEN):
-                    found += _files_of(entry.path)
+    for place in _folders(folder):
+        if layout.is_step_folder(place.name):
+            found += _files_of(place, layout.is_frame_file)
+        elif place.name == layout.OPEN:
+            found += _files_of(place, lambda name: layout.is_journal_file(name, may_be_new=True))
+        elif place.name == layout.VALIDATE:
+            for step in _folders(place):
+                if layout.is_step_folder(step.name):
+                    found += _files_of(step, layout.is_frame_file)
     return found
 
 
-def _files_of(folder: str) -> list[_Stored]:
+def _folders(folder: Path) -> list[Path]:
+    """Return the folders in a folder; what a link leads to is somebody else's."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return []
+
+
+def _files_of(folder: Path, is_ours: Callable[[str], bool]) -> list[_Stored]:
     sizes: dict[str, tuple[float, int]] = {}
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             with suppress(OSError):
-                status = entry.stat(follow_symlinks=False)
-                sizes[entry.name] = (status.st_mtime, status.st_size)
+                if entry.is_file(follow_symlinks=False):
+                    status = entry.stat(follow_symlinks=False)
+                    sizes[entry.name] = (status.st_mtime, status.st_size)
     found = []
     for name, (modified, size) in sizes.items():
-        if name.endswith(layout.INDEX) or not name.endswith((layout.FRAMES, layout.LINES, layout.NEW)):
-            continue
-        index = name.removesuffix(layout.FRAMES) + layout.INDEX
-        has_index = index in sizes
-        total = size + (sizes[index][1] if has_index else 0)
-        found.append(_Stored(modified, f"{folder}/{name}", total, f"{folder}/{index}" if has_index else None))
+        if is_ours(name):
+            path = folder / name
+            index = layout.index_path(path)
+            has_index = index.name in sizes
+            total = size + (sizes[index.name][1] if has_index else 0)
+            found.append(_Stored(modified, path, total, index if has_index else None))
     return found

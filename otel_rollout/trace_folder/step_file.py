@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from otel_rollout.trace_folder.append_file import AppendFile
 from otel_rollout.trace_folder.frames import FrameFile
-from otel_rollout.trace_folder.index import TraceSummary, index_line
+from otel_rollout.trace_folder.index import MAX_INDEX_LINE_BYTES, TraceSummary, index_line
 from otel_rollout.trace_folder.layout import index_path
 
 if TYPE_CHECKING:
@@ -24,16 +24,17 @@ class StepFile:
     Args:
         path: The file of the trajectories.
         compressor: What compresses.
+        within: The trace folder.
 
     Raises:
         OSError: It can't be made or opened.
         FileGoneError: Another process is removing or consuming it.
     """
 
-    def __init__(self, path: Path, compressor: zstandard.ZstdCompressor) -> None:
-        self._frames = FrameFile(path, compressor)
+    def __init__(self, path: Path, compressor: zstandard.ZstdCompressor, within: Path) -> None:
+        self._frames = FrameFile(path, compressor, within)
         try:
-            self._index = AppendFile(index_path(path))
+            self._index = AppendFile(index_path(path), within)
         except OSError:
             self._frames.close()
             raise
@@ -60,15 +61,17 @@ class StepFile:
             OSError: The disk did not take it, and has none of it.
             FileGoneError: The file or its index was removed.
         """
-        # Its lines stand in the order of the frames, without gaps: readers look for others behind the last one only.
+        # Its lines stand in the order of the frames: readers look at each frame that it has no line for.
         self._write_index()
         frame = self._frames.append_pieces(pieces)
-        self._waiting.append(index_line(summary.entry(frame.offset, frame.length, sum(map(len, pieces)))))
-        length = len(self._waiting[-1])
+        line = index_line(summary.entry(frame.offset, frame.length, sum(map(len, pieces)), self._frames.checksum))
+        if len(line) > MAX_INDEX_LINE_BYTES:
+            return frame.length
+        self._waiting.append(line)
         with suppress(OSError):
             # The trajectory is stored all the same, and found without the index.
             self._write_index()
-        return frame.length + length
+        return frame.length + len(line)
 
     def close(self) -> bool:
         """Let go of both files; whether more can be appended to them later."""

@@ -92,7 +92,7 @@ class StepFiles:
             if self._compressor is None:
                 self._compressor = make_compressor()
             path = layout.data_path(self._folder / place, self.worker, self._numbers.setdefault(place, 1))
-            file = self._files[place] = StepFile(path, self._compressor)
+            file = self._files[place] = StepFile(path, self._compressor, self._folder)
             if len(self._files) > MAX_FILES:
                 self._close(next(iter(self._files)))
         self._files.move_to_end(place)

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.trace_folder.frames import DamagedFrameError, Frame, read_frame, scan_frames
+from otel_rollout.trace_folder.file_lock import size_of
+from otel_rollout.trace_folder.frames import DamagedFrameError, Frame, checksum_at, read_frame, scan_frames
 from otel_rollout.trace_folder.index import entries_of, read_rows
 from otel_rollout.trace_folder.index_entry import IndexEntry, Row, place_of
+from otel_rollout.trace_folder.journal import unsealed
+from otel_rollout.trace_folder.journal_index import MIN_BYTES, write_journal_index
 from otel_rollout.trace_folder.lazy_span import lazy_spans
 from otel_rollout.trace_folder.otlp_json import decode_line
+from otel_rollout.trace_folder.plain_lines import read_piece, scan_lines
+from otel_rollout.trace_folder.sealed_line import checksum_of
 from otel_rollout.trace_folder.trace_files import TraceFile
 
 __all__ = ["LineCache", "MovedError", "Part", "ReadProblem", "StoredFile"]
 
 
-_length = itemgetter(place_of("length"))
+_OFFSET: Final = place_of("offset")
+_LENGTH: Final = place_of("length")
+_CHECKSUM: Final = place_of("checksum")
 
 
 class MovedError(FileNotFoundError):
@@ -33,7 +40,7 @@ class ReadProblem:
     """Something that could not be read, and was left out.
 
     Args:
-        what: What it is: `torn frame`, `torn line`, `unreadable line`.
+        what: What it is: `torn frame`, `torn line`, `unreadable line`, `unreadable file`.
         path: The file.
         offset: Where in it.
     """
@@ -101,9 +108,12 @@ class StoredFile:
     def parts(self) -> list[Part]:
         """Return what is in the file, from its index as far as that reaches; nothing once the file is gone."""
         try:
-            rows = self._frames() if self._file.is_compressed else list(self._lines())
+            rows = self._frames() if self._file.is_compressed else self._lines()
         except FileNotFoundError:
             # Old steps may be removed while they are read.
+            return []
+        except OSError:
+            self._on_problem(ReadProblem("unreadable file", self._file.path, 0))
             return []
         return [(self, row) for row in rows]
 
@@ -123,9 +133,7 @@ class StoredFile:
         def read() -> bytes:
             if self._file.is_compressed:
                 return read_frame(self._place, entry.offset, entry.length)
-            with self._file.path.open("rb") as file:
-                file.seek(entry.offset)
-                return file.read(entry.length)
+            return unsealed(read_piece(self._place, entry.offset, entry.length))
 
         try:
             spans = self._cache.spans_of(entry.trace_id, self._place, entry.offset, read)
@@ -138,26 +146,40 @@ class StoredFile:
         return spans
 
     def _frames(self) -> Sequence[Row]:
-        rows = read_rows(self._file.index_place) if self._file.index_place else ()
+        rows = read_rows(self._file.index_place) if self._file.index_place else []
         # After the index: what a running process adds meanwhile is more than the index says, never less.
-        size = os.stat(self._place).st_size  # noqa: PTH116 - one of many
-        if sum(map(_length, rows)) == size:
+        size = size_of(self._place)
+        end = _covered(rows)
+        if end == size:
             return rows
-        found: list[IndexEntry] = []
+        if rows and (end is None or end > size or not self._is_frame(rows[-1])):
+            # Of a line that is missing, doubled, or of another file it is not known which: each is looked at.
+            rows = self._standing(rows, size)
+        found: list[Row] = []
         end = 0
-        for entry in map(IndexEntry._make, rows):
-            if end < min(entry.offset, size):
-                found += self._scan(end, min(entry.offset, size))
-            if entry.offset + entry.length <= size:
-                found.append(entry)
-            elif not end < size <= entry.offset:
-                self._on_problem(ReadProblem("torn frame", self._file.path, entry.offset))
-            end = max(end, entry.offset + entry.length)
+        for row in rows:
+            if end < row[_OFFSET]:
+                found += self._scan(end, row[_OFFSET])
+            found.append(row)
+            end = row[_OFFSET] + row[_LENGTH]
         if end < size:
             found += self._scan(end, size)
         return found
 
-    def _scan(self, start: int, end: int) -> Iterator[IndexEntry]:
+    def _standing(self, rows: Sequence[Row], size: int) -> list[Row]:
+        """Return the rows whose frames stand where they say, in order and each once."""
+        found: list[Row] = []
+        end = 0
+        for row in sorted(rows, key=itemgetter(_OFFSET)):
+            offset = row[_OFFSET]
+            if offset >= size:
+                self._on_problem(ReadProblem("torn frame", self._file.path, offset))
+            elif offset >= end and self._is_frame(row):
+                found.append(row)
+                end = offset + row[_LENGTH]
+        return found
+
+    def _scan(self, start: int, end: int) -> Iterator[Row]:
         """Yield what stands between two places of a file of frames, where its index says nothing of it."""
         is_damaged = False
         while start < end:
@@ -173,7 +195,7 @@ class StoredFile:
                     start = frame.offset + 1
                 else:
                     is_damaged = False
-                    yield from self._entries(line, frame.offset, frame.length)
+                    yield from self._entries(line, frame, checksum_at(self._place, frame))
                     continue
             elif start >= end and self._file.is_being_written():
                 return
@@ -181,24 +203,37 @@ class StoredFile:
                 self._on_problem(ReadProblem("torn frame", self._file.path, frame.offset))
             is_damaged = True
 
-    def _lines(self) -> Iterator[IndexEntry]:
-        offset = 0
-        with self._file.path.open("rb") as lines:
-            for line in lines:
-                if line.endswith(b"\n"):
-                    yield from self._entries(line, offset, len(line))
-                elif not self._file.is_being_written():
-                    self._on_problem(ReadProblem("torn line", self._file.path, offset))
-                offset += len(line)
+    def _lines(self) -> Sequence[Row]:
+        index, size = self._file.index_place, size_of(self._place)
+        known = read_rows(index) if index else []
+        end = _covered(known)
+        if not end or end > size or read_piece(self._place, end - 1, 1) != b"\n":
+            known, end = [], 0
+        rows = [*known, *self._scan_lines(end)]
+        if self._file.is_journal and size - end > MIN_BYTES and _covered(rows):
+            write_journal_index(self._file.path, rows)
+        return rows
 
-    def _entries(self, line: bytes, offset: int, length: int) -> list[IndexEntry]:
+    def _scan_lines(self, start: int) -> Iterator[Row]:
+        for offset, length, line in scan_lines(self._place, start):
+            if line is None:
+                self._on_problem(ReadProblem("unreadable line", self._file.path, offset))
+            elif line.endswith(b"\n"):
+                yield from self._entries(line, Frame(offset, length), checksum_of(line[:-1]))
+            elif not self._file.is_being_written():
+                self._on_problem(ReadProblem("torn line", self._file.path, offset))
+
+    def _entries(self, line: bytes, place: Frame, checksum: str) -> Sequence[Row]:
         if line.isspace():
             return []
         try:
-            return entries_of(line, offset, length)
+            return entries_of(unsealed(line), *place, checksum)
         except ValueError:
-            self._on_problem(ReadProblem("unreadable line", self._file.path, offset))
+            self._on_problem(ReadProblem("unreadable line", self._file.path, place.offset))
             return []
+
+    def _is_frame(self, row: Row) -> bool:
+        return bool(row[_CHECKSUM] == checksum_at(self._place, Frame(row[_OFFSET], row[_LENGTH])))
 
 
 Part: TypeAlias = tuple[StoredFile, Row]
@@ -208,3 +243,9 @@ Part: TypeAlias = tuple[StoredFile, Row]
 def _of_trace(trace_id: str, spans: list[ReadableSpan]) -> list[ReadableSpan]:
     number = int(trace_id, 16)
     return [span for span in spans if span.context and span.context.trace_id == number]
+
+
+def _covered(rows: Sequence[Row]) -> int | None:
+    """Return where the last row ends if they stand one behind the other from the first byte on; else None."""
+    ends = [0, *accumulate(row[_LENGTH] for row in rows)]
+    return ends[-1] if [row[_OFFSET] for row in rows] == ends[:-1] else None

@@ -10,7 +10,18 @@ from typing import Final, NamedTuple
 
 from otel_rollout.errors import NoTracesError
 from otel_rollout.trace_folder.frames import is_being_written
-from otel_rollout.trace_folder.layout import FRAMES, INDEX, LINES, NO_STEP, STEP, VALIDATE, step_of, worker_of
+from otel_rollout.trace_folder.layout import (
+    FRAMES,
+    INDEX,
+    LINES,
+    NO_STEP,
+    OPEN,
+    STEP,
+    VALIDATE,
+    is_journal_file,
+    step_of,
+    worker_of,
+)
 from otel_rollout.trace_folder.selection import Selection
 
 __all__ = ["StepKey", "TraceFile", "find_trace_files"]
@@ -61,6 +72,11 @@ class TraceFile(NamedTuple):
         return self.place.endswith(FRAMES)
 
     @property
+    def is_journal(self) -> bool:
+        """Whether it is a journal of ours, which may have an index."""
+        return _is_journal(self.place)
+
+    @property
     def worker(self) -> str:
         """The process that writes it."""
         return worker_of(self.place)
@@ -86,7 +102,7 @@ def find_trace_files(folder: str | PathLike[str], selection: Selection = EVERYTH
     """
     walk = _Walk(selection)
     try:
-        walk.look_into(os.fspath(folder), _Context(), 0)
+        walk.walk(os.fspath(folder))
     except (FileNotFoundError, NotADirectoryError):
         raise NoTracesError(f"there is no trace folder {folder}") from None
     if not walk.has_traces:
@@ -102,46 +118,81 @@ class _Context(NamedTuple):
 
 
 class _Walk:
-    """A walk through a folder."""
+    """A walk through a folder, what links lead to at last; no folder twice, and no file because of a link to it."""
 
     def __init__(self, selection: Selection) -> None:
         self.files: list[TraceFile] = []
         self.has_traces = False
         self._selection = selection
+        self._folders: set[tuple[int, int]] = set()
+        self._links: list[tuple[str, str, _Context, int]] = []
 
-    def look_into(self, folder: str, context: _Context, depth: int) -> None:
+    def walk(self, folder: str) -> None:
         """Collect the files of a folder and of those in it.
 
         Raises:
             FileNotFoundError: There is no such folder.
             NotADirectoryError: It is a file.
         """
-        indexes: set[str] = set()
-        names = os.listdir(folder)  # noqa: PTH208 - a step can have hundreds of files
+        self._look_into(folder, _Context(), 0)
+        known: set[tuple[int, int]] = set()
+        for file in self.files if self._links else ():
+            with suppress(OSError):
+                known.add(_identity(file.place))
+        # What is found behind one may have links too.
+        for path, name, context, depth in self._links:
+            # One that leads nowhere, or to itself.
+            with suppress(OSError):
+                if os.path.isdir(path):  # noqa: PTH112 - one of many
+                    self._look_into(path, _enter(name, step_of(name), context), depth)
+                elif (identity := _identity(path)) not in known:
+                    known.add(identity)
+                    index = f"{_stem(name)}{INDEX}"
+                    has_index = os.path.exists(f"{os.path.dirname(path)}/{index}")  # noqa: PTH110, PTH120
+                    self._add(path, name, {index} if has_index else set(), context)
+        self.files.sort(key=lambda file: file.place)
+
+    def _look_into(self, folder: str, context: _Context, depth: int) -> None:
+        with os.scandir(folder) as listed:
+            identity = _identity(folder)
+            if identity in self._folders:
+                return
+            self._folders.add(identity)
+            entries = list(listed)
         if ending := self._selection.step_ending:
             kept = [
-                name
-                for name in names
-                if name.endswith(ending) or not (name.startswith(STEP) and name[len(STEP) :].isdecimal())
+                entry
+                for entry in entries
+                if entry.name.endswith(ending)
+                or not (entry.name.startswith(STEP) and entry.name[len(STEP) :].isdecimal())
             ]
-            self.has_traces = self.has_traces or len(kept) < len(names)
-            names = kept
-        # In order of names an index comes before its file.
-        for name in sorted(names):
+            self.has_traces = self.has_traces or len(kept) < len(entries)
+            entries = kept
+        names = {entry.name for entry in entries}
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            name = entry.name
             step = step_of(name)
             if step is not None and not self._selection.takes_step(step, validate=context.validate):
                 self.has_traces = True
             elif name.endswith(INDEX):
-                indexes.add(name)
-            elif name.endswith((FRAMES, LINES)):
-                self.has_traces = True
-                index = name.removesuffix(FRAMES) + INDEX
-                index_place = f"{folder}/{index}" if index in indexes else None
-                self.files.append(TraceFile(f"{folder}/{name}", index_place, context.key))
+                continue
+            elif entry.is_symlink():
+                if name.endswith((FRAMES, LINES)) or not name.startswith("."):
+                    self._links.append((entry.path, name, context, depth + 1))
+            elif not entry.is_dir(follow_symlinks=False):
+                self._add(entry.path, name, names, context)
             elif depth < MAX_DEPTH and not name.startswith("."):
-                # What is no folder; and old steps may be removed while they are read.
-                with suppress(NotADirectoryError, FileNotFoundError):
-                    self.look_into(f"{folder}/{name}", _enter(name, step, context), depth + 1)
+                # Old steps may be removed while they are read.
+                with suppress(FileNotFoundError):
+                    self._look_into(entry.path, _enter(name, step, context), depth + 1)
+
+    def _add(self, place: str, name: str, neighbours: set[str], context: _Context) -> None:
+        if name.endswith((FRAMES, LINES)):
+            self.has_traces = True
+            index = f"{_stem(name)}{INDEX}"
+            has_index = index in neighbours and (name.endswith(FRAMES) or _is_journal(place))
+            index_place = f"{place.removesuffix(name)}{index}" if has_index else None
+            self.files.append(TraceFile(place, index_place, context.key))
 
 
 def _enter(name: str, step: int | None, context: _Context) -> _Context:
@@ -152,6 +203,20 @@ def _enter(name: str, step: int | None, context: _Context) -> _Context:
         return _Context(key=StepKey.of(None, validate=False))
     # Not within the journals, nor in a folder of somebody else's: their lines must say it themselves.
     return _Context() if step is None else _Context(key=StepKey.of(step, validate=context.validate))
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix(FRAMES).removesuffix(LINES)
+
+
+def _is_journal(place: str) -> bool:
+    folder, name = os.path.split(place)
+    return is_journal_file(name) and os.path.basename(folder) == OPEN  # noqa: PTH119 - one of many
+
+
+def _identity(path: str) -> tuple[int, int]:
+    status = os.stat(path)  # noqa: PTH116 - one of many
+    return status.st_dev, status.st_ino
 
 
 def _size(path: str) -> int:

@@ -27,7 +27,6 @@ from otel_rollout.trace_folder import folder_writer, journal, step_files
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.frames import TornFrame, is_being_written, read_frame, scan_frames
 from otel_rollout.trace_folder.index import read_index
-from otel_rollout.trace_folder.index_entry import details_of
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 
@@ -76,7 +75,7 @@ class TestPlaces:
             assert [span["spanId"] for span in spans_of_line(line)] == ids(spans)
             assert (entry.bytes, entry.spans, entry.has_root) == (len(line), len(spans), True)
             assert entry.trace_id == f"{spans[0].context.trace_id:032x}"
-            assert details_of(entry)[:3] == ("trajectory", "project", "run")
+            assert (entry.name, entry.project_name, entry.run_id) == ("trajectory", "project", "run")
 
     def test_until_its_root_ends_a_trajectory_is_in_the_journal(self, writer):
         """What is running is on disk too, in plain lines, and gone from there once it has ended."""
@@ -151,7 +150,7 @@ class TestPlaces:
         path = place(writer, "step=000009")
         assert contents(writer.folder) == {path: [ids(spans)]}
         [entry] = read_index(writer.folder / path.replace(".jsonl.zst", ".index.jsonl"))
-        assert (entry.has_root, entry.sample_index, details_of(entry).name) == (False, 5, "op 0")
+        assert (entry.has_root, entry.sample_index, entry.name) == (False, 5, "op 0")
 
     def test_a_span_without_a_context_is_passed_over(self, writer):
         """There is nothing to file it under."""

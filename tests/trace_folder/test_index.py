@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout.trace_folder import layout
 from otel_rollout.trace_folder.index import TraceSummary, entries_of, index_line, read_index
-from otel_rollout.trace_folder.index_entry import IndexEntry, details_of
+from otel_rollout.trace_folder.index_entry import IndexEntry, attributes_of
 from otel_rollout.trace_folder.otlp_json import encode_line
+from otel_rollout.trace_folder.sealed_line import seal_of
 
+CHECKSUM = "0123abcd"
 TRACE = 2**100 + 1
 ROOT = SpanContext(TRACE, 1, False, TraceFlags(1))
 RESOURCE = Resource({"rollout.project_name": "project", "rollout.run_id": "run"})
@@ -67,7 +70,7 @@ class TestSummary:
         }
         root = make_span(1, attributes, start=50, end=150, status=Status(StatusCode.ERROR))
         summary = summarise(make_span(2, {"rollout.step": 8}), root, make_span(3, start=60, end=300))
-        entry = summary.entry(10, 20, 30)
+        entry = summary.entry(10, 20, 30, "0000abcd")
         assert entry == IndexEntry(
             trace_id=f"{TRACE:032x}",
             start_time=50,
@@ -83,20 +86,25 @@ class TestSummary:
             offset=10,
             length=20,
             bytes=30,
+            checksum="0000abcd",
             spans=3,
             status_code=2,
-            details='["span 1","project","run",{"x":1}]',
+            name="span 1",
+            project_name="project",
+            run_id="run",
+            attributes={"x": 1},
         )
         attributes = {**TAGS, "rollout.status": "error", "rollout.reward": 0.5, "x": 1}
-        assert details_of(entry) == ("span 1", "project", "run", attributes)
+        assert attributes_of(entry) == attributes
         assert (summary.step, summary.validate) == (7, True)
 
     def test_without_a_root(self):
         """The tags of whichever span has them, and the first span's name."""
         summary = summarise(make_span(2), make_span(3, {**TAGS, "rollout.status": "cancelled", "x": 1}), make_span(4))
-        entry = summary.entry(0, 1, 2)
+        entry = summary.entry(0, 1, 2, CHECKSUM)
         assert (entry.has_root, entry.spans, entry.status) == (False, 3, None)
-        assert details_of(entry) == ("span 2", "project", "run", TAGS)
+        assert (entry.name, entry.project_name, entry.run_id) == ("span 2", "project", "run")
+        assert attributes_of(entry) == TAGS
         assert (summary.step, summary.validate) == (7, True)
 
     @pytest.mark.parametrize(
@@ -111,9 +119,9 @@ class TestSummary:
     )
     def test_attributes_of_other_types(self, attributes, fields):
         """A field has what it can say, and the attributes stay as they were set, to their types."""
-        entry = summarise(make_span(1, attributes)).entry(0, 1, 2)
+        entry = summarise(make_span(1, attributes)).entry(0, 1, 2, CHECKSUM)
         assert (entry.sample_index, entry.validate, entry.reward) == fields
-        found = details_of(entry).attributes
+        found = attributes_of(entry)
         assert {key: (type(value), value) for key, value in found.items()} == {
             key: (type(value), value) for key, value in attributes.items()
         }
@@ -129,7 +137,7 @@ class TestIndexFile:
 
     def test_what_is_written_is_read(self, tmp_path):
         """Entry for entry, in order."""
-        entries = [summarise(make_span(1, {**TAGS, "n": number})).entry(number, 5, 6) for number in range(3)]
+        entries = [summarise(make_span(1, {**TAGS, "n": number})).entry(number, 5, 6, CHECKSUM) for number in range(3)]
         path = tmp_path / "x.index.jsonl"
         path.write_bytes(b"".join(map(index_line, entries)))
         assert read_index(path) == entries
@@ -137,20 +145,18 @@ class TestIndexFile:
     def test_text_that_json_cannot_say(self, tmp_path):
         """A lone surrogate becomes a question mark, as in the spans."""
         entry = summarise(make_span(1, {"a\ud800": "\ud800", "rollout.sample_index": "\ud800"}, name="\ud800")).entry(
-            0, 1, 2
+            0, 1, 2, CHECKSUM
         )
         path = tmp_path / "x.index.jsonl"
         path.write_bytes(index_line(entry))
         [read] = read_index(path)
-        assert (read.sample_index, details_of(read)) == (
-            "?",
-            ("?", "project", "run", {"rollout.sample_index": "?", "a?": "?"}),
-        )
+        assert (read.sample_index, read.name) == ("?", "?")
+        assert attributes_of(read) == {"rollout.sample_index": "?", "a?": "?"}
 
     @pytest.mark.parametrize("damage", [b"[1,2", b"[1]\n", b"\0" * 300, b"\0\0\0\n", b"7\n", b'{"a":1}\n'])
     def test_a_damaged_end_harms_no_entry_before_it(self, tmp_path, damage):
         """What was written whole is read; what stands behind is left to a scan."""
-        entries = [summarise(make_span(1)).entry(number, 5, 6) for number in range(3)]
+        entries = [summarise(make_span(1)).entry(number, 5, 6, CHECKSUM) for number in range(3)]
         path = tmp_path / "x.index.jsonl"
         path.write_bytes(b"".join(map(index_line, entries)) + damage)
         assert read_index(path) == entries
@@ -167,10 +173,11 @@ class TestIndexFile:
         assert read_index(tmp_path / "none") == []
 
     def test_fields_of_a_later_version_are_passed_over(self, tmp_path):
-        """What another version adds at a line's end harms nothing."""
-        entry = summarise(make_span(1)).entry(0, 5, 6)
+        """Names that another version adds harm nothing, in whatever order the names stand."""
+        entry = summarise(make_span(1)).entry(0, 5, 6, CHECKSUM)
         path = tmp_path / "x.index.jsonl"
-        path.write_bytes(index_line(entry)[:-2] + b',"more"]\n')
+        start = json.dumps({"turns": [1, 2], **dict(reversed(entry._asdict().items())), "more": {}})[:-1].encode()
+        path.write_bytes(start + seal_of(start))
         assert read_index(path) == [entry]
 
 
@@ -181,18 +188,18 @@ class TestEntriesOfALine:
         """The same as from the spans themselves."""
         spans = [make_span(2, TAGS), make_span(1, {**TAGS, "rollout.reward": 1.0})]
         line = encode_line(spans)
-        assert entries_of(line + b"\n", 3, 4) == [summarise(*spans).entry(3, 4, len(line))]
+        assert entries_of(line + b"\n", 3, 4, CHECKSUM) == [summarise(*spans).entry(3, 4, len(line), CHECKSUM)]
 
     def test_a_line_of_several_traces(self):
         """A spool's line has what was in a batch: an entry for each trace."""
         spans = [make_span(2), make_span(2, trace_id=5), make_span(3)]
-        entries = entries_of(encode_line(spans), 0, 9)
+        entries = entries_of(encode_line(spans), 0, 9, CHECKSUM)
         assert [(entry.trace_id, entry.spans) for entry in entries] == [(f"{TRACE:032x}", 2), (f"{5:032x}", 1)]
 
     def test_a_time_that_is_none(self):
         """A line of somebody else's with a time beyond 64 bits is no line of OTLP."""
         with pytest.raises(ValueError, match="beyond 64 bits"):
-            entries_of(encode_line([make_span(1, end=2**64)]), 0, 9)
+            entries_of(encode_line([make_span(1, end=2**64)]), 0, 9, CHECKSUM)
 
 
 class TestLayout:

@@ -10,6 +10,7 @@ import pytest
 from otel_rollout.trace_folder import journal as journal_module
 from otel_rollout.trace_folder.file_lock import is_being_written
 from otel_rollout.trace_folder.journal import Journal
+from otel_rollout.trace_folder.sealed_line import seal_of
 
 
 @pytest.fixture
@@ -27,6 +28,12 @@ def line(text):
     return b'{"resourceSpans":["%b"]}\n' % text
 
 
+def stored(text):
+    """The same line as it stands in the file."""
+    start = line(text)[:-2]
+    return start + seal_of(start)
+
+
 def refuse(*arguments):
     raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -39,12 +46,12 @@ class TestJournal:
         first, second = journal.append([line(b"one"), line(b"two")], [])
         [third] = journal.append([line(b"three")], [first, second])
         assert journal.read([third, first]) == [line(b"three"), line(b"one")]
-        assert journal.path.read_bytes() == line(b"one") + line(b"two") + line(b"three")
+        assert journal.path.read_bytes() == stored(b"one") + stored(b"two") + stored(b"three")
         assert journal.live_bytes == journal.path.stat().st_size
 
     def test_the_latest_lines_are_kept_in_memory(self, journal, monkeypatch):
         """Up to a bound in bytes, and until they are released: they are there without a look at the file."""
-        monkeypatch.setattr(journal_module, "MAX_KEPT_BYTES", 2 * len(line(b"1")))
+        monkeypatch.setattr(journal_module, "MAX_KEPT_BYTES", 2 * len(stored(b"1")))
         parts = journal.append([line(b"%d" % number) for number in range(4)], [])
         os.truncate(journal.path, 0)
         assert journal.read(parts) == [line(b"2"), line(b"3")]
@@ -68,7 +75,7 @@ class TestJournal:
         """Closing it removes nothing that has no other place."""
         journal.append([line(b"one")], [])
         journal.close()
-        assert journal.path.read_bytes() == line(b"one")
+        assert journal.path.read_bytes() == stored(b"one")
         assert not is_being_written(journal.path)
 
     def test_it_is_written_anew_when_most_is_dead(self, journal):
@@ -77,7 +84,7 @@ class TestJournal:
         live = [parts[2], parts[8]]
         journal.release(part for part in parts if part not in live)
         journal.tidy(reversed(live))
-        assert journal.path.read_bytes() == line(b"2") + line(b"8")
+        assert journal.path.read_bytes() == stored(b"2") + stored(b"8")
         assert journal.read(live) == [line(b"2"), line(b"8")]
         assert is_being_written(journal.path)
         [more] = journal.append([line(b"more")], live)
@@ -89,7 +96,7 @@ class TestJournal:
         parts = journal.append([line(b"x") for _ in range(10)], [])
         journal.release(parts[:4])
         journal.tidy(parts[4:])
-        assert journal.path.stat().st_size == 10 * len(line(b"x"))
+        assert journal.path.stat().st_size == 10 * len(stored(b"x"))
 
     def test_where_it_cannot_be_written_anew_it_stays_as_it_is(self, journal, monkeypatch):
         """A full disk in mid-way loses nothing and leaves nothing."""
@@ -103,7 +110,7 @@ class TestJournal:
         assert [path.name for path in journal.path.parent.iterdir()] == ["worker.jsonl"]
         journal.tidy(parts[:1])
         assert journal.read(parts[:1]) == [line(b"x")]
-        assert journal.path.stat().st_size == len(line(b"x"))
+        assert journal.path.stat().st_size == len(stored(b"x"))
 
     def test_a_removed_file_is_put_back_with_what_is_alive(self, journal):
         """What was in it is still readable by the one who has it open."""
@@ -111,7 +118,7 @@ class TestJournal:
         journal.release(parts[:1])
         journal.path.unlink()
         [third] = journal.append([line(b"three")], parts[1:])
-        assert journal.path.read_bytes() == line(b"two") + line(b"three")
+        assert journal.path.read_bytes() == stored(b"two") + stored(b"three")
         assert journal.read([parts[1], third]) == [line(b"two"), line(b"three")]
 
     def test_what_somebody_has_cut_away_or_overwritten_is_left_out(self, journal):

@@ -183,9 +183,9 @@ class TestFilters:
     def test_the_other_steps_folders_are_not_even_listed(self, recorded):
         """A folder of another step that nobody may list is no obstacle."""
         listed = []
-        genuine = os.listdir
+        genuine = os.scandir
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(os, "listdir", lambda path: listed.append(str(path)) or genuine(path))
+            patch.setattr(os, "scandir", lambda path: listed.append(str(path)) or genuine(path))
             assert len(list(read(recorded, step=1))) == 3
         assert [path for path in listed if "step=000001" in path]
         assert not [path for path in listed if "step=000002" in path]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from otel_rollout import RecordedTrajectory, read
+from otel_rollout import RecordedTrajectory, UnreadableTraceError, read
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.otlp_json import decode_line, encode_line
 
@@ -90,7 +90,7 @@ class TestSpans:
         [found] = recorded(tmp_path, make_trajectory(1))
         for path in tmp_path.rglob("*.zst"):
             path.unlink()
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(UnreadableTraceError, match=found.trace_id):
             _ = found.spans
 
     def test_a_damaged_frame(self, tmp_path):
@@ -100,7 +100,7 @@ class TestSpans:
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 0xFF
         path.write_bytes(data)
-        with pytest.raises(ValueError, match=path.name):
+        with pytest.raises(UnreadableTraceError, match=path.name):
             _ = found.spans
 
     def test_otlp_json(self, tmp_path):
@@ -122,6 +122,6 @@ class TestSpans:
         [running, _] = read(tmp_path)
         for path in tmp_path.glob("open/*"):
             path.unlink()
-        with pytest.raises(OSError, match=running.trace_id):
+        with pytest.raises(UnreadableTraceError, match=running.trace_id):
             _ = running.spans
         writer.close()

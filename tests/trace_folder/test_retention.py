@@ -38,26 +38,29 @@ class TestEnforceBound:
     def test_the_oldest_go_until_the_rest_fits(self, tmp_path, make_file):
         """In the order in which they were last written, with their indexes, and folders that are empty then."""
         for number, step in enumerate((3, 1, 2)):
-            make_file(f"step={step:06d}/w.jsonl.zst", modified=number)
-            make_file(f"step={step:06d}/w.index.jsonl", size=100, modified=number)
+            make_file(f"step={step:06d}/w-1-00ab.jsonl.zst", modified=number)
+            make_file(f"step={step:06d}/w-1-00ab.index.jsonl", size=100, modified=number)
         assert enforce_bound(tmp_path, 1500) == 2200
         assert [path.name for path in tmp_path.iterdir()] == ["step=000002"]
-        assert sorted(path.name for path in (tmp_path / "step=000002").iterdir()) == ["w.index.jsonl", "w.jsonl.zst"]
+        assert sorted(path.name for path in (tmp_path / "step=000002").iterdir()) == [
+            "w-1-00ab.index.jsonl",
+            "w-1-00ab.jsonl.zst",
+        ]
 
     def test_within_the_bound_nothing_goes(self, tmp_path, make_file):
         """Exactly the bound is within it."""
-        make_file("step=000001/w.jsonl.zst", size=1000)
+        make_file("step=000001/w-1-00ab.jsonl.zst", size=1000)
         assert enforce_bound(tmp_path, 1000) == 0
         assert size_of(tmp_path) == 1000
 
     def test_validation_journals_and_what_has_no_step_count(self, tmp_path, make_file):
         """All that the folder's layout knows is in the bound, journals that a crash left behind too."""
         places = [
-            "validate/step=000001/w.jsonl.zst",
-            "no-step/w.jsonl.zst",
-            "open/w.jsonl",
-            "open/.w.jsonl.new",
-            "step=000001/w-2.jsonl.zst",
+            "validate/step=000001/w-1-00ab.jsonl.zst",
+            "no-step/w-1-00ab.jsonl.zst",
+            "open/w-1-00ab.jsonl",
+            "open/.w-1-00ab.jsonl.new",
+            "step=000001/w-1-00ab-2.jsonl.zst",
         ]
         for number, place in enumerate(places):
             make_file(place, modified=number)
@@ -69,20 +72,20 @@ class TestEnforceBound:
 
     def test_nothing_else_is_touched(self, tmp_path, make_file):
         """What the user keeps in the folder is neither counted nor removed."""
-        others = ["notes.jsonl", "step=000001/notes.txt", "other/w.jsonl.zst", "validate/w.jsonl.zst"]
+        others = ["notes.jsonl", "step=000001/notes.txt", "other/w-1-00ab.jsonl.zst", "validate/w-1-00ab.jsonl.zst"]
         for place in others:
             make_file(place)
-        make_file("step=000001/w.jsonl.zst", modified=5)
+        make_file("step=000001/w-1-00ab.jsonl.zst", modified=5)
         assert enforce_bound(tmp_path, 0) == 1000
         assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")) == sorted(others)
 
     def test_what_is_being_written_or_read_by_its_owner_stays(self, tmp_path, make_file):
         """A file that a process holds is left alone, however old; the next oldest goes in its place."""
-        make_file("step=000001/w.jsonl.zst", modified=1)
-        make_file("step=000002/w.jsonl.zst", modified=2)
-        make_file("step=000003/w.jsonl.zst", modified=3)
-        held = FrameFile(tmp_path / "step=000001" / "w.jsonl.zst")
-        with try_take(tmp_path / "step=000002" / "w.jsonl.zst"):
+        make_file("step=000001/w-1-00ab.jsonl.zst", modified=1)
+        make_file("step=000002/w-1-00ab.jsonl.zst", modified=2)
+        make_file("step=000003/w-1-00ab.jsonl.zst", modified=3)
+        held = FrameFile(tmp_path / "step=000001" / "w-1-00ab.jsonl.zst")
+        with try_take(tmp_path / "step=000002" / "w-1-00ab.jsonl.zst"):
             assert enforce_bound(tmp_path, 0) == 1000
         held.close()
         assert sorted(path.name for path in tmp_path.iterdir()) == ["step=000001", "step=000002"]
@@ -94,7 +97,7 @@ class TestEnforceBound:
     def test_two_at_once_remove_no_more_than_one(self, tmp_path, make_file):
         """Processes that look at the same time remove the same files, not each its own."""
         for number in range(40):
-            make_file(f"step={number:06d}/w.jsonl.zst", modified=number)
+            make_file(f"step={number:06d}/w-1-00ab.jsonl.zst", modified=number)
         threads = [threading.Thread(target=enforce_bound, args=(tmp_path, 20_000)) for _ in range(4)]
         for thread in threads:
             thread.start()
