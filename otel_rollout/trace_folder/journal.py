@@ -190,17 +190,18 @@ class Journal:
             part.offset = offset
 
 
-def unsealed(line: bytes) -> bytes:
-    """Return a line of a journal without its checksum; one that has none, of another tool say, as it is.
+def unsealed(line: bytes, *, may_have_none: bool = False) -> bytes:
+    """Return a line of a journal without its checksum.
 
     Args:
         line: The line, with its end.
+        may_have_none: Whether one that has none is returned as it is: another tool's.
 
     Raises:
         ValueError: It is not what was written.
     """
     body = line[:-1]
-    if not is_sealed(body):
+    if may_have_none and not is_sealed(body):
         return line
     if not is_whole(body):
         raise ValueError("its checksum is another one")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -29,6 +29,7 @@ __all__ = ["LineCache", "MovedError", "Part", "ReadProblem", "StoredFile"]
 _OFFSET: Final = place_of("offset")
 _LENGTH: Final = place_of("length")
 _CHECKSUM: Final = place_of("checksum")
+_MAX_BLANK_BYTES: Final = 4096
 
 
 class MovedError(FileNotFoundError):
@@ -133,7 +134,10 @@ class StoredFile:
         def read() -> bytes:
             if self._file.is_compressed:
                 return read_frame(self._place, entry.offset, entry.length)
-            return unsealed(read_piece(self._place, entry.offset, entry.length))
+            line = read_piece(self._place, entry.offset, entry.length)
+            if checksum_of(line[:-1]) != entry.checksum:
+                raise ValueError("another line")
+            return self._unsealed(line)
 
         try:
             spans = self._cache.spans_of(entry.trace_id, self._place, entry.offset, read)
@@ -207,7 +211,7 @@ class StoredFile:
         index, size = self._file.index_place, size_of(self._place)
         known = read_rows(index) if index else []
         end = _covered(known)
-        if not end or end > size or read_piece(self._place, end - 1, 1) != b"\n":
+        if not end or end > size or not self._is_torn_line(end):
             known, end = [], 0
         rows = [*known, *self._scan_lines(end)]
         if self._file.is_journal and size - end > MIN_BYTES and _covered(rows):
@@ -224,13 +228,21 @@ class StoredFile:
                 self._on_problem(ReadProblem("torn line", self._file.path, offset))
 
     def _entries(self, line: bytes, place: Frame, checksum: str) -> Sequence[Row]:
-        if line.isspace():
+        if len(line) <= _MAX_BLANK_BYTES and line.isspace():
             return []
         try:
-            return entries_of(unsealed(line), *place, checksum)
+            return entries_of(self._unsealed(line), *place, checksum)
         except ValueError:
             self._on_problem(ReadProblem("unreadable line", self._file.path, place.offset))
             return []
+
+    def _is_torn_line(self, end: int) -> bool:
+        """Say whether a line ends there and no whole one follows: a file that was indexed is not written to any more."""
+        (_, _, line), *more = islice(scan_lines(self._place, end - 1), 2)
+        return line == b"\n" and all(rest is not None and not rest.endswith(b"\n") for _, _, rest in more)
+
+    def _unsealed(self, line: bytes) -> bytes:
+        return unsealed(line, may_have_none=not self._file.is_journal or line.endswith(b"]}\n"))
 
     def _is_frame(self, row: Row) -> bool:
         return bool(row[_CHECKSUM] == checksum_at(self._place, Frame(row[_OFFSET], row[_LENGTH])))

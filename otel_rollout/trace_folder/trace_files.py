@@ -141,15 +141,20 @@ class _Walk:
                 known.add(_identity(file.place))
         # What is found behind one may have links too.
         for path, name, context, depth in self._links:
-            # One that leads nowhere, or to itself.
-            with suppress(OSError):
+            index = f"{_stem(name)}{INDEX}"
+            has_index = os.path.exists(f"{os.path.dirname(path)}/{index}")  # noqa: PTH110, PTH120
+            try:
                 if os.path.isdir(path):  # noqa: PTH112 - one of many
                     self._look_into(path, _enter(name, step_of(name), context), depth)
-                elif (identity := _identity(path)) not in known:
-                    known.add(identity)
-                    index = f"{_stem(name)}{INDEX}"
-                    has_index = os.path.exists(f"{os.path.dirname(path)}/{index}")  # noqa: PTH110, PTH120
-                    self._add(path, name, {index} if has_index else set(), context)
+                    continue
+                identity = _identity(path)
+            except OSError:
+                # It leads nowhere, or to itself: who reads it says so.
+                self._add(path, name, set(), context)
+                continue
+            if identity not in known:
+                known.add(identity)
+                self._add(path, name, {index} if has_index else set(), context)
         self.files.sort(key=lambda file: file.place)
 
     def _look_into(self, folder: str, context: _Context, depth: int) -> None:

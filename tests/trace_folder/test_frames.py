@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import time
+import tracemalloc
 
 import pytest
 import zstandard
@@ -15,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_rollout.errors import MissingExtraError
-from otel_rollout.trace_folder import file_lock
+from otel_rollout.trace_folder import file_lock, frames
 from otel_rollout.trace_folder.frames import (
+    MAX_LINE_BYTES,
     DamagedFrameError,
     FileGoneError,
     FrameFile,
@@ -61,6 +63,17 @@ class TestAppending:
         once, twice = file.append(history), file.append(history + history)
         assert twice.length < 1.1 * once.length
         file.close()
+
+    def test_a_line_that_readers_would_not_take_is_not_written(self, path, monkeypatch):
+        """The bound is the same on both sides."""
+        monkeypatch.setattr(frames, "MAX_LINE_BYTES", 1000)
+        size = path.stat().st_size
+        file = FrameFile(path)
+        with pytest.raises(ValueError, match="a line of 1,000 bytes"):
+            file.append(b"x" * 1000)
+        assert read_frame(path, *file.append(b"x" * 999)) == b"x" * 999
+        file.close()
+        assert path.stat().st_size > size
 
     def test_a_file_is_continued(self, path):
         """Opening a file anew appends behind what is there."""
@@ -231,6 +244,39 @@ class TestScanning:
         path.write_bytes(header + data[9:])
         with pytest.raises(DamagedFrameError):
             read_frame(path, 0, path.stat().st_size)
+
+    def test_a_small_frame_of_a_long_line_is_damaged(self, tmp_path):
+        """Nothing of it is decompressed: it says how long its line is, and nobody writes such a line."""
+        path = tmp_path / "bomb.zst"
+        path.write_bytes(zstandard.compress(bytes(MAX_LINE_BYTES + 1), 1))
+        assert path.stat().st_size < 10_000
+        tracemalloc.start()
+        try:
+            with pytest.raises(DamagedFrameError, match="says that its line has 268,435,457 bytes"):
+                read_frame(path, 0, path.stat().st_size)
+            assert tracemalloc.get_traced_memory()[1] < 2**20
+        finally:
+            tracemalloc.stop()
+
+    def test_a_length_that_no_frame_has_takes_no_memory(self, path):
+        """An index may say anything."""
+        with pytest.raises(DamagedFrameError, match="says that it has"):
+            read_frame(path, 0, 2**60)
+
+    @pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+    def test_what_is_no_file_is_an_os_error(self, tmp_path, kind):
+        """Nobody waits for somebody to write into a pipe, and a device has no end."""
+        path = tmp_path / "x.jsonl.zst"
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "folder":
+            path.mkdir()
+        else:
+            path.symlink_to("/dev/zero")
+        with pytest.raises(OSError, match="no regular file|directory"):
+            list(scan_frames(path))
+        with pytest.raises(OSError, match="no regular file|directory"):
+            read_frame(path, 0, 10)
 
     @settings(deadline=None, max_examples=100)
     @given(st.binary(max_size=200))

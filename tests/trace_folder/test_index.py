@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
+import zlib
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout.trace_folder import layout
-from otel_rollout.trace_folder.index import TraceSummary, entries_of, index_line, read_index
+from otel_rollout.trace_folder.index import MAX_INDEX_LINE_BYTES, TraceSummary, entries_of, index_line, read_index
 from otel_rollout.trace_folder.index_entry import IndexEntry, attributes_of
 from otel_rollout.trace_folder.otlp_json import encode_line
 from otel_rollout.trace_folder.sealed_line import seal_of
@@ -181,6 +183,88 @@ class TestIndexFile:
         assert read_index(path) == [entry]
 
 
+class TestDamagedLine:
+    """A line of an index that is not what was written."""
+
+    @pytest.fixture
+    def lines(self):
+        """Three lines of an index."""
+        return [index_line(summarise(make_span(1, TAGS)).entry(number, 5, 6, CHECKSUM)) for number in range(3)]
+
+    def test_it_is_a_json_object_with_a_checksum_at_its_end(self, lines):
+        """Any reader has the fields by name; the checksum is that of what stands before it."""
+        entry = json.loads(lines[1])
+        assert (entry["step"], entry["validate"], entry["offset"], entry["attributes"]) == (7, True, 1, {})
+        assert list(entry) == [*IndexEntry._fields, "crc32"]
+        start, _, checksum = lines[1].rpartition(b',"crc32":"')
+        assert int(checksum[:8], 16) == zlib.crc32(start)
+
+    def test_each_bit_counts(self, tmp_path, lines):
+        """Whichever bit of a line is another one, the line is not read, and its neighbours are."""
+        path = tmp_path / "x.index.jsonl"
+        path.write_bytes(b"".join(lines))
+        entries = read_index(path)
+        assert len(entries) == 3
+        for place in range(len(lines[1])):
+            for bit in range(8):
+                damaged = bytearray(lines[1])
+                damaged[place] ^= 1 << bit
+                path.write_bytes(lines[0] + damaged + lines[2])
+                expected = [entries[0], entries[2]]
+                if place == len(lines[1]) - 1:
+                    # The line end: what follows is part of the line then.
+                    expected = [entries[0]]
+                assert read_index(path) == expected, (place, bit)
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("trace_id", "x" * 32),
+            ("trace_id", 5),
+            ("start_time", None),
+            ("end_time", "1"),
+            ("end_time", 1e30),
+            ("has_root", 1),
+            ("step", "7"),
+            ("step", True),
+            ("sample_index", []),
+            ("reward", 1),
+            ("offset", -1),
+            ("length", 0),
+            ("length", 2**62),
+            ("bytes", 2**40),
+            ("checksum", 7),
+            ("spans", 0),
+            ("spans", 2**63),
+            ("status_code", 9),
+            ("name", None),
+            ("project_name", 7),
+            ("attributes", []),
+            ("attributes", None),
+        ],
+    )
+    def test_a_value_that_no_index_has(self, tmp_path, lines, field, value):
+        """A checksum that holds makes a wrong type or an impossible number no better."""
+        entry = json.loads(lines[1])
+        del entry["crc32"]
+        start = json.dumps({**entry, field: value})[:-1].encode()
+        path = tmp_path / "x.index.jsonl"
+        path.write_bytes(lines[0] + start + seal_of(start) + lines[2])
+        assert [entry.offset for entry in read_index(path)] == [0, 2]
+
+    def test_a_line_that_is_longer_than_any_takes_no_memory(self, tmp_path, lines):
+        """What stands before it is read, and the file is not read to its end."""
+        path = tmp_path / "x.index.jsonl"
+        path.write_bytes(lines[0])
+        os.truncate(path, 2**36)
+        tracemalloc.start()
+        try:
+            assert len(read_index(path)) == 1
+            assert tracemalloc.get_traced_memory()[1] < 8 * MAX_INDEX_LINE_BYTES
+        finally:
+            tracemalloc.stop()
+
+
 class TestEntriesOfALine:
     """What is said of a line that no index has."""
 
@@ -229,6 +313,31 @@ class TestLayout:
         assert not worker.startswith(".")
         assert f"-{os.getpid()}-" in worker
         assert len({layout.new_worker() for _ in range(8)}) > 1
+
+    def test_our_files_are_known_by_their_names(self):
+        """A user's file beside them is none of them, whatever it ends in."""
+        worker = layout.new_worker()
+        assert all(layout.is_frame_file(layout.data_path(Path("x"), worker, number).name) for number in (1, 2))
+        assert layout.is_frame_file("host-1-abcd-000001.jsonl.zst")
+        assert layout.is_journal_file(layout.journal_path(Path("x"), worker).name)
+        for name in (
+            "notes.jsonl",
+            "data-2024.jsonl.zst",
+            "w.jsonl.zst",
+            f"{worker}.index.jsonl",
+            f"{worker}.jsonl.new",
+        ):
+            assert not layout.is_frame_file(name)
+            assert not layout.is_journal_file(name, may_be_new=True)
+        assert layout.is_journal_file(f".{worker}.jsonl.new", may_be_new=True)
+        assert not layout.is_journal_file(f".{worker}.jsonl.new")
+
+    @pytest.mark.parametrize("name", ["step=7", "step=", "step=x", "step=" + "9" * 200, "steps", "step=\u0663"])
+    def test_no_other_folder_is_a_steps(self, name):
+        """We write six digits; a number that no step has is no step."""
+        assert not layout.is_step_folder(name)
+        assert layout.is_step_folder("step=000007")
+        assert layout.is_step_folder("no-step")
 
     def test_a_file_says_who_wrote_it(self):
         """Data, rotated data, index and journal of a worker."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import logging
 import os
 import subprocess
 import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from otel_rollout import NoTracesError, read
 from otel_rollout.trace_folder import stored_file
@@ -345,6 +349,135 @@ def _before(function, act):
     return call
 
 
+class TestJournalOfTheDead:
+    """The journal of a process that is gone, which is parsed once."""
+
+    @pytest.fixture
+    def journal(self, folder, monkeypatch):
+        """A journal of a process that was killed, large enough for an index."""
+        monkeypatch.setattr(stored_file, "MIN_BYTES", 0)
+        record(folder, make_trajectory(1))
+        writer = FolderWriter(folder)
+        for spans in (make_trajectory(2)[:1], make_trajectory(3)[:2], make_trajectory(2)[1:2]):
+            writer.write(spans)
+        [journal] = folder.glob("open/*.jsonl")
+        writer._files.close()
+        writer._journal.forget()
+        return journal
+
+    @pytest.fixture
+    def parsed(self, monkeypatch):
+        """The lines that are parsed to know what they are."""
+        parsed = []
+        genuine = stored_file.entries_of
+        monkeypatch.setattr(stored_file, "entries_of", lambda *line: parsed.append(line) or genuine(*line))
+        return parsed
+
+    def facts(self, folder):
+        return [(each.step, each.span_count, each.size_bytes, each.start_time, names(each)) for each in read(folder)]
+
+    def test_the_second_reader_parses_nothing(self, folder, journal, parsed):
+        """The first one leaves an index beside it, which says the same."""
+        first = self.facts(folder)
+        assert len(parsed) == 3
+        assert self.facts(folder) == first
+        assert len(parsed) == 3
+        assert len(read_index(journal.with_suffix(".index.jsonl"))) == 3
+
+    def test_a_journal_that_is_written_is_parsed(self, folder, parsed, monkeypatch):
+        """Of a process that lives nothing is remembered: more may come, and the file may be written anew."""
+        monkeypatch.setattr(stored_file, "MIN_BYTES", 0)
+        writer = FolderWriter(folder)
+        writer.write(make_trajectory(2)[:1])
+        assert len(list(read(folder))) == len(list(read(folder))) == 1
+        assert len(parsed) == 2
+        assert not list(folder.glob("open/*.index.jsonl"))
+        writer.close()
+
+    def test_a_folder_that_cannot_be_written_to(self, folder, journal, parsed, monkeypatch):
+        """Each reader parses the journal, none fails, and nothing is left behind."""
+
+        def refuse(*arguments):
+            raise OSError(errno.EROFS, "Read-only file system")
+
+        monkeypatch.setattr("otel_rollout.trace_folder.journal_index.open_private", refuse)
+        assert self.facts(folder) == self.facts(folder)
+        assert len(parsed) == 6
+        assert [path.name for path in journal.parent.iterdir()] == [journal.name]
+
+    def test_a_full_disk_leaves_no_half_of_an_index(self, folder, journal, monkeypatch):
+        """What could not be written whole is removed."""
+
+        def refuse(entry):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr("otel_rollout.trace_folder.journal_index.index_line", refuse)
+        assert len(self.facts(folder)) == 3
+        assert [path.name for path in journal.parent.iterdir()] == [journal.name]
+
+    def test_a_small_journal_has_no_index(self, folder, journal, monkeypatch):
+        """It is parsed in no time."""
+        monkeypatch.undo()
+        assert len(self.facts(folder)) == 3
+        assert [path.name for path in journal.parent.iterdir()] == [journal.name]
+
+    def test_its_torn_end_is_told_each_time(self, folder, journal, parsed, problems):
+        """A process that was killed while it wrote: the index covers what is whole."""
+        with journal.open("ab") as file:
+            file.write(b'{"resourceSpans":[')
+        for _ in range(2):
+            assert len(list(read(folder, on_problem=problems.append))) == 3
+        assert len(parsed) == 3
+        assert [problem.what for problem in problems] == ["torn line"] * 2
+
+    def test_an_index_that_is_damaged_or_of_another_journal(self, folder, journal, parsed):
+        """It is passed over."""
+        first = self.facts(folder)
+        index = journal.with_suffix(".index.jsonl")
+        data = index.read_bytes()
+        for damaged in (data[:-5], data[5:], data.replace(b'"spans":1', b'"spans":7'), b"", data + data):
+            index.write_bytes(damaged)
+            assert self.facts(folder) == first
+
+    def test_readers_at_once_do_not_harm_each_other(self, folder, journal):
+        """Whoever comes first writes it; all say the same."""
+        with ThreadPoolExecutor(8) as threads:
+            found = list(threads.map(lambda _: self.facts(folder), range(16)))
+        assert found == [found[0]] * 16
+        assert sorted(path.suffixes for path in journal.parent.iterdir()) == [[".index", ".jsonl"], [".jsonl"]]
+
+
+class TestCopies:
+    """The same lines in more than one place."""
+
+    def test_a_copied_file_adds_nothing(self, folder, problems):
+        """A trajectory that stands in two files word for word is one, and counted once."""
+        record(folder, make_trajectory(1), make_trajectory(1, 1))
+        path = data_file(folder, 1)
+        path.with_name(f"copy-{path.name}").write_bytes(path.read_bytes())
+        found = list(read(folder, on_problem=problems.append))
+        assert [(each.sample_index, each.span_count) for each in found] == [(0, 3), (1, 3)]
+        assert not problems
+
+    def test_links_lead_nowhere_twice(self, folder, problems):
+        """A folder or a file that a link leads to once more is not read again, and a circle ends."""
+        record(folder, make_trajectory(1), make_trajectory(2))
+        (folder / "again").symlink_to(folder)
+        (folder / "step=000001" / "up").symlink_to(folder.parent)
+        (folder / "latest").symlink_to(folder / "step=000002")
+        (folder / "link.jsonl.zst").symlink_to(data_file(folder, 1))
+        found = list(read(folder, on_problem=problems.append))
+        assert [(each.step, each.span_count) for each in found] == [(1, 3), (2, 3)]
+        assert not problems
+
+    def test_a_linked_step_is_read(self, folder, tmp_path):
+        """An archive elsewhere that is linked into the folder belongs to it."""
+        record(tmp_path / "elsewhere", make_trajectory(2))
+        record(folder, make_trajectory(1))
+        (folder / "step=000002").symlink_to(tmp_path / "elsewhere" / "step=000002")
+        assert tags(read(folder)) == [(1, 0, 0), (2, 0, 0)]
+
+
 class TestSeveralLines:
     """Trajectories that stand in more than one place."""
 
@@ -427,6 +560,41 @@ class TestDamage:
         assert tags(read(folder, on_problem=problems.append)) == [(1, sample, 0) for sample in range(4)]
         assert not problems
 
+    def test_a_damaged_line_of_an_index(self, folder, problems):
+        """A line that says something else than was written is passed over: the frame says what it was."""
+        record(folder, *(make_trajectory(1, sample, reward=1.0) for sample in range(3)))
+        path = index_file(folder, 1)
+        data = path.read_bytes()
+        place = data.index(b'"reward":1.0', len(data) // 2) + len(b'"reward":')
+        path.write_bytes(data[:place] + b"9" + data[place + 1 :])
+        assert [each.reward for each in read(folder, on_problem=problems.append)] == [1.0] * 3
+        assert not problems
+
+    @pytest.mark.parametrize("change", ["swapped", "doubled", "of another file"])
+    def test_an_index_whose_lines_are_not_where_they_belong(self, folder, problems, change):
+        """Each line is looked at beside the file: what fits is taken, once, the rest is found in the frames."""
+        record(folder, *(make_trajectory(1, sample, payload=f'"{"x" * sample * 99}"') for sample in range(3)))
+        record(folder, *(make_trajectory(2, sample) for sample in range(2)))
+        path = index_file(folder, 1)
+        first, second, third = path.read_bytes().splitlines(keepends=True)
+        if change == "of another file":
+            path.write_bytes(index_file(folder, 2).read_bytes())
+        else:
+            path.write_bytes(second + first + third if change == "swapped" else first + second + second + third)
+        assert tags(read(folder, step=1, on_problem=problems.append)) == [(1, sample, 0) for sample in range(3)]
+        assert not problems
+
+    def test_an_index_of_the_first_form(self, folder, problems):
+        """Folders whose index is a list of values are read from their frames."""
+        record(folder, make_trajectory(1, reward=0.5))
+        [entry] = read_index(index_file(folder, 1))
+        text = '["rollout","project","run",{}]'
+        values = [*entry[:11], entry.offset, entry.length, entry.bytes, entry.spans, entry.status_code, text]
+        values[values.index(0.5)] = 0.75
+        index_file(folder, 1).write_text(json.dumps(values) + "\n")
+        assert [each.reward for each in read(folder, on_problem=problems.append)] == [0.5]
+        assert not problems
+
     def test_an_index_of_another_form(self, folder, problems):
         """Lines that are JSON, but not what an index has today, are passed over: the frames say the same."""
         record(folder, make_trajectory(1), make_trajectory(1, 1, reward=0.5))
@@ -474,6 +642,77 @@ class TestDamage:
             file.write(encode_line(make_trajectory(2)[:2])[:50])
         assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0)]
         assert [problem.what for problem in problems] == ["torn line"]
+
+    def test_a_journal_whose_bytes_have_changed(self, folder, problems):
+        """A line of a journal has a checksum too: no other text is shown for what was there."""
+        writer = FolderWriter(folder)
+        writer.write(make_trajectory(1, payload='"hello"')[:1])
+        writer.write(make_trajectory(2)[:1])
+        [journal] = folder.glob("open/*.jsonl")
+        journal.write_bytes(journal.read_bytes().replace(b"hello", b"hallo", 1))
+        assert tags(read(folder, on_problem=problems.append)) == [(2, 0, 0)]
+        assert [problem.what for problem in problems] == ["unreadable line"]
+        writer.close()
+
+    def test_a_journal_without_checksums(self, folder, problems):
+        """One that another tool wrote, or an earlier version, is read all the same."""
+        write_lines(folder / "open" / "host-7-abcd.jsonl", make_trajectory(1)[:2])
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0)]
+        assert not problems
+
+    def test_a_line_longer_than_any(self, folder, problems, monkeypatch):
+        """It is told and left out, and takes no more memory than the longest of ours."""
+        monkeypatch.setattr("otel_rollout.trace_folder.plain_lines.MAX_LINE_BYTES", 50_000)
+        monkeypatch.setattr("otel_rollout.trace_folder.plain_lines._SKIPPED_BYTES", 1000)
+        path = folder / "export.jsonl"
+        write_lines(path, make_trajectory(1), make_trajectory(2, payload='"' + "x" * 40_000 + '"'), make_trajectory(3))
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0), (3, 0, 0)]
+        assert [problem.what for problem in problems] == ["unreadable line"]
+
+    @pytest.mark.parametrize("item", [b"[],", b"1000,"])
+    def test_a_small_file_of_many_values(self, folder, problems, item):
+        """A line that would take a gigabyte as objects is told and left out before it is parsed."""
+        path = folder / "step=000001" / "host-9-0009.jsonl.zst"
+        path.parent.mkdir(parents=True)
+        line = b'{"resourceSpans":[' + item * 5_000_000 + b"1]}"
+        path.write_bytes(zstandard.compress(line, 1))
+        tracemalloc.start()
+        try:
+            assert list(read(folder, on_problem=problems.append)) == []
+            assert tracemalloc.get_traced_memory()[1] < 8 * len(line)
+        finally:
+            tracemalloc.stop()
+        assert [problem.what for problem in problems] == ["unreadable line"]
+
+    def test_many_commas_in_a_text_are_no_values(self, folder, problems):
+        """A long payload of numbers or lists is a text, whatever is in it."""
+        payload = json.dumps("[1,2]," * 3_000_000)
+        write_frames(folder / "step=000001" / "host-9-0009.jsonl.zst", make_trajectory(1, payload=payload)[2:])
+        [found] = read(folder, on_problem=problems.append)
+        assert found.spans[0].attributes["input.value"] == payload
+        assert not problems
+
+    @pytest.mark.parametrize("kind", ["pipe", "device", "loop"])
+    def test_what_is_no_file(self, folder, problems, kind):
+        """What is named like a file of ours and is none is told; nobody waits for it."""
+        record(folder, make_trajectory(1))
+        path = folder / "step=000001" / "host-9-0009.jsonl"
+        if kind == "pipe":
+            os.mkfifo(path)
+        else:
+            path.symlink_to("/dev/zero" if kind == "device" else path)
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0)]
+        assert [(problem.what, problem.path) for problem in problems] == [("unreadable file", path)]
+
+    def test_a_name_can_not_draw_on_the_terminal(self, folder, caplog):
+        """What is logged of a file is text alone, whatever the file is called."""
+        path = folder / "\x1b[31m.jsonl"
+        write_lines(path, make_trajectory(1))
+        path.write_bytes(path.read_bytes() + b"hello\n")
+        with caplog.at_level(logging.WARNING, "otel_rollout"):
+            assert len(list(read(folder))) == 1
+        assert "unreadable line" in caplog.text
+        assert "\x1b" not in caplog.text
 
     def test_lines_that_are_no_traces(self, folder, problems):
         """What is no OTLP JSON is left out and told; empty lines are nothing."""

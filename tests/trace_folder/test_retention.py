@@ -79,6 +79,55 @@ class TestEnforceBound:
         assert enforce_bound(tmp_path, 0) == 1000
         assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")) == sorted(others)
 
+    @pytest.mark.parametrize(
+        "place",
+        [
+            "step=000001/my-notes.jsonl",
+            "step=000001/data.jsonl.zst",
+            "step=000001/w-1-00ab.jsonl",
+            "step=7/w-1-00ab.jsonl.zst",
+            "open/dataset.jsonl",
+            "open/w-1-00ab.jsonl.zst",
+            "open/dataset.jsonl.new",
+            "no-step/results-2024-1.jsonl.zst",
+            "validate/step=000001/exported.jsonl.zst",
+        ],
+    )
+    def test_a_users_file_among_ours_stays(self, tmp_path, make_file, place):
+        """A file is removed only if it has the name and the place of one that we write."""
+        path = make_file(place)
+        make_file("step=000001/w-1-00ab.jsonl.zst", modified=5)
+        assert enforce_bound(tmp_path, 0) == 1000
+        assert path.exists()
+
+    @pytest.mark.parametrize("place", ["step=000001", "open", "validate", "validate/step=000001", "no-step"])
+    def test_nothing_is_removed_behind_a_link(self, tmp_path, make_file, place):
+        """A folder that is linked into this one is somebody else's, though its files have names like ours."""
+        names = ("w-1-00ab.jsonl.zst", "w-1-00ab.jsonl", "step=000001/w-1-00ab.jsonl.zst")
+        theirs = [make_file(f"elsewhere/{name}") for name in names]
+        link = tmp_path / "traces" / place
+        link.parent.mkdir(parents=True)
+        link.symlink_to(tmp_path / "elsewhere")
+        assert enforce_bound(tmp_path / "traces", 0) == 0
+        assert all(path.exists() for path in theirs)
+
+    def test_a_link_to_a_file_stays(self, tmp_path, make_file):
+        """And so does the file."""
+        theirs = make_file("elsewhere/w-1-00ab.jsonl.zst")
+        link = tmp_path / "traces" / "step=000001" / "w-1-00ab.jsonl.zst"
+        link.parent.mkdir(parents=True)
+        link.symlink_to(theirs)
+        assert enforce_bound(tmp_path / "traces", 0) == 0
+        assert link.is_symlink()
+        assert theirs.exists()
+
+    def test_a_journal_goes_with_its_index(self, tmp_path, make_file):
+        """What a reader wrote beside the journal of a process that is gone."""
+        for name in ("w-1-00ab.jsonl", "w-1-00ab.index.jsonl"):
+            make_file(f"open/{name}")
+        assert enforce_bound(tmp_path, 0) == 2000
+        assert not (tmp_path / "open").exists()
+
     def test_what_is_being_written_or_read_by_its_owner_stays(self, tmp_path, make_file):
         """A file that a process holds is left alone, however old; the next oldest goes in its place."""
         make_file("step=000001/w-1-00ab.jsonl.zst", modified=1)

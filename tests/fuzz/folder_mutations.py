@@ -1,0 +1,394 @@
+"""What can become of a trace folder's files: each function does one such thing to a folder, as a seed decides."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import zstandard
+
+__all__ = ["MUTATIONS", "Mutation"]
+
+HOSTILE_NAMES = (
+    "\x1b[2J\x1b[31mred.jsonl.zst",
+    "line\nbreak.jsonl.zst",
+    "\u202eevil.jsonl",
+    "step=٣",
+    "step=" + "9" * 200,
+    "step=-0",
+    "step=\x1b]0;title\x07",
+    ".hidden.jsonl.zst",
+    "x" * 240 + ".jsonl",
+    "host-1-0001-7.jsonl.zst",
+    "..jsonl.zst",
+    ".index.jsonl",
+    "=.jsonl.zst",
+    "%s{0}.jsonl.zst",
+    os.fsdecode(b"\xff\xfe.jsonl.zst"),
+)
+HOSTILE_VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    False,
+    -1,
+    0,
+    2,
+    7,
+    2**31,
+    2**53,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+    2**64,
+    -(2**63),
+    10**30,
+    1.5,
+    -0.0,
+    1e308,
+    "",
+    "\x1b[31m\x07",
+    "\u202e\u2028\x9b",
+    "0",
+    "-1",
+    "1_0",
+    "nan",
+    "9" * 5000,
+    "f" * 32,
+    "F" * 64,
+    "x" * 100_000,
+    [],
+    [[]],
+    [None, 1, "a"],
+    {},
+    {"a": {"b": [1]}},
+    {"stringValue": 5},
+    {"intValue": "1e9"},
+    {"doubleValue": "Infinity"},
+    {"bytesValue": "not base64!"},
+    {"arrayValue": {"values": [{"boolValue": "yes"}]}},
+    {"kvlistValue": {"values": [{"key": 1}]}},
+)
+MAX_EDIT = 200
+
+
+class Mutation(NamedTuple):
+    """One kind of damage.
+
+    Args:
+        name: What it is called in reports.
+        apply: Does it, and says what it did; nothing if the folder has nothing for it.
+        may_lose: Whether what nothing else tells of can be gone without a word: a file that is removed, a cut between
+            two lines of a file that has no index.
+        may_change: Whether what is shown can change: what says otherwise has a checksum that holds.
+    """
+
+    name: str
+    apply: Callable[[Path, random.Random], str]
+    may_lose: bool = False
+    may_change: bool = False
+
+
+def _files(folder: Path, pattern: str = "") -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and re.search(pattern, path.name))
+
+
+def _edit(change: Callable[[bytearray, random.Random], str]) -> Callable[[Path, random.Random], str]:
+    """Return a mutation of the bytes of one file."""
+
+    def apply(folder: Path, rng: random.Random) -> str:
+        path = rng.choice(_files(folder))
+        data = bytearray(path.read_bytes())
+        if not data:
+            return ""
+        done = change(data, rng)
+        path.write_bytes(data)
+        return f"{path.relative_to(folder)}: {done}"
+
+    return apply
+
+
+def _range(data: bytearray, rng: random.Random) -> tuple[int, int]:
+    start = rng.randrange(len(data))
+    return start, min(len(data), start + rng.randrange(1, MAX_EDIT))
+
+
+def _flip(data: bytearray, rng: random.Random) -> str:
+    place, bit = rng.randrange(len(data)), rng.randrange(8)
+    data[place] ^= 1 << bit
+    return f"bit {bit} of byte {place}"
+
+
+def _set(data: bytearray, rng: random.Random) -> str:
+    place, value = rng.randrange(len(data)), rng.randrange(256)
+    data[place] = value
+    return f"byte {place} = {value}"
+
+
+def _delete(data: bytearray, rng: random.Random) -> str:
+    start, end = _range(data, rng)
+    del data[start:end]
+    return f"without {start}..{end}"
+
+
+def _double(data: bytearray, rng: random.Random) -> str:
+    start, end = _range(data, rng)
+    data[end:end] = data[start:end]
+    return f"{start}..{end} twice"
+
+
+def _insert(data: bytearray, rng: random.Random) -> str:
+    place = rng.choice((0, len(data), rng.randrange(len(data) + 1)))
+    junk = rng.choice(
+        (
+            rng.randbytes(rng.randrange(1, MAX_EDIT)),
+            b"\x1b[31m\n",
+            b"\n",
+            b"\0" * 100,
+            b"\x28\xb5\x2f\xfd" * 20,
+            b"[" * 2000 + b"\n",
+            b'{"resourceSpans":[{"scopeSpans":[{"spans":[{}]}]}]}\n',
+            b'{"resourceSpans":7,"crc32":"00000000"}\n',
+        )
+    )
+    data[place:place] = junk
+    return f"{junk[:20]!r} at {place}"
+
+
+def _zero(data: bytearray, rng: random.Random) -> str:
+    start, end = _range(data, rng)
+    data[start:end] = bytes(end - start)
+    return f"{start}..{end} zero"
+
+
+def _swap(data: bytearray, rng: random.Random) -> str:
+    size = rng.randrange(1, MAX_EDIT)
+    if len(data) < 2 * size:
+        return ""
+    first = rng.randrange(len(data) - 2 * size + 1)
+    second = rng.randrange(first + size, len(data) - size + 1)
+    data[first : first + size], data[second : second + size] = (
+        data[second : second + size],
+        data[first : first + size],
+    )
+    return f"{size} bytes at {first} and {second}"
+
+
+def _cut(data: bytearray, rng: random.Random) -> str:
+    place = rng.choice((0, rng.randrange(len(data)), rng.randrange(len(data))))
+    del data[place:]
+    return f"cut at {place}"
+
+
+def _swap_lines(folder: Path, rng: random.Random) -> str:
+    path = rng.choice(_files(folder, r"(?<!\.txt)\.jsonl$"))
+    lines = path.read_bytes().splitlines(keepends=True)
+    if len(lines) < 2:
+        return ""
+    first, second = rng.sample(range(len(lines)), 2)
+    lines[first], lines[second] = lines[second], lines[first]
+    path.write_bytes(b"".join(lines))
+    return f"{path.relative_to(folder)}: lines {first} and {second}"
+
+
+def _double_line(folder: Path, rng: random.Random) -> str:
+    path = rng.choice(_files(folder, r"\.jsonl$"))
+    lines = path.read_bytes().splitlines(keepends=True)
+    place = rng.randrange(len(lines))
+    lines.insert(rng.randrange(len(lines) + 1), lines[place])
+    path.write_bytes(b"".join(lines))
+    return f"{path.relative_to(folder)}: line {place} twice"
+
+
+def _double_file(folder: Path, rng: random.Random) -> str:
+    path = rng.choice(_files(folder, r"\.jsonl(\.zst)?$"))
+    other = path.with_name(path.name.replace("host-", f"other{rng.randrange(9)}-"))
+    shutil.copy(path, other)
+    return f"{path.relative_to(folder)} as {other.name}"
+
+
+def _exchange_files(folder: Path, rng: random.Random) -> str:
+    first, second = rng.sample(_files(folder), 2)
+    aside = first.with_name("aside")
+    first.rename(aside)
+    second.rename(first)
+    aside.rename(second)
+    return f"{first.relative_to(folder)} and {second.relative_to(folder)}"
+
+
+def _remove_file(folder: Path, rng: random.Random) -> str:
+    path = rng.choice(_files(folder))
+    path.unlink()
+    return f"without {path.relative_to(folder)}"
+
+
+def _remove_index(folder: Path, rng: random.Random) -> str:
+    path = rng.choice(_files(folder, r"\.index\.jsonl$"))
+    path.unlink()
+    return f"without {path.relative_to(folder)}"
+
+
+def _rename(folder: Path, rng: random.Random) -> str:
+    path = rng.choice(sorted(folder.rglob("*")))
+    name = rng.choice(HOSTILE_NAMES)
+    path.rename(path.with_name(name))
+    return f"{path.relative_to(folder)} is {name!r}"
+
+
+def _link(folder: Path, rng: random.Random) -> str:
+    """Put a link somewhere: to a file or a folder in the folder, above it, to nowhere, to itself, to a device."""
+    place = rng.choice([folder, *(path for path in sorted(folder.rglob("*")) if path.is_dir())])
+    name = rng.choice(("a", "step=000001", "step=000009", "validate", "link.jsonl", "link.jsonl.zst", "z-1-0abc.jsonl"))
+    path = place / name
+    if path.exists():
+        return ""
+    target = rng.choice(
+        [
+            *sorted(folder.rglob("*")),
+            folder,
+            folder.parent,
+            Path(),
+            Path("nowhere"),
+            path,
+            Path("/dev/zero"),
+            Path("/dev/null"),
+        ]
+    )
+    path.symlink_to(target)
+    return f"{path.relative_to(folder)} -> {target.name or target}"
+
+
+def _no_file(folder: Path, rng: random.Random) -> str:
+    """Put something that is no file where one should be."""
+    path = rng.choice(_files(folder))
+    kind = rng.choice(("folder", "pipe", "sparse file", "empty file"))
+    path.unlink()
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.touch()
+        os.truncate(path, 2**28 if kind == "sparse file" and path.suffix == ".zst" else 0)
+    return f"{path.relative_to(folder)} is a {kind}"
+
+
+def _bomb(folder: Path, rng: random.Random) -> str:
+    """Put a small file that is large: zeros, lists, lists within lists, many values."""
+    kind, line = rng.choice(
+        (
+            ("spaces", b" " * (2**28 - 1)),
+            ("too many spaces", b" " * (2**28 + 1)),
+            ("lists", b'{"resourceSpans":[' + b"[]," * 5_500_000 + b"[]]}"),
+            ("numbers", b'{"resourceSpans":[' + b"1000," * 5_500_000 + b"1]}"),
+            ("depth", b"[" * 10_000_000),
+        )
+    )
+    folder.joinpath("step=000001").mkdir(exist_ok=True)
+    path = folder / "step=000001" / f"host-9-0009.jsonl{rng.choice(('', '.zst'))}"
+    path.write_bytes(zstandard.compress(line, 1) if path.suffix == ".zst" else line + b"\n")
+    return f"{kind} in {path.name}"
+
+
+def _semantic_index(folder: Path, rng: random.Random) -> str:
+    path = rng.choice(_files(folder, r"\.index\.jsonl$"))
+    lines = path.read_bytes().splitlines()
+    place = rng.randrange(len(lines))
+    entry = json.loads(lines[place])
+    del entry["crc32"]
+    done = _change(entry, rng)
+    lines[place] = _sealed(_dumps(entry))
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return f"{path.relative_to(folder)}: line {place}: {done}"
+
+
+def _semantic_frame(folder: Path, rng: random.Random) -> str:
+    path = rng.choice(_files(folder, r"\.jsonl\.zst$"))
+    line = zstandard.ZstdDecompressor().decompress(path.read_bytes())
+    message = json.loads(line)
+    done = "; ".join(_change(message, rng) for _ in range(rng.randrange(1, 3)))
+    data = _dumps(message)
+    if rng.random() < 0.5:
+        # As ours have it: readers may then parse span by span.
+        data = data.replace(b'"spans":[{', b'"spans":[\t{').replace(b'},{"traceId"', b'},\t{"traceId"')
+        data = re.sub(rb"\]\}\]\}\]\}$", b"\t]}]}]}", data)
+    path.write_bytes(zstandard.ZstdCompressor(write_checksum=True).compress(data + b"\n"))
+    if rng.random() < 0.5:
+        path.with_name(path.name.replace(".jsonl.zst", ".index.jsonl")).unlink(missing_ok=True)
+    return f"{path.relative_to(folder)}: {done}"
+
+
+def _semantic_journal(folder: Path, rng: random.Random) -> str:
+    path = rng.choice([path for path in _files(folder, r"\.jsonl$") if ".index." not in path.name])
+    lines = path.read_bytes().splitlines()
+    place = rng.randrange(len(lines))
+    message = json.loads(lines[place])
+    message.pop("crc32", None)
+    done = _change(message, rng)
+    lines[place] = _sealed(_dumps(message))
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return f"{path.relative_to(folder)}: line {place}: {done}"
+
+
+def _change(message: Any, rng: random.Random) -> str:
+    """Change one value somewhere in a message: another value, none at all, or one more."""
+    places: list[tuple[Any, Any]] = []
+    waiting = [message]
+    while waiting:
+        value = waiting.pop()
+        keys = list(value) if isinstance(value, dict) else range(len(value))
+        for key in keys:
+            places.append((value, key))
+            if isinstance(value[key], (dict, list)):
+                waiting.append(value[key])
+    holder, key = rng.choice(places)
+    if rng.random() < 0.15:
+        del holder[key]
+        return f"without {key!r}"
+    value = rng.choice(HOSTILE_VALUES)
+    said = repr(value)[:40]
+    if rng.random() < 0.05:
+        for _ in range(rng.choice((5, 100, 250))):
+            value = {"arrayValue": {"values": [value]}}
+    holder[key] = value
+    return f"{key!r} = {said}"
+
+
+def _dumps(message: Any) -> bytes:
+    return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _sealed(text: bytes) -> bytes:
+    return b'%b,"crc32":"%08x"}' % (text[:-1], crc32(text[:-1]))
+
+
+MUTATIONS = (
+    *(Mutation("flip", _edit(_flip)) for _ in range(6)),
+    Mutation("set", _edit(_set)),
+    Mutation("delete", _edit(_delete)),
+    Mutation("double", _edit(_double)),
+    Mutation("insert", _edit(_insert)),
+    Mutation("zero", _edit(_zero)),
+    Mutation("swap", _edit(_swap)),
+    Mutation("cut", _edit(_cut), may_lose=True),
+    Mutation("swap lines", _swap_lines),
+    Mutation("double line", _double_line),
+    Mutation("double file", _double_file),
+    Mutation("exchange files", _exchange_files, may_lose=True),
+    Mutation("remove file", _remove_file, may_lose=True),
+    Mutation("remove index", _remove_index),
+    Mutation("rename", _rename, may_lose=True),
+    Mutation("link", _link),
+    Mutation("no file", _no_file, may_lose=True),
+    *(Mutation("semantic index", _semantic_index, may_change=True) for _ in range(2)),
+    *(Mutation("semantic frame", _semantic_frame, may_change=True) for _ in range(3)),
+    *(Mutation("semantic journal", _semantic_journal, may_change=True) for _ in range(2)),
+)
+BOMB = Mutation("bomb", _bomb)
+"""One of these takes a second: among hundreds of others there is one."""
