@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Behind a proxy that has a certificate of its own, uv needs to be told of the system's; pip asks them by itself.
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem),true,false)
 
-.PHONY: help demo test test-fast test-slow soak check format drift bench bench-file bench-smoke docs screenshots clean
+.PHONY: help demo test test-fast test-slow soak fuzz check format drift bench bench-file bench-smoke docs screenshots clean
 
 help:  ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -29,6 +29,9 @@ test-slow: $(VENV)/.dev  ## The tests that CI leaves out: Ray actors of verl, We
 
 soak: $(VENV)/.dev  ## Ten minutes of faults at random, and an exact account at the end
 	@$(BIN)/python tests/faults/soak.py $(ARGS)
+
+fuzz: $(VENV)/.dev  ## Damage trace folders in thousands of ways, and look at what is made of them
+	@$(BIN)/python -m tests.fuzz.folder $(or $(ARGS),--mutations 10000 --seed 1)
 
 check: $(VENV)/.dev  ## Lint, formatting, types
 	@$(BIN)/ruff check .

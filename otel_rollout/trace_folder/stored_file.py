@@ -237,7 +237,7 @@ class StoredFile:
             return []
 
     def _is_torn_line(self, end: int) -> bool:
-        """Say whether a line ends there and no whole one follows: a file that was indexed is not written to any more."""
+        """Say whether a line ends there and no whole one follows: what was indexed is not written to any more."""
         (_, _, line), *more = islice(scan_lines(self._place, end - 1), 2)
         return line == b"\n" and all(rest is not None and not rest.endswith(b"\n") for _, _, rest in more)
 

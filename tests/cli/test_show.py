@@ -237,3 +237,34 @@ class TestJson:
         recorded = make_detailed()
         assert [span.to_json() for span in decode_line(line.encode())] == [span.to_json() for span in recorded]
         assert len(orjson.loads(line)["resourceSpans"]) == 1
+
+
+class TestDamage:
+    """What can't be shown."""
+
+    @pytest.mark.parametrize("options", [[], ["--full"], ["--json"]])
+    def test_a_damaged_frame_is_one_line(self, folder, capsys, options):
+        """It says what is damaged, and where; the exit code says that the folder is to be looked at."""
+        [path] = (folder / "step=000002").glob("*.zst")
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 0xFF
+        path.write_bytes(data)
+        code, _, errors = show(capsys, folder, "--step", "2", "--train", *options)
+        assert code == 2
+        assert errors.startswith(f"otel-rollout show: {path}: the frame at 0 is damaged")
+        assert errors.count("\n") == 1
+
+    def test_a_name_can_not_draw_on_the_terminal(self, tmp_path, capsys):
+        """An error that names a file is text alone, whatever the file is called."""
+        place = tmp_path / "\x1b[31m" / "step=000001"
+        writer = FolderWriter(place.parent)
+        writer.write(make_trajectory(1))
+        writer.close()
+        [path] = place.glob("*.zst")
+        path.write_bytes(path.read_bytes()[:-1] + b"x")
+        code, _, errors = show(capsys, place.parent, "--step", "1")
+        assert (code, "\x1b" in errors) == (2, False)
+        code, _, errors = show(capsys, tmp_path / "\x1b[31mnone")
+        assert (code, "\x1b" in errors) == (2, False)
+        code, _, errors = show(capsys, place.parent, "--step", "5")
+        assert (code, "\x1b" in errors) == (2, False)

@@ -1,4 +1,4 @@
-"""Damages a trace folder in thousands of ways and looks at it: `python -m tests.fuzz.folder --mutations 10000 --seed 1`.
+"""Damages a trace folder in thousands of ways, and looks at it: `python -m tests.fuzz.folder --mutations 10000`.
 
 Whatever is damaged, `ls`, `show`, `stats`, `replay` and `otel_rollout.read` end without a traceback, raise nothing but
 our own errors, print nothing that a terminal acts on, take bounded memory and time, and show nothing else than before
@@ -41,9 +41,9 @@ MAX_GROWTH = 800 * 2**20
 MAX_SECONDS = 120
 ALLOWED = "\n\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
 FIELDS = (
-    "name step sample_index rollout_n validate experiment_name project_name run_id status reward has_root start_time "
-    "end_time span_count size_bytes failed duration"
-).split()
+    *("name", "step", "sample_index", "rollout_n", "validate", "experiment_name", "project_name", "run_id", "status"),
+    *("reward", "has_root", "start_time", "end_time", "span_count", "size_bytes", "failed", "duration"),
+)
 
 
 class View(NamedTuple):
@@ -64,8 +64,7 @@ class _TooLongError(BaseException):
 
 def make_folder(folder: Path) -> None:
     """Write a small trace folder that has files of every kind."""
-    workers = iter(f"host-{number}-000{number}" for number in range(1, 9))
-    with mock.patch.object(layout, "new_worker", lambda: next(workers)):
+    with mock.patch.object(layout, "new_worker", side_effect=["host-1-0001", "host-2-0002"]):
         # What would be wrong on a terminal is in it from the beginning.
         hostile = "\x1b[2J\x07 \u202e"
         first = FolderWriter(folder, file_max_bytes=2500)
@@ -149,7 +148,7 @@ def faults_of(arguments: list[str]) -> list[str]:
             code = command_line(arguments)
     except SystemExit as error:
         code = error.code
-    except Exception:  # noqa: BLE001 - whatever it is, it is a finding
+    except Exception:
         faults.append(traceback.format_exc(limit=-4))
     said = b"".join(stream.buffer.getvalue() for stream in (out, err)).decode("utf-8", "replace")  # type: ignore[attr-defined]
     if code not in (0, 1, 2) and not faults:
@@ -213,7 +212,7 @@ def examine(folder: Path, before: View, mutation: Mutation, rng: random.Random) 
             try:
                 changed = difference(before, view(folder), mutation)
                 faults += [changed] if changed else []
-            except Exception:  # noqa: BLE001 - whatever it is, it is a finding
+            except Exception:
                 faults.append(f"read: {traceback.format_exc(limit=-4)}")
             for arguments in commands(folder, rng, sorted(before.trajectories)):
                 faults += faults_of(arguments)
@@ -261,7 +260,8 @@ def fuzz(
                 ]
             shutil.rmtree(folder)
             if is_shown and number % 100 == 0:
-                print(f"\r{number - seed} done, {len(findings)} findings", end="", file=sys.stderr, flush=True)
+                sys.stderr.write(f"\r{number - seed} done, {len(findings)} findings")
+                sys.stderr.flush()
     return done, findings
 
 
@@ -275,12 +275,12 @@ def main() -> int:
     arguments = parser.parse_args()
     started = time.monotonic()
     done, findings = fuzz(arguments.mutations, arguments.seed, is_shown=sys.stderr.isatty())
-    for finding in findings:
-        print(finding.encode("unicode_escape").decode().replace("\\n", "\n"))
     kinds = ", ".join(f"{count} {name}" for name, count in sorted(done.items()))
-    print(f"{sum(done.values())} mutations of {arguments.mutations} ({kinds}) in {time.monotonic() - started:.0f} s")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    print(f"{len(findings)} findings, at most {memory / 2**20:.0f} MiB of memory")
+    lines = [finding.encode("unicode_escape").decode().replace("\\n", "\n") for finding in findings]
+    lines.append(f"{sum(done.values()):,} mutations ({kinds}) in {time.monotonic() - started:.0f} s")
+    lines.append(f"{len(findings)} findings, at most {memory / 2**20:.0f} MiB of memory")
+    sys.stdout.write("\n".join(lines) + "\n")
     return 1 if findings else 0
 
 

@@ -58,6 +58,25 @@ class TestDeliveredLog:
 
         assert [token in log for token in ("one", "tw", "two", "three")] == [True, True, False, True]
 
+    @pytest.mark.parametrize("place", [".replay", "file"])
+    def test_nothing_is_written_behind_a_link(self, tmp_path, place):
+        """What somebody linked into the folder is not ours to write to or to remove; the replay says so."""
+        folder, theirs = tmp_path / "traces", tmp_path / "theirs"
+        folder.mkdir()
+        noted(folder, "one")
+        (file,) = (folder / ".replay").iterdir()
+        link, theirs = (file, theirs / "x") if place == "file" else (folder / ".replay", theirs)
+        theirs.parent.mkdir(exist_ok=True)
+        link.rename(theirs)
+        link.symlink_to(theirs)
+        log = DeliveredLog(folder, "mlflow", "http://mlflow:5000")
+        log.add(["two"])
+        assert "can't be remembered" in log.trouble
+        log = DeliveredLog(folder, "mlflow", "http://mlflow:5000")
+        assert [token in log for token in ("one", "two")] == [True, False]
+        log.forget()
+        assert theirs.exists()
+
     def test_can_be_ignored(self, tmp_path):
         """`--again` forgets nothing, and heeds nothing."""
         noted(tmp_path, "one")

@@ -170,6 +170,24 @@ class TestRemoval:
         assert "1 torn frame skipped" in done.notes
         assert "2 files removed: all that can be read in it is delivered" in done.notes
 
+    def test_leaves_what_no_process_of_ours_wrote(self, spool, replayed, memory):
+        """A file of another name is delivered and stays, and so is one behind a link, whatever its name."""
+        folder = spool()
+        file = next((folder / "memory").glob("*000001.jsonl.zst"))
+        theirs = folder.parent / "theirs" / file.name
+        theirs.parent.mkdir()
+        file.rename(theirs)
+        (folder / "memory" / "archive").symlink_to(theirs.parent)
+        (folder / "memory" / "dataset.jsonl.zst").write_bytes(theirs.read_bytes())
+
+        done = replayed(folder, memory, is_removing=True)
+
+        assert done.report.delivered == 6
+        assert files(folder) == ["dataset.jsonl.zst"]
+        assert theirs.exists()
+        assert "1 file removed: all in it is delivered" in done.notes
+        assert "2 files delivered, but not removed: not named as a spool's, or behind a link" in done.notes
+
     def test_empties_a_spool_into_the_folder_around_it(self, spool, replayed, monkeypatch, tmp_path):
         """A spool may lie in the trace folder that it is for: emptied into it, nothing is there twice."""
         folder = spool(exporter="file")

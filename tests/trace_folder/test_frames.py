@@ -273,9 +273,9 @@ class TestScanning:
             path.mkdir()
         else:
             path.symlink_to("/dev/zero")
-        with pytest.raises(OSError, match="no regular file|directory"):
+        with pytest.raises(OSError, match=r"no regular file|directory"):
             list(scan_frames(path))
-        with pytest.raises(OSError, match="no regular file|directory"):
+        with pytest.raises(OSError, match=r"no regular file|directory"):
             read_frame(path, 0, 10)
 
     @settings(deadline=None, max_examples=100)

@@ -285,6 +285,38 @@ class TestFormat:
         with pytest.raises(ValueError, match="no line of OTLP JSON"):
             decode_line(line)
 
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"traceId": "f" * 33},
+            {"traceId": "-1"},
+            {"spanId": 5},
+            {"flags": "1"},
+            {"name": 7},
+            {"name": None},
+            {"startTimeUnixNano": "x"},
+            {"endTimeUnixNano": str(2**63)},
+            {"droppedEventsCount": "many"},
+            {"status": {"code": 7}},
+            {"status": {"code": 2, "message": ["x"]}},
+            {"attributes": [{"key": 7, "value": {"stringValue": "x"}}]},
+            {"attributes": [{"key": "k", "value": {"stringValue": 7}}]},
+            {"attributes": [{"key": "k", "value": {"boolValue": "yes"}}]},
+            {"attributes": [{"key": "k", "value": {"intValue": "9" * 5000}}]},
+            {"attributes": [{"key": "k", "value": {"bytesValue": "not base64!"}}]},
+            {"attributes": [{"key": "k", "value": {"kvlistValue": {"values": [{"key": 1}]}}}]},
+            {"events": [{"name": 7}]},
+            {"events": [{"timeUnixNano": str(2**70)}]},
+            {"links": [{"traceId": "1", "spanId": "1" * 40}]},
+        ],
+    )
+    def test_a_value_that_otlp_has_no_room_for(self, fields):
+        """A span of another form is damage when it is read, not later, where somebody draws it or sends it on."""
+        span = {"traceId": "0" * 31 + "1", "spanId": "0" * 15 + "2", "name": "op", **fields}
+        line = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
+        with pytest.raises(ValueError, match="no line of OTLP JSON"):
+            decode_line(line)
+
 
 class TestOurs:
     """Spans of ours are written from what they are made of."""

@@ -374,6 +374,7 @@ class TestJournalOfTheDead:
         return parsed
 
     def facts(self, folder):
+        """What a reader is given of each trajectory."""
         return [(each.step, each.span_count, each.size_bytes, each.start_time, names(each)) for each in read(folder)]
 
     def test_the_second_reader_parses_nothing(self, folder, journal, parsed):

@@ -1,0 +1,18 @@
+"""Folders that something has damaged: a few hundred of the ways that `make fuzz` has thousands of."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.folder import fuzz
+
+
+class TestDamagedFolders:
+    """What `ls`, `show`, `stats`, `replay` and `read` make of them."""
+
+    @pytest.mark.parametrize("seed", [10_000, 20_000, 30_000, 40_000])
+    def test_no_traceback_and_nothing_else_in_silence(self, seed):
+        """Whatever is damaged is told, or does not change what is shown; nothing raises but our own errors."""
+        done, findings = fuzz(60, seed, with_bombs=False)
+        assert sum(done.values()) > 50
+        assert findings == []
