@@ -30,8 +30,9 @@ test-slow: $(VENV)/.dev  ## The tests that CI leaves out: Ray actors of verl, We
 soak: $(VENV)/.dev  ## Ten minutes of faults at random, and an exact account at the end
 	@$(BIN)/python tests/faults/soak.py $(ARGS)
 
-fuzz: $(VENV)/.dev  ## Damage trace folders in thousands of ways, and look at what is made of them
-	@$(BIN)/python -m tests.fuzz.folder $(or $(ARGS),--mutations 10000 --seed 1)
+fuzz: $(VENV)/.dev  ## Damage trace folders in thousands of ways, kill their writers, and look at what is left
+	@$(BIN)/python -m tests.fuzz.folder --mutations 10000 --seed 1
+	@$(BIN)/python -m tests.fuzz.kills --kills 200 --seed 1
 
 check: $(VENV)/.dev  ## Lint, formatting, types
 	@$(BIN)/ruff check .
