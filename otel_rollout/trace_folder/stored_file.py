@@ -211,7 +211,7 @@ class StoredFile:
         index, size = self._file.index_place, size_of(self._place)
         known = read_rows(index) if index else []
         end = _covered(known)
-        if not end or end > size or not self._is_torn_line(end):
+        if not end or end > size or not self._is_last_line(known[-1]):
             known, end = [], 0
         rows = [*known, *self._scan_lines(end)]
         if self._file.is_journal and size - end > MIN_BYTES and _covered(rows):
@@ -236,10 +236,12 @@ class StoredFile:
             self._on_problem(ReadProblem("unreadable line", self._file.path, place.offset))
             return []
 
-    def _is_torn_line(self, end: int) -> bool:
-        """Say whether a line ends there and no whole one follows: what was indexed is not written to any more."""
-        (_, _, line), *more = islice(scan_lines(self._place, end - 1), 2)
-        return line == b"\n" and all(rest is not None and not rest.endswith(b"\n") for _, _, rest in more)
+    def _is_last_line(self, row: Row) -> bool:
+        """Say whether that line stands there and no whole one follows: what was indexed is not written to any more."""
+        (_, _, line), *more = islice(scan_lines(self._place, row[_OFFSET]), 2)
+        if line is None or not line.endswith(b"\n") or checksum_of(line[:-1]) != row[_CHECKSUM]:
+            return False
+        return all(rest is not None and not rest.endswith(b"\n") for _, _, rest in more)
 
     def _unsealed(self, line: bytes) -> bytes:
         return unsealed(line, may_have_none=not self._file.is_journal or line.endswith(b"]}\n"))

@@ -148,6 +148,8 @@ class _Walk:
                     self._look_into(path, _enter(name, step_of(name), context), depth)
                     continue
                 identity = _identity(path)
+            except PermissionError:
+                raise
             except OSError:
                 # It leads nowhere, or to itself: who reads it says so.
                 self._add(path, name, set(), context)

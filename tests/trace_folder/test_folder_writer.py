@@ -197,6 +197,19 @@ class TestBounds:
         assert len(lines) > 1
         assert [span for line in lines for span in line] == ids(spans)
 
+    @pytest.mark.parametrize("is_running", [True, False])
+    def test_more_of_a_trace_than_readers_take_is_refused(self, writer, monkeypatch, is_running):
+        """Nothing of such a batch is written, and what comes in smaller ones is."""
+        monkeypatch.setattr(folder_writer, "MAX_BATCH_LINE_BYTES", 5000)
+        spans = trajectory(children=4, payload=2000)
+        with pytest.raises(ValueError, match="of one trace in a batch: at most 5,000 are written"):
+            writer.write(spans[:-1] if is_running else spans)
+        assert count_spans(writer.folder) == {}
+        for span in spans:
+            writer.write([span])
+        writer.close()
+        assert count_spans(writer.folder) == dict.fromkeys(ids(spans), 1)
+
     def test_what_has_been_open_longest_makes_room(self, writer, monkeypatch):
         """Traces whose root never comes do not fill the disk's journal for ever."""
         monkeypatch.setattr(folder_writer, "MAX_OPEN_BYTES", 4000)
