@@ -275,7 +275,7 @@ def _no_file(folder: Path, rng: random.Random) -> str:
         os.mkfifo(path)
     else:
         path.touch()
-        os.truncate(path, 2**28 if kind == "sparse file" and path.suffix == ".zst" else 0)
+        os.truncate(path, 2**26 if kind == "sparse file" and path.suffix == ".zst" else 0)
     return f"{path.relative_to(folder)} is a {kind}"
 
 
