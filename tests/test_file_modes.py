@@ -13,6 +13,7 @@ from otel_rollout.delivery.spool import open_spool
 from otel_rollout.file_modes import make_folder, narrow, open_private
 from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file
 from tests.trace_folder.recordings import make_trajectory
 
 
@@ -115,6 +116,25 @@ class TestSpool:
         spool.settle()
         spool.close()
         assert modes_in(tmp_path) == [{folders}, {files}]
+
+
+class TestSqliteFile:
+    """A database that is made for MLflow."""
+
+    @pytest.mark.parametrize(("mode", "files"), [(None, 0o600), (0o700, 0o600), (0o750, 0o640)])
+    def test_is_no_more_open_than_its_folder(self, tmp_path, mode, files):
+        """And in a folder that we make it is private; so is the file of its lock."""
+        before = os.umask(0o022)
+        folder = tmp_path / "store"
+        if mode is not None:
+            folder.mkdir(mode)
+        try:
+            ensure_sqlite_file(folder / "mlruns.db", lambda path: path.write_bytes(b""))
+        finally:
+            os.umask(before)
+        assert sorted(path.name for path in folder.iterdir()) == ["mlruns.db", "mlruns.db.init.lock"]
+        assert mode_of(folder) == (mode or 0o700)
+        assert modes_in(folder) == [set(), {files}]
 
 
 class TestOpenPrivate:
