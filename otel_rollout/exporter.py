@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from otel_rollout.delivery.batch_sender import send_batch, wait_until
 from otel_rollout.delivery.finished_span import FinishedSpan
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.side_work import SideWork
 
 __all__ = ["OutcomeSpanExporter", "ReadBack", "attribute_of", "one_attempt_of"]
 
@@ -44,6 +45,8 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
     export_timeout: float = 30.0
     variables: ClassVar[Mapping[str, str]] = {}
     """The environment variables that it reads beside those of otel-rollout and OpenTelemetry, each with its meaning."""
+    side_work: SideWork | None = None
+    """Requests about spans that are stored already, if the exporter makes any."""
 
     @property
     def destination(self) -> str | None:
@@ -86,8 +89,8 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
         return ReadBack(None, "this exporter has no way to ask its backend")
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Return True: nothing is buffered here."""
-        return True
+        """Wait for side work; spans are never buffered here."""
+        return self.side_work is None or self.side_work.flush(timeout_millis / 1000)
 
 
 def attribute_of(span: ReadableSpan, key: str) -> Any:

@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["ExporterStats", "Stats"]
+__all__ = ["ExporterStats", "SideWorkStats", "Stats"]
+
+
+@dataclass(frozen=True)
+class SideWorkStats:
+    """The counts of requests about stored spans, of one kind: links, rewards.
+
+    Args:
+        done: Requests that the backend has carried out.
+        waiting: Requests that are still to be made.
+        lost: Requests that were given up, by reason.
+    """
+
+    done: int = 0
+    waiting: int = 0
+    lost: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -22,6 +37,7 @@ class ExporterStats:
         payloads_dropped: Spans that arrive without payload, because the queue was full.
         payloads_shrunk: Spans that arrive with their payload cut, because the backend refused them whole.
         last_trouble: What the backend said last when it did not take a batch.
+        side_work: What goes beside the spans (links, rewards), by kind; no part of the spans' account.
     """
 
     recorded: int = 0
@@ -33,6 +49,7 @@ class ExporterStats:
     payloads_dropped: int = 0
     payloads_shrunk: int = 0
     last_trouble: str = ""
+    side_work: Mapping[str, SideWorkStats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,6 +90,12 @@ class Stats:
                 text += f", {exporter.payloads_dropped:,} without payload"
             if exporter.payloads_shrunk:
                 text += f", {exporter.payloads_shrunk:,} with payload cut by the backend's limits"
+            for kind, work in exporter.side_work.items():
+                if work.waiting:
+                    text += f", {work.waiting:,} {kind} waiting"
+                if work.lost:
+                    reasons = ", ".join(f"{reason} {n:,}" for reason, n in work.lost.items())
+                    text += f", {sum(work.lost.values()):,} {kind} lost ({reasons})"
             parts.append(text)
         if self.truncated_bytes:
             parts.append(f"{self.truncated_bytes:,} payload bytes cut")

@@ -88,7 +88,7 @@ class _Part(NamedTuple):
     Args:
         spans: Its spans.
         original: Where the part is a shrunk span: the span as it was.
-        is_last_chance: Whether the span failed before, and another was delivered since.
+        is_last_chance: Whether the span failed before, and another of its batch was delivered.
     """
 
     spans: Sequence[ReadableSpan]
@@ -111,6 +111,7 @@ def send_batch(
     A span that fails without a reason is only given up where the backend has taken others of its batch: as long as
     it takes nothing at all, this is an outage, and the span is not at fault. Nothing is given up for a passing fault;
     a batch that meets one again and again goes in parts, because it may be its size that the backend can't manage.
+    Only a span that the backend refused by itself is sent again shrunk: one that failed otherwise may be stored.
 
     Args:
         send: One attempt to hand spans to the backend; an exception counts as a failure without a reason.
@@ -179,6 +180,9 @@ class _Sending:
             self.report.shrunk += len(part.spans) - rejected
         if rejected:
             self.report.lost["rejected"] += rejected
+        self._give_last_chance()
+
+    def _give_last_chance(self) -> None:
         self.pending += [suspect._replace(is_last_chance=True) for suspect in reversed(self._suspects)]
         self._suspects = []
 
@@ -199,12 +203,13 @@ class _Sending:
         self._attempt = 0
         if len(part.spans) > 1:
             self._halve(part)
-        elif part.original is None:
-            self.pending.append(part._replace(spans=[shrink_span(part.spans[0])], original=part.spans))
         elif is_unexplained and part.is_last_chance:
             self._lose([part], "export_failed")
         elif is_unexplained:
-            self._suspects.append(_Part(part.original))
+            # Never cut: the backend may have stored it and failed afterwards, and the cut one would overwrite it.
+            self._suspects.append(_Part(part.spans if part.original is None else part.original))
+        elif part.original is None:
+            self.pending.append(part._replace(spans=[shrink_span(part.spans[0])], original=part.spans))
         else:
             self._lose([part], outcome.verdict.value)
         if self._failures_in_a_row >= self._policy.failures_in_a_row:
@@ -212,7 +217,8 @@ class _Sending:
         if not self.pending and self._suspects:
             if not self.report.delivered:
                 return self._pause(outcome)
-            self._lose(self._suspects, "export_failed")
+            self._give_last_chance()
+            return self._policy.delay(1, outcome)
         return 0.0
 
     def lose_rest(self, reason: str) -> None:

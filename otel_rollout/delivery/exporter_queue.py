@@ -25,6 +25,7 @@ from otel_rollout.delivery.readable import SpanReader, without_payload
 from otel_rollout.delivery.size import queued_size, readable_size
 from otel_rollout.delivery.trouble_log import TroubleLog
 from otel_rollout.exporter import one_attempt_of
+from otel_rollout.side_work import SideWork
 from otel_rollout.span import RolloutSpan
 from otel_rollout.stats import ExporterStats
 
@@ -77,6 +78,8 @@ class ExporterQueue:
         self._child_bounds = max_bytes * CHILD_SHARE, max(1, min(max_spans - 1, int(max_spans * CHILD_SHARE)))
         self._policy = policy or RetryPolicy()
         self._send_once = one_attempt_of(exporter)
+        side_work = getattr(exporter, "side_work", None)
+        self._side_work = side_work if isinstance(side_work, SideWork) else None
         self._reset()
 
     def _reset(self) -> None:
@@ -180,14 +183,22 @@ class ExporterQueue:
             self._work.notify()
 
     def flush(self, timeout: float) -> bool:
-        """Wait until all that was put before is settled, or the backend turns us away.
+        """Wait until all that was put before is settled, with its side work, or the backend turns us away.
 
         Args:
             timeout: Seconds to wait at most.
 
         Returns:
-            Whether the backend has every span put since the last flush.
+            Whether the backend has every span put since the last flush, and what goes beside them.
         """
+        deadline = time.monotonic() + timeout
+        is_delivered = self._flush_spans(timeout)
+        return self._flush_side_work(deadline if is_delivered else 0.0) and is_delivered
+
+    def _flush_side_work(self, deadline: float) -> bool:
+        return self._side_work is None or self._side_work.flush(max(0.0, deadline - time.monotonic()))
+
+    def _flush_spans(self, timeout: float) -> bool:
         with self._lock:
             target, denials, lost_before = self._taken, self._denials, self._lost_at_flush
             self.hurry()
@@ -212,6 +223,8 @@ class ExporterQueue:
             self._is_closed = True
             self._deadline = deadline
             self.hurry()
+            if self._side_work is not None:
+                self._side_work.hurry()
             must_drain_here = self._thread is None and bool(self._items)
         if must_drain_here:
             # No thread could be started: the interpreter is exiting. No attempt begins after the deadline, but one
@@ -219,12 +232,16 @@ class ExporterQueue:
             self._run()
 
     def join(self) -> bool:
-        """Wait for the thread until the deadline given to `shutdown`; whether the backend has every span."""
+        """Wait for the thread until the deadline given to `shutdown`; whether the backend has all of it."""
         thread, deadline = self._thread, self._deadline
         if thread is not None and thread is not threading.current_thread() and deadline is not None:
             thread.join(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
         self._abandon()
-        return self.is_whole
+        return self._end_side_work() and self.is_whole
+
+    def _end_side_work(self) -> bool:
+        """Do the side work that is left, as far as there is time; whether all was ever done."""
+        return self._side_work is None or self._side_work.shutdown(self._deadline or 0.0)
 
     @property
     def is_whole(self) -> bool:
@@ -241,6 +258,7 @@ class ExporterQueue:
 
     def stats(self) -> ExporterStats:
         """Return the counts so far."""
+        side_work = {} if self._side_work is None else self._side_work.stats()
         with self._lock:
             return ExporterStats(
                 recorded=self._recorded,
@@ -252,6 +270,7 @@ class ExporterQueue:
                 payloads_dropped=self._payloads_dropped,
                 payloads_shrunk=self._payloads_shrunk,
                 last_trouble=self._last_trouble,
+                side_work=side_work,
             )
 
     # --- on the queue's own thread
@@ -267,6 +286,7 @@ class ExporterQueue:
                 while self._has_work() and not self._is_late():
                     self._deliver_batch()
             self._finish()
+            self._end_side_work()
         finally:
             context_api.detach(token)
             try:

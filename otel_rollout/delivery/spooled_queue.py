@@ -124,7 +124,7 @@ class SpooledQueue(ExporterQueue):
                 self._spool.folder,
                 self.name,
             )
-        return self.is_whole
+        return self._end_side_work() and self.is_whole
 
     def after_fork(self) -> None:
         """Start empty in a forked child: what the parent holds, in memory and on disk, is the parent's to deliver."""
