@@ -111,6 +111,7 @@ class SideWork:
         self._lost: dict[str, Counter[str]] = {kind: Counter() for kind in self._kinds}
         self._lost_at_flush = 0
         self._last_trouble = ""
+        self._last_denials: dict[str, str] = {}
         self._log = TroubleLog(self._name)
 
     # --- from any thread
@@ -187,6 +188,8 @@ class SideWork:
             if self._deadline is None:
                 self._deadline = deadline
                 self._hurry()
+            # A second call waits no longer than the first.
+            deadline = min(deadline, self._deadline)
             must_work_here = self._thread is None and bool(self._lanes)
         thread = self._thread
         if must_work_here:
@@ -206,13 +209,19 @@ class SideWork:
         """Return the counts of each kind so far."""
         self._start_anew_if_forked()
         with self._lock:
-            waiting = Counter({kind: 0 for kind in self._kinds})
+            waiting = Counter(dict.fromkeys(self._kinds, 0))
             for lane in self._lanes.values():
                 waiting[lane.kind] += len(lane.entries)
             return {
                 kind: SideWorkStats(done=self._done[kind], waiting=waiting[kind], lost=dict(self._lost[kind]))
                 for kind in self._kinds
             }
+
+    @property
+    def is_running(self) -> bool:
+        """Whether an attempt may be under way, also after a shutdown that it did not end in time for."""
+        thread = self._thread
+        return thread is not None and thread.is_alive()
 
     @property
     def last_trouble(self) -> str:
@@ -346,9 +355,7 @@ class SideWork:
         lane.due = lane.not_before = 0.0
         lane.limit = min(lane.limit * 2, self._kinds[lane.kind].limit)
 
-    def _note_failed(
-        self, lane: _Lane, entries: Mapping[str, _Entry], outcome: Outcome, *, is_alone: bool
-    ) -> None:
+    def _note_failed(self, lane: _Lane, entries: Mapping[str, _Entry], outcome: Outcome, *, is_alone: bool) -> None:
         self._note_trouble(lane.kind, outcome)
         verdict = outcome.verdict
         lane.limit = max(1, lane.limit // 2)
@@ -382,6 +389,9 @@ class SideWork:
             what = "are not stored yet, trying again"
         elif outcome.verdict is Verdict.DENIED:
             what = "are turned away: they wait within the bound until this is mended"
-        self._log.warn(
-            f"{kind} {outcome.verdict.value}", f"{kind} {what}; spans are not affected ({outcome.reason})"
-        )
+        if outcome.verdict is Verdict.DENIED and self._last_denials.get(kind) == outcome.reason:
+            # It stays so until someone mends a setting: saying it again helps nobody.
+            return
+        if outcome.verdict is Verdict.DENIED:
+            self._last_denials[kind] = outcome.reason
+        self._log.warn(f"{kind} {outcome.verdict.value}", f"{kind} {what}; spans are not affected ({outcome.reason})")

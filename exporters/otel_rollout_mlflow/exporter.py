@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import ClassVar, Final
 
+import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
@@ -14,7 +18,8 @@ from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.exporter import OutcomeSpanExporter, ReadBack, attribute_of
 from otel_rollout.http import destination_of, shown_url, without_userinfo
-from otel_rollout.log_once import warn_once
+from otel_rollout.log_once import internal_error, warn_once
+from otel_rollout.side_work import Kind, SideWork
 from otel_rollout_mlflow.attempt import AttemptError, denied
 from otel_rollout_mlflow.credentials import (
     CLIENT_CERTIFICATE,
@@ -28,7 +33,7 @@ from otel_rollout_mlflow.credentials import (
 )
 from otel_rollout_mlflow.http_store import HttpStore
 from otel_rollout_mlflow.recent_ids import RecentIds
-from otel_rollout_mlflow.run_association import RunAssociation
+from otel_rollout_mlflow.run_association import RunAssociation, RunQuestion
 from otel_rollout_mlflow.sql_process import SqlProcess
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import MAX_LINKED_TRACES, MAX_REWARDS, Feedback, Store
@@ -94,9 +99,24 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             create_run = os.environ.get(CREATE_RUN, "").strip().lower() in ("true", "1")
         self._runs = RunAssociation(run_id, is_created=create_run)
         self._experiments: dict[str, str] = {}
+        self._announced = RecentIds()
         self._linked = RecentIds()
-        self._recorded = RecentIds()
+        self._rewarded = RecentIds()
         self._is_shut_down = False
+        # A server is asked over another connection for side work: one that hangs there doesn't hold up spans.
+        is_server = self._fault is None and self._uri.kind == "http"
+        self._side_store: Store | None = None
+        self._has_side_store = is_server
+        self._pid = os.getpid()
+        self._turn = threading.Lock()
+        self.side_work: SideWork = SideWork(
+            "mlflow",
+            {
+                "announcements": Kind(self._announce),
+                "links": Kind(self._link, MAX_LINKED_TRACES),
+                "rewards": Kind(self._record, 1 if is_server else MAX_REWARDS),
+            },
+        )
 
     @property
     def destination(self) -> str | None:
@@ -130,11 +150,15 @@ class MlflowSpanExporter(OutcomeSpanExporter):
                 )
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
-        """Make one attempt to write `spans`, then their runs and rewards."""
+        """Make one attempt to write `spans`; their runs and rewards follow as side work."""
         try:
-            store = self._opened()
-            for (project, experiment_name), group in _groups(spans).items():
-                self._send_group(store, self._experiment_name or project, experiment_name, group)
+            with self._opened_store() as store:
+                for (project, experiment_name), group in _groups(spans).items():
+                    experiment_id = self._write(store, self._experiment_name or project, group)
+                    try:
+                        self._add_side_work(store, experiment_id, experiment_name, group)
+                    except Exception:  # noqa: BLE001, RUF100 - the spans are stored, whatever this is
+                        internal_error("noting the links and rewards of stored spans")
         except AttemptError as error:
             return error.outcome
         except Exception as error:
@@ -143,28 +167,35 @@ class MlflowSpanExporter(OutcomeSpanExporter):
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
         """Ask which of `spans`, all of one trace, MLflow has."""
-        store = self._opened()
-        stored = store.span_ids(mlflow_trace_id(spans[0]))
-        project = self._experiment_name or _project(spans[0])
-        place = f"experiment {project or self._experiment_id(store, None)} of {shown_url(self._uri.uri)}"
+        with self._opened_store() as store:
+            stored = store.span_ids(mlflow_trace_id(spans[0]))
+            project = self._experiment_name or _project(spans[0])
+            place = f"experiment {project or self._experiment_id(store, None)} of {shown_url(self._uri.uri)}"
         if stored is None:
             return ReadBack(None, f"this version of MLflow doesn't list the spans of a trace; it has it in {place}")
         return ReadBack(sum(span_id_of(span) in stored for span in spans), place)
 
     def shutdown(self) -> None:
-        """Mark a run that was made here as finished, and let go of connections."""
+        """Finish side work within `export_timeout`, mark a run that was made here as finished, and disconnect."""
         if self._is_shut_down:
             warn_once("mlflow shutdown", "MlflowSpanExporter is shut down already")
             return
         self._is_shut_down = True
-        if self._store is None:
+        self.side_work.shutdown(time.monotonic() + self.export_timeout)
+        if self.side_work.is_running:
+            # A request hangs, and its connections with it.
             return
         try:
-            self._runs.finish(self._store)
-        except AttemptError as error:
+            if (store := self._side_store or self._store) is not None:
+                self._runs.finish(store)
+        except Exception as error:  # noqa: BLE001, RUF100 - the spans are stored, and nobody waits for this
             warn_once("mlflow finish", "the MLflow run could not be marked as finished: %s", error)
         finally:
-            self._store.close()
+            for opened in (self._store, self._side_store):
+                if opened is not None:
+                    opened.close()
+
+    # --- spans
 
     def _opened(self) -> Store:
         if self._fault is not None:
@@ -178,9 +209,17 @@ class MlflowSpanExporter(OutcomeSpanExporter):
                 self._store = SqlProcess(self._uri)
         return self._store
 
-    def _send_group(
-        self, store: Store, project: str | None, experiment_name: str, spans: Sequence[ReadableSpan]
-    ) -> None:
+    @contextmanager
+    def _opened_store(self) -> Iterator[Store]:
+        """Hold the store that spans are written to; a database is one process's, which does one thing at a time."""
+        if self._pid != os.getpid():
+            # Forked: the lock may be held by a thread that isn't here.
+            self._pid, self._turn = os.getpid(), threading.Lock()
+        with self._turn:
+            yield self._opened()
+
+    def _write(self, store: Store, project: str | None, spans: Sequence[ReadableSpan]) -> str:
+        """Write spans of one experiment, and return its id."""
         experiment_id = self._experiment_id(store, project)
         try:
             store.write(experiment_id, spans)
@@ -188,15 +227,14 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             if not error.is_missing:
                 raise
             # The experiment was deleted for good, or the server has another database than before.
-            self._experiments.clear()
-            self._linked.clear()
+            for known in (self._experiments, self._announced, self._linked, self._rewarded):
+                known.clear()
             experiment_id = self._experiment_id(store, project)
             try:
                 store.write(experiment_id, spans)
             except AttemptError as again:
                 raise denied(str(again)) if again.is_missing else again from error
-        self._link(store, experiment_id, experiment_name, spans)
-        self._record(store, spans)
+        return experiment_id
 
     def _experiment_id(self, store: Store, project: str | None) -> str:
         if project is None and os.environ.get(EXPERIMENT_ID):
@@ -206,37 +244,52 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             self._experiments[name] = store.ensure_experiment(name)
         return self._experiments[name]
 
-    def _link(self, store: Store, experiment_id: str, experiment_name: str, spans: Sequence[ReadableSpan]) -> None:
-        run_id = self._runs.run_id(store, experiment_id, experiment_name)
-        if run_id is None:
-            return
-        trace_ids = [
-            trace_id
-            for trace_id in dict.fromkeys(map(mlflow_trace_id, spans))
-            if f"{run_id}/{trace_id}" not in self._linked
-        ]
-        for first in range(0, len(trace_ids), MAX_LINKED_TRACES):
-            part = trace_ids[first : first + MAX_LINKED_TRACES]
-            store.link(part, run_id)
-            self._runs.note(run_id, part)
-            for trace_id in part:
-                self._linked.add(f"{run_id}/{trace_id}")
+    # --- side work
 
-    def _record(self, store: Store, spans: Sequence[ReadableSpan]) -> None:
-        new: dict[str, Feedback] = {}
+    def _add_side_work(
+        self, store: Store, experiment_id: str, experiment_name: str, spans: Sequence[ReadableSpan]
+    ) -> None:
+        """Note what is to be said of stored spans beside them, each thing once."""
+        for info, is_whole in store.trace_infos(experiment_id, spans):
+            trace_id = info["trace_id"]
+            if self._announced.add(f"{trace_id} {is_whole}"):
+                body = orjson.dumps(info)
+                self.side_work.add("announcements", None, trace_id, body, order=is_whole, payload_bytes=len(body))
+        question = self._runs.question(experiment_id, experiment_name)
+        if question is not None:
+            for trace_id in dict.fromkeys(map(mlflow_trace_id, spans)):
+                if self._linked.add(f"{trace_id} {question}"):
+                    self.side_work.add("links", question, trace_id, trace_id)
         for span in spans:
             reward = reward_of(span)
-            if reward is None:
-                continue
-            trace_id = mlflow_trace_id(span)
-            if trace_id not in self._recorded:
-                new.setdefault(trace_id, Feedback(trace_id, reward, span.end_time or 0))
-        rewards = list(new.values())
-        for first in range(0, len(rewards), MAX_REWARDS):
-            part = rewards[first : first + MAX_REWARDS]
-            store.record(part)
-            for feedback in part:
-                self._recorded.add(feedback.trace_id)
+            if reward is not None:
+                feedback = Feedback(mlflow_trace_id(span), reward, span.end_time or 0)
+                if self._rewarded.add(str(feedback)):
+                    self.side_work.add("rewards", None, feedback.trace_id, feedback, order=feedback.time_ns)
+
+    def _announce(self, _: None, bodies: list[bytes]) -> Outcome:
+        return self._on_the_side(lambda store: store.announce([orjson.loads(body) for body in bodies]))
+
+    def _link(self, question: RunQuestion, trace_ids: list[str]) -> Outcome:
+        return self._on_the_side(lambda store: self._runs.link(store, question, trace_ids))
+
+    def _record(self, _: None, rewards: list[Feedback]) -> Outcome:
+        return self._on_the_side(lambda store: store.record(rewards))
+
+    def _on_the_side(self, work: Callable[[Store], object]) -> Outcome:
+        """Make one attempt at side work."""
+        try:
+            if self._has_side_store:
+                if self._side_store is None:
+                    self._side_store = HttpStore(self._uri.uri, read_credentials(), timeout=self._timeout)
+                work(self._side_store)
+            else:
+                with self._opened_store() as store:
+                    work(store)
+        except AttemptError as error:
+            # The trace was deleted: trying again would not help.
+            return Outcome(Verdict.REFUSED, error.outcome.reason) if error.is_missing else error.outcome
+        return DELIVERED
 
 
 def _groups(spans: Sequence[ReadableSpan]) -> dict[tuple[str | None, str], list[ReadableSpan]]:

@@ -22,8 +22,7 @@ from otel_rollout.http import HttpAnswer, HttpClient, outcome_of_answer
 from otel_rollout.otlp_encoding import encode_spans
 from otel_rollout_mlflow.attempt import AttemptError, denied
 from otel_rollout_mlflow.credentials import Credentials
-from otel_rollout_mlflow.recent_ids import RecentIds
-from otel_rollout_mlflow.store import REWARD_SOURCE, RUN_KEY_TAG, RUN_SETTLED_TAG, Feedback
+from otel_rollout_mlflow.store import FINISHED, REWARD_SOURCE, RUN_KEY_TAG, RUN_SETTLED_TAG, Feedback
 from otel_rollout_mlflow.trace_info import TRACE_NAME_TAG, trace_infos, with_stored
 from otel_rollout_mlflow.translate import otlp_spans
 
@@ -59,7 +58,6 @@ class HttpStore:
         )
         self._fault = credentials.fault
         self._version: tuple[int, ...] | None = None
-        self._announced = RecentIds()
 
     def ensure_experiment(self, name: str) -> str:
         """Return the id of the experiment called `name`, created if there is none."""
@@ -86,7 +84,7 @@ class HttpStore:
         raise AttemptError(Outcome(Verdict.RETRY, f"the MLflow experiment {name!r} is there and not there"))
 
     def write(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
-        """Store spans, and their traces' names, tags and sessions."""
+        """Store spans, and from version 3.14 their traces' names, tags and sessions."""
         version = self._check_version()
         body = encode_spans(otlp_spans(spans, unwraps_texts=version >= TEXTS_VERSION))
         self._request(
@@ -95,19 +93,18 @@ class HttpStore:
             body,
             {"Content-Type": "application/x-protobuf", "x-mlflow-experiment-id": experiment_id},
         )
-        if version < TAGS_VERSION:
-            self._announce(experiment_id, spans)
 
-    def _announce(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
-        """Tell a server before 3.14 of the traces of a batch: their tags at first sight, the rest with the root."""
-        for info, is_whole in trace_infos(experiment_id, spans):
-            path, trace_id = "/api/3.0/mlflow/traces", info["trace_id"]
-            if not is_whole and trace_id in self._announced:
-                continue
-            stored = self._get(f"{path}/{trace_id}", {})["trace"]["trace_info"]
+    def trace_infos(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple[dict[str, Any], bool]]:
+        """Return what a server before 3.14 is to be told of the traces, each with whether the root was there."""
+        return trace_infos(experiment_id, spans) if self._check_version() < TAGS_VERSION else []
+
+    def announce(self, infos: Sequence[Mapping[str, Any]]) -> None:
+        """Tell what `trace_infos` returned of traces, unless the whole of one was told already."""
+        path = "/api/3.0/mlflow/traces"
+        for info in infos:
+            stored = self._get(f"{path}/{info['trace_id']}", {})["trace"]["trace_info"]
             if TRACE_NAME_TAG not in stored.get("tags", {}):
                 self._post(path, {"trace": {"trace_info": with_stored(info, stored)}})
-            self._announced.add(trace_id)
 
     def link(self, trace_ids: Sequence[str], run_id: str) -> None:
         """Associate at most `MAX_LINKED_TRACES` stored traces with a run."""
@@ -115,7 +112,7 @@ class HttpStore:
         self._post("/api/2.0/mlflow/traces/link-to-run", {"trace_ids": list(trace_ids), "run_id": run_id})
 
     def record(self, rewards: Sequence[Feedback]) -> None:
-        """Store at most `MAX_REWARDS` rewards, each unless it is there already."""
+        """Store at most `MAX_REWARDS` rewards, each in the place of an older one of its trace."""
         for feedback in rewards:
             self._record(feedback)
 
@@ -130,6 +127,7 @@ class HttpStore:
             "create_time": moment,
             "last_update_time": moment,
             "feedback": {"value": feedback.value},
+            "metadata": feedback.metadata,
             "valid": True,
         }
         try:
@@ -138,10 +136,13 @@ class HttpStore:
             # A second one of this id breaks a constraint of the database, which versions report in different ways.
             if error.is_missing or error.outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
                 raise
+            path = f"{path}/{feedback.assessment_id}"
             try:
-                self._get(f"{path}/{feedback.assessment_id}", {})
+                stored = self._get(path, {})
             except AttemptError as second:
                 raise error from second
+            if feedback.is_newer_than(stored.get("assessment", {}).get("metadata")):
+                self._send("PATCH", path, {"assessment": assessment, "update_mask": "feedback,metadata"})
 
     def span_ids(self, trace_id: str) -> set[str] | None:
         """Return the ids of the spans that a trace has, in 16 hexadecimal digits; None where they aren't listed."""
@@ -156,15 +157,15 @@ class HttpStore:
             return None
         return {base64.b64decode(span["span_id"]).hex() for span in spans}
 
-    def has_run(self, run_id: str) -> bool:
-        """Return whether there is such a run."""
+    def run_status(self, run_id: str) -> str | None:
+        """Return the status of a run; None if there is none, or it is deleted."""
         try:
-            self._get("/api/2.0/mlflow/runs/get", {"run_id": run_id})
+            info = self._get("/api/2.0/mlflow/runs/get", {"run_id": run_id})["run"]["info"]
         except AttemptError as error:
             if error.is_missing or error.outcome.verdict is Verdict.REFUSED:
-                return False
+                return None
             raise
-        return True
+        return None if info.get("lifecycle_stage") == "deleted" else str(info.get("status", ""))
 
     def find_runs(self, experiment_id: str, key: str) -> list[tuple[str, bool]]:
         """Return the ids of the runs that were made under `key`, the first made first, and whether each is settled."""
@@ -201,9 +202,11 @@ class HttpStore:
         """Tag a run as the one that those who come later take."""
         self._post("/api/2.0/mlflow/runs/set-tag", {"run_id": run_id, "key": RUN_SETTLED_TAG, "value": "true"})
 
-    def finish_run(self, run_id: str) -> None:
-        """Mark a run as finished."""
-        body = {"run_id": run_id, "status": "FINISHED", "end_time": int(time.time() * 1000)}
+    def set_run_status(self, run_id: str, status: str) -> None:
+        """Mark a run as `RUNNING` or `FINISHED`."""
+        body: dict[str, Any] = {"run_id": run_id, "status": status}
+        if status == FINISHED:
+            body["end_time"] = int(time.time() * 1000)
         self._post("/api/2.0/mlflow/runs/update", body)
 
     def close(self) -> None:
@@ -234,8 +237,11 @@ class HttpStore:
         return self._json(self._request("GET", f"{path}?{pairs}" if pairs else path), path)
 
     def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self._send("POST", path, body)
+
+    def _send(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         headers = {"Content-Type": "application/json"}
-        return self._json(self._request("POST", path, orjson.dumps(body), headers), path)
+        return self._json(self._request(method, path, orjson.dumps(body), headers), path)
 
     def _request(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None

@@ -23,11 +23,13 @@ class RecentIds:
     def __contains__(self, key: str) -> bool:
         return key in self._ids
 
-    def add(self, key: str) -> None:
-        """Remember an id."""
+    def add(self, key: str) -> bool:
+        """Remember an id, and return whether it is new."""
+        is_new = key not in self._ids
         self._ids[key] = None
         if len(self._ids) > self._capacity:
             del self._ids[next(iter(self._ids))]
+        return is_new
 
     def clear(self) -> None:
         """Forget all of them."""

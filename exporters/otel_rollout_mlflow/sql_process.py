@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -31,6 +31,8 @@ __all__ = ["SqlProcess"]
 
 SECONDS_TO_START: Final = 60.0
 SECONDS_TO_END: Final = 5.0
+SECONDS_TO_ANSWER: Final = 300.0
+"""SQLite waits 20 s for a lock, and making a database takes some; a process that needs longer is ended."""
 
 _PROGRAM: Final = """\
 import json, signal, sys
@@ -67,12 +69,19 @@ class SqlProcess:
         else:
             self._call("write", experiment_id, pack(spans))
 
+    def trace_infos(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple[dict[str, Any], bool]]:
+        """Return nothing: the store reads from the spans what it is to know of a trace."""
+        return []
+
+    def announce(self, infos: Sequence[Mapping[str, Any]]) -> None:
+        """Do nothing: there is nothing to announce."""
+
     def link(self, trace_ids: Sequence[str], run_id: str) -> None:
         """Associate at most `MAX_LINKED_TRACES` stored traces with a run."""
         self._call("link", list(trace_ids), run_id)
 
     def record(self, rewards: Sequence[Feedback]) -> None:
-        """Store at most `MAX_REWARDS` rewards, each unless it is there already."""
+        """Store at most `MAX_REWARDS` rewards, each in the place of an older one of its trace."""
         self._call("record", list(rewards))
 
     def span_ids(self, trace_id: str) -> set[str] | None:
@@ -80,9 +89,10 @@ class SqlProcess:
         found: set[str] | None = self._call("span_ids", trace_id)
         return found
 
-    def has_run(self, run_id: str) -> bool:
-        """Return whether there is such a run."""
-        return bool(self._call("has_run", run_id))
+    def run_status(self, run_id: str) -> str | None:
+        """Return the status of a run; None if there is none, or it is deleted."""
+        status: str | None = self._call("run_status", run_id)
+        return status
 
     def find_runs(self, experiment_id: str, key: str) -> list[tuple[str, bool]]:
         """Return the ids of the runs that were made under `key`, the first made first, and whether each is settled."""
@@ -101,9 +111,9 @@ class SqlProcess:
         """Tag a run as the one that those who come later take."""
         self._call("settle_run", run_id)
 
-    def finish_run(self, run_id: str) -> None:
-        """Mark a run as finished."""
-        self._call("finish_run", run_id)
+    def set_run_status(self, run_id: str, status: str) -> None:
+        """Mark a run as `RUNNING` or `FINISHED`."""
+        self._call("set_run_status", run_id, status)
 
     def close(self) -> None:
         """End the process; the next call starts another one."""
@@ -143,7 +153,8 @@ class SqlProcess:
         except (OSError, EOFError) as error:
             self._worker = None
             worker.end()
-            reason = f"the process that writes to the MLflow database has ended ({type(error).__name__})"
+            what = "does not answer" if isinstance(error, TimeoutError) else "has ended"
+            reason = f"the process that writes to the MLflow database {what} ({type(error).__name__})"
             raise AttemptError(Outcome(Verdict.RETRY, reason)) from error
 
 
@@ -189,6 +200,8 @@ class _Worker:
     def call(self, method: str, arguments: tuple[Any, ...]) -> Any:
         """Return what a method of the store returns there, or raise what it raises."""
         self._connection.send((method, arguments))
+        if not self._connection.poll(SECONDS_TO_ANSWER):
+            raise TimeoutError(f"no answer within {SECONDS_TO_ANSWER:g} s")
         result, error = self._connection.recv()
         if error is not None:
             outcome, is_missing, is_taken = error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -16,7 +16,7 @@ from otel_rollout_mlflow.attempt import AttemptError, denied
 from otel_rollout_mlflow.one_transaction import create_assessments
 from otel_rollout_mlflow.recent_ids import RecentIds
 from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file
-from otel_rollout_mlflow.store import REWARD_SOURCE, RUN_KEY_TAG, RUN_SETTLED_TAG, Feedback
+from otel_rollout_mlflow.store import FINISHED, REWARD_SOURCE, RUN_KEY_TAG, RUN_SETTLED_TAG, Feedback
 from otel_rollout_mlflow.tracking_uri import TrackingUri
 from otel_rollout_mlflow.translate import stored_spans, tags_of_traces
 
@@ -93,13 +93,20 @@ class SqlStore:
             for name, value in found.items():
                 self._tags.add(_tag(trace_id, name, value))
 
+    def trace_infos(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple[dict[str, Any], bool]]:
+        """Return nothing: the store reads from the spans what it is to know of a trace."""
+        return []
+
+    def announce(self, infos: Sequence[Mapping[str, Any]]) -> None:
+        """Do nothing: there is nothing to announce."""
+
     def link(self, trace_ids: Sequence[str], run_id: str) -> None:
         """Associate at most `MAX_LINKED_TRACES` stored traces with a run."""
         client = self._open()
         _attempt(lambda: client.link_traces_to_run(list(trace_ids), run_id))
 
     def record(self, rewards: Sequence[Feedback]) -> None:
-        """Store at most `MAX_REWARDS` rewards, each unless it is there already."""
+        """Store at most `MAX_REWARDS` rewards, each in the place of an older one of its trace."""
         self._open()
         assessments = [_assessment(feedback) for feedback in rewards]
         if len(assessments) > 1:
@@ -110,10 +117,11 @@ class SqlStore:
                 if error.outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
                     raise
         # One by one, where one is there already, or to learn which of them it is that can't be stored.
-        for assessment in assessments:
-            self._record(assessment)
+        for feedback, assessment in zip(rewards, assessments, strict=True):
+            self._record(feedback, assessment)
 
-    def _record(self, assessment: Any) -> None:
+    def _record(self, feedback: Feedback, assessment: Any) -> None:
+        trace_id, assessment_id = feedback.trace_id, feedback.assessment_id
         store = self._tracing.store
         try:
             _attempt(lambda: store.create_assessment(assessment))
@@ -121,9 +129,12 @@ class SqlStore:
             if error.is_missing or error.outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
                 raise
             try:
-                _attempt(lambda: store.get_assessment(assessment.trace_id, assessment.assessment_id))
+                stored = _attempt(lambda: store.get_assessment(trace_id, assessment_id))
             except AttemptError as second:
                 raise error from second
+            if feedback.is_newer_than(stored.metadata):
+                value, metadata = assessment.feedback, feedback.metadata
+                _attempt(lambda: store.update_assessment(trace_id, assessment_id, feedback=value, metadata=metadata))
 
     def span_ids(self, trace_id: str) -> set[str] | None:
         """Return the ids of the spans that a trace has, in 16 hexadecimal digits."""
@@ -132,16 +143,16 @@ class SqlStore:
         traces = _attempt(lambda: store.batch_get_traces([trace_id]))
         return {str(span.span_id) for trace in traces for span in trace.data.spans}
 
-    def has_run(self, run_id: str) -> bool:
-        """Return whether there is such a run."""
+    def run_status(self, run_id: str) -> str | None:
+        """Return the status of a run; None if there is none, or it is deleted."""
         client = self._open()
         try:
-            _attempt(lambda: client.get_run(run_id))
+            info = _attempt(lambda: client.get_run(run_id)).info
         except AttemptError as error:
             if error.is_missing or error.outcome.verdict is Verdict.REFUSED:
-                return False
+                return None
             raise
-        return True
+        return None if info.lifecycle_stage == "deleted" else str(info.status)
 
     def find_runs(self, experiment_id: str, key: str) -> list[tuple[str, bool]]:
         """Return the ids of the runs that were made under `key`, the first made first, and whether each is settled."""
@@ -171,10 +182,11 @@ class SqlStore:
         client = self._open()
         _attempt(lambda: client.set_tag(run_id, RUN_SETTLED_TAG, "true"))
 
-    def finish_run(self, run_id: str) -> None:
-        """Mark a run as finished."""
+    def set_run_status(self, run_id: str, status: str) -> None:
+        """Mark a run as `RUNNING` or `FINISHED`."""
         client = self._open()
-        _attempt(lambda: client.set_terminated(run_id))
+        change = client.set_terminated if status == FINISHED else client.update_run
+        _attempt(lambda: change(run_id, status=status))
 
     def close(self) -> None:
         """Close the connections, where the store has any."""
@@ -240,6 +252,7 @@ def _assessment(reward: Feedback) -> Any:
         trace_id=reward.trace_id,
         create_time_ms=moment,
         last_update_time_ms=moment,
+        metadata=reward.metadata,
     )
     assessment.assessment_id = reward.assessment_id
     return assessment

@@ -108,14 +108,14 @@ class WeaveApi:
         """Store several pieces of feedback."""
         self._post("/feedback/batch/create", orjson.dumps({"batch": list(feedback)}))
 
-    def stored_feedback(self, project_id: str, feedback_type: str, references: Sequence[str]) -> set[str]:
-        """Return which of these references have feedback of this type."""
-        found: set[str] = set()
+    def stored_feedback(self, project_id: str, feedback_type: str, references: Sequence[str]) -> dict[str, list[str]]:
+        """Return the ids of the feedback of this type that these references have."""
+        found: dict[str, list[str]] = {}
         for start in range(0, len(references), IDS_PER_QUESTION):
             wanted = [{"$literal": reference} for reference in references[start : start + IDS_PER_QUESTION]]
             question = {
                 "project_id": project_id,
-                "fields": ["weave_ref"],
+                "fields": ["id", "weave_ref"],
                 "query": {
                     "$expr": {
                         "$and": [
@@ -126,8 +126,15 @@ class WeaveApi:
                 },
             }
             answer = self._parsed("/feedback/query", self._post("/feedback/query", orjson.dumps(question)))
-            found.update(row["weave_ref"] for row in answer["result"])
+            for row in answer["result"]:
+                found.setdefault(row["weave_ref"], []).append(row["id"])
         return found
+
+    def purge_feedback(self, project_id: str, ids: Sequence[str]) -> None:
+        """Delete pieces of feedback."""
+        wanted = [{"$eq": [{"$getField": "id"}, {"$literal": one}]} for one in ids]
+        purge = {"project_id": project_id, "query": {"$expr": wanted[0] if len(wanted) == 1 else {"$or": wanted}}}
+        self._post("/feedback/purge", orjson.dumps(purge))
 
     # --- how a request is made
 

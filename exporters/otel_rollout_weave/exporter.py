@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -16,9 +17,11 @@ from otel_rollout import semconv
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.http import shown_url
+from otel_rollout.log_once import internal_error
+from otel_rollout.side_work import Kind, SideWork
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.catalogue import Catalogue
-from otel_rollout_weave.rewards import RewardFeedback
+from otel_rollout_weave.rewards import Reward, RewardFeedback, reward_feedback_of
 from otel_rollout_weave.sent import SentIds, StatusesByTrace
 from otel_rollout_weave.settings import CREDENTIALS_HINT, WeaveSettings, read_settings
 from otel_rollout_weave.translate import NONE_BELOW, StatusCounts, call_id, call_of_span
@@ -30,6 +33,9 @@ _logger = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES: Final = 8 * 1024 * 1024
 """One call alone may be larger. The server takes 32 MiB, at about a second per MB of numbers."""
+
+MAX_REWARDS: Final = 100
+"""How many rewards are filed in one request."""
 
 IDS_AS_TEXT: Final = "OTEL_ROLLOUT_WEAVE_IDS_AS_TEXT"
 ASK_FIRST: Final = "OTEL_ROLLOUT_WEAVE_ASK_FIRST"
@@ -44,7 +50,6 @@ class _Connection:
 
     api: WeaveApi
     catalogue: Catalogue
-    rewards: RewardFeedback
 
 
 class WeaveSpanExporter(OutcomeSpanExporter):
@@ -107,8 +112,10 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         self._ask_first = _flag(ASK_FIRST) if ask_first is None else ask_first
         self._max_request_bytes = max_request_bytes
         self._connection: _Connection | None = None
+        # Of its own, for another thread: one that hangs doesn't hold up calls.
+        self._rewards: tuple[WeaveApi, RewardFeedback] | None = None
+        self.side_work: SideWork = SideWork("weave", {"rewards": Kind(self._file_rewards, MAX_REWARDS)})
         self._sent = SentIds()
-        self._sent_rewards = SentIds()
         self._statuses = StatusesByTrace()
         self._told: set[str] = set()
 
@@ -138,7 +145,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         return ", ".join(part for part in parts if part)
 
     def expect_repeats(self) -> None:
-        """Ask before each batch which of its calls and rewards are stored: a second row would be shown twice."""
+        """Ask before each batch which of its calls are stored: a second row would be shown twice."""
         self._ask_first = True
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
@@ -150,8 +157,11 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         return ReadBack(len(stored), f"project {project_id} of Weave at {url}")
 
     def shutdown(self) -> None:
-        """Close the connections."""
+        """Finish side work within `export_timeout`, and close the connections."""
+        self.side_work.shutdown(time.monotonic() + self.export_timeout)
         self._disconnect()
+        if not self.side_work.is_running:
+            self._disconnect_rewards()
 
     # --- one attempt
 
@@ -165,7 +175,11 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         for name, group in by_project.items():
             project_id = connection.catalogue.project_id(name)
             self._send_calls(connection, project_id, group)
-            connection.rewards.send(project_id, group, ask_first=self._ask_first)
+            try:
+                for reward in reward_feedback_of(group):
+                    self.side_work.add("rewards", project_id, reward.root_id, reward, order=reward.time_ns)
+            except Exception:  # noqa: BLE001, RUF100 - the calls are stored, whatever this is
+                internal_error("noting the rewards of stored calls")
 
     def _send_calls(self, connection: _Connection, project_id: str, spans: Sequence[ReadableSpan]) -> None:
         missing = self._missing(connection.api, project_id, spans)
@@ -219,13 +233,15 @@ class WeaveSpanExporter(OutcomeSpanExporter):
 
     def _connect(self) -> _Connection:
         if self._connection is None:
-            settings = self._settings()
-            if not settings.api_key:
-                raise RequestFailedError(Outcome(Verdict.DENIED, f"no W&B API key: {CREDENTIALS_HINT}"))
-            api = WeaveApi(settings)
-            catalogue = Catalogue(api)
-            self._connection = _Connection(api, catalogue, RewardFeedback(api, catalogue, self._sent_rewards))
+            api = self._new_api()
+            self._connection = _Connection(api, Catalogue(api))
         return self._connection
+
+    def _new_api(self) -> WeaveApi:
+        settings = self._settings()
+        if not settings.api_key:
+            raise RequestFailedError(Outcome(Verdict.DENIED, f"no W&B API key: {CREDENTIALS_HINT}"))
+        return WeaveApi(settings)
 
     def _settings(self) -> WeaveSettings:
         return read_settings(
@@ -240,6 +256,25 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.api.close()
+
+    def _file_rewards(self, project_id: str, rewards: list[Reward]) -> Outcome:
+        """Make one attempt to file rewards whose calls are stored."""
+        try:
+            if self._rewards is None:
+                api = self._new_api()
+                self._rewards = api, RewardFeedback(api, Catalogue(api))
+            self._rewards[1].file(project_id, rewards)
+        except RequestFailedError as failure:
+            if failure.outcome.verdict is Verdict.DENIED:
+                # The next attempt reads the settings anew.
+                self._disconnect_rewards()
+            return failure.outcome
+        return DELIVERED
+
+    def _disconnect_rewards(self) -> None:
+        rewards, self._rewards = self._rewards, None
+        if rewards is not None:
+            rewards[0].close()
 
     def _project_name(self, span: ReadableSpan) -> str:
         if self._project:

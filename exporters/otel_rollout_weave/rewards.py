@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -12,80 +13,129 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.delivery.outcome import Verdict
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.catalogue import REWARD, Catalogue
-from otel_rollout_weave.sent import SentIds
 from otel_rollout_weave.translate import call_id, reward_of_span
 
-__all__ = ["FEEDBACK_TYPE", "RewardFeedback"]
+__all__ = ["FEEDBACK_TYPE", "Reward", "RewardFeedback", "reward_feedback_of"]
 
 _logger = logging.getLogger(__name__)
 
 FEEDBACK_TYPE: Final = f"wandb.runnable.{REWARD}"
 """The type of a scorer's results; a filter names `feedback.[wandb.runnable.reward].payload.output`."""
 
+_VERSION_AND_VARIANT: Final = (7 << 76) | (2 << 62)
+_TRACE_BITS: Final = (1 << 62) - 1
+
+
+@dataclass(frozen=True)
+class Reward:
+    """A reward of a trajectory.
+
+    Args:
+        root_id: The id of the root's call.
+        trace_id: The trace's id.
+        value: The reward.
+        time_ns: When it was known.
+    """
+
+    root_id: str
+    trace_id: int
+    value: float
+    time_ns: int
+
+    @property
+    def id(self) -> str:
+        """A UUID of version 7: its time is when the reward was known, its random bits are the trace's.
+
+        Weave knows no update of feedback. By the id a later reward is told from an earlier one, and both from feedback
+        that is not ours; a reward that is sent twice has one id.
+        """
+        milliseconds, rest = divmod(self.time_ns, 1_000_000)
+        time_bits = (milliseconds & ((1 << 48) - 1)) << 80 | (rest * 4096 // 1_000_000) << 64
+        return str(uuid.UUID(int=time_bits | _VERSION_AND_VARIANT | self.trace_id & _TRACE_BITS))
+
+    def is_of_this_trace(self, feedback_id: str) -> bool:
+        """Return whether a piece of feedback is a reward of the same trace, filed by us."""
+        try:
+            number = uuid.UUID(feedback_id).int
+        except ValueError:
+            return False
+        return (number ^ uuid.UUID(self.id).int) & (0xF << 76 | (1 << 64) - 1) == 0
+
+
+def reward_feedback_of(spans: Sequence[ReadableSpan]) -> list[Reward]:
+    """Return the rewards that spans carry.
+
+    Args:
+        spans: Any spans; those without a reward are passed over.
+    """
+    rewards = []
+    for span in spans:
+        value, context = reward_of_span(span), span.get_span_context()
+        if value is not None and context is not None:
+            # One that comes when the root has ended is carried by a span right under it.
+            root = call_id(span) if span.parent is None else f"{span.parent.span_id:016x}"
+            rewards.append(Reward(root, context.trace_id, value, span.end_time or 0))
+    return rewards
+
 
 class RewardFeedback:
-    """Files the rewards of a batch's roots, each once.
+    """Files rewards, the latest of each trajectory.
 
     Args:
         api: The server.
         catalogue: Where the object that rewards are filed under is registered.
-        sent: Which rewards may be stored already; it outlives the connection.
     """
 
-    def __init__(self, api: WeaveApi, catalogue: Catalogue, sent: SentIds) -> None:
+    def __init__(self, api: WeaveApi, catalogue: Catalogue) -> None:
         self._api = api
         self._catalogue = catalogue
-        self._sent = sent
         self._has_warned = False
 
-    def send(self, project_id: str, spans: Sequence[ReadableSpan], *, ask_first: bool) -> None:
-        """File the rewards of the roots among `spans`, whose calls are stored already.
+    def file(self, project_id: str, rewards: Sequence[Reward]) -> None:
+        """File rewards whose calls are stored, unless a later one is there; remove the earlier ones.
 
         Args:
             project_id: `entity/project`.
-            spans: The batch.
-            ask_first: Whether to ask which rewards are there, although this process did not send them.
+            rewards: At most one of each trajectory.
 
         Raises:
-            RequestFailedError: A passing fault. A refusal is only logged: the call holds the reward too.
+            RequestFailedError: The server did not answer, or refused.
         """
-        rewards = {}
-        for span in spans:
-            reward = reward_of_span(span)
-            context = span.get_span_context()
-            if reward is not None and context is not None:
-                # One that comes when the root has ended is carried by a span right under it.
-                root = call_id(span) if span.parent is None else f"{span.parent.span_id:016x}"
-                rewards[f"weave:///{project_id}/call/{root}"] = (reward, context.trace_id)
-        if not rewards:
-            return
+        by_reference = {f"weave:///{project_id}/call/{reward.root_id}": reward for reward in rewards}
+        stored = self._stored(project_id, by_reference)
+        missing = {ref: reward for ref, reward in by_reference.items() if max(stored[ref], default="") < reward.id}
+        if missing:
+            scorer = self._catalogue.reward_scorer(project_id)
+            batch: list[dict[str, Any]] = [
+                {
+                    "id": reward.id,
+                    "project_id": project_id,
+                    "weave_ref": reference,
+                    "feedback_type": FEEDBACK_TYPE,
+                    "runnable_ref": scorer,
+                    "payload": {"output": reward.value},
+                }
+                for reference, reward in missing.items()
+            ]
+            self._api.create_feedback(batch)
+        # Only now: at no time is a trajectory without a reward that had one.
+        latest = {ref: max([*stored[ref], reward.id]) for ref, reward in by_reference.items()}
+        outdated = [one for ref, ids in stored.items() for one in ids if one != latest[ref]]
+        if outdated:
+            self._api.purge_feedback(project_id, outdated)
+
+    def _stored(self, project_id: str, rewards: Mapping[str, Reward]) -> dict[str, list[str]]:
+        """Return the ids of the rewards that are filed by us, by their calls."""
         try:
-            self._send(project_id, rewards, ask_first=ask_first)
+            found = self._api.stored_feedback(project_id, FEEDBACK_TYPE, list(rewards))
         except RequestFailedError as failure:
             if failure.outcome.verdict in (Verdict.RETRY, Verdict.UNEXPLAINED):
-                self._sent.doubt(rewards)
                 raise
+            # A key that may write and not read: a reward twice is better than none.
             if not self._has_warned:
                 self._has_warned = True
-                _logger.warning("Weave takes no rewards as feedback; they are in the calls only: %s", failure)
-        self._sent.forget(rewards)
-
-    def _send(self, project_id: str, rewards: dict[str, tuple[float, int]], *, ask_first: bool) -> None:
-        asked = [reference for reference in rewards if ask_first or self._sent.is_doubtful(reference)]
-        stored = self._api.stored_feedback(project_id, FEEDBACK_TYPE, asked) if asked else set()
-        missing = {reference: reward for reference, reward in rewards.items() if reference not in stored}
-        if not missing:
-            return
-        scorer = self._catalogue.reward_scorer(project_id)
-        batch: list[dict[str, Any]] = [
-            {
-                "id": str(uuid.UUID(int=trace_id)),
-                "project_id": project_id,
-                "weave_ref": reference,
-                "feedback_type": FEEDBACK_TYPE,
-                "runnable_ref": scorer,
-                "payload": {"output": reward},
-            }
-            for reference, (reward, trace_id) in missing.items()
-        ]
-        self._api.create_feedback(batch)
+                _logger.warning("Weave does not say which rewards it has, so some may come twice: %s", failure)
+            found = {}
+        return {
+            ref: [one for one in found.get(ref, []) if reward.is_of_this_trace(one)] for ref, reward in rewards.items()
+        }

@@ -72,6 +72,7 @@ ROUTES = {
     "/feedback/create": (interface.FeedbackCreateReq, "feedback_create"),
     "/feedback/batch/create": (interface.FeedbackCreateBatchReq, "feedback_create_batch"),
     "/feedback/query": (interface.FeedbackQueryReq, "feedback_query"),
+    "/feedback/purge": (interface.FeedbackPurgeReq, "feedback_purge"),
     "/project/stats": (interface.ProjectStatsReq, "project_stats"),
 }
 
