@@ -31,6 +31,7 @@ from otel_rollout_mlflow.credentials import (
     WORKSPACE,
     read_credentials,
 )
+from otel_rollout_mlflow.database_driver import check_driver
 from otel_rollout_mlflow.http_store import HttpStore
 from otel_rollout_mlflow.recent_ids import RecentIds
 from otel_rollout_mlflow.run_association import RunAssociation, RunQuestion
@@ -137,7 +138,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
 
         Raises:
             ConfigurationError: The tracking URI names nothing that traces can be written to.
-            MissingExtraError: It names a database, and mlflow isn't installed.
+            MissingExtraError: It names a database, and mlflow or the database's driver isn't installed.
         """
         if self._fault is not None:
             raise self._fault
@@ -148,6 +149,8 @@ class MlflowSpanExporter(OutcomeSpanExporter):
                     f"MLFLOW_TRACKING_URI={shown_url(self._uri.uri)!r} needs {', '.join(missing)}: "
                     "pip install 'otel-rollout[mlflow]'"
                 )
+            if not self._uri.uri.startswith("sqlite"):
+                check_driver(self._uri.uri)
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to write `spans`; their runs and rewards follow as side work."""

@@ -10,12 +10,14 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from opentelemetry import trace
 from opentelemetry.context import Context
+
+from otel_rollout.log_once import internal_error, warn_once
 
 __all__ = ["nested_mlflow_spans"]
 
@@ -30,25 +32,40 @@ _lock: Final = threading.Lock()
 def nested_mlflow_spans() -> Iterator[None]:
     """Nest what mlflow traces inside the block under the current span, a trajectory or an op of otel-rollout.
 
-    Does nothing where mlflow isn't imported or no span is current. May be used again inside an op, whose span is then
-    the parent.
+    Does nothing where mlflow isn't imported, is older than 3.10, or no span is current. May be used again inside an
+    op, whose span is then the parent. Whatever fails here, the block runs as it is.
     """
-    current = trace.get_current_span().get_span_context()
-    provider: Any = sys.modules.get("mlflow.tracing.provider")
-    if provider is None or not current.is_valid or not current.trace_flags.sampled:
-        yield
-        return
-    runtime = provider.get_context_api()
-    if runtime is not provider.mlflow_runtime_context:
-        # mlflow shares the global provider and context, and sees our span by itself.
-        yield
-        return
-    _register(current.trace_id)
-    token = runtime.attach(trace.set_span_in_context(trace.NonRecordingSpan(current), Context()))
+    leave = _enter()
     try:
         yield
     finally:
-        runtime.detach(token)
+        if leave is not None:
+            try:
+                leave()
+            except Exception:  # noqa: BLE001, RUF100 - this is the traced program's thread
+                internal_error("leaving mlflow's context")
+
+
+def _enter() -> Callable[[], None] | None:
+    """Make the current span the parent of mlflow's; return what takes that back, None where there is nothing to."""
+    try:
+        current = trace.get_current_span().get_span_context()
+        provider: Any = sys.modules.get("mlflow.tracing.provider")
+        if provider is None or not current.is_valid or not current.trace_flags.sampled:
+            return None
+        if not hasattr(provider, "get_context_api"):
+            warn_once("mlflow nesting", "this version of mlflow is too old to nest its spans: 3.10 or later is needed")
+            return None
+        runtime = provider.get_context_api()
+        if runtime is not provider.mlflow_runtime_context:
+            # mlflow shares the global provider and context, and sees our span by itself.
+            return None
+        _register(current.trace_id)
+        token = runtime.attach(trace.set_span_in_context(trace.NonRecordingSpan(current), Context()))
+    except Exception:  # noqa: BLE001, RUF100 - this is the traced program's thread
+        internal_error("nesting mlflow's spans")
+        return None
+    return lambda: runtime.detach(token)
 
 
 def _register(trace_id: int) -> None:
@@ -57,11 +74,15 @@ def _register(trace_id: int) -> None:
     from mlflow.tracing.trace_manager import InMemoryTraceManager
 
     manager = InMemoryTraceManager.get_instance()
+    # Before 3.14 mlflow doesn't tell whether a trace has open spans; it drops each after an hour by itself.
+    has_open_spans = getattr(manager, "has_open_spans", None)
     with _lock:
         now = time.monotonic()
         while _running and now - _running[0][0] > SECONDS_UNTIL_SENT:
             _, first = _running.popleft()
-            if manager.has_open_spans(first):
+            if has_open_spans is None:
+                continue
+            if has_open_spans(first):
                 _running.append((now, first))
                 break
             manager.pop_trace(first)

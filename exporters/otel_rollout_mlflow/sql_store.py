@@ -12,7 +12,9 @@ from typing import Any, Final, TypeVar
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.delivery.outcome import Outcome, Verdict
+from otel_rollout.errors import ConfigurationError
 from otel_rollout_mlflow.attempt import AttemptError, denied
+from otel_rollout_mlflow.database_driver import check_driver
 from otel_rollout_mlflow.one_transaction import create_assessments
 from otel_rollout_mlflow.recent_ids import RecentIds
 from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file
@@ -207,10 +209,25 @@ class SqlStore:
         mlflow, self._version = _import_mlflow()
         if path is not None:
             self._ensure_file(path, mlflow)
-        self._tracing = _attempt(lambda: mlflow.tracing.client.TracingClient(self._uri.uri))
+        self._tracing = self._opened(lambda: mlflow.tracing.client.TracingClient(self._uri.uri))
+        self._client = self._opened(lambda: mlflow.tracking.MlflowClient(tracking_uri=self._uri.uri))
         self._pid, self._inode = os.getpid(), _inode(path) if path is not None else None
-        self._client = _attempt(lambda: mlflow.tracking.MlflowClient(tracking_uri=self._uri.uri))
         return self._client
+
+    def _opened(self, make: Callable[[], _Result]) -> _Result:
+        """Make a client, and tell what only another setting or package mends from what passes."""
+        from sqlalchemy.exc import ArgumentError
+
+        try:
+            if not self._uri.uri.startswith("sqlite"):
+                check_driver(self._uri.uri)
+            return _attempt(make)
+        except AttemptError as error:
+            if isinstance(error.__cause__, (ImportError, ArgumentError, ValueError)):
+                raise denied(error.outcome.reason) from error
+            raise
+        except ConfigurationError as error:
+            raise denied(str(error)) from error
 
     def _ensure_file(self, path: Path, mlflow: Any) -> None:
         def initialise(file: Path) -> None:

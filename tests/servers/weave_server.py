@@ -84,6 +84,10 @@ class WeaveServer:
         """Return the feedback of a project."""
         return list(self._post("/feedback/query", {"project_id": project_id})["result"])
 
+    def create_feedback(self, feedback: dict[str, Any]) -> None:
+        """Store a piece of feedback."""
+        self._post("/feedback/create", feedback)
+
     def inserts(self) -> dict[str, int]:
         """Return how often each call was stored, by its id; the memory store shows a call only once in any case."""
         return dict(self._post("/_inserts", None))

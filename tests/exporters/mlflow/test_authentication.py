@@ -102,9 +102,11 @@ class TestGuardedServer:
         monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", PASSWORD)
         one = trajectory(project, reward=1.0)
 
-        outcome = MlflowSpanExporter(tracking_uri=guarded.address, create_run=True).send(one.spans)
+        exporter = MlflowSpanExporter(tracking_uri=guarded.address, create_run=True)
+        outcome = exporter.send(one.spans)
 
         assert outcome.verdict is Verdict.DELIVERED, outcome.reason
+        assert exporter.force_flush(), exporter.side_work.last_trouble
         assert read_back(guarded.address, project).trace(one.mlflow_id).info.assessments[0].value == 1.0
 
     def test_password_in_the_address(self, guarded, project, trajectory) -> None:

@@ -32,6 +32,7 @@ class TestOldServer:
             for part in ([one.model, one.tool], [one.root], one.spans):
                 outcome = exporter.send(part)
                 assert outcome.verdict is Verdict.DELIVERED, outcome.reason
+                assert exporter.force_flush(), exporter.side_work.last_trouble
 
         (trace,) = back.traces("tags.step = '1'")
 
@@ -64,7 +65,9 @@ class TestOldServer:
     def test_tags_before_the_root(self, old_server, project, trajectory, read_back) -> None:
         """A trajectory whose root hasn't arrived is found by its tags, in progress."""
         one = trajectory(project)
-        assert MlflowSpanExporter(tracking_uri=old_server.address).send([one.model]).verdict is Verdict.DELIVERED
+        exporter = MlflowSpanExporter(tracking_uri=old_server.address)
+        assert exporter.send([one.model]).verdict is Verdict.DELIVERED
+        assert exporter.force_flush()
 
         (trace,) = read_back(old_server.address, project).traces("tags.rollout_n = '0'")
 

@@ -18,6 +18,7 @@ INT64_MAX = 2**63 - 1
 def deliver(exporter, spans) -> None:
     outcome = exporter.send(spans)
     assert outcome.verdict is Verdict.DELIVERED, outcome.reason
+    assert exporter.force_flush(), exporter.side_work.last_trouble
 
 
 class TestTrajectory:

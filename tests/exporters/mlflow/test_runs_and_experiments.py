@@ -16,6 +16,7 @@ pytestmark = pytest.mark.integration
 def deliver(exporter, spans) -> None:
     outcome = exporter.send(spans)
     assert outcome.verdict is Verdict.DELIVERED, outcome.reason
+    assert exporter.force_flush(), exporter.side_work.last_trouble
 
 
 def in_thread(call, *arguments) -> None:
@@ -106,17 +107,82 @@ class TestRun:
         assert {info.status for info in runs.values()} == {"FINISHED"}
         assert [len(back.traces(run_id=info.run_id)) for info in runs.values()] == [2, 2]
 
+    def test_each_training_run_has_its_own(self, uri, project, trajectory, read_back, monkeypatch) -> None:
+        """Where `OTEL_ROLLOUT_RUN_ID` tells training runs apart, the next one of the same name gets another run."""
+        for training_run in ("monday", "tuesday", "monday"):
+            monkeypatch.setenv("OTEL_ROLLOUT_RUN_ID", training_run)
+            exporter = MlflowSpanExporter(tracking_uri=uri, create_run=True)
+            deliver(exporter, trajectory(project).spans)
+            exporter.shutdown()
+        back = read_back(uri, project)
+
+        runs = back.client.search_runs([back.experiment_id])
+
+        assert [run.info.run_name for run in runs] == ["exp-1", "exp-1"]
+        assert sorted(len(back.traces(run_id=run.info.run_id)) for run in runs) == [1, 2]
+
+    def test_run_is_running_while_a_worker_is(self, uri, project, trajectory, read_back) -> None:
+        """A worker that goes on after another was shut down opens the run again, and the last one finishes it."""
+        first, second = (MlflowSpanExporter(tracking_uri=uri, create_run=True) for _ in range(2))
+        for exporter in (first, second):
+            deliver(exporter, trajectory(project).spans)
+        back = read_back(uri, project)
+        statuses = []
+        for action in (first.shutdown, lambda: deliver(second, trajectory(project).spans), second.shutdown):
+            action()
+            (run,) = back.client.search_runs([back.experiment_id])
+            statuses.append(run.info.status)
+
+        assert statuses == ["FINISHED", "RUNNING", "FINISHED"]
+        assert len(back.traces(run_id=run.info.run_id)) == 3
+
+    def test_deleted_run_is_made_anew(self, uri, project, trajectory, read_back) -> None:
+        """After somebody deleted the run that was made, trajectories get a new one, and none of them is lost."""
+        exporter = MlflowSpanExporter(tracking_uri=uri, create_run=True)
+        deliver(exporter, trajectory(project).spans)
+        back = read_back(uri, project)
+        (deleted,) = back.client.search_runs([back.experiment_id])
+        back.client.delete_run(deleted.info.run_id)
+        later = [trajectory(project) for _ in range(2)]
+
+        deliver(exporter, [span for each in later for span in each.spans])
+
+        (run,) = back.client.search_runs([back.experiment_id])
+        assert {trace.info.trace_id for trace in back.traces(run_id=run.info.run_id)} == {
+            each.mlflow_id for each in later
+        }
+        exporter.shutdown()
+        assert exporter.side_work.stats()["links"].done == 3
+        assert back.client.get_run(run.info.run_id).info.status == "FINISHED"
+
+    def test_run_that_is_not_there_yet(self, uri, project, trajectory, read_back, run_of, monkeypatch) -> None:
+        """Trajectories of a run that isn't there are stored and wait to be associated, until it is."""
+        run_id = run_of()
+        client = read_back(uri, project).client
+        client.delete_run(run_id)
+        monkeypatch.setenv("MLFLOW_RUN_ID", run_id)
+        exporter, one = MlflowSpanExporter(tracking_uri=uri), trajectory(project)
+        assert exporter.send(one.spans).verdict is Verdict.DELIVERED
+        assert not exporter.force_flush()
+        assert exporter.side_work.stats()["links"].waiting == 1
+        client.restore_run(run_id)
+
+        assert exporter.force_flush(), exporter.side_work.last_trouble
+
+        assert [trace.info.trace_id for trace in read_back(uri, project).traces(run_id=run_id)] == [one.mlflow_id]
+
     def test_unknown_run_is_reported_once(self, uri, project, trajectory, read_back, caplog) -> None:
         """A run that MLflow doesn't know is named in the log, once, and the trajectories are stored without it."""
         unknown = project.removeprefix("project-") + "0" * 20
         exporter = MlflowSpanExporter(tracking_uri=uri, run_id=unknown)
-        deliver(exporter, trajectory(project).spans)
-        deliver(exporter, trajectory(project).spans)
+        for _ in range(2):
+            assert exporter.send(trajectory(project).spans).verdict is Verdict.DELIVERED
+            assert not exporter.force_flush()
 
         assert len(read_back(uri, project).traces()) == 2
-        assert [record.message for record in caplog.records if unknown in record.message] == [
-            f"MLflow has no run {unknown} at this tracking URI: trajectories are not associated with it"
-        ]
+        assert len([record for record in caplog.records if unknown in record.message]) == 1
+        exporter.shutdown()
+        assert dict(exporter.side_work.stats()["links"].lost) == {"denied": 2}
 
 
 class TestExperiment:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from otel_rollout.delivery.outcome import Verdict
@@ -99,6 +101,59 @@ class TestCheck:
             f"MLFLOW_TRACKING_URI='sqlite:///{tmp_path}/t.db' needs mlflow, sqlalchemy, alembic: "
             "pip install 'otel-rollout[mlflow]'"
         )
+
+    @pytest.mark.parametrize(
+        ("scheme", "module", "package"),
+        [
+            ("postgresql+psycopg", "psycopg", "'psycopg[binary]'"),
+            ("postgresql+psycopg2", "psycopg2", "psycopg2-binary"),
+            ("mysql", "MySQLdb", "mysqlclient"),
+            ("mysql+pymysql", "pymysql", "pymysql"),
+            ("mssql", "pyodbc", "pyodbc"),
+        ],
+    )
+    def test_missing_driver(self, monkeypatch, scheme, module, package) -> None:
+        """A database whose driver isn't installed is an error with the driver's name and the line that installs it."""
+        pytest.importorskip("mlflow")
+        monkeypatch.setitem(sys.modules, module, None)
+
+        with pytest.raises(MissingExtraError) as caught:
+            MlflowSpanExporter(tracking_uri=f"{scheme}://me:s3cret@host/db").check()
+
+        message = str(caught.value)
+        assert message.startswith(f"MLFLOW_TRACKING_URI='{scheme}://host/db' needs the driver ")
+        assert message.endswith(f": pip install {package}")
+
+    @pytest.mark.parametrize(
+        ("uri", "said"),
+        [
+            ("postgresql://me:s3cret@host:port/db", "can't read it"),
+            ("mysql+nosuch://host/db", "knows no such database"),
+        ],
+    )
+    def test_address_that_cannot_be_read(self, uri, said) -> None:
+        """An address that sqlalchemy makes nothing of is an error at `init`, without the password."""
+        pytest.importorskip("mlflow")
+
+        with pytest.raises(ConfigurationError, match=said) as caught:
+            MlflowSpanExporter(tracking_uri=uri).check()
+
+        assert "s3cret" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "uri", ["postgresql+psycopg2://host/db", "postgresql://host:port/db", "mysql+nosuch://h/d"]
+    )
+    def test_what_cannot_be_opened_is_denied(self, uri, trajectory, monkeypatch) -> None:
+        """Where `check` isn't called, under another processor, an attempt is denied with the same words."""
+        pytest.importorskip("mlflow")
+        monkeypatch.setitem(sys.modules, "psycopg2", None)
+        exporter = MlflowSpanExporter(tracking_uri=uri)
+        with pytest.raises(ConfigurationError) as caught:
+            exporter.check()
+
+        outcome = exporter.send(trajectory().spans)
+
+        assert (outcome.verdict, outcome.reason) == (Verdict.DENIED, str(caught.value))
 
     def test_shutdown_twice(self, caplog) -> None:
         """A second shutdown warns and returns."""

@@ -81,6 +81,7 @@ class TestLostAnswer:
             replay = WeaveSpanExporter(ask_first=True)
             assert replay.send(sent) == DELIVERED
             replay.shutdown()
+            assert not replay.side_work.stats()["rewards"].lost
         assert stored_once(server, project, sent)
         assert len(server.feedback(project)) == 1
 
@@ -88,8 +89,8 @@ class TestLostAnswer:
         """After a lost answer to the feedback, the calls are not sent again and the reward is not filed again."""
         sent = spans.trajectory(reward=0.5)
         server.set_faults("/feedback/batch/create", "lost")
-        assert exporter.send(sent).verdict is Verdict.RETRY
         assert exporter.send(sent) == DELIVERED
+        assert exporter.force_flush()
         assert stored_once(server, project, sent)
         assert [row["payload"] for row in server.feedback(project)] == [{"output": 0.5}]
 
@@ -122,13 +123,14 @@ class TestPassingFaults:
         outcome = exporter.send(spans.trajectory())
         assert (outcome.verdict, outcome.retry_after) == (Verdict.RETRY, 7.0)
 
-    @pytest.mark.parametrize("path", ["/graphql", "/file/create", "/obj/create", "/feedback/batch/create"])
+    @pytest.mark.parametrize("path", ["/graphql", "/file/create", "/obj/create"])
     def test_fault_of_another_request(self, server, exporter, spans, project, path) -> None:
-        """A passing fault of any request that the exporter makes delays the batch and loses nothing."""
+        """A passing fault of any request that comes before the calls delays the batch and loses nothing."""
         sent = spans.trajectory(reward=1.0)
         server.set_faults(path, 503)
         assert exporter.send(sent).verdict is Verdict.RETRY
         assert exporter.send(sent) == DELIVERED
+        assert exporter.force_flush()
         assert stored_once(server, project, sent)
         assert len(server.feedback(project)) == 1
 
@@ -223,20 +225,94 @@ class TestRefusals:
         assert stored_once(server, project, good)
         assert caplog.text.count("a span can't be sent to Weave") == 1
 
-    def test_feedback_refused(self, server, exporter, spans, project, caplog) -> None:
-        """A server that takes no feedback has the calls all the same, with one warning."""
-        server.set_faults("/feedback/batch/create", 400, 400)
-        for _ in range(2):
-            assert exporter.send([spans.root(reward=1.0)]) == DELIVERED
-        assert len(server.calls(project)) == 2
-        assert caplog.text.count("takes no rewards as feedback") == 1
-
     def test_op_refused(self, server, exporter, spans, project, caplog) -> None:
         """A call whose op can't be registered arrives with the op's plain name."""
         server.set_faults("/obj/create", 400)
         assert exporter.send([spans.root()]) == DELIVERED
         assert server.calls(project)[0]["op_name"] == "agent_loop"
         assert "carry the plain name" in caplog.text
+
+
+def rewards_of(exporter: WeaveSpanExporter) -> tuple[int, int, dict[str, int]]:
+    """Return how many rewards are done, how many wait, and what was lost of them."""
+    counts = exporter.side_work.stats()["rewards"]
+    return counts.done, counts.waiting, dict(counts.lost)
+
+
+class TestRewards:
+    """Rewards as feedback, which are side work."""
+
+    @pytest.mark.parametrize("path", ["/feedback/query", "/feedback/batch/create"])
+    @pytest.mark.parametrize("status", [429, 500, 503])
+    def test_fault_changes_no_call(self, server, exporter, spans, project, path, status) -> None:
+        """A failing reward leaves each call stored once, whole and delivered; it is filed once the fault has passed."""
+        sent = [span for _ in range(3) for span in spans.trajectory(reward=1.0, output={"text": "x" * 20_000})]
+        server.set_faults(path, status, status)
+        report = deliver(exporter, sent)
+        assert (report.delivered, report.shrunk, dict(report.lost)) == (9, 0, {})
+        assert exporter.force_flush()
+        assert stored_once(server, project, sent)
+        roots = [call for call in server.calls(project) if call["parent_id"] is None]
+        assert [len(call["output"]["text"]) for call in roots] == [20_000] * 3
+        assert rewards_of(exporter) == (3, 0, {})
+        assert len(server.feedback(project)) == 3
+
+    def test_refused(self, server, exporter, spans, project, caplog) -> None:
+        """A server that takes no feedback has the calls all the same; the rewards are counted as refused."""
+        sent = [spans.root(reward=1.0) for _ in range(2)]
+        server.set_faults("/feedback/batch/create", *[400] * 3)
+        assert deliver(exporter, sent).delivered == 2
+        assert not exporter.force_flush()
+        assert stored_once(server, project, sent)
+        assert rewards_of(exporter) == (0, 0, {"refused": 2})
+        assert caplog.text.count("rewards are refused") == 1
+
+    def test_turned_away(self, server, exporter, spans, project) -> None:
+        """A key that may not give feedback delays no call; the rewards wait, and a flush says so at once."""
+        sent = spans.trajectory(reward=1.0)
+        server.set_faults("/feedback/batch/create", 403, 403)
+        assert exporter.send(sent) == DELIVERED
+        assert not exporter.force_flush(30_000)
+        assert rewards_of(exporter) == (0, 1, {})
+        server.set_faults("")
+        assert exporter.force_flush()
+        assert stored_once(server, project, sent)
+        assert rewards_of(exporter) == (1, 0, {})
+
+    def test_a_later_reward_replaces_the_first(self, server, spans, project) -> None:
+        """A corrected reward, from whichever process and in whichever order it comes, is the only one in the end."""
+        one, other = spans.root(reward=0.0), spans.root(reward=0.0)
+        late = [spans.span("reward", {"rollout.reward": 1.0}, parent=root) for root in (one, other)]
+        for batch in ([one], [late[0]], [one], [late[1]], [other]):
+            exporter = WeaveSpanExporter(ask_first=True)
+            assert exporter.send(batch) == DELIVERED
+            assert exporter.force_flush()
+            exporter.shutdown()
+        found = {row["weave_ref"]: row["payload"] for row in server.feedback(project)}
+        assert len(server.feedback(project)) == 2
+        assert found == {
+            f"weave:///{project}/call/{root.context.span_id:016x}": {"output": 1.0} for root in (one, other)
+        }
+
+    def test_feedback_of_others_is_left_alone(self, server, exporter, spans, project) -> None:
+        """What somebody else has said of the call, under the same name, stays."""
+        root = spans.root(reward=0.0)
+        assert exporter.send([root]) == DELIVERED
+        assert exporter.force_flush()
+        [ours] = server.feedback(project)
+        theirs = {key: ours[key] for key in ("project_id", "weave_ref", "feedback_type", "runnable_ref")}
+        server.create_feedback({**theirs, "project_id": project, "payload": {"output": 0.7}})
+        assert exporter.send([spans.span("reward", {"rollout.reward": 1.0}, parent=root)]) == DELIVERED
+        assert exporter.force_flush()
+        assert sorted(row["payload"]["output"] for row in server.feedback(project)) == [0.7, 1.0]
+
+    def test_question_refused(self, server, exporter, spans, project, caplog) -> None:
+        """Where the key may not read, rewards are filed all the same, with one warning."""
+        server.set_faults("/feedback/query", 403)
+        assert exporter.send([spans.root(reward=1.0)]) == DELIVERED
+        assert exporter.force_flush()
+        assert len(server.feedback(project)) == 1
+        assert caplog.text.count("some may come twice") == 1
 
 
 class TestSettings:

@@ -210,6 +210,7 @@ class TestRewards:
         """Calls can be filtered and sorted by the reward as feedback."""
         sent = {reward: spans.root(reward=reward) for reward in (0.25, 1.0, 0.5)}
         assert exporter.send([*sent.values(), spans.root()]).verdict is Verdict.DELIVERED
+        assert exporter.force_flush()
         field = "feedback.[wandb.runnable.reward].payload.output"
         value = {"$convert": {"input": {"$getField": field}, "to": "double"}}
         found = reader.calls(

@@ -1,0 +1,177 @@
+"""Rewards that fail, on a server and in a sqlite file: spans stay whole and delivered, the rewards come later."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+import time
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from otel_rollout.delivery.batch_sender import send_batch
+from otel_rollout.delivery.outcome import Verdict
+from otel_rollout.stats import SideWorkStats
+from otel_rollout_mlflow import MlflowSpanExporter
+from tests.faults.faulty_receiver import Fault, FaultyReceiver
+
+pytestmark = pytest.mark.integration
+
+PAYLOAD = "x" * 20_000
+
+
+@pytest.fixture
+def file(uri, request) -> Path:
+    """The sqlite file of the database, the server's too."""
+    if uri.startswith("http"):
+        return Path(request.getfixturevalue("mlflow_server").database)
+    return Path(uri.removeprefix("sqlite:///"))
+
+
+@contextmanager
+def refusing(file: Path, table: str):
+    """Have the database refuse new rows of a table."""
+    with closing(sqlite3.connect(file, timeout=30, isolation_level=None)) as connection:
+        connection.execute(f"create trigger refusing before insert on {table} begin select raise(abort, 'no'); end")
+        try:
+            yield
+        finally:
+            connection.execute("drop trigger refusing")
+
+
+def deliver(exporter, spans):
+    """Bring a batch to its end as delivery does, without its waiting."""
+    left = iter(range(50))
+    return send_batch(exporter.send, spans, wait=lambda seconds, outcome: next(left, None) is not None)
+
+
+def large(trajectory, project, **more):
+    """Return a trajectory with a payload that would be cut."""
+    return trajectory(project, root_attributes={"input.value": f'"{PAYLOAD}"'}, **more)
+
+
+class TestFailingSideWork:
+    """Requests beside the spans that fail."""
+
+    @pytest.mark.parametrize("table", ["assessments", "entity_associations"])
+    def test_changes_no_span(self, uri, file, project, trajectory, read_back, table) -> None:
+        """Rewards and links that the backend fails for cut nothing and lose nothing; they are stored when it mends."""
+        trajectories = [large(trajectory, project, reward=1.0) for _ in range(3)]
+        exporter = MlflowSpanExporter(tracking_uri=uri, create_run=True)
+        kind = "rewards" if table == "assessments" else "links"
+        with refusing(file, table):
+            report = deliver(exporter, [span for each in trajectories for span in each.spans])
+            assert (report.delivered, report.shrunk, dict(report.lost)) == (9, 0, {})
+            assert not exporter.force_flush(2000)
+            assert exporter.side_work.stats()[kind] == SideWorkStats(waiting=3)
+        assert exporter.force_flush(60_000), exporter.side_work.last_trouble
+
+        back = read_back(uri, project)
+        (run,) = back.client.search_runs([back.experiment_id])
+        found = back.traces(run_id=run.info.run_id)
+        assert {trace.info.trace_id for trace in found} == {each.mlflow_id for each in trajectories}
+        for trace in found:
+            assert [root.inputs for root in trace.data.spans if root.parent_id is None] == [PAYLOAD]
+            assert [item.value for item in trace.info.assessments] == [1.0]
+        exporter.shutdown()
+        counts = exporter.side_work.stats()
+        assert (counts["links"], counts["rewards"]) == (SideWorkStats(done=3), SideWorkStats(done=3))
+
+    def test_reward_of_a_deleted_trace(self, uri, file, project, trajectory, read_back) -> None:
+        """A reward whose trace is gone is lost alone, and counted; the others are stored."""
+        kept, gone = (trajectory(project, reward=1.0) for _ in range(2))
+        exporter = MlflowSpanExporter(tracking_uri=uri)
+        back = read_back(uri, project)
+        with refusing(file, "assessments"):
+            assert deliver(exporter, [*gone.spans, *kept.spans]).delivered == 6
+            assert not exporter.force_flush(1000)
+            back.client.delete_traces(back.experiment_id, trace_ids=[gone.mlflow_id])
+
+        assert not exporter.force_flush(60_000)
+
+        assert exporter.side_work.stats()["rewards"] == SideWorkStats(done=1, lost={"refused": 1})
+        (trace,) = back.traces()
+        assert [item.value for item in trace.info.assessments] == [1.0]
+
+
+class TestCorrectedReward:
+    """A trajectory's reward that is known to be another one later."""
+
+    @pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+    def test_the_latest_counts(self, uri, project, trajectory, read_back, order) -> None:
+        """In whichever order rewards arrive, from whichever process, the one that was known last stands alone."""
+        one = trajectory(project, reward=0.0)
+        spans = [one.root, *(one.span("reward", 0, end, {"rollout.reward": end / 10}) for end in (12, 15))]
+        for place in order:
+            exporter = MlflowSpanExporter(tracking_uri=uri)
+            assert exporter.send([spans[place]]).verdict is Verdict.DELIVERED
+            exporter.shutdown()
+            assert exporter.side_work.stats()["rewards"] == SideWorkStats(done=1)
+
+        (trace,) = read_back(uri, project).traces()
+
+        assert [(item.name, item.value, item.valid) for item in trace.info.assessments] == [("reward", 1.5, True)]
+
+    def test_in_one_process(self, uri, project, trajectory, read_back) -> None:
+        """A process that corrects its own reward has the correction stored; a repetition changes nothing."""
+        one = trajectory(project, reward=0.0)
+        exporter = MlflowSpanExporter(tracking_uri=uri)
+        correction = one.span("reward", 0, 12, {"rollout.reward": 1.0})
+        for batch in (one.spans, [correction], one.spans):
+            assert exporter.send(batch).verdict is Verdict.DELIVERED
+            assert exporter.force_flush(), exporter.side_work.last_trouble
+
+        (trace,) = read_back(uri, project).traces()
+
+        assert [item.value for item in trace.info.assessments] == [1.0]
+        assert exporter.side_work.stats()["rewards"] == SideWorkStats(done=2)
+
+
+class TestServer:
+    """A proxy in front of the server that fails for requests beside the spans."""
+
+    @pytest.fixture
+    def receiver(self, mlflow_server):
+        """The proxy."""
+        with FaultyReceiver(mlflow_server.address) as receiver:
+            yield receiver
+
+    @pytest.mark.parametrize("path", ["assessments", "link-to-run", "runs/"])
+    @pytest.mark.parametrize("status", [403, 500, 503])
+    def test_status(self, receiver, project, trajectory, read_back, path, status) -> None:
+        """Whatever a request beside the spans is answered, every span is stored whole by one request and delivered."""
+        receiver.steady = fault = Fault(status=status, path=path)
+        trajectories = [large(trajectory, project, reward=1.0) for _ in range(3)]
+        exporter = MlflowSpanExporter(tracking_uri=receiver.url, create_run=True)
+        report = deliver(exporter, [span for each in trajectories for span in each.spans])
+        assert (report.delivered, report.shrunk, dict(report.lost)) == (9, 0, {})
+        assert not exporter.force_flush(1500)
+        assert receiver.met[fault] > 0
+        receiver.steady = None
+        assert exporter.force_flush(30_000), exporter.side_work.last_trouble
+        exporter.shutdown()
+
+        found = read_back(receiver.url, project).traces()
+
+        assert len(found) == 3
+        for trace in found:
+            assert [root.inputs for root in trace.data.spans if root.parent_id is None] == [PAYLOAD]
+            assert [item.value for item in trace.info.assessments] == [1.0]
+
+    def test_request_that_hangs(self, receiver, project, trajectory) -> None:
+        """While a reward hangs, spans are delivered, and a shutdown keeps to its time."""
+        receiver.steady = fault = Fault(hangs=True, path="assessments")
+        exporter = MlflowSpanExporter(tracking_uri=receiver.url, timeout=20.0)
+        exporter.export_timeout = 0.2
+        assert deliver(exporter, trajectory(project, reward=1.0).spans).delivered == 3
+        deadline = time.monotonic() + 20
+        while not receiver.met[fault]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        for _ in range(3):
+            assert deliver(exporter, trajectory(project, reward=1.0).spans).delivered == 3
+        started = time.monotonic()
+        exporter.shutdown()
+        assert time.monotonic() - started < 10.0
+        assert exporter.side_work.stats()["rewards"] == SideWorkStats(lost={"shutdown": 4})
