@@ -65,6 +65,7 @@ class ProfiledSpanExporter(OutcomeSpanExporter):
     def __init__(self, exporter: OutcomeSpanExporter, profile: Callable[[ReadableSpan], ReadableSpan]) -> None:
         self._exporter = exporter
         self._profile = profile
+        self.side_work = exporter.side_work
         self.max_batch_bytes: int = getattr(exporter, "max_batch_bytes", 2**62)
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:

@@ -103,6 +103,7 @@ class SideWork:
         self._progress = threading.Condition(self._lock)
         self._lanes: dict[tuple[str, Hashable], _Lane] = {}
         self._thread: threading.Thread | None = None
+        self._has_ended = False
         self._deadline: float | None = None
         self._is_abandoned = False
         self._bytes = 0
@@ -191,13 +192,14 @@ class SideWork:
             # A second call waits no longer than the first.
             deadline = min(deadline, self._deadline)
             must_work_here = self._thread is None and bool(self._lanes)
-        thread = self._thread
         if must_work_here:
             # No thread could be started: the interpreter is exiting.
             self._run()
-        elif thread is not None and thread is not threading.current_thread():
-            thread.join(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
         with self._lock:
+            # Not by `Thread.join`, which takes a thread for ended once a signal handler has raised in it.
+            self._progress.wait_for(
+                lambda: not self.is_running, min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX)
+            )
             self._is_abandoned = True
             for lane in list(self._lanes.values()):
                 for key, entry in list(lane.entries.items()):
@@ -220,8 +222,7 @@ class SideWork:
     @property
     def is_running(self) -> bool:
         """Whether an attempt may be under way, also after a shutdown that it did not end in time for."""
-        thread = self._thread
-        return thread is not None and thread.is_alive()
+        return self._thread is not None and not self._has_ended
 
     @property
     def last_trouble(self) -> str:
@@ -301,6 +302,9 @@ class SideWork:
                 self._settle(lane, entries, self._attempt(lane, list(entries.values())))
         finally:
             context_api.detach(token)
+            with self._lock:
+                self._has_ended = True
+                self._progress.notify_all()
 
     def _take(self) -> tuple[_Lane, dict[str, _Entry]] | None:
         """Wait for what is due; None if nothing is to be tried any more."""

@@ -17,7 +17,7 @@ from otel_rollout.delivery.batch_sender import BatchReport, send_batch
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.doctor.trajectory import make_trajectory
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.exporter import ReadBack, one_attempt_of
+from otel_rollout.exporter import OutcomeSpanExporter, ReadBack, one_attempt_of
 
 __all__ = ["BackendReport", "probe_backend"]
 
@@ -125,7 +125,10 @@ def _send(exporter: SpanExporter, spans: Sequence[ReadableSpan], timeout: float)
 
     report: BatchReport = send_batch(one_attempt_of(exporter), spans, wait=wait, on_trouble=troubles.append)
     if not report.lost and not report.shrunk:
-        return ""
+        side_work = exporter.side_work if isinstance(exporter, OutcomeSpanExporter) else None
+        if side_work is None or side_work.flush(max(0.0, deadline - time.monotonic())):
+            return ""
+        return f"took the trajectory, but not what goes with it: {side_work.last_trouble or 'no answer in time'}"
     last = troubles[-1]
     if last.verdict is Verdict.DELIVERED:
         return f"took the trajectory, but {last.reason}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from otel_rollout.file_modes import make_folder, open_private
-from otel_rollout.trace_folder.file_lock import open_to_read
+from otel_rollout.trace_folder.file_lock import open_to_read, try_lock
 
 __all__ = ["DeliveredLog"]
 
@@ -41,6 +41,7 @@ class DeliveredLog:
         digest = hashlib.sha256(f"{backend}\n{destination}".encode()).hexdigest()[:12]
         self._path = folder / FOLDER / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', backend)}-{digest}.txt"
         self._heading = f"# delivered to {backend}, {destination}: one line each\n"
+        self._is_ignored = is_ignored
         if not is_ignored:
             self._load(self._path)
 
@@ -57,8 +58,31 @@ class DeliveredLog:
                 self._descriptor = self._open(self._path)
             os.write(self._descriptor, text.encode())
         except OSError as error:
-            self.trouble = f"what is delivered can't be remembered ({error}): the next replay sends it once more"
-            self._path = None
+            self._note_trouble(error)
+
+    def _note_trouble(self, error: OSError) -> None:
+        self.trouble = f"what is delivered can't be remembered ({error}): the next replay sends it once more"
+        self._path = None
+
+    def try_hold(self) -> bool:
+        """Keep other replays to this destination out until `close`; False if another one is at it.
+
+        Two at once would each send what the other has not noted yet, which some backends then show twice.
+        """
+        if self._path is None:
+            return True
+        try:
+            self._descriptor = self._open(self._path)
+            if not try_lock(self._descriptor):
+                self.close()
+                return False
+        except OSError as error:
+            self._note_trouble(error)
+        else:
+            # Another one may have ended since.
+            if not self._is_ignored:
+                self._load(self._path)
+        return True
 
     def close(self) -> None:
         """Let go of the file."""

@@ -16,6 +16,7 @@ from otel_rollout.delivery.size import readable_size
 from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.replay.report import ReplayReport
 from otel_rollout.replay.source import Source, Unit, UnreadableError
+from otel_rollout.side_work import SideWork
 
 __all__ = ["Sender"]
 
@@ -35,6 +36,7 @@ class Sender:
         limits: The bounds of a batch.
         patience: Seconds without anything delivered after which a backend that can't be reached is given up.
         policy: How failed attempts are repeated.
+        side_work: What the exporter does beside the spans: a unit is delivered once that is done too.
         on_progress: Told of the bytes of what was settled, each time.
     """
 
@@ -47,6 +49,7 @@ class Sender:
         *,
         patience: float,
         policy: RetryPolicy | None = None,
+        side_work: SideWork | None = None,
         on_progress: Callable[[ReplayReport, int], None] = lambda report, size: None,
     ) -> None:
         self.report = ReplayReport()
@@ -56,6 +59,8 @@ class Sender:
         self._limits = limits
         self._patience = patience
         self._policy = policy
+        self._side_work = side_work
+        self._side_work_patience = patience
         self._on_progress = on_progress
         self._last_success = time.monotonic()
         self._given_up_for = ""
@@ -99,13 +104,23 @@ class Sender:
             # The search for bad spans ends after many in a row, which may all be of one unit: now each by itself.
             self.report.lost = lost
             missing = set().union(*map(self._send_spans, touched))
-        delivered = [missing.isdisjoint(map(_key, spans)) for _, spans in batch.units]
+        is_complete = self._do_side_work()
+        delivered = [is_complete and missing.isdisjoint(map(_key, spans)) for _, spans in batch.units]
         self._log.add(
             unit.token for (unit, _), is_delivered in zip(batch.units, delivered, strict=True) if is_delivered
         )
         self.report.delivered += sum(delivered)
         self.report.undelivered += len(delivered) - sum(delivered)
         self._settle([(unit, is_delivered) for (unit, _), is_delivered in zip(batch.units, delivered, strict=True)])
+
+    def _do_side_work(self) -> bool:
+        """Wait for what goes beside the spans; whether all of it is done."""
+        if self._side_work is None or self._side_work.flush(self._side_work_patience):
+            return True
+        # Waited for once: it is still tried with each batch, and what is left belongs to the next replay.
+        self._side_work_patience = 0.0
+        self.report.reason = self._side_work.last_trouble
+        return False
 
     def _send_spans(self, spans: Sequence[ReadableSpan]) -> set[tuple[int, int]]:
         """Bring spans to their end, and return which of them the backend does not have, or may not have."""

@@ -13,7 +13,7 @@ from otel_rollout.backends import make_exporters
 from otel_rollout.delivery.batch_sender import RetryPolicy
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.exporter import one_attempt_of
+from otel_rollout.exporter import OutcomeSpanExporter, one_attempt_of
 from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.replay.progress import ReplayProgress
 from otel_rollout.replay.report import ReplayReport
@@ -74,7 +74,8 @@ def replay(
         show: Makes the progress.
 
     Raises:
-        ConfigurationError: The exporter can't work, or the folder and what is asked for don't go together.
+        ConfigurationError: The exporter can't work, the folder and what is asked for don't go together, or another
+            replay of it is running.
         NoTracesError: The folder holds no traces.
     """
     wanted: Filters = filters or {}
@@ -99,6 +100,8 @@ def replay(
     if expect_repeats is not None:
         expect_repeats()
     log = DeliveredLog(folder, backend, destination, is_ignored=is_again)
+    if not log.try_hold():
+        raise ConfigurationError(f"another replay of {folder} to {backend} is running: wait for its end")
     limits = QueueLimits(
         batch_bytes=min(settings.max_batch_bytes, getattr(exporter, "max_batch_bytes", 2**62)),
         batch_spans=settings.max_batch_spans,
@@ -115,6 +118,7 @@ def replay(
                 limits,
                 patience=patience,
                 policy=policy,
+                side_work=exporter.side_work if isinstance(exporter, OutcomeSpanExporter) else None,
                 on_progress=progress.advance,
             )
             try:

@@ -16,7 +16,7 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["hold", "is_being_written", "open_to_read", "remove", "size_of", "try_hold_alone", "try_take"]
+__all__ = ["hold", "is_being_written", "open_to_read", "remove", "size_of", "try_hold_alone", "try_lock", "try_take"]
 
 QUIET_SECONDS: Final = 3600.0
 """Where files can't be locked: one that was modified since then counts as being written."""
@@ -123,6 +123,15 @@ def size_of(path: str | os.PathLike[str]) -> int:
     if not stat.S_ISREG(status.st_mode):
         raise _no_file(path)
     return status.st_size
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock a file that is open, until it is closed; False if another process has it, True where there are no locks.
+
+    Args:
+        descriptor: The open file.
+    """
+    return _lock(descriptor, is_exclusive=True) is not False
 
 
 def _open(path: str | os.PathLike[str]) -> int:
