@@ -31,7 +31,7 @@ from otel_rollout.errors import (
 )
 from otel_rollout.op import rollout_trace_op
 from otel_rollout.sampling import select_samples
-from otel_rollout.stats import ExporterStats, Stats
+from otel_rollout.stats import ExporterStats, SideWorkStats, Stats
 from otel_rollout.trajectory import annotate, rollout_trace_attr
 
 if _TYPE_CHECKING:
@@ -48,6 +48,7 @@ __all__ = [
     "RecordedTrajectory",
     "RolloutTraceConfig",
     "RolloutTraceError",
+    "SideWorkStats",
     "Stats",
     "UnknownExporterError",
     "UnreadableTraceError",

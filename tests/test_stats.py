@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 import otel_rollout
-from otel_rollout.stats import ExporterStats, Stats
+from otel_rollout.stats import ExporterStats, SideWorkStats, Stats
 from otel_rollout.testing import InMemorySpanExporter
 
 
@@ -40,6 +40,18 @@ class TestText:
             "50 without payload, 2 with payload cut by the backend's limits; 12,345 payload bytes cut; "
             "3 internal errors"
         )
+
+    def test_side_work(self):
+        """What goes beside the spans is named where it waits or was lost, and is no part of the spans' account."""
+        work = {
+            "links": SideWorkStats(done=7),
+            "rewards": SideWorkStats(done=1, waiting=1200, lost={"refused": 2, "queue_full": 1}),
+        }
+        stats = Stats({"mlflow": ExporterStats(1000, 1000, side_work=work)})
+        assert str(stats) == (
+            "mlflow: 1,000 of 1,000 spans delivered, 1,200 rewards waiting, 3 rewards lost (refused 2, queue_full 1)"
+        )
+        assert stats.lost == 0
 
     def test_a_provider_that_exports_by_itself(self):
         """Where the application's provider does the exporting, tracing is on, and the line says who counts."""

@@ -14,7 +14,10 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 import otel_rollout
 from otel_rollout.delivery.batch_sender import RetryPolicy
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.errors import ConfigurationError
+from otel_rollout.exporter import OutcomeSpanExporter
 from otel_rollout.settings import resolve_settings
+from otel_rollout.side_work import Kind, SideWork
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.frames import FrameFile, read_frame, scan_frames
@@ -301,6 +304,72 @@ class TestFailures:
 
         assert (done.report.delivered, done.report.undelivered, dict(done.report.lost)) == (0, 5, {"rejected": 2})
         assert replayed(folder, exporter).report.skipped == 0
+
+    def test_side_work_that_fails(self, record, replayed):
+        """A trajectory whose reward the backend does not take is not noted as delivered: the next replay sends it."""
+        folder = record()
+        state = {"outcome": Outcome(Verdict.DENIED, "HTTP 403")}
+
+        class Rewarding(OutcomeSpanExporter):
+            destination = "there"
+
+            def __init__(self):
+                self.spans = []
+                self.side_work = SideWork("there", {"rewards": Kind(lambda group, values: state["outcome"])})
+
+            def send(self, spans):
+                self.spans += spans
+                for span in spans:
+                    self.side_work.add("rewards", None, str(span.context.span_id), span.name)
+                return DELIVERED
+
+            def shutdown(self):
+                self.side_work.shutdown(time.monotonic() + 1)
+
+        first = replayed(folder, Rewarding())
+        state["outcome"] = DELIVERED
+        second = replayed(folder, Rewarding())
+        third = replayed(folder, Rewarding())
+
+        assert (first.report.delivered, first.report.undelivered, first.report.reason) == (
+            0,
+            5,
+            "rewards: denied: HTTP 403",
+        )
+        assert not first.report.lost
+        assert (second.report.delivered, second.report.skipped) == (5, 0)
+        assert (third.report.delivered, third.report.skipped) == (0, 5)
+
+    def test_two_at_once(self, record, replayed):
+        """While one replay is at it, another one of the folder to the same place is refused, to another place not."""
+        folder = record()
+
+        class Busy(OutcomeSpanExporter):
+            destination = "there"
+
+            def send(self, spans):
+                with pytest.raises(ConfigurationError, match="another replay of"):
+                    replayed(folder, Other("there"))
+                assert replayed(folder, Other("elsewhere")).report.delivered == 5
+                return DELIVERED
+
+            def shutdown(self):
+                pass
+
+        class Other(OutcomeSpanExporter):
+            destination = ""
+
+            def __init__(self, destination):
+                self.destination = destination
+
+            def send(self, spans):
+                return DELIVERED
+
+            def shutdown(self):
+                pass
+
+        assert replayed(folder, Busy()).report.delivered == 5
+        assert replayed(folder, Other("there")).report.skipped == 5
 
     def test_an_exporter_of_somebody_else_that_fails(self, record, replayed):
         """FAILURE is no reason to give a span up: the backend may be away."""

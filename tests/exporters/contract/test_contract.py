@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import http.server
 import importlib
 import inspect
 import subprocess
 import sys
+import threading
+import time
+from collections import Counter
 from importlib.metadata import entry_points
+from typing import ClassVar
 
 import pytest
 from opentelemetry.sdk.resources import Resource
@@ -15,7 +20,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
+from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.delivery.outcome import Outcome, Verdict
+from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
 from otel_rollout.exporter import OutcomeSpanExporter
 
 UNREACHABLE = "http://127.0.0.1:9"
@@ -29,6 +36,7 @@ EXPORTERS = {
     "weave": "otel_rollout_weave:WeaveSpanExporter",
     "file": "otel_rollout_file:FileSpanExporter",
 }
+WITH_SIDE_WORK = ("mlflow", "weave")
 BACKEND_PACKAGES = ("grpc", "requests", "mlflow", "sqlalchemy", "wandb", "weave", "zstandard")
 
 
@@ -105,6 +113,49 @@ EVERY_TYPE = {
     "rollout.reward": 0.5,
     "metadata": "{}",
 }
+
+
+class _Server(http.server.BaseHTTPRequestHandler):
+    """MLflow and Weave for one project: they take spans, and fail for all that is said of them afterwards."""
+
+    protocol_version = "HTTP/1.1"
+    requests: ClassVar[Counter[str]] = Counter()
+
+    def do_GET(self):
+        if self.path == "/version":
+            return self._answer(200, b"3.17.2")
+        if "/experiments/" in self.path:
+            return self._answer(200, b'{"experiment": {"experiment_id": "1", "lifecycle_stage": "active"}}')
+        return self._answer(500, b"{}")
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path == "/graphql":
+            return self._answer(200, b'{"data": {"project": {"name": "project"}}}')
+        is_of_spans = self.path == "/v1/traces" or self.path.endswith(
+            ("/calls/complete", "/obj/create", "/file/create")
+        )
+        return self._answer(200 if is_of_spans else 500, b'{"digest": "digest"}')
+
+    def _answer(self, status, body):
+        _Server.requests[self.path.partition("?")[0]] += 1
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *unused):
+        pass
+
+
+@pytest.fixture
+def server():
+    """Where requests about spans that are stored fail."""
+    _Server.requests.clear()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 class TestConstruction:
@@ -196,3 +247,52 @@ class TestAbsentBackend:
             span.set_attribute("input.value", "1")
         provider.force_flush()
         provider.shutdown()
+
+
+class TestSideWork:
+    """Requests about spans that are stored: rewards, links, feedback."""
+
+    def test_who_has_any(self, exporter, request):
+        """The exporters that make such requests are those that the next test is about."""
+        name = request.node.callspec.params["exporter_class"]
+        assert (exporter.side_work is not None) == (name in WITH_SIDE_WORK)
+
+    @pytest.mark.parametrize("name", WITH_SIDE_WORK)
+    def test_a_failing_reward_endpoint_changes_no_span(self, name, server, monkeypatch):
+        """Spans are sent once, whole, and counted as delivered, whatever becomes of their rewards and runs."""
+        for variable in ("MLFLOW_TRACKING_URI", "WF_TRACE_SERVER_URL", "WANDB_BASE_URL"):
+            monkeypatch.setenv(variable, server)
+        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+        monkeypatch.setenv("WANDB_ENTITY", "nobody")
+        monkeypatch.setenv("OTEL_ROLLOUT_MLFLOW_CREATE_RUN", "true")
+        module, _, attribute = EXPORTERS[name].partition(":")
+        exporter = getattr(importlib.import_module(module), attribute)()
+        sent = []
+        send = exporter.send
+        exporter.send = lambda spans: sent.append(list(spans)) or send(spans)
+        queue = ExporterQueue(name, exporter, SpanReader(Resource({}), None, PayloadFinisher(2**30, None)))
+        spans = [
+            ReadableSpan(
+                "root",
+                SpanContext(number, number, False, TraceFlags(1)),
+                resource=Resource({"service.name": "test", "rollout.project_name": "project"}),
+                attributes={"rollout.experiment_name": "e", "rollout.reward": 1.0, "input.value": f'"{"x" * 20_000}"'},
+                start_time=1_700_000_000_000_000_000,
+                end_time=1_700_000_001_000_000_000,
+            )
+            for number in range(1, 21)
+        ]
+        for span in spans:
+            queue.put(span)
+
+        assert not queue.flush(1.0)
+        queue.shutdown(time.monotonic() + 1.0)
+        assert not queue.join()
+
+        stats = queue.stats()
+        assert (stats.recorded, stats.delivered, stats.lost, stats.payloads_shrunk) == (20, 20, {}, 0)
+        assert [span for batch in sent for span in batch] == spans
+        assert sum(_Server.requests[path] for path in ("/v1/traces", "/v2/nobody/project/calls/complete")) == len(sent)
+        for kind, work in stats.side_work.items():
+            if kind != "announcements":
+                assert (work.done, work.waiting, sum(work.lost.values())) == (0, 0, 20)

@@ -54,29 +54,39 @@ def large(trajectory, project, **more):
 class TestFailingSideWork:
     """Requests beside the spans that fail."""
 
-    @pytest.mark.parametrize("table", ["assessments", "entity_associations"])
-    def test_changes_no_span(self, uri, file, project, trajectory, read_back, table) -> None:
-        """Rewards and links that the backend fails for cut nothing and lose nothing; they are stored when it mends."""
+    def test_rewards_change_no_span(self, uri, file, project, trajectory, read_back) -> None:
+        """Rewards that the backend fails for cut nothing and lose nothing; they are stored when it mends."""
         trajectories = [large(trajectory, project, reward=1.0) for _ in range(3)]
-        exporter = MlflowSpanExporter(tracking_uri=uri, create_run=True)
-        kind = "rewards" if table == "assessments" else "links"
-        with refusing(file, table):
+        exporter = MlflowSpanExporter(tracking_uri=uri)
+        with refusing(file, "assessments"):
             report = deliver(exporter, [span for each in trajectories for span in each.spans])
             assert (report.delivered, report.shrunk, dict(report.lost)) == (9, 0, {})
             assert not exporter.force_flush(2000)
-            assert exporter.side_work.stats()[kind] == SideWorkStats(waiting=3)
+            assert exporter.side_work.stats()["rewards"] == SideWorkStats(waiting=3)
         assert exporter.force_flush(60_000), exporter.side_work.last_trouble
 
-        back = read_back(uri, project)
-        (run,) = back.client.search_runs([back.experiment_id])
-        found = back.traces(run_id=run.info.run_id)
+        found = read_back(uri, project).traces()
+
         assert {trace.info.trace_id for trace in found} == {each.mlflow_id for each in trajectories}
         for trace in found:
             assert [root.inputs for root in trace.data.spans if root.parent_id is None] == [PAYLOAD]
             assert [item.value for item in trace.info.assessments] == [1.0]
-        exporter.shutdown()
+        assert exporter.side_work.stats()["rewards"] == SideWorkStats(done=3)
+
+    def test_links_change_no_span(self, uri, file, project, trajectory, read_back) -> None:
+        """Links that the backend refuses are counted; spans and rewards are as they would be without them."""
+        trajectories = [large(trajectory, project, reward=1.0) for _ in range(3)]
+        exporter = MlflowSpanExporter(tracking_uri=uri, create_run=True)
+        with refusing(file, "entity_associations"):
+            report = deliver(exporter, [span for each in trajectories for span in each.spans])
+            assert (report.delivered, report.shrunk, dict(report.lost)) == (9, 0, {})
+            assert not exporter.force_flush(60_000)
         counts = exporter.side_work.stats()
-        assert (counts["links"], counts["rewards"]) == (SideWorkStats(done=3), SideWorkStats(done=3))
+        assert counts["links"] == SideWorkStats(lost={"refused": 3})
+        assert counts["rewards"] == SideWorkStats(done=3)
+
+        for trace in read_back(uri, project).traces():
+            assert [root.inputs for root in trace.data.spans if root.parent_id is None] == [PAYLOAD]
 
     def test_reward_of_a_deleted_trace(self, uri, file, project, trajectory, read_back) -> None:
         """A reward whose trace is gone is lost alone, and counted; the others are stored."""

@@ -138,6 +138,25 @@ class TestSqlProcess:
         assert len(read_back(uri, project).trace(one.mlflow_id).data.spans) == 3
         exporter.shutdown()
 
+    def test_process_that_does_not_answer(self, database, project, trajectory, read_back, monkeypatch) -> None:
+        """A process that hangs is ended after a while, and the batch goes to another one."""
+        uri = f"sqlite:///{database}"
+        exporter, one = MlflowSpanExporter(tracking_uri=uri), trajectory(project)
+        assert exporter.send([one.model]).verdict is Verdict.DELIVERED
+        hanging = worker_of(exporter)
+        os.kill(hanging, signal.SIGSTOP)
+        with monkeypatch.context() as patched:
+            patched.setattr(sql_process, "SECONDS_TO_ANSWER", 0.2)
+            patched.setattr(sql_process, "SECONDS_TO_END", 0.2)
+            outcome = exporter.send(one.spans)
+
+        assert outcome.verdict is Verdict.RETRY
+        assert "the process that writes to the MLflow database does not answer" in outcome.reason
+        assert not is_running(hanging)
+        assert exporter.send(one.spans).verdict is Verdict.DELIVERED
+        assert len(read_back(uri, project).trace(one.mlflow_id).data.spans) == 3
+        exporter.shutdown()
+
     def test_signals_to_the_whole_group(self, database, project, trajectory) -> None:
         """SIGTERM and SIGINT, which a scheduler or a terminal sends to all processes, leave it to its parent."""
         exporter = MlflowSpanExporter(tracking_uri=f"sqlite:///{database}")
