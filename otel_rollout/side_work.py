@@ -111,7 +111,8 @@ class SideWork:
         self._done: Counter[str] = Counter()
         self._lost: dict[str, Counter[str]] = {kind: Counter() for kind in self._kinds}
         self._lost_at_flush = 0
-        self._last_trouble = ""
+        self.last_trouble = ""
+        """What was answered last when an attempt failed."""
         self._last_denials: dict[str, str] = {}
         self._log = TroubleLog(self._name)
 
@@ -223,11 +224,6 @@ class SideWork:
     def is_running(self) -> bool:
         """Whether an attempt may be under way, also after a shutdown that it did not end in time for."""
         return self._thread is not None and not self._has_ended
-
-    @property
-    def last_trouble(self) -> str:
-        """What was answered last when an attempt failed."""
-        return self._last_trouble
 
     # --- with the lock held
 
@@ -388,7 +384,7 @@ class SideWork:
         lane.not_before = now + min(delay, outcome.retry_after or 0.0)
 
     def _note_trouble(self, kind: str, outcome: Outcome) -> None:
-        self._last_trouble = f"{kind}: {outcome.verdict.value}: {outcome.reason}"
+        self.last_trouble = f"{kind}: {outcome.verdict.value}: {outcome.reason}"
         what = "are refused, looking for the one at fault"
         if outcome.verdict in (Verdict.RETRY, Verdict.UNEXPLAINED):
             what = "are not stored yet, trying again"

@@ -77,6 +77,10 @@ def print_delivery(console: Console, counts: Mapping[str, ExporterStats], *, in_
         if exporter.lost:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in exporter.lost.items())
             _complain(console, f"{name} lost spans: {reasons}.", exporter.last_trouble)
+        for kind, work in exporter.side_work.items():
+            if work.waiting or work.lost:
+                count = work.waiting + sum(work.lost.values())
+                _complain(console, f"{name} has the spans, but not {count:,} {kind}.", "")
     return in_time and not any(exporter.queued or exporter.lost for exporter in counts.values())
 
 
