@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -16,11 +15,10 @@ from opentelemetry import context as context_api
 from otel_rollout.delivery.batch_sender import RetryPolicy
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.delivery.trouble_log import TroubleLog
+from otel_rollout.log_once import internal_error
 from otel_rollout.stats import SideWorkStats
 
 __all__ = ["Kind", "SideWork"]
-
-_logger = logging.getLogger("otel_rollout")
 
 MAX_BYTES: Final = 4 * 1024 * 1024
 ITEM_BYTES: Final = 450
@@ -147,9 +145,12 @@ class SideWork:
             lane.entries[key] = entry
             self._lanes[kind, group] = lane
             self._bytes += entry.size
+            is_full = self._bytes > self._max_bytes
             while self._bytes > self._max_bytes and self._drop_oldest():
                 pass
             self._work.notify()
+        if is_full:
+            self._log.warn("queue_full", f"{kind} are being lost (queue_full); otel_rollout.stats() counts them")
         self._start()
 
     def hurry(self) -> None:
@@ -263,9 +264,6 @@ class SideWork:
             return False
         _, lane, key = oldest
         self._lose(lane, key, "queue_full")
-        self._log.warn(
-            f"{lane.kind} queue_full", f"{lane.kind} are being lost (queue_full); otel_rollout.stats() counts them"
-        )
         return True
 
     # --- the thread
@@ -295,7 +293,12 @@ class SideWork:
         try:
             while (taken := self._take()) is not None:
                 lane, entries = taken
-                self._settle(lane, entries, self._attempt(lane, list(entries.values())))
+                outcome = self._attempt(lane, list(entries.values()))
+                if outcome.verdict is not Verdict.DELIVERED:
+                    self._note_trouble(lane.kind, outcome)
+                self._settle(lane, entries, outcome)
+        except Exception:  # noqa: BLE001, RUF100 - nobody would be told
+            internal_error("doing side work")
         finally:
             context_api.detach(token)
             with self._lock:
@@ -356,7 +359,6 @@ class SideWork:
         lane.limit = min(lane.limit * 2, self._kinds[lane.kind].limit)
 
     def _note_failed(self, lane: _Lane, entries: Mapping[str, _Entry], outcome: Outcome, *, attempted: int) -> None:
-        self._note_trouble(lane.kind, outcome)
         verdict = outcome.verdict
         is_alone = attempted == 1
         lane.limit = max(1, attempted // 2)
