@@ -181,7 +181,7 @@ class Call:
                         self.pipeline.tracer.set_output(span, shown)
                     if operation.is_llm:
                         taken = shown if shown is not None and capture is True else snapshot(result)
-                        self._describe(span, taken.value)
+                        self._describe(span, taken.value, result)
                 finally:
                     span.end()
         except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
@@ -196,7 +196,7 @@ class Call:
                 try:
                     record_failure(span, error)
                     if self.operation.is_llm:
-                        self._describe(span, None)
+                        self._describe(span, None, error)
                     if self.yields:
                         self._set_yielded(span)
                 finally:
@@ -212,7 +212,7 @@ class Call:
             if span is not None:
                 try:
                     if self.operation.is_llm:
-                        self._describe(span, None)
+                        self._describe(span, None, None)
                     self._set_yielded(span)
                 finally:
                     span.end()
@@ -265,8 +265,11 @@ class Call:
                 kept.append(f"…[{cut:,} items cut]")
             self.pipeline.tracer.set_output(span, Snapshot(kept, self.yielded_bytes, cut))
 
-    def _describe(self, span: Span, response: Any) -> None:
-        attributes = describe_llm_call(self.request, response)
+    def _describe(self, span: Span, response: Any, answer: Any) -> None:
+        attributes = describe_llm_call(self.request, response, answer)
+        if semconv.PROVIDER_NAME in (getattr(span, "attributes", None) or ()):
+            # The program, or another instrumentation, knows better.
+            attributes.pop(semconv.PROVIDER_NAME, None)
         span.set_attributes(attributes)
         if self.is_turn and self.frame.trajectory is not None:
             self.frame.trajectory.add_turn(

@@ -25,6 +25,7 @@ from otel_rollout.provider import SCOPE, application_provider, is_auto_instrumen
 from otel_rollout.provider_spans import ProviderSpans
 from otel_rollout.redaction import Redactor
 from otel_rollout.settings import Settings, resolve_settings
+from otel_rollout.span_bounds import bounds_of, environment_limits
 from otel_rollout.stats import Stats
 from otel_rollout.tracer import LightTracer, ProviderTracer, RolloutTracer
 
@@ -144,23 +145,29 @@ def stats() -> Stats:
 def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
     settings = request.settings
     resource = make_resource(request.project_name, settings.run_id)
-    finisher = PayloadFinisher(
-        settings.max_payload_bytes, Redactor(settings.redact_keys) if settings.redact_keys else None
-    )
     provider = request.tracer_provider or application_provider()
     if provider is _state.global_provider:
         # An earlier init made it: it is no application's.
         provider = None
+    otel_tracer = provider.get_tracer(SCOPE.name, SCOPE.version) if provider is not None else None
+    limits = environment_limits()
+    # The limits of a provider that is not ours are its own; the API has no way to ask for them.
+    applied = limits if otel_tracer is None else getattr(otel_tracer, "_span_limits", None)
+    finisher = PayloadFinisher(
+        settings.max_payload_bytes,
+        Redactor(settings.redact_keys) if settings.redact_keys else None,
+        getattr(applied, "max_span_attribute_length", None),
+    )
     # Such a provider has its exporters, from OTEL_TRACES_EXPORTER say: only an argument adds to them.
     is_complete = request.tracer_provider is not None or is_auto_instrumented()
     adds_exporters = is_backend_given or not is_complete
     exporters = make_exporters(request.backends, otlp_profile=settings.otlp_profile) if adds_exporters else []
-    reader = SpanReader(resource, SCOPE, finisher, is_shared=len(exporters) > 1)
+    reader = SpanReader(resource, SCOPE, finisher)
     queues = [_make_queue(name, exporter, reader, settings) for name, exporter in exporters]
     tracer: RolloutTracer
     provider_spans = None
-    if provider is None:
-        own = make_provider(resource)
+    if provider is None or otel_tracer is None:
+        own = make_provider(resource, limits)
         if settings.set_global:
             _make_global(own, queues)
 
@@ -168,7 +175,9 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
             for queue in queues:
                 queue.put(span)
 
-        tracer = LightTracer(own.sampler, SystemIdGenerator(), on_end, is_shared=settings.set_global)
+        tracer = LightTracer(
+            own.sampler, SystemIdGenerator(), on_end, is_shared=settings.set_global, bounds=bounds_of(limits)
+        )
         provider = own
     else:
         if queues:
@@ -180,7 +189,7 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
             provider_spans = ProviderSpans()
             provider.add_span_processor(QueueProcessor(queues, provider_spans))
         on_start = provider_spans.started if provider_spans is not None else None
-        tracer = ProviderTracer(provider.get_tracer(SCOPE.name, SCOPE.version), finisher, on_start)
+        tracer = ProviderTracer(otel_tracer, finisher, on_start)
     for queue in queues:
         queue.start()
     # Without a run id that all workers share, groups can't be told apart by run: the workers' would not meet.

@@ -1,4 +1,4 @@
-"""A span of which is known how much was dropped of it."""
+"""The standard span that exporters get: what is set on it is what is sent."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ __all__ = ["CountedSpan"]
 
 
 class CountedSpan(ReadableSpan):
-    """A standard span with counts of its own, for the SDK counts in containers that this one has not."""
+    """A ReadableSpan with explicit dropped counts; the SDK derives them from its bounded containers.
 
-    dropped: tuple[int, int, int]
+    Everything else is where the SDK keeps it. Exporters that mask assign to `_attributes`, `_name` or `_events`, and
+    what they assign is what any exporter behind them reads.
+    """
+
+    dropped: tuple[int, int, int] = (0, 0, 0)
     """How many attributes, events and links were dropped."""
 
     @property

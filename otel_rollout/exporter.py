@@ -13,11 +13,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_rollout.delivery.batch_sender import send_batch, wait_until
-from otel_rollout.delivery.finished_span import FinishedSpan
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.side_work import SideWork
 
-__all__ = ["OutcomeSpanExporter", "ReadBack", "attribute_of", "one_attempt_of"]
+__all__ = ["OutcomeSpanExporter", "ReadBack", "one_attempt_of"]
 
 _logger = logging.getLogger(__name__)
 
@@ -91,16 +90,6 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Wait for side work; spans are never buffered here."""
         return self.side_work is None or self.side_work.flush(timeout_millis / 1000)
-
-
-def attribute_of(span: ReadableSpan, key: str) -> Any:
-    """Return one attribute of a span, None where it has none; of our own spans without making all the others.
-
-    Args:
-        span: Any span.
-        key: The attribute's name.
-    """
-    return span.attribute(key) if isinstance(span, FinishedSpan) else (span.attributes or {}).get(key)
 
 
 def one_attempt_of(exporter: SpanExporter) -> Callable[[Sequence[ReadableSpan]], Outcome]:

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from otel_rollout import semconv
+from otel_rollout.object_reading import module_of
 
 __all__ = ["describe_llm_call"]
 
+_PROVIDERS: Final = {
+    "anthropic": "anthropic",
+    "cohere": "cohere",
+    "groq": "groq",
+    "ibm_watsonx_ai": "ibm.watsonx.ai",
+    "mistralai": "mistral_ai",
+    "openai": "openai",
+    "vertexai": "gcp.vertex_ai",
+    "xai_sdk": "x_ai",
+}
+"""The conventions' name of a provider by its client library's package.
 
-def describe_llm_call(request: Any, response: Any) -> dict[str, Any]:
+A server that speaks another provider's protocol is reached through its client library too: the conventions take the
+client's name then, and leave the rest to the model's.
+"""
+
+
+def describe_llm_call(request: Any, response: Any, answer: Any = None) -> dict[str, Any]:
     """Return the GenAI attributes that the arguments and the result of an LLM op show; a few look-ups, no walk.
 
     Args:
         request: The value of the snapshot of the arguments by name; None if they were not looked at.
         response: The value of the snapshot of what the call returned: an OpenAI-style response with `usage`, or one
             with token ids (`prompt_ids`; `response_ids` or `token_ids`, as in verl's outputs).
+        answer: What the call returned or raised itself; its class alone is looked at.
     """
     attributes: dict[str, Any] = {}
     asked, answered = _fields(request), _fields(response)
+    attributes[semconv.PROVIDER_NAME] = _first_text(asked.get("provider"), _PROVIDERS.get(module_of(type(answer))))
     attributes[semconv.REQUEST_MODEL] = _first_text(asked.get("model"))
     attributes[semconv.RESPONSE_MODEL] = _first_text(answered.get("model"))
     used = _fields(answered.get("usage"))

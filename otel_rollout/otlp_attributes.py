@@ -17,9 +17,6 @@ __all__ = [
     "MAX_CACHED",
     "SHORT_TEXT",
     "encode_attributes",
-    "encode_pair",
-    "encode_tags",
-    "encode_text",
     "fill_attributes",
     "plain_text",
     "varint",
@@ -84,23 +81,16 @@ def encode_attributes(parts: list[bytes], attributes: Mapping[str, Any]) -> bool
         elif kind is tuple and len(value) == 1 and type(value[0]) is str and len(value[0]) <= SHORT_TEXT:
             name = key, kind, value[0]
         else:
-            parts.append(encode_pair(key, value))
+            parts.append(_encode_pair(key, value))
             continue
         pair = _encoded_pairs.get(name)
         if pair is None:
-            pair = encode_pair(key, value)
+            pair = _encode_pair(key, value)
             if len(_encoded_pairs) >= MAX_CACHED:
                 _encoded_pairs.clear()
             _encoded_pairs[name] = pair
         parts.append(pair)
     return has_large_text
-
-
-def encode_tags(tags: Mapping[str, Any]) -> bytes:
-    """Return attributes that many spans have, as they stand in each of these."""
-    parts: list[bytes] = []
-    encode_attributes(parts, tags)
-    return b"".join(parts)
 
 
 def _encode_long_text(key: str, value: str) -> tuple[bytes, ...]:
@@ -109,16 +99,6 @@ def _encode_long_text(key: str, value: str) -> tuple[bytes, ...]:
         text = value.encode()
     except UnicodeEncodeError:
         text = plain_text(value).encode()
-    return encode_text(key, text)
-
-
-def encode_text(key: str, text: bytes) -> tuple[bytes, ...]:
-    """Return a text attribute of a span in pieces.
-
-    Args:
-        key: Its name.
-        text: The text in UTF-8.
-    """
     length = len(text)
     size = varint(length)
     value_length = 1 + len(size) + length
@@ -137,7 +117,7 @@ def _encode_key(key: str) -> bytes:
     return encoded
 
 
-def encode_pair(key: str, value: Any) -> bytes:
+def _encode_pair(key: str, value: Any) -> bytes:
     """Return the bytes of a span message that has this attribute and nothing else."""
     kind = type(value)
     if kind is str:

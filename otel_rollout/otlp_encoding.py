@@ -22,17 +22,11 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind
 
-from otel_rollout import semconv
 from otel_rollout.breather import Breather
-from otel_rollout.delivery.finished_span import FinishedSpan
 from otel_rollout.otlp_attributes import (
-    LARGE_TEXT,
     MAX_CACHED,
     SHORT_TEXT,
     encode_attributes,
-    encode_pair,
-    encode_tags,
-    encode_text,
     fill_attributes,
     plain_text,
     varint,
@@ -60,7 +54,6 @@ _SPAN_NUMBERS: Final = struct.Struct("<BBBQBQHI").pack
 _encoded_names: dict[str, bytes] = {}
 _kinds: Final = {kind: kind.value + 1 for kind in SpanKind}
 """OTLP numbers the kinds from 1, the API from 0."""
-_INTERNAL: Final = _kinds[SpanKind.INTERNAL]
 
 
 def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
@@ -75,16 +68,14 @@ def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
     parts: list[bytes] = []
     breather = Breather()
     for span in spans:
-        if not isinstance(span, FinishedSpan) and span.context is None:
+        if span.context is None:
             continue
         resource, scope = span.resource, span.instrumentation_scope
         if resource is not last_resource or scope is not last_scope:
             _, scopes = resources.setdefault(id(resource), (resource, {}))
             _, parts = scopes.setdefault(id(scope), (scope, []))
             last_resource, last_scope = resource, scope
-        pieces, has_large_text = (
-            _encode_finished(span) if isinstance(span, FinishedSpan) and span.is_in_parts else _encode_span(span)
-        )
+        pieces, has_large_text = _encode_span(span)
         if has_large_text:
             length = sum(map(len, pieces))
             parts += (_SCOPE_SPANS_SPANS, varint(length), *pieces)
@@ -124,44 +115,25 @@ def _encode_scope(scope: InstrumentationScope | None) -> bytes:
     return message.SerializeToString()
 
 
-def _encode_finished(span: FinishedSpan) -> tuple[list[bytes], bool]:
-    """Return a span of ours in pieces; the same as `_encode_span`, from what the span is made of."""
-    light = span.light
-    parent, ids = light.parent, light.ids
-    if isinstance(ids, int):
-        # One that nothing ran inside has its parent's ids but for its own.
-        trace, span_id = cast("SpanContext", parent), ids
-    else:
-        trace, span_id = ids, ids.span_id
-    parts = _encode_head(light.name, trace, span_id, parent, _INTERNAL, light.start_time, light.end_time)
-    payload, input_bytes = span.payload, span.input_bytes
-    has_large_text = len(payload) > LARGE_TEXT
-    if input_bytes >= 0:
-        parts += encode_text(semconv.INPUT_VALUE, payload[:input_bytes])
-        parts.append(_INPUT_MIME_TYPE)
-    if span.has_output:
-        parts += encode_text(semconv.OUTPUT_VALUE, payload[max(input_bytes, 0) + 1 :])
-        parts.append(_OUTPUT_MIME_TYPE)
-    has_large_text = encode_attributes(parts, light.attributes) or has_large_text
-    trajectory = light.trajectory
-    if trajectory is not None:
-        tags = trajectory.encoded_tags
-        if tags is None:
-            tags = trajectory.encoded_tags = encode_tags(trajectory.tags)
-        parts.append(tags)
-    if span.has_rest or trace.trace_state:
-        parts.append(_encode_rest(span, trace))
-    else:
-        parts.append(_SPAN_STATUS_UNSET)
-    return parts, has_large_text
-
-
 def _encode_span(span: ReadableSpan) -> tuple[list[bytes], bool]:
     """Return any span in pieces, and whether one is so large that it should not be copied before all are joined."""
     context = cast("SpanContext", span.context)
-    parts = _encode_head(
-        span.name, context, context.span_id, span.parent, _kinds[span.kind], span.start_time, span.end_time
-    )
+    parent = span.parent
+    flags = _HAS_IS_REMOTE | (context.trace_flags & 0xFF)
+    name = span.name
+    parts = [
+        _SPAN_TRACE_ID,
+        context.trace_id.to_bytes(16, "big"),
+        _SPAN_SPAN_ID,
+        context.span_id.to_bytes(8, "big"),
+        _encoded_names.get(name) or _encode_name(name),
+    ]
+    if parent is not None:
+        if parent.is_remote:
+            flags |= _IS_REMOTE
+        parts += (_SPAN_PARENT_SPAN_ID, parent.span_id.to_bytes(8, "big"))
+    kind, start, end = _kinds[span.kind], span.start_time or 0, span.end_time or 0
+    parts.append(_SPAN_NUMBERS(0x30, kind, 0x39, start, 0x41, end, 0x0185, flags))
     has_large_text = encode_attributes(parts, span.attributes or {})
     if (
         span.events
@@ -177,31 +149,6 @@ def _encode_span(span: ReadableSpan) -> tuple[list[bytes], bool]:
     else:
         parts.append(_SPAN_STATUS_UNSET)
     return parts, has_large_text
-
-
-def _encode_head(
-    name: str,
-    trace: SpanContext,
-    span_id: int,
-    parent: SpanContext | None,
-    kind: int,
-    start_time: int | None,
-    end_time: int | None,
-) -> list[bytes]:
-    flags = _HAS_IS_REMOTE | (trace.trace_flags & 0xFF)
-    parts = [
-        _SPAN_TRACE_ID,
-        trace.trace_id.to_bytes(16, "big"),
-        _SPAN_SPAN_ID,
-        span_id.to_bytes(8, "big"),
-        _encoded_names.get(name) or _encode_name(name),
-    ]
-    if parent is not None:
-        if parent.is_remote:
-            flags |= _IS_REMOTE
-        parts += (_SPAN_PARENT_SPAN_ID, parent.span_id.to_bytes(8, "big"))
-    parts.append(_SPAN_NUMBERS(0x30, kind, 0x39, start_time or 0, 0x41, end_time or 0, 0x0185, flags))
-    return parts
 
 
 def _encode_name(name: str) -> bytes:
@@ -241,7 +188,3 @@ def _encode_rest(span: ReadableSpan, context: SpanContext) -> bytes:
     if span.status.description:
         message.status.message = plain_text(span.status.description)
     return message.SerializeToString()
-
-
-_INPUT_MIME_TYPE: Final = encode_pair(semconv.INPUT_MIME_TYPE, semconv.JSON_MIME_TYPE)
-_OUTPUT_MIME_TYPE: Final = encode_pair(semconv.OUTPUT_MIME_TYPE, semconv.JSON_MIME_TYPE)

@@ -15,7 +15,7 @@ import orjson
 
 from otel_rollout.payload import cut_text
 
-__all__ = ["cut_json", "cut_media", "may_need_mending", "narrow_integers"]
+__all__ = ["cut_json", "cut_json_characters", "cut_media", "may_need_mending", "narrow_integers"]
 
 _DATA_URI: Final = re.compile(rb"data:([\w/+.;=-]{0,100});base64,[A-Za-z0-9+/=_-]{256,}")
 _BARE_BASE64: Final = re.compile(rb'"(data|b64_json)":"[A-Za-z0-9+/=_-]{1024,}"')
@@ -111,6 +111,24 @@ def cut_json(text: bytes, limit: int) -> bytes:
         # Not JSON, or nested deeper than orjson writes.
         return _cut_whole(text, limit)
     return result if len(result) <= limit else _cut_whole(text, limit)
+
+
+def cut_json_characters(text: bytes, characters: int) -> bytes:
+    """Return `text` cut to at most so many characters, still valid JSON; nothing is left of it under one character.
+
+    Args:
+        text: JSON in UTF-8.
+        characters: How many characters.
+    """
+    length = len(text.decode("utf-8", "replace"))
+    if length <= characters:
+        return text
+    # First as if all characters took the same bytes; one that does not fit then is cut as if each took a single one.
+    for limit in (characters * len(text) // length, characters):
+        shorter = cut_json(text, limit)
+        if len(shorter.decode("utf-8", "replace")) <= characters:
+            return shorter
+    return b""
 
 
 def _fit(value: Any, budget: int) -> Any:

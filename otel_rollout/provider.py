@@ -12,6 +12,7 @@ from typing import Any, Final
 from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG
 from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanLimits
 from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
 from opentelemetry.sdk.trace.sampling import Sampler
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -77,11 +78,12 @@ def make_resource(project_name: str, run_id: str | None) -> Resource:
     return given.merge(Resource(attributes))
 
 
-def make_provider(resource: Resource) -> SdkTracerProvider:
+def make_provider(resource: Resource, limits: SpanLimits) -> SdkTracerProvider:
     """Return a provider of our own, with the sampler that the environment asks for and ids that no seed reaches.
 
     Args:
         resource: What its spans were made by.
+        limits: The limits of its spans.
 
     Raises:
         ConfigurationError: `OTEL_TRACES_SAMPLER` names no sampler, or its argument is none.
@@ -90,6 +92,7 @@ def make_provider(resource: Resource) -> SdkTracerProvider:
         resource=resource,
         sampler=environment_sampler(os.environ),
         id_generator=SystemIdGenerator(),
+        span_limits=limits,
         shutdown_on_exit=False,
     )
     provider.sampler = SilenceableSampler(provider.sampler)

@@ -89,6 +89,7 @@ OUTPUT_MIME_TYPE: Final = "output.mime_type"
 ERROR_TYPE: Final = "error.type"
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
 OPERATION_NAME: Final = "gen_ai.operation.name"
+PROVIDER_NAME: Final = "gen_ai.provider.name"
 REQUEST_MODEL: Final = "gen_ai.request.model"
 RESPONSE_MODEL: Final = "gen_ai.response.model"
 USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
@@ -215,6 +216,13 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     Attribute(OUTPUT_MIME_TYPE, "all", "str", "application/json", "Phoenix"),
     Attribute(ERROR_TYPE, "a span that failed", "str", "the exception's class", "all"),
     Attribute(
+        PROVIDER_NAME,
+        "LLM ops",
+        "str",
+        "an argument `provider`, else the client library whose class the result or the error is of",
+        "Logfire",
+    ),
+    Attribute(
         REQUEST_MODEL,
         "LLM ops",
         "str",
@@ -244,5 +252,5 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     Attribute(EXCEPTION_TYPE, "exception event", "str", "the exception's class", "all"),
     Attribute(EXCEPTION_MESSAGE, "exception event", "str", "its message", "all"),
     Attribute(EXCEPTION_STACKTRACE, "exception event", "str", "its traceback", "all"),
-    Attribute(EXCEPTION_ESCAPED, "exception event", "str", "False, as OpenTelemetry's SDK writes it", "nobody"),
+    Attribute(EXCEPTION_ESCAPED, "exception event", "str", "True if it left the span, as the SDK writes it", "nobody"),
 )

@@ -212,11 +212,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     ),
     Setting(
         "max_payload_bytes",
-        (
-            "OTEL_ROLLOUT_MAX_PAYLOAD_BYTES",
-            "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
-            "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
-        ),
+        ("OTEL_ROLLOUT_MAX_PAYLOAD_BYTES",),
         read_bytes,
         2**20,
         "bytes of an input or output at most; longer ones are cut inside the JSON, so that it stays valid",
@@ -268,7 +264,14 @@ STANDARD_VARIABLES: Final[Mapping[str, str]] = {
     "OTEL_SDK_DISABLED": "`true` turns tracing off, whatever else is set",
     "OTEL_TRACES_SAMPLER": "the sampler, decided at each trajectory's root; `rollout_sample_ratio` is ours",
     "OTEL_TRACES_SAMPLER_ARG": "its argument, a ratio say",
-    "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "read by the SDK for spans that are not ours",
+    "OTEL_ATTRIBUTE_COUNT_LIMIT": "attributes of a span, event or link at most, default 128; the last are dropped",
+    "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "the same for spans alone; tags and payload count, and stay before the others",
+    "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT": "the same for events alone",
+    "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT": "the same for links alone",
+    "OTEL_SPAN_EVENT_COUNT_LIMIT": "events of a span at most, default 128",
+    "OTEL_SPAN_LINK_COUNT_LIMIT": "links of a span at most, default 128",
+    "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "characters of an attribute at most; JSON is cut inside, and stays valid",
+    "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "the same for attributes of spans alone, input and output among them",
 }
 """Variables of OpenTelemetry that are read elsewhere than in this table."""
 

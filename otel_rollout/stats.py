@@ -58,7 +58,7 @@ class Stats:
 
     Args:
         exporters: The counts of each exporter by its name.
-        truncated_bytes: Payload bytes that were cut to keep to the limit.
+        truncated_bytes: Bytes of payloads, attributes and names that were cut to keep to the limits.
         internal_errors: Faults of otel-rollout itself, by what it was doing.
         is_uncounted: Whether spans go to the exporters of the application's provider alone, which count nothing here.
     """

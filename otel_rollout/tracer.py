@@ -23,6 +23,7 @@ from otel_rollout import semconv
 from otel_rollout.context import Frame
 from otel_rollout.payload import Snapshot
 from otel_rollout.span import RolloutSpan
+from otel_rollout.span_bounds import DEFAULT_BOUNDS, SpanBounds
 from otel_rollout.trajectory_state import TrajectoryState
 
 __all__ = ["LightTracer", "ProviderTracer", "RolloutTracer"]
@@ -59,6 +60,16 @@ class RolloutTracer(abc.ABC):
     def set_output(self, span: Span, taken: Snapshot) -> None:
         """Set the output of `span`."""
 
+    @abc.abstractmethod
+    def set_annotations(self, root: Span, own: dict[str, Any], others: dict[str, Any]) -> None:
+        """Set what is known of a trajectory at its end.
+
+        Args:
+            root: Its root.
+            own: What stays there, whatever the limit of attributes.
+            others: What the program has annotated beside these.
+        """
+
 
 class LightTracer(RolloutTracer):
     """Makes `RolloutSpan`s.
@@ -69,11 +80,19 @@ class LightTracer(RolloutTracer):
         on_end: Takes each finished span.
         is_shared: Whether the spans of other instrumentations reach the same exporters, so that ours may have
             them as parents.
+        bounds: How much of what others set on a span is kept.
     """
 
     def __init__(
-        self, sampler: Sampler, ids: IdGenerator, on_end: Callable[[RolloutSpan], None], *, is_shared: bool
+        self,
+        sampler: Sampler,
+        ids: IdGenerator,
+        on_end: Callable[[RolloutSpan], None],
+        *,
+        is_shared: bool,
+        bounds: SpanBounds = DEFAULT_BOUNDS,
     ) -> None:
+        self._bounds = bounds
         self._sampler = sampler
         self._ids = ids
         self._on_end = on_end
@@ -87,9 +106,13 @@ class LightTracer(RolloutTracer):
         if sampled.decision is not Decision.RECORD_AND_SAMPLE:
             return None
         context = SpanContext(trace_id, self._ids.generate_span_id(), False, _SAMPLED, sampled.trace_state)
-        # A trajectory's tags are added to each of its spans when they are read.
-        attributes = {**({} if trajectory else tags), **(sampled.attributes or {})}
-        return RolloutSpan(name, context, None, attributes, trajectory, tuple(links), self._on_end)
+        # A trajectory's tags are added when its spans are read; samplers hand back what they were given.
+        attributes = {} if trajectory else dict(tags)
+        root = RolloutSpan(name, context, None, attributes, trajectory, tuple(links), self._on_end, self._bounds)
+        more = {key: value for key, value in (sampled.attributes or {}).items() if key not in tags}
+        if more:
+            root.set_attributes(more)
+        return root
 
     def start_op(self, name: str, context: Context, frame: Frame | None, attributes: dict[str, Any]) -> Span | None:
         """Start a span under the innermost span that reaches our exporters."""
@@ -110,7 +133,7 @@ class LightTracer(RolloutTracer):
         if not parent.trace_flags & TraceFlags.SAMPLED:
             return None
         span_id = self._ids.generate_span_id()
-        light = RolloutSpan(name, span_id, parent, attributes, trajectory, (), self._on_end)
+        light = RolloutSpan(name, span_id, parent, attributes, trajectory, (), self._on_end, self._bounds)
         if trajectory is None:
             light.set_attribute(semconv.OUTSIDE_TRAJECTORY, True)  # noqa: FBT003, RUF100 - an attribute's value
         return light
@@ -122,6 +145,10 @@ class LightTracer(RolloutTracer):
     def set_output(self, span: Span, taken: Snapshot) -> None:
         """Keep the output; the delivery thread does the rest."""
         span.output = taken  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
+
+    def set_annotations(self, root: Span, own: dict[str, Any], others: dict[str, Any]) -> None:
+        """Set ours first: beyond the limit, what comes last is dropped."""
+        root.set_attributes({**own, **others})
 
 
 class ProviderTracer(RolloutTracer):
@@ -164,6 +191,11 @@ class ProviderTracer(RolloutTracer):
         span.set_attributes(
             {semconv.OUTPUT_VALUE: self._finish(taken), semconv.OUTPUT_MIME_TYPE: semconv.JSON_MIME_TYPE}
         )
+
+    def set_annotations(self, root: Span, own: dict[str, Any], others: dict[str, Any]) -> None:
+        """Set ours last: beyond its limit, the SDK drops what came first, tags and payload before all."""
+        before = {key: value for key, value in (getattr(root, "attributes", None) or {}).items() if key not in others}
+        root.set_attributes({**others, **before, **own})
 
     def _started(self, span: Span, trajectory: TrajectoryState | None) -> Span | None:
         if not span.is_recording():

@@ -46,6 +46,8 @@ _TAKEN: Final = {
 """Names that `annotate` does not set: they have a meaning of their own, or hold other attributes."""
 _TOTALS: Final = (semconv.TURNS, semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS)
 """Names that we count ourselves, where nobody knows better."""
+_OWN: Final = (semconv.STATUS, semconv.REWARD, *_TOTALS)
+"""What stays on a root with more attributes than its limit allows, as tags do."""
 _BELOW: Final = tuple(f"{attribute.key}." for attribute in semconv.ATTRIBUTES)
 """What a name must not begin with: the value would be lost below another."""
 
@@ -343,12 +345,7 @@ class _Trajectory(AbstractContextManager[None]):
     def _finish(self, root: Span, state: TrajectoryState, exception: BaseException | None) -> None:
         try:
             status = "completed" if exception is None else record_failure(root, exception)
-            # Ours first: beyond the limit of attributes of a span, the last ones are dropped.
-            annotations = {
-                semconv.STATUS: status,
-                **{key: state.annotations[key] for key in (semconv.REWARD,) if key in state.annotations},
-                **state.annotations,
-            }
+            annotations: dict[str, Any] = {semconv.STATUS: status, **state.annotations}
             if exception is None and annotations[semconv.STATUS] == "error":
                 root.set_status(StatusCode.ERROR, "annotated as error")
             for key, total in (
@@ -358,8 +355,9 @@ class _Trajectory(AbstractContextManager[None]):
             ):
                 if total:
                     annotations.setdefault(key, total)
-            root.set_attribute(semconv.METADATA, _metadata({**state.tags, **annotations}))
-            root.set_attributes(annotations)
+            own: dict[str, Any] = {key: annotations.pop(key) for key in _OWN if key in annotations}
+            own[semconv.METADATA] = _metadata({**state.tags, **own, **annotations})
+            self._pipeline.tracer.set_annotations(root, own, annotations)
         finally:
             root.end()
             # The root knows its trajectory: without this, only the garbage collector would free the two.

@@ -22,9 +22,7 @@ class TrajectoryState:
         "_lock",
         "annotations",
         "dropped_spans",
-        "encoded_tags",
         "input_tokens",
-        "json_tags",
         "output_tokens",
         "root",
         "tag_bytes",
@@ -36,10 +34,6 @@ class TrajectoryState:
     def __init__(self, tags: dict[str, Any]) -> None:
         self.tags = tags
         self.tag_bytes = sum(4 * len(value) for value in tags.values() if isinstance(value, str))
-        self.encoded_tags: bytes | None = None
-        """The tags as OTLP, once a span was encoded."""
-        self.json_tags: bytes | None = None
-        """The tags as OTLP JSON, each behind a comma, once a span was encoded so."""
         self.annotations: dict[str, Any] = {}
         self.root: Any = None
         self.turns = 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from opentelemetry.trace import get_current_span
 
 import otel_rollout
 from otel_rollout import rollout_trace_op, semconv
@@ -95,6 +97,47 @@ class TestDescription:
         (span,) = rollout_spans.spans
         assert span.attributes[semconv.USAGE_INPUT_TOKENS] == 5
         assert span.attributes[semconv.USAGE_OUTPUT_TOKENS] == 3
+
+    @pytest.mark.parametrize(
+        ("package", "provider"),
+        [("openai.types.chat.chat_completion", "openai"), ("anthropic.types.message", "anthropic"), ("mine", None)],
+    )
+    @pytest.mark.parametrize("fails", [False, True], ids=["returned", "raised"])
+    def test_provider_of_a_client_library(self, rollout_spans, package, provider, fails):
+        """What a client library returns or raises says whose it is; of other classes nothing is claimed."""
+        kind = type("Answer", (Exception,), {"__module__": package})
+
+        @rollout_trace_op(kind="LLM")
+        def generate():
+            if fails:
+                raise kind
+            return kind()
+
+        with contextlib.suppress(kind):
+            generate()
+        otel_rollout.flush()
+
+        (span,) = rollout_spans.spans
+        assert span.attributes.get(semconv.PROVIDER_NAME) == provider
+
+    def test_provider_that_the_program_names(self, rollout_spans):
+        """An argument wins over the class of the result, and what was set on the span over both."""
+        answer = type("ChatCompletion", (), {"__module__": "openai.types"})
+
+        @rollout_trace_op(kind="LLM")
+        def generate(provider, name=None):
+            if name:
+                get_current_span().set_attribute(semconv.PROVIDER_NAME, name)
+            return answer()
+
+        generate("deepseek")
+        generate("deepseek", "azure.ai.openai")
+        otel_rollout.flush()
+
+        assert [span.attributes[semconv.PROVIDER_NAME] for span in rollout_spans.spans] == [
+            "deepseek",
+            "azure.ai.openai",
+        ]
 
     @pytest.mark.parametrize("options", [{"capture_output": False}, {"capture_inputs": False}])
     def test_facts_of_a_side_that_is_not_recorded(self, rollout_spans, options):

@@ -160,8 +160,8 @@ class TestEquality:
         (span,) = parsed(rollout_spans.spans).resource_spans[0].scope_spans[0].spans
         assert (len(span.events), len(span.links)) == (128, 128)
         assert (span.dropped_events_count, span.dropped_links_count) == (2, 2)
-        # 128, of which two are the op's own.
-        assert span.dropped_attributes_count == 150 - 126
+        # 128, of which two are the op's own, and four input and output.
+        assert (len(span.attributes), span.dropped_attributes_count) == (128, 150 - 122)
 
     def test_counts_of_what_is_not_there_at_all(self, tracing):
         """Where a limit leaves no event and no link, their counts are sent all the same; a link's own count too."""

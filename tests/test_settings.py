@@ -26,16 +26,6 @@ class TestPrecedence:
         """As OpenTelemetry's specification says of empty variables."""
         assert resolve_settings({}, {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": " "}).max_batch_spans == 512
 
-    def test_our_payload_limit_wins_over_the_standard_ones(self):
-        """Of a setting's variables the first that is set counts."""
-        environ = {
-            "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "3000",
-            "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "2000",
-        }
-
-        assert resolve_settings({}, environ).max_payload_bytes == 2000
-        assert resolve_settings({}, {**environ, "OTEL_ROLLOUT_MAX_PAYLOAD_BYTES": "1000"}).max_payload_bytes == 1000
-
     def test_the_table_and_the_dataclass_have_the_same_settings(self):
         """Each row has a field, and each field a row."""
         assert {setting.name for setting in SETTINGS} == {field.name for field in fields(Settings)}

@@ -11,8 +11,9 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op
 from otel_rollout.context import Frame, enter, leave
-from otel_rollout.payload import snapshot
-from otel_rollout.span import MAX_ATTRIBUTES, MAX_EVENTS, RolloutSpan
+from otel_rollout.payload import Snapshot, snapshot
+from otel_rollout.span import RolloutSpan
+from otel_rollout.span_bounds import SpanBounds
 from otel_rollout.testing import InMemorySpanExporter
 
 IDS = SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
@@ -135,7 +136,7 @@ class TestEnd:
         span.add_link(IDS)
         span.update_name("late")
         span.set_status(StatusCode.ERROR, "late")
-        assert (span.attributes, span.events, span.links, span.name) == ({}, None, (), "span")
+        assert (span.attributes, span.events, span.links, span.name) == ({}, None, None, "span")
         assert span.status_code is StatusCode.UNSET
 
 
@@ -150,21 +151,36 @@ class TestAttributes:
         span.set_attribute("dict", table)
         items.append("b")
         table["b"] = 2
-        assert span.attributes == {"list": ("a",), "dict": '{"a":1}'}
+        taken = span.attributes.pop("dict")
+        assert type(taken) is Snapshot
+        assert (taken.value, span.attributes) == ({"a": 1}, {"list": ("a",)})
 
     def test_bounded(self) -> None:
         """Beyond the limits, attributes, events and links are dropped and counted; known attributes still change."""
-        span = make_span()
-        for i in range(MAX_ATTRIBUTES + 5):
+        bounds = SpanBounds(attributes=3, events=2, links=1, event_attributes=2, link_attributes=1)
+        span = RolloutSpan("span", IDS, None, {}, None, (), lambda ended: None, bounds)
+        for i in range(8):
             span.set_attribute(f"key {i}", i)
-            span.add_event(f"event {i}")
-            span.add_link(IDS)
-        span.set_attribute("key 0", "new")
-        assert (len(span.attributes), span.dropped_attributes) == (MAX_ATTRIBUTES, 5)
-        assert span.events is not None
-        assert (len(span.events), span.dropped_events) == (MAX_EVENTS, 5)
-        assert (len(span.links), span.dropped_links) == (MAX_EVENTS, 5)
-        assert span.attributes["key 0"] == "new"
+            span.add_event(f"event {i}", {"a": 1, "b": 2, "c": 3})
+            span.add_link(IDS, {"a": 1, "b": 2, "c": 3})
+        span.set_attributes({"key 0": "new", "key 9": 9})
+        assert (span.attributes, span.dropped_attributes) == ({"key 0": "new", "key 1": 1, "key 2": 2}, 6)
+        assert [(event.name, event.attributes, event.dropped_attributes) for event in span.events or ()] == [
+            ("event 0", {"a": 1, "b": 2}, 1),
+            ("event 1", {"a": 1, "b": 2}, 1),
+        ]
+        assert [(link.attributes, link.dropped_attributes) for link in span.links or ()] == [({"a": 1}, 2)]
+        assert (span.dropped_events, span.dropped_links) == (6, 7)
+
+    def test_bounded_in_bytes(self) -> None:
+        """What is set on a span that holds 16 MiB already is dropped and counted; what is set again counts once."""
+        span = make_span()
+        for i in range(100):
+            span.set_attribute("same", "x" * 1_000_000)
+            span.set_attribute(f"key {i}", f"{i}" + "x" * 1_000_000)
+            span.add_event("event", {"text": "x" * 1_000_000})
+        assert 16 * 2**20 < span.size < 20 * 2**20
+        assert span.dropped_attributes + span.dropped_events > 250
 
     def test_size(self) -> None:
         """The size of a span grows with its payload, attributes and events: the queue is bounded by it."""
@@ -212,7 +228,7 @@ class TestTraceback:
         except ValueError as error:
             span.record_exception(error)
         assert span.events is not None
-        noted: Any = span.events[0][2]
+        noted: Any = span.events[0].exception
         text = noted.format()
         assert 'raise ValueError("bottom")' in text
         assert text.count("  File ") == 64 or "repeated" in text
@@ -225,7 +241,7 @@ class TestHeldBytes:
     @pytest.mark.parametrize(
         "change",
         [
-            lambda span: span.set_attribute("ids", tuple(range(100_000))),
+            lambda span: span.set_attribute("ids", tuple(range(300_000))),
             lambda span: span.set_attribute("texts", ["x" * 1000] * 1000),
             lambda span: span.add_event("event", {"text": "x" * 1_000_000}),
         ],
@@ -236,4 +252,4 @@ class TestHeldBytes:
         span = RolloutSpan("op", 1, SpanContext(1, 2, False), {}, None, (), lambda span: None)
         change(span)
 
-        assert span.size > 1_000_000
+        assert span.size > 250_000

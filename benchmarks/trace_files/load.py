@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import orjson
 from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, TraceFlags
 
 from benchmarks.trace_files.text import Writer
 from otel_rollout import semconv
-from otel_rollout.delivery.finished_span import FinishedSpan
 from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
-from otel_rollout.delivery.size import readable_size
+from otel_rollout.finished_span import FinishedSpan
 from otel_rollout.span import RolloutSpan
 from otel_rollout.trajectory_state import TrajectoryState
 
@@ -39,7 +39,7 @@ _RESOURCE = Resource(
 )
 _SCOPE = InstrumentationScope("otel_rollout", "0")
 _MAX_PAYLOAD_BYTES = 2**20
-_READER = SpanReader(_RESOURCE, _SCOPE, PayloadFinisher(_MAX_PAYLOAD_BYTES, None), is_shared=False)
+_READER = SpanReader(_RESOURCE, _SCOPE, PayloadFinisher(_MAX_PAYLOAD_BYTES, None))
 
 
 class Load(NamedTuple):
@@ -78,19 +78,24 @@ class Batch(NamedTuple):
     """
 
     step: int
-    spans: list[FinishedSpan]
+    spans: list[RolloutSpan]
     payload_bytes: int
+
+    def readable(self) -> list[ReadableSpan]:
+        """Return the spans as delivery gives them to one more exporter."""
+        return [_READER.read(span, "benchmark") for span in self.spans]
 
 
 def batches(load: Load, seed: int = 1) -> Iterator[Batch]:
     """Yield the whole load in batches as delivery makes them; the same for the same seed."""
     for step in range(load.steps):
-        spans: list[FinishedSpan] = []
+        spans: list[RolloutSpan] = []
         size = payload_bytes = 0
         for span in _step(load, step, seed):
+            finished: FinishedSpan = span.finished
             spans.append(span)
-            size += readable_size(span)
-            payload_bytes += len(span.payload) - 1
+            size += finished.size
+            payload_bytes += len(finished.input) + len(finished.output)
             if size >= BATCH_BYTES or len(spans) >= BATCH_SPANS:
                 yield Batch(step, spans, payload_bytes)
                 spans, size, payload_bytes = [], 0, 0
@@ -98,9 +103,9 @@ def batches(load: Load, seed: int = 1) -> Iterator[Batch]:
             yield Batch(step, spans, payload_bytes)
 
 
-def _step(load: Load, step: int, seed: int) -> list[FinishedSpan]:
+def _step(load: Load, step: int, seed: int) -> list[RolloutSpan]:
     """Return the spans of a step in the order in which they end: a trajectory's root last, the others in between."""
-    spans: list[FinishedSpan] = []
+    spans: list[RolloutSpan] = []
     for sample in range(load.prompts):
         index = step * load.prompts + sample
         writer = Writer(random.Random(f"{seed}/{index}"), has_symbols=sample % 6 == 5)
@@ -143,7 +148,7 @@ class Rollout:
         }
         self.state = TrajectoryState(tags)
 
-    def spans(self, messages: list[dict[str, str]]) -> list[FinishedSpan]:
+    def spans(self, messages: list[dict[str, str]]) -> list[RolloutSpan]:
         """Return the spans of the trajectory that these messages begin."""
         spans, prompt, new = [], messages, messages
         for _ in range(TURNS):
@@ -171,8 +176,8 @@ class Rollout:
 
     def span(
         self, name: str, kind: str, given: Any, result: Any, seconds: float, root: dict[str, Any] | None = None
-    ) -> FinishedSpan:
-        """Return a span that took about so many seconds, as delivery makes it of ours."""
+    ) -> RolloutSpan:
+        """Return a span that took about so many seconds, finished as delivery does it."""
         start = self.time
         self.time += int(seconds * self.random.uniform(0.3, 1.7) * _SECOND)
         input_text, output_text = orjson.dumps(given), orjson.dumps(result)
@@ -194,7 +199,5 @@ class Rollout:
         )
         light.input, light.output = input_text, output_text
         light.start_time, light.end_time = start if root is None else self.start, self.time
-        span = _READER.read(light, "benchmark")
-        _READER.release(light)
-        assert isinstance(span, FinishedSpan)
-        return span
+        _READER.read(light, "benchmark")
+        return light

@@ -128,7 +128,7 @@ def _write(load: Load, stores: Sequence[Store], progress: Progress) -> Written:
         # Whoever comes first finds the spans cold in the processor's cache.
         for store in _rotated(stores, number):
             # As delivery does where several exporters get a span: what one has it make is not there for the next one.
-            spans_of_store = [span.view() for span in batch.spans]
+            spans_of_store = batch.readable()
             timed(store, lambda store=store: store.write(spans_of_store))  # type: ignore[misc]  # noqa: B023
         spans += len(batch.spans)
         payload_bytes += batch.payload_bytes

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import semconv
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.errors import ConfigurationError, MissingExtraError
-from otel_rollout.exporter import OutcomeSpanExporter, ReadBack, attribute_of
+from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.http import destination_of, shown_url, without_userinfo
 from otel_rollout.log_once import internal_error, warn_once
 from otel_rollout.side_work import Kind, SideWork
@@ -300,7 +300,7 @@ def _groups(spans: Sequence[ReadableSpan]) -> dict[tuple[str | None, str], list[
     groups: dict[tuple[str | None, str], list[ReadableSpan]] = {}
     names: dict[int, str] = {}
     for span in spans:
-        name = attribute_of(span, semconv.EXPERIMENT_NAME)
+        name = (span.attributes or {}).get(semconv.EXPERIMENT_NAME)
         if name is not None:
             names[trace_id_of(span)] = str(name)
     projects = {id(span.resource): _project(span) for span in spans}

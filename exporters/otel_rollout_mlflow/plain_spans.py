@@ -11,8 +11,6 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
-from otel_rollout.delivery.finished_span import FinishedSpan, merge_parts
-
 __all__ = ["pack", "unpack"]
 
 SPANS_OF_A_PIECE: Final = 64
@@ -57,7 +55,7 @@ def _packed(span: ReadableSpan) -> tuple[Any, ...]:
         span.name,
         _packed_context(span.get_span_context()),
         _packed_context(span.parent),
-        span.parts if isinstance(span, FinishedSpan) else _packed_attributes(span.attributes),
+        _packed_attributes(span.attributes),
         [(event.name, _packed_attributes(event.attributes), event.timestamp) for event in span.events],
         [(_packed_context(link.context), _packed_attributes(link.attributes)) for link in span.links],
         span.kind.value,
@@ -73,7 +71,7 @@ def _unpacked(
     name: str,
     context: tuple[Any, ...] | None,
     parent: tuple[Any, ...] | None,
-    attributes: dict[str, Any] | tuple[bytes, int, bool, dict[str, Any], dict[str, Any]],
+    attributes: dict[str, Any],
     events: list[tuple[Any, ...]],
     links: list[tuple[Any, ...]],
     kind: int,
@@ -88,7 +86,7 @@ def _unpacked(
         context=_unpacked_context(context),
         parent=_unpacked_context(parent),
         resource=resource,
-        attributes=merge_parts(*attributes) if isinstance(attributes, tuple) else attributes,
+        attributes=attributes,
         events=[Event(event, found, moment) for event, found, moment in events],
         links=[Link(linked, found) for target, found in links if (linked := _unpacked_context(target)) is not None],
         kind=SpanKind(kind),

@@ -19,7 +19,6 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link, Status
 
 from otel_rollout import semconv
-from otel_rollout.exporter import attribute_of
 from otel_rollout_mlflow.json_text import ExactText, JsonText, sound_json_text, sound_text, sound_value
 
 __all__ = [
@@ -80,8 +79,7 @@ _OWN_SCOPE: Final = "otel_rollout"
 
 def trace_id_of(span: ReadableSpan) -> int:
     """Return the span's trace id, zero where it has none."""
-    # A span of ours has its parent's at hand, and makes its own only when it is asked for.
-    context = span.parent or span.get_span_context()
+    context = span.get_span_context()
     return 0 if context is None else context.trace_id
 
 
@@ -135,7 +133,7 @@ def session_of(span: ReadableSpan) -> str | None:
 
 def reward_of(span: ReadableSpan) -> float | None:
     """Return the trajectory's reward, if it is a finite number: its root carries it, or what has computed it later."""
-    reward = attribute_of(span, semconv.REWARD)
+    reward = (span.attributes or {}).get(semconv.REWARD)
     if isinstance(reward, bool) or not isinstance(reward, (int, float)):
         return None
     return float(reward) if math.isfinite(reward) else None

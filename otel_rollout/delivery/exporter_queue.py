@@ -22,7 +22,7 @@ from otel_rollout.delivery.batch_sender import BatchReport, RetryPolicy, send_ba
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.readable import SpanReader, without_payload
-from otel_rollout.delivery.size import queued_size, readable_size
+from otel_rollout.delivery.size import encoded_size, queued_size
 from otel_rollout.delivery.trouble_log import TroubleLog
 from otel_rollout.exporter import one_attempt_of
 from otel_rollout.side_work import SideWork
@@ -385,7 +385,7 @@ class ExporterQueue:
                 break
             try:
                 readable = self._reader.read(span, self.name)
-                size = readable_size(readable)
+                size = encoded_size(span, readable)
             except Exception:
                 _logger.exception("%s: internal error while reading the span %r", self.name, span.name)
                 batch.add(span, queued_bytes, None)

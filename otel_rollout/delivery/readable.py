@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import orjson
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.util.types import Attributes
+from opentelemetry.trace import Status, StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.delivery.finished_span import FinishedSpan
-from otel_rollout.delivery.shrink import replace_attributes
-from otel_rollout.delivery.size import rest_size
-from otel_rollout.exception_record import ExceptionRecord
+from otel_rollout.delivery.finished_attributes import AttributeFinisher, plain_size
+from otel_rollout.delivery.shrink import replace_attributes, sound_span
+from otel_rollout.delivery.size import attributes_size, rest_size
+from otel_rollout.finished_span import FinishedSpan, readable_span
 from otel_rollout.log_once import internal_error
-from otel_rollout.payload import Snapshot, clean_text, cut_text, snapshot
+from otel_rollout.payload import Snapshot
 from otel_rollout.payload_json import to_json
-from otel_rollout.payload_limits import cut_json, cut_media, may_need_mending, narrow_integers
+from otel_rollout.payload_limits import (
+    cut_json,
+    cut_json_characters,
+    cut_media,
+    may_need_mending,
+    narrow_integers,
+)
 from otel_rollout.redaction import Redactor
 from otel_rollout.span import RolloutSpan
 from otel_rollout.token_text import add_token_text
 
 __all__ = ["PayloadFinisher", "SpanReader", "without_payload"]
-
-MAX_TEXT_CHARACTERS: Final = 64 * 1024
-"""A text attribute other than the payload is cut beyond this."""
 
 SMALL_PAYLOAD: Final = 256
 """A payload up to this size is not worth a note in its place."""
@@ -37,6 +40,8 @@ SMALL_PAYLOAD: Final = 256
 SIZE_OF_SPAN: Final = 400
 SIZE_OF_ATTRIBUTE: Final = 72
 """What a span and one of its attributes take beside payload and long texts, about; a little more rather than less."""
+
+_UNSET: Final = Status(StatusCode.UNSET)
 
 _OTHER_ATTRIBUTES: Final = 10
 """How many attributes a span has beside its own, at most: input and output with their MIME types, and the tags."""
@@ -48,10 +53,12 @@ class PayloadFinisher:
     Args:
         max_bytes: The longest text that leaves; longer ones are cut inside the JSON.
         redactor: Replaces secrets.
+        max_characters: How many characters it may have, if OpenTelemetry's limit of attributes is set.
     """
 
-    def __init__(self, max_bytes: int, redactor: Redactor | None) -> None:
+    def __init__(self, max_bytes: int, redactor: Redactor | None, max_characters: int | None = None) -> None:
         self.max_bytes = max_bytes
+        self.max_characters = max_characters
         self.redactor = redactor
         self.truncated_bytes = 0
 
@@ -68,6 +75,7 @@ class PayloadFinisher:
         """
         return (
             len(text) <= self.max_bytes
+            and (self.max_characters is None or len(text) <= self.max_characters)
             and not may_need_mending(text)
             and not (self.redactor is not None and self.redactor.may_find(text))
         )
@@ -79,6 +87,8 @@ class PayloadFinisher:
             if self.redactor is not None:
                 text = self.redactor(text)
             finished = cut_json(text, self.max_bytes)
+            if self.max_characters is not None:
+                finished = cut_json_characters(finished, self.max_characters)
         except Exception:  # noqa: BLE001, RUF100 - the span still counts
             internal_error("finishing a payload")
             finished = orjson.dumps("…[the payload could not be read]")
@@ -93,19 +103,15 @@ def cut_before(taken: Snapshot | None) -> int:
 
 
 class SpanReader:
-    """Turns light spans into `ReadableSpan`s; payloads are finished once, whichever exporter asks first.
+    """Turns light spans into `ReadableSpan`s; each is finished once, whichever exporter asks first.
 
     Args:
         resource: What the spans were made by.
         scope: The instrumentation scope.
         finisher: Finishes payloads.
-        is_shared: Whether several exporters read each span.
     """
 
-    def __init__(
-        self, resource: Resource, scope: InstrumentationScope, finisher: PayloadFinisher, *, is_shared: bool = True
-    ) -> None:
-        self._is_shared = is_shared
+    def __init__(self, resource: Resource, scope: InstrumentationScope, finisher: PayloadFinisher) -> None:
         self._readers = 0
         self._resource = resource
         self._scope = scope
@@ -130,40 +136,43 @@ class SpanReader:
         # Without a lock, for a trainer's thread never waits: a count lost between two threads only keeps the payload.
         span.releases += 1
         if span.releases >= self._readers:
-            span.readable = span.input = span.output = span.events = span.tokenizer = None
+            span.readable = span.finished = span.input = span.output = span.events = span.tokenizer = None
 
     def read(self, span: RolloutSpan | ReadableSpan, exporter: str) -> ReadableSpan:
-        """Return the span in its standard form.
+        """Return the span in its standard form, for this exporter alone: what it changes there no other one sees.
 
         Args:
-            span: A finished span, ours or the SDK's.
+            span: An ended span, ours or the SDK's.
             exporter: Whose queue asks; a root says what that queue lost of its trajectory.
         """
         if not isinstance(span, RolloutSpan):
-            return span
-        # The tokenizer first: it goes once its text is there.
-        tokenizer = span.tokenizer
-        readable = span.readable
-        if readable is None:
-            with self._lock:
-                readable = span.readable
-                if readable is None:
-                    readable = span.readable = self._read(span)
-                    span.input = span.output = None
-        elif tokenizer is not None:
-            # A span of a provider that is not ours: its payload was finished when it was set.
-            with self._lock:
-                if span.tokenizer is not None:
-                    span.readable = self._with_token_text(readable, span.tokenizer)
-                    span.tokenizer = None
-                readable = span.readable or readable
-        if self._is_shared and isinstance(readable, FinishedSpan):
-            readable = readable.view()
+            return sound_span(span)
+        if span.readable is not None:
+            readable = sound_span(self._provider_span(span, span.readable))
+        else:
+            finished = span.finished
+            if finished is None:
+                with self._lock:
+                    finished = span.finished
+                    if finished is None:
+                        finished = span.finished = self._finish(span)
+                        span.input = span.output = None
+            readable = readable_span(span, finished, self._resource, self._scope)
         if span.parent is None and span.trajectory is not None:
             dropped = span.trajectory.dropped_spans[exporter]
             if dropped:
                 readable = replace_attributes(readable, {**(readable.attributes or {}), semconv.DROPPED_SPANS: dropped})
         return readable
+
+    def _provider_span(self, span: RolloutSpan, readable: ReadableSpan) -> ReadableSpan:
+        """Return a span of a provider that is not ours, whose payload was finished when it was set."""
+        if span.tokenizer is not None:
+            with self._lock:
+                if span.tokenizer is not None:
+                    span.readable = self._with_token_text(readable, span.tokenizer)
+                    # Last: another exporter's thread that finds none takes what is there.
+                    span.tokenizer = None
+        return span.readable or readable
 
     def _with_token_text(self, span: ReadableSpan, tokenizer: Any) -> ReadableSpan:
         attributes = dict(span.attributes or {})
@@ -182,8 +191,47 @@ class SpanReader:
             return span
         return replace_attributes(span, {**attributes, semconv.OUTPUT_VALUE: self._finisher.finish(after)[0].decode()})
 
-    def _read(self, span: RolloutSpan) -> ReadableSpan:
+    def _finish(self, span: RolloutSpan) -> FinishedSpan:
+        text, output, cut = self._finish_payload(span)
         trajectory = span.trajectory
+        bounds, attributes = span.bounds, span.attributes
+        others = AttributeFinisher(bounds)
+        text_bytes = plain_size(attributes, bounds.characters)
+        if text_bytes is None:
+            attributes = others.attributes(attributes)
+            text_bytes = attributes_size(attributes)
+        tags: dict[str, Any] = {}
+        if trajectory is not None:
+            text_bytes += trajectory.tag_bytes
+            tags = trajectory.tags if bounds.characters is None else others.attributes(trajectory.tags)
+        name = others.name(span.name)
+        status = _UNSET
+        if span.status_code is not StatusCode.UNSET:
+            description = span.status_description
+            status = Status(span.status_code, others.description(description) if description else None)
+        events = [others.event(event) for event in span.events] if span.events else ()
+        links = [others.link(link) for link in span.links] if span.links else ()
+        if others.cut_characters:
+            self._finisher.truncated_bytes += others.cut_characters
+            cut += others.cut_characters
+        if trajectory is not None:
+            if cut:
+                trajectory.truncated_bytes += cut
+            if span.parent is None and trajectory.truncated_bytes:
+                attributes = {semconv.TRUNCATED_BYTES: trajectory.truncated_bytes, **attributes}
+        dropped = span.dropped_attributes
+        if len(attributes) + _OTHER_ATTRIBUTES > bounds.attributes:
+            given = _count(tags, text, output, attributes)
+            tags, text, output, attributes = _first(bounds.attributes, tags, text, output, attributes)
+            dropped += given - _count(tags, text, output, attributes)
+        size = SIZE_OF_SPAN + 4 * len(name) + text_bytes + len(text or b"") + len(output or b"")
+        size += SIZE_OF_ATTRIBUTE * (len(attributes) + _OTHER_ATTRIBUTES)
+        if events or links or status.description:
+            size += rest_size(events, links, status.description)
+        return FinishedSpan(name, attributes, tags, text, output, status, events, links, dropped, size)
+
+    def _finish_payload(self, span: RolloutSpan) -> tuple[bytes | None, bytes | None, int]:
+        """Return input and output as they leave the process, and how many bytes were cut from them."""
         cut = cut_before(span.input) + cut_before(span.output)
         self._finisher.truncated_bytes += cut
         text = None if span.input is None else to_json(span.input)
@@ -191,142 +239,76 @@ class SpanReader:
         if output is not None and span.tokenizer is not None:
             output = add_token_text(span.tokenizer, text, output)
             span.tokenizer = None
-        # In one piece: a look at it sees both.
-        payload = b"%b\n%b" % (text or b"", output or b"")
-        if not self._finisher.is_clean(payload):
-            finished = [(b"", 0) if side is None else self._finisher.finish(side) for side in (text, output)]
-            (text_finished, text_cut), (output_finished, output_cut) = finished
-            cut += text_cut + output_cut
-            text = None if text is None else text_finished
-            payload = b"%b\n%b" % (text_finished, output_finished)
-        span.name = _text(span.name)
-        span.attributes, text_bytes = _plain_attributes(span.attributes)
-        if trajectory is not None:
-            text_bytes += trajectory.tag_bytes
-            if cut:
-                trajectory.truncated_bytes += cut
-            if span.parent is None and trajectory.truncated_bytes:
-                span.attributes = {**span.attributes, semconv.TRUNCATED_BYTES: trajectory.truncated_bytes}
-        if span.status_description:
-            span.status_description = _text(span.status_description)
-        events: Sequence[Event] = ()
-        size = SIZE_OF_SPAN + 4 * len(span.name) + text_bytes + len(payload)
-        size += SIZE_OF_ATTRIBUTE * (len(span.attributes) + _OTHER_ATTRIBUTES)
-        if span.events or span.links or span.status_description:
-            events = [_event(*event) for event in span.events or ()]
-            size += rest_size(events, span.links, span.status_description)
-        return FinishedSpan(
-            span,
-            self._resource,
-            self._scope,
-            payload,
-            -1 if text is None else len(text),
-            output is not None,
-            events,
-            size,
-        )
+        # In one piece: one look sees both.
+        if not self._finisher.is_clean(b"%b\n%b" % (text or b"", output or b"")):
+            if text is not None:
+                text, text_cut = self._finisher.finish(text)
+                cut += text_cut
+            if output is not None:
+                output, output_cut = self._finisher.finish(output)
+                cut += output_cut
+        if self._readers > 1:
+            # Another exporter's queue holds them longer: as copies, they take no more memory than they say. A text of
+            # orjson keeps its buffer, of 4 KiB and more.
+            text = None if text is None else memoryview(text).tobytes()
+            output = None if output is None else memoryview(output).tobytes()
+        return text, output, cut
 
 
-def _plain_attributes(attributes: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """Return the attributes in a form that OTLP and every backend accept, and what their texts take, about.
+def _first(
+    most: int, tags: dict[str, Any], text: bytes | None, output: bytes | None, attributes: dict[str, Any]
+) -> tuple[dict[str, Any], bytes | None, bytes | None, dict[str, Any]]:
+    """Return what is kept of a span's attributes: the tags, then the payload, then what was set first.
 
     Args:
-        attributes: The attributes; returned themselves where nothing is to be changed, as is usual.
+        most: How many attributes.
+        tags: The trajectory's tags.
+        text: The input, which takes two with its MIME type.
+        output: The output, likewise.
+        attributes: The span's own attributes.
     """
-    size = 0
-    for key, value in attributes.items():
-        kind = type(value)
-        if kind is str:
-            if len(value) > MAX_TEXT_CHARACTERS or not value.isascii():
-                break
-            size += len(value)
-        elif kind is tuple and len(value) == 1 and type(value[0]) is str:
-            # Why a model stopped, which each of its spans says.
-            if len(value[0]) > MAX_TEXT_CHARACTERS or not value[0].isascii():
-                break
-            size += len(value[0]) + SIZE_OF_ATTRIBUTE
-        elif kind is not bool and kind is not float and not (kind is int and -(2**63) <= value < 2**63):
-            break
-        if not key.isascii():
-            break
-    else:
-        return attributes, size
-    plain: dict[str, Any] = {}
-    return plain, _add_attributes(plain, attributes)
+    tags = dict(islice(tags.items(), most))
+    text = text if _count(tags, text) <= most else None
+    output = output if _count(tags, text, output) <= most else None
+    return tags, text, output, dict(islice(attributes.items(), most - _count(tags, text, output)))
 
 
-def _add_attributes(attributes: dict[str, Any], added: Mapping[str, Any]) -> int:
-    """Add attributes in a form that OTLP and every backend accept; return what their texts take, about."""
-    size = 0
-    for key, value in added.items():
-        kind = type(value)
-        if kind is str:
-            text = attributes[_text(key)] = _text(value)
-            size += len(text) if text.isascii() else 4 * len(text)
-        elif kind is bool or kind is float or (kind is int and -(2**63) <= value < 2**63):
-            attributes[_text(key)] = value
-        elif value is not None:
-            plain = attributes[_text(key)] = _attribute(value)
-            size += 4 * len(repr(plain))
-    return size
-
-
-def _attribute(value: Any) -> Any:
-    """Return a scalar, a tuple of scalars of one kind, else a JSON text."""
-    if isinstance(value, tuple) and value:
-        items = tuple(_attribute(item) if isinstance(item, (str, bool, int, float)) else None for item in value)
-        if items[0] is not None and all(type(item) is type(items[0]) for item in items):
-            return items
-    text = narrow_integers(to_json(snapshot(value)))
-    # What is no list and no object is a scalar: of numpy, of a subclass, an enum.
-    plain = value if type(value) is float else orjson.loads(text)
-    return _text(plain) if isinstance(plain, str) else plain if isinstance(plain, (bool, int, float)) else text.decode()
-
-
-def _text(text: str) -> str:
-    if len(text) > MAX_TEXT_CHARACTERS:
-        text = cut_text(text, MAX_TEXT_CHARACTERS)
-    return text if text.isascii() else clean_text(text)
-
-
-def _event(name: str, timestamp: int, content: Attributes | ExceptionRecord) -> Event:
-    attributes: dict[str, Any] = {}
-    if not isinstance(content, ExceptionRecord):
-        _add_attributes(attributes, content or {})
-        return Event(_text(name), attributes, timestamp)
-    attributes = {key: _text(text) for key, text in content.attributes().items()}
-    # The innermost frames stand at the end.
-    attributes[semconv.EXCEPTION_STACKTRACE] = clean_text(content.format()[-MAX_TEXT_CHARACTERS:])
-    return Event(name, attributes, timestamp)
+def _count(*parts: dict[str, Any] | bytes | None) -> int:
+    return sum(len(part) if isinstance(part, dict) else 0 if part is None else 2 for part in parts)
 
 
 def without_payload(span: RolloutSpan | ReadableSpan) -> RolloutSpan | ReadableSpan:
     """Return a copy of a finished span that says how large its payload was; the span itself where that is small."""
-    if isinstance(span, RolloutSpan) and span.readable is None:
-        sides = [side for side in (span.input, span.output) if side is not None]
-        if sum(side.size for side in sides) <= SMALL_PAYLOAD:
-            return span
-        light = copy.copy(span)
-        light.tokenizer = None
-        light.input = None if span.input is None else _dropped(span.input)
-        light.output = None if span.output is None else _dropped(span.output)
-        return light
-    readable = span.readable if isinstance(span, RolloutSpan) else span
-    attributes = dict(readable.attributes or {}) if readable is not None else {}
-    payload = {
-        key: value
-        for key, value in attributes.items()
-        if key in (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE) and isinstance(value, str)
-    }
-    if readable is None or sum(map(len, payload.values())) <= SMALL_PAYLOAD:
-        return span
-    attributes |= {key: f'"{_note(len(value))}"' for key, value in payload.items()}
-    readable = replace_attributes(readable, attributes)
     if not isinstance(span, RolloutSpan):
-        return readable
+        return _without_payload(span)
     light = copy.copy(span)
-    light.readable, light.input, light.output = readable, None, None
-    return light
+    light.tokenizer = None
+    # After the copy: what another exporter's thread has finished by now is no longer in the span.
+    finished, readable = span.finished, span.readable
+    if readable is not None:
+        light.readable = _without_payload(readable)
+        return span if light.readable is readable else light
+    if finished is not None:
+        size = len(finished.input or b"") + len(finished.output or b"")
+        light.finished = finished._replace(
+            input=None if finished.input is None else orjson.dumps(_note(len(finished.input))),
+            output=None if finished.output is None else orjson.dumps(_note(len(finished.output))),
+        )
+        light.input = light.output = None
+    else:
+        sides = [side for side in (light.input, light.output) if side is not None]
+        size = sum(side.size for side in sides)
+        light.input = None if light.input is None else _dropped(light.input)
+        light.output = None if light.output is None else _dropped(light.output)
+    return span if size <= SMALL_PAYLOAD else light
+
+
+def _without_payload(span: ReadableSpan) -> ReadableSpan:
+    attributes = dict(span.attributes or {})
+    payload = [(key, attributes.get(key)) for key in (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)]
+    notes = {key: f'"{_note(len(value))}"' for key, value in payload if isinstance(value, str)}
+    size = sum(len(value) for _, value in payload if isinstance(value, str))
+    return span if size <= SMALL_PAYLOAD else replace_attributes(span, {**attributes, **notes})
 
 
 def _dropped(taken: Snapshot) -> Snapshot:

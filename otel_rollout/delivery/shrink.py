@@ -1,18 +1,19 @@
-"""A span whose payload a backend refused, made small enough that its structure at least arrives."""
+"""Copies of spans in which something is changed: attributes, what a backend refused, what no encoder can say."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Status
 from opentelemetry.util.types import AnyValue
 
 from otel_rollout import semconv
+from otel_rollout.attribute_values import read_name
 from otel_rollout.counted_span import CountedSpan
 from otel_rollout.payload_limits import cut_json
 
-__all__ = ["replace_attributes", "shrink_span"]
+__all__ = ["replace_attributes", "shrink_span", "sound_span"]
 
 SHRUNK_PAYLOAD_BYTES: Final = 4096
 SHRUNK_ATTRIBUTE_CHARACTERS: Final = 1024
@@ -66,3 +67,33 @@ def replace_attributes(
     )
     copy.dropped = dropped
     return copy
+
+
+def sound_span(span: ReadableSpan) -> ReadableSpan:
+    """Return a span of the SDK's that can be encoded: the SDK takes anything as a name or a time, and OTLP doesn't.
+
+    Args:
+        span: The span; returned itself if nothing is odd, as is usual.
+    """
+    events = span.events
+    if (
+        type(span.name) is str
+        and _is_time(span.start_time)
+        and _is_time(span.end_time)
+        and all(type(event.name) is str and _is_time(event.timestamp) for event in events)
+    ):
+        return span
+    copy: Any = replace_attributes(span, dict(span.attributes or {}))
+    copy._name = read_name(span.name)  # noqa: SLF001 - a copy of ours
+    copy._start_time, copy._end_time = (  # noqa: SLF001 - likewise
+        time if _is_time(time) else None for time in (span.start_time, span.end_time)
+    )
+    copy._events = [  # noqa: SLF001 - likewise
+        Event(read_name(event.name), event.attributes, event.timestamp if _is_time(event.timestamp) else 0)
+        for event in events
+    ]
+    return copy  # type: ignore[no-any-return]  # of our own class
+
+
+def _is_time(time: object) -> bool:
+    return time is None or (type(time) is int and 0 <= time < 2**63)

@@ -8,10 +8,9 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link
 
-from otel_rollout.delivery.finished_span import FinishedSpan
-from otel_rollout.span import RolloutSpan
+from otel_rollout.span import RecordedEvent, RecordedLink, RolloutSpan
 
-__all__ = ["queued_size", "readable_size", "rest_size"]
+__all__ = ["attributes_size", "encoded_size", "queued_size", "readable_size", "rest_size"]
 
 BASE_BYTES: Final = 300
 PER_ATTRIBUTE_BYTES: Final = 24
@@ -19,14 +18,25 @@ PER_ATTRIBUTE_BYTES: Final = 24
 
 def readable_size(span: ReadableSpan) -> int:
     """Return the bytes that `span` takes when it is encoded, about; a little more rather than less."""
-    if isinstance(span, FinishedSpan):
-        return span.size
     # The SDK takes any name.
-    size = BASE_BYTES + len(str(span.name)) + _attributes_size(span.attributes or {})
+    size = BASE_BYTES + len(str(span.name)) + attributes_size(span.attributes or {})
     return size + rest_size(span.events, span.links, span.status.description)
 
 
-def rest_size(events: Sequence[Event], links: Sequence[Link], description: str | None) -> int:
+def encoded_size(span: RolloutSpan | ReadableSpan, readable: ReadableSpan) -> int:
+    """Return the bytes that a span takes when it is encoded, about: as they were counted when it was finished.
+
+    Args:
+        span: The span as it was queued.
+        readable: Its standard form.
+    """
+    finished = span.finished if isinstance(span, RolloutSpan) else None
+    return readable_size(readable) if finished is None else finished.size
+
+
+def rest_size(
+    events: Sequence[Event | RecordedEvent], links: Sequence[Link | RecordedLink], description: str | None
+) -> int:
     """Return the bytes that what few spans have takes when it is encoded, about.
 
     Args:
@@ -34,20 +44,23 @@ def rest_size(events: Sequence[Event], links: Sequence[Link], description: str |
         links: The links.
         description: What the status says.
     """
-    size = sum(64 + _attributes_size(event.attributes or {}) for event in events)
-    return size + 64 * len(links) + _value_size(description or "")
+    size = sum(64 + attributes_size(each.attributes or {}) for each in (*events, *links))
+    return size + _value_size(description or "")
 
 
 def queued_size(span: RolloutSpan | ReadableSpan) -> int:
     """Return the bytes that `span` holds while it is queued, about."""
     if not isinstance(span, RolloutSpan):
         return readable_size(span)
-    size = span.size
-    # Another exporter's thread may have read the span already: its payload is there then, and no longer in the span.
-    return size if span.readable is None else max(size, readable_size(span.readable))
+    if span.readable is not None:
+        return max(span.size, readable_size(span.readable))
+    # Another exporter's thread may have finished the span already: its payload is there then, and no longer in it.
+    finished = span.finished
+    return span.size if finished is None else max(span.size, finished.size)
 
 
-def _attributes_size(attributes: Mapping[str, Any]) -> int:
+def attributes_size(attributes: Mapping[str, Any]) -> int:
+    """Return the bytes that attributes take when they are encoded, about."""
     size = 0
     for key, value in attributes.items():
         size += len(key) + PER_ATTRIBUTE_BYTES

@@ -18,7 +18,6 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.exporter import attribute_of
 from otel_rollout.trace_folder.file_lock import open_to_read
 from otel_rollout.trace_folder.index_entry import ATTRIBUTE_FIELDS, IndexEntry, Row, row_of
 from otel_rollout.trace_folder.otlp_json import decode_line
@@ -103,9 +102,9 @@ class TraceSummary:
                 self._name = span.name
                 self._status_code = span.status.status_code.value
                 self._attributes = _scalars(span.attributes or {}, f"{self.trace_id:032x}")
-            elif not self._has_tags and attribute_of(span, semconv.STEP) is not None:
+            elif not self._has_tags and (span.attributes or {}).get(semconv.STEP) is not None:
                 self._has_tags = True
-                tags = {key: attribute_of(span, key) for key in semconv.TAGS}
+                tags = {key: (span.attributes or {}).get(key) for key in semconv.TAGS}
                 self._attributes = _scalars({key: value for key, value in tags.items() if value is not None}, "")
 
     @property

@@ -45,11 +45,14 @@ class LazySpan(CountedSpan):
         if (unparsed := fields.get("_unparsed")) is not None:
             message, resource, scope = unparsed
             try:
-                fields.update(vars(decode_span(parse_json(message), resource, scope)))
+                parsed = vars(decode_span(parse_json(message), resource, scope))
             except MALFORMED as error:
                 raise UnreadableTraceError(
                     f"no span of OTLP JSON ({type(error).__name__}: {error}): {message[:40]!r}"
                 ) from error
+            # What an exporter has set before anything was read stays as it set it.
+            for field, value in parsed.items():
+                fields.setdefault(field, value)
             fields.pop("_unparsed", None)
         if name not in fields:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -17,11 +17,9 @@ from typing import Any, Final
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, StatusCode
+from opentelemetry.trace import SpanContext, StatusCode
 
-from otel_rollout import semconv
-from otel_rollout.delivery.finished_span import FinishedSpan
-from otel_rollout.trace_folder.otlp_json_attributes import MAX_CACHED, add_pairs, dumps, encode_attributes, encode_key
+from otel_rollout.trace_folder.otlp_json_attributes import MAX_CACHED, add_pairs, dumps, encode_attributes
 from otel_rollout.trace_folder.otlp_json_reading import decode_line
 
 __all__ = ["decode_line", "encode_line", "is_line", "join_lines", "joined_pieces"]
@@ -38,14 +36,7 @@ _NEXT_SCOPE: Final = b"\t]},"
 _SHORT_TEXT: Final = 64
 _MAX_CACHED_ORIGINS: Final = 256
 
-_INTERNAL: Final = SpanKind.INTERNAL.value + 1
 _STATUS_UNSET: Final = b',"status":{}}'
-_INPUT_VALUE: Final = encode_key(semconv.INPUT_VALUE)
-_OUTPUT_VALUE: Final = encode_key(semconv.OUTPUT_VALUE)
-_INPUT_MIME_TYPE, _OUTPUT_MIME_TYPE = (
-    b'}}%b"%b"}}' % (encode_key(key), semconv.JSON_MIME_TYPE.encode())
-    for key in (semconv.INPUT_MIME_TYPE, semconv.OUTPUT_MIME_TYPE)
-)
 
 # Most names are the same on thousands of spans, and their resource and scope always are.
 _encoded_names: dict[str, str] = {}
@@ -84,10 +75,7 @@ def encode_line(spans: Sequence[ReadableSpan], *, with_end: bool = False) -> byt
         elif scope is not last_scope:
             pieces += (_NEXT_SCOPE, _encode_scope(scope))
             before = _FIRST_SPAN
-        if isinstance(span, FinishedSpan) and span.is_in_parts:
-            _encode_finished(pieces, span, context, before)
-        else:
-            _encode_span(pieces, span, context, before)
+        _encode_span(pieces, span, context, before)
         last_resource, last_scope, before = resource, scope, _NEXT_SPAN
     if before:
         pieces.append(_LAST_SPAN)
@@ -183,37 +171,6 @@ def _encode_scope(scope: InstrumentationScope | None) -> bytes:
         _encoded_scopes.clear()
     _encoded_scopes[id(scope)] = (scope, encoded)
     return encoded
-
-
-def _encode_finished(pieces: list[bytes], span: FinishedSpan, context: SpanContext, before: str) -> None:
-    """Append a span of ours; the same as `_encode_span`, from what the span is made of."""
-    light = span.light
-    pieces.append(_head(context, light.parent, light.name, _INTERNAL, light.start_time, light.end_time, before))
-    pieces.append(b',"attributes":[')
-    first = len(pieces)
-    payload, input_bytes = span.payload, span.input_bytes
-    if input_bytes >= 0:
-        pieces += (_INPUT_VALUE, dumps(payload[:input_bytes].decode()), _INPUT_MIME_TYPE)
-    if span.has_output:
-        pieces += (_OUTPUT_VALUE, dumps(payload[max(input_bytes, 0) + 1 :].decode()), _OUTPUT_MIME_TYPE)
-    add_pairs(pieces, light.attributes.items())
-    trajectory = light.trajectory
-    if trajectory is not None:
-        tags = trajectory.json_tags
-        if tags is None:
-            each: list[bytes] = []
-            add_pairs(each, trajectory.tags.items())
-            tags = trajectory.json_tags = b"".join(each)
-        pieces.append(tags)
-    if len(pieces) == first:
-        del pieces[-1]
-    else:
-        pieces[first] = pieces[first][1:]
-        pieces.append(b"]")
-    if span.has_rest or context.trace_state or light.end_time is None:
-        pieces += (b",", dumps(_rest(span, context))[1:])
-    else:
-        pieces.append(_STATUS_UNSET)
 
 
 def _encode_span(pieces: list[bytes], span: ReadableSpan, context: SpanContext, before: str) -> None:

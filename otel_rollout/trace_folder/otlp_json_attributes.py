@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-__all__ = ["MAX_CACHED", "add_pairs", "dumps", "encode_attributes", "encode_key"]
+__all__ = ["MAX_CACHED", "add_pairs", "dumps", "encode_attributes"]
 
 MAX_CACHED: Final = 8192
 _SHORT_TEXT: Final = 64
@@ -38,7 +38,7 @@ def add_pairs(pieces: list[bytes], attributes: Iterable[tuple[str, Any]]) -> Non
         kind = type(value)
         if kind is str:
             if len(value) > _SHORT_TEXT:
-                pieces += (_encoded_keys.get(key) or encode_key(key), dumps(value), b"}}")
+                pieces += (_encoded_keys.get(key) or _encode_key(key), dumps(value), b"}}")
                 continue
         elif kind is int and _INT64_MIN <= value <= _INT64_MAX:
             # Token counts are another number on each span: to remember them costs more than to write them.
@@ -95,7 +95,7 @@ def _cleaned(message: Any) -> Any:
     return [_cleaned(item) for item in message] if isinstance(message, list) else message
 
 
-def encode_key(key: str) -> bytes:
+def _encode_key(key: str) -> bytes:
     """Return what stands before a text attribute's value, with a comma before it."""
     return _remember(_encoded_keys, key, b',{"key":%b,"value":{"stringValue":' % dumps(key))
 

@@ -62,14 +62,6 @@ class TestSettings:
         assert setting("max_queue_spans", environ).value == "2048"
         assert setting("schedule_delay_ms", environ).value == "1024"
 
-    def test_of_several_variables_the_one_that_counts_is_named(self):
-        """Where a setting has several variables, the tracer takes the first that is set, and so does the doctor."""
-        environ = {"OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "100", "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "200"}
-
-        found = setting("max_payload_bytes", environ)
-
-        assert (found.value, found.origin) == ("200", "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT")
-
     def test_each_wrong_value_is_reported(self):
         """Two values that can't work are two faults with the texts that `init` would raise; it stops at the first."""
         environ = {"OTEL_ROLLOUT_MAX_BATCH_BYTES": "lots", "OTEL_ROLLOUT_SET_GLOBAL": "perhaps"}
