@@ -1,73 +1,58 @@
-"""Secrets in a payload, found by the name of the key that holds them, on the delivery thread."""
+"""Secrets in what leaves the process: found by the name of the key that holds them, or by their own form."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 import orjson
 
+from otel_rollout.pattern_check import compile_pattern
+from otel_rollout.secret_keys import DEFAULT_REDACTED_KEYS, KeyKind, SecretKeys
+from otel_rollout.secret_patterns import REDACTED, find_forms, hide_forms
+from otel_rollout.secret_text import NAME_FIELDS, VALUE_FIELDS, SecretTexts, is_model_token
+
 __all__ = ["DEFAULT_REDACTED_KEYS", "Redactor"]
 
-REDACTED: Final = "[redacted]"
-
-DEFAULT_REDACTED_KEYS: Final = (
-    "access_key",
-    "access_token",
-    "api_key",
-    "api_token",
-    "apikey",
-    "auth_token",
-    "authorization",
-    "bearer_token",
-    "client_secret",
-    "cookie",
-    "hf_token",
-    "id_token",
-    "passwd",
-    "password",
-    "private_key",
-    "proxy_authorization",
-    "refresh_token",
-    "secret",
-    "secret_key",
-    "session_token",
-    "set_cookie",
-    "token",
-)
-"""Keys whose text values are replaced; upper case, camelCase, `-` and `_` make no difference, and so does anything
-before them (`X-API-Key`, `OPENAI_API_KEY`), except before `token`: `eos_token` and `pad_token` are no secrets. In upper
-case, as environment variables are named, `…_TOKEN` is one (`GITHUB_TOKEN`), except a tokenizer's special tokens."""
-
-SPECIAL_TOKENS: Final = frozenset(
-    {"bos_token", "cls_token", "eos_token", "mask_token", "pad_token", "sep_token", "unk_token"}
-)
-"""Source: https://huggingface.co/docs/transformers/main_classes/tokenizer"""
-
-_SEPARATORS: Final = str.maketrans("-.", "__")
-_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+BESIDE_A_MODELS_TOKEN: Final = frozenset({"bytes", "decoded_token", "logprob", "logprobs", "rank", "token_id"})
+"""Keys beside `token` in what a model's API says of the tokens that it sampled."""
+_SCHEMA_TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
+_SCHEMA_KEYS: Final = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
+MAX_LABEL: Final = 200
+MAX_LABELS: Final = 4096
+"""How many short texts (names, kinds, models) are remembered as having no secret."""
+MIN_KEY: Final = 16
+"""Shorter keys are no secrets themselves."""
+PAIR: Final = 2
+_Value = TypeVar("_Value")
 
 
 class Redactor:
-    """Replaces text values under keys that name a secret, also in JSON that stands as a text in the payload.
+    """Replaces secrets, in JSON and in texts.
 
-    Only text is replaced, alone or in a list: a number or a list of numbers under `token` is a token id, not a secret.
-    In a text that holds broken JSON, or JSON among other things, the quoted values behind the keys are replaced.
+    Only text is replaced: a number, and a list of numbers, is never a secret.
 
     Args:
-        keys: The names of the keys, in any case; empty to replace nothing.
+        keys: The names of keys whose values are secrets, in any spelling; empty for none.
+        patterns: Regular expressions for more secrets: what they match is replaced.
+        has_forms: Whether secrets are also found by their own form.
     """
 
-    def __init__(self, keys: Iterable[str] = DEFAULT_REDACTED_KEYS) -> None:
-        self._exact = frozenset(_normal(key) for key in keys)
-        self._endings = tuple(f"_{key}" for key in self._exact if key != "token")
-        last_words = {_last_word(key) for key in self._exact}
-        words = sorted(re.escape(word) for word in last_words)
-        # From the quote that opens a key to the one that closes it, which is escaped in JSON within a text.
-        self._key = re.compile(rb'"[\w\x80-\xff.-]{0,64}(?:%s)\\*":' % b"|".join(words)) if words else None
-        self._suspect = _suspect_colon(last_words) if words else None
-        self._pair = _pair_in_text(words) if words else None
+    def __init__(
+        self,
+        keys: Iterable[str] = DEFAULT_REDACTED_KEYS,
+        patterns: Iterable[str] = (),
+        *,
+        has_forms: bool = True,
+    ) -> None:
+        self._keys = SecretKeys(keys)
+        self._texts = SecretTexts(self._keys) if self._keys else None
+        self._patterns: list[re.Pattern[str]] = [compile_pattern(pattern) for pattern in patterns]
+        self._has_forms = has_forms
+        self._labels: set[str] = set()
+        self.redacted = 0
+        """How many values were replaced."""
 
     def may_find(self, text: bytes) -> bool:
         """Return whether `text` may hold a secret: False is sure, True is worth a closer look.
@@ -75,130 +60,180 @@ class Redactor:
         Args:
             text: JSON in UTF-8, or several such texts one after the other.
         """
-        return self._suspect is not None and self._suspect.search(text) is not None
+        # A pattern of a user's may look at signs that JSON escapes, or at the ends of a text.
+        return (
+            bool(self._patterns)
+            or (self._texts is not None and self._texts.may_find(text))
+            or (self._has_forms and find_forms(text))
+        )
 
     def __call__(self, text: bytes) -> bytes:
-        """Return the JSON `text` with the secrets in it replaced.
+        """Return the JSON `text` with the secrets in it replaced; it stays valid JSON.
 
         Args:
             text: JSON in UTF-8.
         """
-        lowered = text.lower()
-        if self._key is None or self._key.search(lowered) is None:
+        if not self.may_find(text):
             return text
-        inner = b'\\":' in lowered
         try:
             # In a list, so that a payload that is nothing but a text has a place to be replaced in.
             root = [orjson.loads(text)]
-            return orjson.dumps(root[0]) if self._redact(root, inner=inner) else text
+            before = self.redacted
+            self._walk(root)
+            return orjson.dumps(root[0]) if self.redacted != before else text
         except (ValueError, TypeError, RecursionError):
             # Nested deeper than orjson writes; what can't be searched must not leave.
+            self.redacted += 1
             return orjson.dumps(REDACTED)
 
-    def _redact(self, root: Any, *, inner: bool) -> bool:
-        found = False
-        pending = [root]
-        while pending:
-            value = pending.pop()
-            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-                name = key if isinstance(key, str) else ""
-                is_secret = bool(name) and isinstance(item, (str, list)) and self._names_secret(name)
-                if isinstance(item, (dict, list)):
-                    # Texts under `token` are a model's tokens; under `Authorization`, a header's values.
-                    if is_secret and isinstance(item, list) and _normal(name) != "token":
-                        found = _hide_texts(item) or found
-                    pending.append(item)
-                elif isinstance(item, str) and item:
-                    replaced = REDACTED if is_secret else self._redact_inner(item) if inner else item
-                    if replaced is not item:
-                        value[key] = replaced
-                        found = True
-        return found
+    def text(self, text: str) -> str:
+        """Return any text with the secrets in it replaced: JSON, a message, a stack trace.
 
-    def _redact_inner(self, text: str) -> str:
-        if '":' not in text:
+        Args:
+            text: The text.
+        """
+        encoded = text.encode("utf-8", "surrogatepass")
+        # Between quotes, as it would stand in JSON.
+        if not text or not self.may_find(b'"%b"' % encoded):
             return text
         if text.lstrip()[:1] in ("{", "["):
             try:
-                value = orjson.loads(text)
-                return orjson.dumps(value).decode() if self._redact(value, inner=True) else text
+                before = self.redacted
+                root = orjson.loads(encoded)
+                self._walk(root)
+                return orjson.dumps(root).decode() if self.redacted != before else text
             except (ValueError, TypeError, RecursionError):
                 # What Python's `json` writes and orjson doesn't read (NaN, lone surrogates), JSON lines, a cut text.
                 pass
-        return self._pair.sub(self._hide_pair, text) if self._pair is not None else text
+        if self._has_forms:
+            text, count = hide_forms(text, encoded)
+            self.redacted += count
+        if self._texts is not None:
+            text, count = self._texts.hide(text)
+            self.redacted += count
+        for pattern in self._patterns:
+            text, count = pattern.subn(REDACTED, text)
+            self.redacted += count
+        return text
 
-    def _hide_pair(self, match: re.Match[str]) -> str:
-        key, quote, between, value = match.group("key", "quote", "between", "value")
-        is_list = value.startswith("[")
-        if not self._names_secret(key) or value == quote * 2 or (is_list and _normal(key) == "token"):
-            return match[0]
-        hidden = f"{quote}{REDACTED}{quote}"
-        return f'"{key}{quote}{between}{f"[{hidden}]" if is_list else hidden}'
+    def label(self, text: str) -> str:
+        """Return a text as `text` does; short ones that come again and again are looked at once.
 
-    def _names_secret(self, key: str) -> bool:
-        normal = _normal(key)
-        return (
-            normal in self._exact
-            or normal.endswith(self._endings)
-            or (key.isupper() and normal.endswith("_token") and "token" in self._exact and normal not in SPECIAL_TOKENS)
+        Args:
+            text: A name, a kind, an identifier.
+        """
+        if text in self._labels:
+            return text
+        clean = self.text(text)
+        if clean is text and len(text) <= MAX_LABEL:
+            if len(self._labels) >= MAX_LABELS:
+                self._labels.clear()
+            self._labels.add(text)
+        return clean
+
+    def attributes(self, attributes: _Value) -> _Value:
+        """Return attributes with the secrets in them replaced; the same object where there is none.
+
+        Args:
+            attributes: Texts, lists of texts and other values by key; None for none.
+        """
+        if not isinstance(attributes, Mapping):
+            return attributes
+        changed: dict[Any, Any] = {}
+        for key, value in attributes.items():
+            if isinstance(value, str):
+                clean: Any = self._keyed(key, value)
+            elif isinstance(value, (list, tuple)) and any(isinstance(item, str) for item in value):
+                clean = tuple(self._keyed(key, item) if isinstance(item, str) else item for item in value)
+                clean = value if clean == tuple(value) else clean
+            else:
+                continue
+            if clean is not value:
+                changed[key] = clean
+        return {**attributes, **changed} if changed else attributes  # type: ignore[return-value]  # as it came
+
+    def _keyed(self, key: Any, value: str) -> str:
+        kind = self._keys.kind(key) if isinstance(key, str) else KeyKind.ORDINARY
+        if kind and value and value != REDACTED and not (kind is KeyKind.TOKEN and is_model_token(value)):
+            self.redacted += 1
+            return REDACTED
+        return self.label(value)
+
+    def _walk(self, root: Any) -> None:
+        pending = [root]
+        while pending:
+            value = pending.pop()
+            if isinstance(value, dict):
+                self._walk_object(value, pending)
+            else:
+                self._walk_list(value, pending)
+
+    def _walk_object(self, value: dict[str, Any], pending: list[Any]) -> None:
+        is_pair = self._names_pair(value)
+        for key, item in list(value.items()):
+            kind = KeyKind.SECRET if is_pair and key in VALUE_FIELDS else self._keys.kind(key)
+            if isinstance(item, str):
+                if kind and self._is_secret(item, kind, value):
+                    self.redacted += 1
+                    value[key] = REDACTED
+                else:
+                    value[key] = self.text(item)
+            elif isinstance(item, (dict, list)):
+                if kind is KeyKind.SECRET:
+                    self._hide_texts(item, pending)
+                else:
+                    pending.append(item)
+        for key in [key for key in value if len(key) >= MIN_KEY]:
+            clean = self.text(key)
+            if clean != key:
+                while clean in value:
+                    clean += "'"
+                value[clean] = value.pop(key)
+
+    def _walk_list(self, value: list[Any], pending: list[Any]) -> None:
+        # A list of pairs, as HTTP clients write headers; `["password", "name"]` alone may be a list of names.
+        is_option = False
+        for position, item in enumerate(value):
+            if isinstance(item, str):
+                name = item.lstrip("-") if item.startswith("-") else ""
+                if is_option and not name and item:
+                    self.redacted += 1
+                    value[position] = REDACTED
+                else:
+                    value[position] = self.text(item)
+                is_option = bool(name) and self._keys.kind(name) > KeyKind.ORDINARY
+            elif isinstance(item, list) and len(item) == PAIR and all(isinstance(one, str) for one in item):
+                if self._keys.kind(item[0]) and item[1] and item[1] != REDACTED:
+                    self.redacted += 1
+                    item[1] = REDACTED
+                pending.append(item)
+            elif isinstance(item, (dict, list)):
+                pending.append(item)
+
+    def _names_pair(self, value: dict[str, Any]) -> bool:
+        return any(field in value for field in VALUE_FIELDS) and any(
+            isinstance(name := value.get(field), str) and self._keys.kind(name) > KeyKind.ORDINARY
+            for field in NAME_FIELDS
         )
 
+    def _is_secret(self, item: str, kind: KeyKind, beside: dict[str, Any]) -> bool:
+        if not item or item == REDACTED:
+            return False
+        return kind is KeyKind.SECRET or not (is_model_token(item) or not BESIDE_A_MODELS_TOKEN.isdisjoint(beside))
 
-def _hide_texts(items: list[Any]) -> bool:
-    found = False
-    for position, item in enumerate(items):
-        if isinstance(item, str) and item:
-            items[position] = REDACTED
-            found = True
-        elif isinstance(item, list):
-            found = _hide_texts(item) or found
-    return found
-
-
-def _normal(key: str) -> str:
-    return _CAMEL.sub("_", key).lower().translate(_SEPARATORS)
-
-
-def _last_word(key: str) -> bytes:
-    # Finds every spelling (`API-Key`, `api_key`, `apiKey`).
-    return key.rpartition("_")[2].encode()
-
-
-def _suspect_colon(words: set[bytes]) -> re.Pattern[bytes]:
-    """Return a pattern for a colon behind a key that may end in one of `words`, or behind one in JSON within a text.
-
-    It begins with the colon and looks back: `re` finds a single byte several times faster than it tries a pattern at
-    each quote. Most keys are done with at their last letters.
-
-    Args:
-        words: The last words of the keys, in lower case.
-    """
-    endings = b"|".join(b'(?<=%s":)' % _any_case(re.escape(word)) for word in sorted(words))
-    last_letters = b"".join(_any_of({word[-place:][: len(word) >= place] for word in words}) for place in (3, 2, 1))
-    return re.compile(rb':(?<=":)(?:(?<=\\":)|(?<=%s":)(?:%s))' % (last_letters, endings))
-
-
-def _pair_in_text(words: Iterable[bytes]) -> re.Pattern[str]:
-    """Return a pattern for a key that may end in one of `words` with the text or list behind it, in any text.
-
-    A quote is escaped once or more in JSON within JSON. A text or list that has no end goes to the end of all, so that
-    each match succeeds at the first try, whatever the text.
-
-    Args:
-        words: The last words of the keys, escaped for a pattern, in lower case.
-    """
-    names = "|".join(word.decode() for word in words)
-    key = rf'"(?P<key>[\w.-]{{0,64}}(?:{names}))(?P<quote>\\*")(?P<between>\s*:\s*)'
-    text = r"(?P=quote).*?(?:(?<!\\)(?P=quote)|\Z)"
-    return re.compile(rf"{key}(?P<value>{text}|\[(?:{text}|[^\]])*\]?)", re.IGNORECASE | re.DOTALL)
-
-
-def _any_case(word: bytes) -> bytes:
-    return b"".join(b"[%c%c]" % (code, code - 0x20) if 0x61 <= code <= 0x7A else b"%c" % code for code in word)
-
-
-def _any_of(letters: set[bytes]) -> bytes:
-    """Return a pattern for one byte: one of `letters` in any case; any byte where a word has none in this place."""
-    if not all(letters):
-        return rb"[\x00-\xff]"
-    return b"[%s]" % b"".join(b"\\x%02x" % code for code in sorted(b"".join(letters) + b"".join(letters).upper()))
+    def _hide_texts(self, root: Any, pending: list[Any]) -> None:
+        """Replace every text below a key of a secret, but for a JSON schema's, which describes one."""
+        if isinstance(root, dict) and (
+            root.get("type") in _SCHEMA_TYPES or isinstance(root.get("type"), list) or not _SCHEMA_KEYS.isdisjoint(root)
+        ):
+            pending.append(root)
+            return
+        inner = [root]
+        while inner:
+            value = inner.pop()
+            for key, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
+                if isinstance(item, (dict, list)):
+                    inner.append(item)
+                elif isinstance(item, str) and item and item != REDACTED:
+                    self.redacted += 1
+                    value[key] = REDACTED

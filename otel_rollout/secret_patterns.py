@@ -1,0 +1,137 @@
+"""Secrets that show by their own form, whatever stands before them: keys of known services, JWTs, PEM, URLs.
+
+The prefixes are those that the services document and that scanners (gitleaks, detect-secrets, trufflehog) have rules
+for. Each pattern takes linear time: it begins with a literal, and a repeat that has no end can't fail behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+__all__ = ["PREFIXES", "find_forms", "hide_forms"]
+
+REDACTED: Final = "[redacted]"
+
+PREFIXES: Final = {
+    # Behind these, so many letters, digits, `-` and `_`, with a digit among them.
+    16: ("GOCSPX-", "pypi-", "tskey-", "tvly-", "whsec_", "xapp-", *(f"xox{kind}-" for kind in "abcdeoprs")),
+    20: (
+        "PMAK-", "api_org_", "csk-", "dckr_oat_", "dckr_pat_", "dtn_", "fo1_", "fw_", "glagent-", "glcbt-", "gldt-",
+        "glft-", "glimt-", "gloas-", "glpat-", "glptt-", "glrt-", "glsoat-", "glsa_", "github_pat_", "lin_api_",
+        "lsv2_pt_", "lsv2_sk_", "nfp_", "ntn_", "nvapi-", "pcsk_", "phx_", "pk-lf-", "pplx-", "r8_", "rk_live_",
+        "rk_test_", "sbp_", "shpat_", "shpca_", "shppa_", "shpss_", "sk-", "sk_live_", "sk_test_", "sntryu_",
+        "sntrys_", "tgp_v1_", "wandb_v1_", "xai-",
+    ),
+    30: (
+        "doo_v1_", "dop_v1_", "dor_v1_", "e2b_", "gho_", "ghp_", "ghr_", "ghs_", "ghu_", "gsk_", "hf_", "jina_", "npm_",
+        "secret_",
+    ),
+}  # fmt: skip
+"""How keys begin: of OpenAI, Anthropic, OpenRouter and Langfuse (`sk-`), GitHub, GitLab, Slack, Hugging Face …"""
+
+_BODY: Final = r"[A-Za-z0-9_-]"
+# Not within a word; the `n` of `\n`, an escaped newline of JSON within a text, is none.
+_START: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
+_DIGIT: Final = re.compile("[0-9=]")
+"""A word with hyphens (`sk-learn-based-…`) has none, nor has what follows `Bearer` or `Basic` in a sentence."""
+
+
+def _prefixed() -> str:
+    kinds = (
+        f"(?:{'|'.join(map(re.escape, sorted(prefixes)))}){_BODY}{{{least},}}" for least, prefixes in PREFIXES.items()
+    )
+    return f"{_START}(?:{'|'.join(kinds)})"
+
+
+def _prefix_hint(sign: str) -> str:
+    by_length: dict[int, list[str]] = {}
+    for prefix in sorted({prefix for prefixes in PREFIXES.values() for prefix in prefixes if prefix.endswith(sign)}):
+        by_length.setdefault(len(prefix), []).append(re.escape(prefix))
+    behind = "|".join(f"(?<={'|'.join(prefixes)})" for prefixes in by_length.values())
+    return f"{sign}(?<=[A-Za-z0-9]{sign})(?={_BODY}{{{min(PREFIXES)}}})(?:{behind})"
+
+
+class _Form(NamedTuple):
+    """A form of secrets.
+
+    Args:
+        sign: A character that each has, and that is rare elsewhere.
+        hint: What surrounds it in JSON that isn't parsed yet; begins with a literal, which `re` finds fastest.
+        pattern: The form in a text; its groups stay.
+    """
+
+    sign: str
+    hint: str
+    pattern: str
+
+
+_USERINFO: Final = r"""(?!\d{1,5}[/?#])(?:[^\s/"'<>\\]{1,256}|[^\s@"'<>\\]{1,256})@"""
+
+_FORMS: Final = (
+    _Form("_", _prefix_hint("_"), _prefixed()),
+    _Form("-", _prefix_hint("-"), _prefixed()),
+    _Form(
+        "-",
+        "-(?<=-----)BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY",
+        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:.*?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|.*\Z)",
+    ),
+    _Form(
+        "A",
+        f"A(?:(?:KIA|SIA|BIA|CCA)[A-Z0-9]{{16}}|Iza{_BODY}{{35}})",
+        rf"{_START}(?:(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{{16}}(?![A-Za-z0-9])|AIza{_BODY}{{35}})",
+    ),
+    _Form(
+        "J",
+        f"J(?<=eyJ){_BODY}{{8}}",
+        rf"(?:(?<![\w-])|(?<=\\[nrt]))eyJ{_BODY}{{8,}}\.{_BODY}{{8,}}(?:\.{_BODY}*){{0,4}}",
+    ),
+    _Form("G", rf"G(?<=SG)\.{_BODY}{{16}}", rf"{_START}SG\.{_BODY}{{16,64}}\.{_BODY}{{16,}}"),
+    _Form(
+        "B",
+        r"B(?:earer|EARER|asic)\s{1,4}[\w.~+/=-]{12}",
+        rf"({_START}(?:Bearer|BEARER|Basic)\s{{1,4}})[\w.~+/=-]{{12,}}",
+    ),
+    # The colon, for the at sign stands behind what varies.
+    _Form("@", rf":(?=//[^\s/@:]{{0,256}}:{_USERINFO})", rf"""(://[^\s/@:"'<>\\]{{0,256}}:){_USERINFO}"""),
+)
+
+_LOOKED_FOR: Final = tuple(
+    (ord(form.sign), re.compile(form.hint.encode(), re.ASCII).search, re.compile(form.pattern, re.ASCII | re.DOTALL))
+    for form in _FORMS
+)
+
+
+def find_forms(text: bytes) -> bool:
+    """Return whether one of the forms may stand in `text`: False is sure, True is worth a closer look.
+
+    Args:
+        text: A text, or JSON, in UTF-8; or several, one after the other.
+    """
+    # Whether a byte is there at all is known forty times as fast as a pattern goes through the text.
+    return any(sign in text and search(text) is not None for sign, search, _ in _LOOKED_FOR)
+
+
+def hide_forms(text: str, encoded: bytes) -> tuple[str, int]:
+    """Return `text` with each such secret in it replaced, and how many these are.
+
+    Args:
+        text: The text.
+        encoded: The same in UTF-8.
+    """
+    count = 0
+
+    def hide(match: re.Match[str]) -> str:
+        nonlocal count
+        if _DIGIT.search(match[0]) is None and "://" not in match[0] and "-----" not in match[0]:
+            return match[0]
+        count += 1
+        if not match.re.groups:
+            return REDACTED
+        return f"{match[1]}{REDACTED}{'@' if match[0].endswith('@') else ''}"
+
+    for sign, search, pattern in _LOOKED_FOR:
+        if sign in encoded and search(encoded) is not None:
+            text = pattern.sub(hide, text)
+    return text, count
