@@ -23,7 +23,7 @@ from otel_rollout.ids import SystemIdGenerator
 from otel_rollout.pipeline import Pipeline, QueueProcessor
 from otel_rollout.provider import SCOPE, application_provider, is_auto_instrumented, make_provider, make_resource
 from otel_rollout.provider_spans import ProviderSpans
-from otel_rollout.redaction import Redactor
+from otel_rollout.redaction import make_redactor
 from otel_rollout.settings import Settings, resolve_settings
 from otel_rollout.span_bounds import bounds_of, environment_limits
 from otel_rollout.stats import Stats
@@ -155,7 +155,7 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
     applied = limits if otel_tracer is None else getattr(otel_tracer, "_span_limits", None)
     finisher = PayloadFinisher(
         settings.max_payload_bytes,
-        Redactor(settings.redact_keys) if settings.redact_keys else None,
+        make_redactor(settings.redact_keys, settings.redact_patterns),
         getattr(applied, "max_span_attribute_length", None),
     )
     # Such a provider has its exporters, from OTEL_TRACES_EXPORTER say: only an argument adds to them.
@@ -189,7 +189,7 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
             provider_spans = ProviderSpans()
             provider.add_span_processor(QueueProcessor(queues, provider_spans))
         on_start = provider_spans.started if provider_spans is not None else None
-        tracer = ProviderTracer(otel_tracer, finisher, on_start)
+        tracer = ProviderTracer(otel_tracer, finisher, on_start, redactor=finisher.redactor)
     for queue in queues:
         queue.start()
     # Without a run id that all workers share, groups can't be told apart by run: the workers' would not meet.

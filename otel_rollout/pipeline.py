@@ -99,6 +99,8 @@ class Pipeline:
     def after_fork(self) -> None:
         """Start empty in a forked child."""
         self.finisher.truncated_bytes = 0
+        if self.finisher.redactor is not None:
+            self.finisher.redactor.redacted = 0
         for queue in self.queues:
             queue.after_fork()
 
@@ -107,6 +109,7 @@ class Pipeline:
         return Stats(
             exporters={queue.name: queue.stats() for queue in self.queues},
             truncated_bytes=self.finisher.truncated_bytes,
+            redacted=self.finisher.redactor.redacted if self.finisher.redactor is not None else 0,
             internal_errors=dict(internal_errors),
             is_uncounted=not self.queues,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import orjson
 
@@ -13,7 +13,11 @@ from otel_rollout.secret_keys import DEFAULT_REDACTED_KEYS, KeyKind, SecretKeys
 from otel_rollout.secret_patterns import REDACTED, find_forms, hide_forms
 from otel_rollout.secret_text import NAME_FIELDS, VALUE_FIELDS, SecretTexts, is_model_token
 
-__all__ = ["DEFAULT_REDACTED_KEYS", "Redactor"]
+__all__ = ["BUILT_IN", "DEFAULT_REDACTED_KEYS", "Redactor", "compile_pattern", "make_redactor"]
+
+BUILT_IN: Final = "built-in"
+"""Stands for our keys, or our forms, in a setting."""
+
 
 BESIDE_A_MODELS_TOKEN: Final = frozenset({"bytes", "decoded_token", "logprob", "logprobs", "rank", "token_id"})
 """Keys beside `token` in what a model's API says of the tokens that it sampled."""
@@ -25,7 +29,6 @@ MAX_LABELS: Final = 4096
 MIN_KEY: Final = 16
 """Shorter keys are no secrets themselves."""
 PAIR: Final = 2
-_Value = TypeVar("_Value")
 
 
 class Redactor:
@@ -50,7 +53,7 @@ class Redactor:
         self._texts = SecretTexts(self._keys) if self._keys else None
         self._patterns: list[re.Pattern[str]] = [compile_pattern(pattern) for pattern in patterns]
         self._has_forms = has_forms
-        self._labels: set[str] = set()
+        self._labels: set[tuple[str, str]] = set()
         self.redacted = 0
         """How many values were replaced."""
 
@@ -116,48 +119,47 @@ class Redactor:
             self.redacted += count
         return text
 
-    def label(self, text: str) -> str:
+    def label(self, text: str, key: str = "") -> str:
         """Return a text as `text` does; short ones that come again and again are looked at once.
 
         Args:
             text: A name, a kind, an identifier.
+            key: The key that it stands under, if there is one.
         """
-        if text in self._labels:
+        if type(text) is not str:
+            # Of a subclass, what its methods say does not count.
+            text = str.__str__(text)
+        if (key, text) in self._labels:
             return text
+        kind = self._keys.kind(key) if key else KeyKind.ORDINARY
+        if kind and text and text != REDACTED and not (kind is KeyKind.TOKEN and is_model_token(text)):
+            self.redacted += 1
+            return REDACTED
         clean = self.text(text)
         if clean is text and len(text) <= MAX_LABEL:
             if len(self._labels) >= MAX_LABELS:
                 self._labels.clear()
-            self._labels.add(text)
+            self._labels.add((key, text))
         return clean
 
-    def attributes(self, attributes: _Value) -> _Value:
+    def attributes(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Return attributes with the secrets in them replaced; the same object where there is none.
 
         Args:
-            attributes: Texts, lists of texts and other values by key; None for none.
+            attributes: Texts, lists of texts and other values by key.
         """
-        if not isinstance(attributes, Mapping):
-            return attributes
-        changed: dict[Any, Any] = {}
+        changed: dict[str, Any] = {}
         for key, value in attributes.items():
             if isinstance(value, str):
-                clean: Any = self._keyed(key, value)
-            elif isinstance(value, (list, tuple)) and any(isinstance(item, str) for item in value):
-                clean = tuple(self._keyed(key, item) if isinstance(item, str) else item for item in value)
-                clean = value if clean == tuple(value) else clean
-            else:
-                continue
-            if clean is not value:
-                changed[key] = clean
+                if (key, value) not in self._labels:
+                    clean: Any = self.label(value, key)
+                    if clean is not value:
+                        changed[key] = clean
+            elif isinstance(value, (list, tuple)):
+                items = tuple(self.label(item, key) if isinstance(item, str) else item for item in value)
+                if any(item is not before for item, before in zip(items, value, strict=True)):
+                    changed[key] = items
         return {**attributes, **changed} if changed else attributes  # type: ignore[return-value]  # as it came
-
-    def _keyed(self, key: Any, value: str) -> str:
-        kind = self._keys.kind(key) if isinstance(key, str) else KeyKind.ORDINARY
-        if kind and value and value != REDACTED and not (kind is KeyKind.TOKEN and is_model_token(value)):
-            self.redacted += 1
-            return REDACTED
-        return self.label(value)
 
     def _walk(self, root: Any) -> None:
         pending = [root]
@@ -237,3 +239,23 @@ class Redactor:
                 elif isinstance(item, str) and item and item != REDACTED:
                     self.redacted += 1
                     value[key] = REDACTED
+
+
+def make_redactor(keys: Iterable[str], patterns: Iterable[str]) -> Redactor | None:
+    """Return what replaces secrets as the settings say; None where they say that nothing is replaced.
+
+    Args:
+        keys: Names of keys, `-name` for one that is left out, and `BUILT_IN`.
+        patterns: Regular expressions, and `BUILT_IN`.
+    """
+    names = set(keys)
+    if BUILT_IN in names:
+        names = (names - {BUILT_IN}) | set(DEFAULT_REDACTED_KEYS)
+    left_out = {name[1:] for name in names if name.startswith("-")}
+    expressions = list(patterns)
+    names = {name for name in names if not name.startswith("-")} - left_out
+    if not names and not expressions:
+        return None
+    return Redactor(
+        names, [pattern for pattern in expressions if pattern != BUILT_IN], has_forms=BUILT_IN in expressions
+    )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from otel_rollout.secret_keys import TRAILING_WORDS, KeyKind, SecretKeys
-from otel_rollout.secret_patterns import REDACTED
+from otel_rollout.secret_patterns import REDACTED, find_rare
 
 __all__ = ["NAME_FIELDS", "VALUE_FIELDS", "SecretTexts", "is_model_token"]
 
@@ -25,8 +25,6 @@ MIN_TOKEN: Final = 8
 TAIL: Final = 32
 """Bytes before a sign that are looked at and remembered: the last words of any name."""
 MAX_REMEMBERED: Final = 8192
-MAX_HOPS: Final = 8
-"""So often a rare byte is hopped to; a text that has more of it is gone through by the pattern."""
 
 _DEEP: Final = b"\\" * 3
 """JSON within JSON within JSON, where more backslashes than are looked at may stand before a name's end."""
@@ -75,8 +73,11 @@ _FIELDS: Final = re.compile(
     re.IGNORECASE,
 )
 """The same in a text that isn't parsed, YAML say."""
-_PAIR_HINT: Final = tuple((sign, re.compile(rb"""\%cb?\\*["']([\w.-]{1,64})\\*["'],""" % sign)) for sign in b"([")
-_OPTION_HINT: Final = re.compile(rb"""-(?:(?<!\w-)|(?<=\\[nrt]-))([A-Za-z][\w-]{2,40})(?:[ \t]|\\*["'],)""")
+_NAME_HINTS: Final = (
+    *((sign, re.compile(rb"""\%cb?\\*["']([\w.-]{1,64})\\*["'],""" % sign)) for sign in b"(["),
+    (ord("-"), re.compile(rb"""-(?:(?<!\w-)|(?<=\\[nrt]-))([A-Za-z][\w-]{2,40})(?:[ \t]|\\*["'],)""")),
+)
+"""The names of pairs and options."""
 
 
 class _Name(NamedTuple):
@@ -121,9 +122,10 @@ class SecretTexts:
                 tails = hint.findall(padded)
                 if tails and not self._clean.issuperset(tails) and self._names_any(sign, tails, text):
                     return True
-        return any(
-            self._keys.kind(name.decode()) for sign, hint in _PAIR_HINT for name in _hop(hint, sign, text)
-        ) or any(self._keys.kind(name.decode()) for name in _hop(_OPTION_HINT, 0x2D, text))
+        for sign, hint in _NAME_HINTS:  # noqa: SIM110 - a generator costs more than what it looks at
+            if sign in text and self._names_secret(hint, sign, text):
+                return True
+        return False
 
     def hide(self, text: str) -> tuple[str, int]:
         """Return `text` with the values behind names of secrets replaced, and how many these are."""
@@ -154,6 +156,10 @@ class SecretTexts:
                     continue
             self._clean.add(tail)
         return False
+
+    def _names_secret(self, hint: re.Pattern[bytes], sign: int, text: bytes) -> bool:
+        found = find_rare(hint, sign, text)
+        return found is not None and any(self._keys.kind(name.decode()) for name in hint.findall(text, found.start()))
 
     def _names_pair(self, text: bytes) -> bool:
         return any(self._keys.kind(name.decode("utf-8", "ignore")) for name in _FIELDS_OF_NAMES.findall(text))
@@ -219,20 +225,6 @@ def _letters(words: Iterable[str], place: int) -> str:
     """Return a pattern for the letters, in any case, that the words have in this place from their end."""
     letters = "".join(sorted({word[-place] for word in words if len(word) >= place}))
     return f"[{letters}{letters.upper()}]"
-
-
-def _hop(pattern: re.Pattern[bytes], sign: int, text: bytes) -> Iterator[bytes]:
-    """Yield what the pattern, which begins with `sign`, captures: `bytes.find` is fast where the sign is rare."""
-    position = text.find(sign)
-    for _ in range(MAX_HOPS):
-        if position < 0:
-            return
-        found = pattern.match(text, position)
-        if found is not None:
-            yield found[1]
-        position = text.find(sign, position + 1)
-    if position >= 0:
-        yield from (found[1] for found in pattern.finditer(text, position))
 
 
 def _name_before(tail: str) -> _Name | None:

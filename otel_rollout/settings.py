@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.profiles import PROFILES
-from otel_rollout.redaction import DEFAULT_REDACTED_KEYS
+from otel_rollout.redaction import BUILT_IN, compile_pattern
 
 __all__ = ["SETTINGS", "STANDARD_VARIABLES", "Setting", "Settings", "read_bytes", "resolve_settings"]
 
@@ -106,16 +106,38 @@ def _read_bool(value: Any) -> bool:
 
 def _read_keys(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
-        value = [] if value.strip().lower() == "none" else value.split(",")
+        value = value.split(",")
     try:
         named = [str(key).strip() for key in value]
     except TypeError:
         named = [""]
-    keys = tuple(sorted({key for key in named if key}))
-    if named and not keys:
-        # What looks empty by mistake must not switch redaction off.
-        raise ValueError("names separated by commas, or none")
-    return keys
+    return _beside_built_in(named, "names separated by commas, or none")
+
+
+def _read_patterns(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = value.split() or [""]
+    try:
+        given = [str(pattern) for pattern in value]
+    except TypeError:
+        given = [""]
+    patterns = _beside_built_in(given, "regular expressions separated by spaces, or none")
+    for pattern in patterns:
+        if pattern != BUILT_IN:
+            compile_pattern(pattern)
+    return patterns
+
+
+def _beside_built_in(given: list[str], right: str) -> tuple[str, ...]:
+    """Return what is given with what is built in before it, unless `none` stands among it.
+
+    Raises:
+        ValueError: What looks empty by mistake, which must not switch redaction off.
+    """
+    added = sorted({text for text in given if text} - {BUILT_IN, "none"})
+    if given and not any(given):
+        raise ValueError(right)
+    return (*([] if "none" in given or not given else [BUILT_IN]), *added)
 
 
 def _read_text(value: Any) -> str:
@@ -221,8 +243,16 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "redact_keys",
         ("OTEL_ROLLOUT_REDACT_KEYS",),
         _read_keys,
-        DEFAULT_REDACTED_KEYS,
-        "keys whose text values are replaced, separated by commas; `none` to replace nothing",
+        (BUILT_IN,),
+        "more keys whose text values are replaced, separated by commas; `-name` for one that is not replaced, `none` to "
+        "leave out the built-in ones; see [redaction.md](redaction.md)",
+    ),
+    Setting(
+        "redact_patterns",
+        ("OTEL_ROLLOUT_REDACT_PATTERNS",),
+        _read_patterns,
+        (BUILT_IN,),
+        "regular expressions for more secrets, separated by spaces; `none` to leave out the built-in forms",
     ),
     Setting(
         "otlp_profile",
@@ -293,6 +323,7 @@ class Settings:
     shutdown_timeout_ms: float
     max_payload_bytes: int
     redact_keys: tuple[str, ...]
+    redact_patterns: tuple[str, ...]
     otlp_profile: str
     set_global: bool
     handle_sigterm: bool

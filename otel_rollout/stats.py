@@ -59,12 +59,14 @@ class Stats:
     Args:
         exporters: The counts of each exporter by its name.
         truncated_bytes: Bytes of payloads, attributes and names that were cut to keep to the limits.
+        redacted: Secrets that were replaced.
         internal_errors: Faults of otel-rollout itself, by what it was doing.
         is_uncounted: Whether spans go to the exporters of the application's provider alone, which count nothing here.
     """
 
     exporters: Mapping[str, ExporterStats] = field(default_factory=dict)
     truncated_bytes: int = 0
+    redacted: int = 0
     internal_errors: Mapping[str, int] = field(default_factory=dict)
     is_uncounted: bool = False
 
@@ -99,6 +101,8 @@ class Stats:
             parts.append(text)
         if self.truncated_bytes:
             parts.append(f"{self.truncated_bytes:,} payload bytes cut")
+        if self.redacted:
+            parts.append(f"{self.redacted:,} secrets replaced")
         if self.internal_errors:
             parts.append(f"{sum(self.internal_errors.values()):,} internal errors")
         return "; ".join(parts) or "tracing is off"

@@ -22,6 +22,7 @@ class TrajectoryState:
         "_lock",
         "annotations",
         "dropped_spans",
+        "has_clean_tags",
         "input_tokens",
         "output_tokens",
         "root",
@@ -34,6 +35,8 @@ class TrajectoryState:
     def __init__(self, tags: dict[str, Any]) -> None:
         self.tags = tags
         self.tag_bytes = sum(4 * len(value) for value in tags.values() if isinstance(value, str))
+        self.has_clean_tags = False
+        """Whether the tags were searched for secrets."""
         self.annotations: dict[str, Any] = {}
         self.root: Any = None
         self.turns = 0

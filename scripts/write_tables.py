@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from otel_rollout.redaction import DEFAULT_REDACTED_KEYS
 from otel_rollout.semconv import ATTRIBUTES
 from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES
 
@@ -53,8 +52,8 @@ def rewritten(text: str) -> str:
 def _default(value: object) -> str:
     if value is None:
         return "unset"
-    if value == DEFAULT_REDACTED_KEYS:
-        return ", ".join(f"`{key}`" for key in DEFAULT_REDACTED_KEYS)
+    if isinstance(value, tuple):
+        return ", ".join(f"`{item}`" for item in value)
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, int) and value >= 2**20:

@@ -58,11 +58,46 @@ class TestValues:
         """A switch is on or off in the words that people use."""
         assert resolve_settings({}, {"OTEL_ROLLOUT_TOKEN2TEXT": text}).token2text is value
 
-    def test_redact_keys_can_be_none(self):
-        """`none` replaces nothing; names replace the default list."""
+    def test_redact_keys_are_added(self):
+        """Names stand beside the built-in ones; with `none` they stand alone."""
+        assert resolve_settings({"redact_keys": ["b", "a "]}, {}).redact_keys == ("built-in", "a", "b")
         assert resolve_settings({}, {"OTEL_ROLLOUT_REDACT_KEYS": "none"}).redact_keys == ()
-        assert resolve_settings({"redact_keys": ["b", "a "]}, {}).redact_keys == ("a", "b")
+        assert resolve_settings({}, {"OTEL_ROLLOUT_REDACT_KEYS": "none,a"}).redact_keys == ("a",)
         assert resolve_settings({"redact_keys": ()}, {}).redact_keys == ()
+
+    def test_redact_patterns_are_added(self):
+        """Patterns stand beside the built-in forms; a variable separates them by spaces, a list has them as they are."""
+        environ = {"OTEL_ROLLOUT_REDACT_PATTERNS": "cust-[0-9]{8,12} INT_[a-z]+"}
+
+        assert resolve_settings({}, environ).redact_patterns == ("built-in", "INT_[a-z]+", "cust-[0-9]{8,12}")
+        assert resolve_settings({"redact_patterns": ["top secret"]}, {}).redact_patterns == ("built-in", "top secret")
+        assert resolve_settings({"redact_patterns": "none"}, {}).redact_patterns == ()
+        assert resolve_settings({"redact_patterns": "none a"}, {}).redact_patterns == ("a",)
+
+    @pytest.mark.parametrize(
+        ("pattern", "right"),
+        [
+            ("(x", "regular expressions, and '(x' is none: missing ), unterminated subpattern at position 0"),
+            ("a*", "regular expressions that match something, and 'a*' matches the empty text"),
+            (
+                "[a-z]+@corp",
+                "regular expressions that take linear time, and '[a-z]+@corp' may not: a repeat that more follows "
+                "needs an end, such as {1,100} in the place of +",
+            ),
+        ],
+    )
+    def test_a_bad_pattern_is_named(self, pattern: str, right: str):
+        """The error says which setting it is, which of its patterns, and what is wrong with that one."""
+        with pytest.raises(ConfigurationError) as caught:
+            resolve_settings({}, {"OTEL_ROLLOUT_REDACT_PATTERNS": f"fine {pattern}"})
+
+        assert str(caught.value) == f"OTEL_ROLLOUT_REDACT_PATTERNS='fine {pattern}': this should be {right}"
+
+    @pytest.mark.parametrize("patterns", ["", " ", [""], 7])
+    def test_forms_are_not_switched_off_by_mistake(self, patterns: object):
+        """Only `none` and an empty list mean that no form is replaced."""
+        with pytest.raises(ConfigurationError, match="this should be regular expressions separated by spaces, or none"):
+            resolve_settings({"redact_patterns": patterns}, {})
 
     @pytest.mark.parametrize("keys", ["", " ", ", ,", [""], 7])
     def test_redaction_is_not_switched_off_by_mistake(self, keys: object):

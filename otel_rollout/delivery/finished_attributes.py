@@ -13,6 +13,7 @@ from otel_rollout.exception_record import ExceptionRecord
 from otel_rollout.payload import Snapshot, clean_text, cut_text
 from otel_rollout.payload_json import to_json
 from otel_rollout.payload_limits import cut_json_characters, narrow_integers
+from otel_rollout.redaction import Redactor
 from otel_rollout.span import RecordedEvent, RecordedLink
 from otel_rollout.span_bounds import SpanBounds
 
@@ -57,17 +58,21 @@ class AttributeFinisher:
 
     Args:
         bounds: The limits of the span.
+        redactor: Replaces secrets, before anything is cut: half a secret does not look like one.
     """
 
-    __slots__ = ("_bounds", "cut_characters")
+    __slots__ = ("_bounds", "_redactor", "cut_characters")
 
-    def __init__(self, bounds: SpanBounds) -> None:
+    def __init__(self, bounds: SpanBounds, redactor: Redactor | None = None) -> None:
         self._bounds = bounds
+        self._redactor = redactor
         self.cut_characters = 0
         """How many characters were cut so far."""
 
     def name(self, name: str) -> str:
         """Return the name of a span or an event."""
+        if self._redactor is not None:
+            name = self._redactor.label(name)
         if len(name) > MAX_NAME_CHARACTERS:
             self.cut_characters += len(name) - MAX_NAME_CHARACTERS
             name = f"{name[: MAX_NAME_CHARACTERS - 1]}…"
@@ -75,7 +80,7 @@ class AttributeFinisher:
 
     def description(self, text: str) -> str:
         """Return what a status says."""
-        return self._text(text, None)
+        return self._text(self._without_secrets(text), None)
 
     def attributes(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the attributes of the span."""
@@ -97,24 +102,27 @@ class AttributeFinisher:
     def _exception(self, exception: ExceptionRecord) -> dict[str, Any]:
         characters = self._bounds.other_characters
         most = MAX_TEXT_CHARACTERS if characters is None else min(characters, MAX_TEXT_CHARACTERS)
-        stack = clean_text(exception.format())
+        stack = clean_text(self._without_secrets(exception.format()))
         self.cut_characters += max(0, len(stack) - most)
         return {
-            semconv.EXCEPTION_TYPE: self._text(exception.type_name, characters),
-            semconv.EXCEPTION_MESSAGE: self._text(exception.message, characters),
+            semconv.EXCEPTION_TYPE: self._text(self._without_secrets(exception.type_name), characters),
+            semconv.EXCEPTION_MESSAGE: self._text(self._without_secrets(exception.message), characters),
             # The innermost frames stand at the end.
             semconv.EXCEPTION_STACKTRACE: stack[max(0, len(stack) - most) :],
         }
 
     def _finish(self, attributes: Mapping[str, Any], characters: int | None) -> dict[str, Any]:
         return {
-            clean_text(key): self._value(value, characters)
+            clean_text(key): self._value(value, characters, key)
             for key, value in attributes.items()
             # OTLP has no value for it that all backends take.
             if value is not None
         }
 
-    def _value(self, value: Any, characters: int | None) -> Any:
+    def _without_secrets(self, text: str) -> str:
+        return text if self._redactor is None else self._redactor.text(text)
+
+    def _value(self, value: Any, characters: int | None, key: str) -> Any:
         kind = type(value)
         if kind is Snapshot:
             self.cut_characters += value.left_out
@@ -123,10 +131,15 @@ class AttributeFinisher:
             value = str(orjson.loads(text)) if text[:1] == b'"' else text.decode()
             kind = str
         if kind is str:
-            return self._text(value, characters)
+            return self._text(self._label(value, key), characters)
         if kind is tuple:
-            return tuple(self._text(item, characters) if type(item) is str else item for item in value)
+            return tuple(
+                self._text(self._label(item, key), characters) if type(item) is str else item for item in value
+            )
         return value
+
+    def _label(self, text: str, key: str) -> str:
+        return text if self._redactor is None else self._redactor.label(text, key)
 
     def _text(self, text: str, characters: int | None) -> str:
         most = MAX_TEXT_CHARACTERS if characters is None else min(characters, MAX_TEXT_CHARACTERS)

@@ -15,6 +15,7 @@ from opentelemetry.trace import Status, StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.delivery.finished_attributes import AttributeFinisher, plain_size
+from otel_rollout.delivery.redacted import redact_span
 from otel_rollout.delivery.shrink import replace_attributes, sound_span
 from otel_rollout.delivery.size import attributes_size, rest_size
 from otel_rollout.finished_span import FinishedSpan, readable_span
@@ -116,6 +117,7 @@ class SpanReader:
         self._resource = resource
         self._scope = scope
         self._finisher = finisher
+        self._redactor = finisher.redactor
         self._lock = threading.Lock()
 
     def after_fork(self) -> None:
@@ -146,7 +148,7 @@ class SpanReader:
             exporter: Whose queue asks; a root says what that queue lost of its trajectory.
         """
         if not isinstance(span, RolloutSpan):
-            return sound_span(span)
+            return self._redacted(sound_span(span))
         if span.readable is not None:
             readable = sound_span(self._provider_span(span, span.readable))
         else:
@@ -163,6 +165,9 @@ class SpanReader:
             if dropped:
                 readable = replace_attributes(readable, {**(readable.attributes or {}), semconv.DROPPED_SPANS: dropped})
         return readable
+
+    def _redacted(self, span: ReadableSpan) -> ReadableSpan:
+        return span if self._redactor is None else redact_span(span, self._redactor)
 
     def _provider_span(self, span: RolloutSpan, readable: ReadableSpan) -> ReadableSpan:
         """Return a span of a provider that is not ours, whose payload was finished when it was set."""
@@ -195,13 +200,19 @@ class SpanReader:
         text, output, cut = self._finish_payload(span)
         trajectory = span.trajectory
         bounds, attributes = span.bounds, span.attributes
-        others = AttributeFinisher(bounds)
+        redactor = self._redactor
+        others = AttributeFinisher(bounds, redactor)
         text_bytes = plain_size(attributes, bounds.characters)
         if text_bytes is None:
             attributes = others.attributes(attributes)
             text_bytes = attributes_size(attributes)
+        elif redactor is not None:
+            attributes = redactor.attributes(attributes)
         tags: dict[str, Any] = {}
         if trajectory is not None:
+            if redactor is not None and not trajectory.has_clean_tags:
+                trajectory.tags = redactor.attributes(trajectory.tags)
+                trajectory.has_clean_tags = True
             text_bytes += trajectory.tag_bytes
             tags = trajectory.tags if bounds.characters is None else others.attributes(trajectory.tags)
         name = others.name(span.name)

@@ -11,7 +11,6 @@ from typing import Any, Final
 from otel_rollout.doctor.secrets import shown_value
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.provider import environment_sampler
-from otel_rollout.redaction import DEFAULT_REDACTED_KEYS
 from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES, Setting, read_bytes, resolve_settings
 
 __all__ = ["DEFAULT", "UNSET", "EnvironmentReport", "SettingReport", "VariableReport", "read_environment"]
@@ -156,7 +155,5 @@ def _in_words(value: Any, *, is_size: bool) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, tuple):
-        if value == DEFAULT_REDACTED_KEYS:
-            return f"{len(value)} names: {', '.join(value[:3])} …"
         return ", ".join(value) or "none"
     return str(value)
