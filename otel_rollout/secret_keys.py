@@ -127,8 +127,8 @@ class SecretKeys:
     def endings(self) -> set[str]:
         """What the names of secrets end in, in lower case: a name that ends otherwise is ordinary."""
         words = {name.rpartition("_")[2] for name in self._names}
-        # So many names end in `id` that it takes the word before.
-        return words - {"id"} | {f"{name.split('_')[-2][-3:]}id" for name in self._names if name.endswith("_id")}
+        # Names that end in `id` have a word before it; `keyid` and `key_id` end differently.
+        return words | ({"_id", "-id", "yid"} if "id" in words else set())
 
     def __bool__(self) -> bool:
         return bool(self._names)

@@ -66,7 +66,7 @@ _OPTION: Final = re.compile(
     r"""(?P<value>[^\s"'\\,<>-][^\s"'\\,]{0,4096})"""
 )
 _NAME_FIELD: Final = rf"""(?:{"|".join(NAME_FIELDS)})\\*["']?\s?[:=]\s?\\*["']?"""
-_FIELDS_OF_NAMES: Final = re.compile(rf"{_NAME_FIELD}([\w .-]{{1,64}})".encode(), re.IGNORECASE)
+_FIELDS_OF_NAMES: Final = re.compile(rf"{_NAME_FIELD}(?=([\w .-]{{1,64}}))".encode(), re.IGNORECASE)
 _FIELDS: Final = re.compile(
     rf"""\b{_NAME_FIELD}(?P<name>[\w.-]{{1,64}})\\*["']?,?(?:\s|\\n){{1,40}}\\*["']?(?:{"|".join(VALUE_FIELDS)})"""
     r"""(?P<quote>\\*["'])?\s?(?P<sign>[:=])""",
@@ -212,7 +212,7 @@ def _hint(sign: str, endings: set[str], tail: int = TAIL) -> str:
     ascii_endings = [word for word in endings if word.isascii()]
     either = "".join(_letters(ascii_endings, place) for place in (3, 2, 1))
     wide = "[0-9\\\\\\x80-\\xff]" if tail else "[0-9\\\\]|[^\\x00-\\x7f]"
-    behind = f"(?<={either}[\"' ]{sign})|(?<={either}{sign})|(?<=[A-Za-z_][0-9]{sign})" + "".join(
+    behind = f"(?<={either}[\"' ]{sign})|(?<={either}{sign})|(?<=[A-Za-z_][0-9]{sign})|(?<=[\"'] {sign})" + "".join(
         f"|(?<={one}[\"']{sign})" for one in wide.split("|")
     )
     # The keys of every message, which are no secrets.
@@ -224,7 +224,7 @@ def _hint(sign: str, endings: set[str], tail: int = TAIL) -> str:
 def _letters(words: Iterable[str], place: int) -> str:
     """Return a pattern for the letters, in any case, that the words have in this place from their end."""
     letters = "".join(sorted({word[-place] for word in words if len(word) >= place}))
-    return f"[{letters}{letters.upper()}]"
+    return f"[{re.escape(letters)}{re.escape(letters.upper())}]"
 
 
 def _name_before(tail: str) -> _Name | None:

@@ -244,8 +244,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         ("OTEL_ROLLOUT_REDACT_KEYS",),
         _read_keys,
         (BUILT_IN,),
-        "more keys whose text values are replaced, separated by commas; `-name` for one that is not replaced, `none` to "
-        "leave out the built-in ones; see [redaction.md](redaction.md)",
+        "more keys whose text values are replaced, separated by commas; `-name` for one that is not replaced, `none` "
+        "to leave out the built-in ones; see [redaction.md](redaction.md)",
     ),
     Setting(
         "redact_patterns",

@@ -8,7 +8,27 @@ from typing import Any
 import orjson
 import pytest
 
-from otel_rollout.redaction import Redactor
+from otel_rollout.redaction import BUILT_IN, Redactor, compile_pattern, make_redactor
+from tests.secret_shapes import FORMS, ORDINARY_KEYS, ORDINARY_TEXTS, ORDINARY_VALUES, SECRET, SECRET_KEYS, TEXTS
+
+MEBIBYTE = 2**20
+
+HOSTILE = [
+    (begin * (MEBIBYTE // len(begin)))[:MEBIBYTE]
+    for begin in (
+        '"api_key":', '"api_key":["', '"password": ', "'password': '", "password=", "password: ", "token=a1b2c3d4 ",
+        "[('password','", "--password ", "<password>", "name: password value: ", "Authorization: Basic ", "Cookie: a=",
+        "sk-", "xoxb-", "ghp_", "eyJ", "AKIA", "AIza", "SG.", "Bearer ", "://", "://a:", "://:@", "a@", "-----BEGIN ",
+        "-----BEGIN PRIVATE KEY-----", "-----END ", "_", "-", ":", "=", ">", "[", "(", '"', "'", "\\", "\\n", " ", "A",
+        "{", '{"a":', '[["', "\u200b", "key",
+    )
+] + [
+    begin + filling * MEBIBYTE
+    for begin in (
+        "sk-", "eyJ", "://a:", "Bearer ", 'password="', '"api_key":"', "password: ", "<password>", "--password ",
+    )
+    for filling in ("a", "\\", "1", " ")
+]  # fmt: skip
 
 
 def redact(value: Any, **options: Any) -> Any:
@@ -19,32 +39,21 @@ def redact(value: Any, **options: Any) -> Any:
 class TestKeys:
     """Which keys name a secret."""
 
-    @pytest.mark.parametrize(
-        "key",
-        [
-            "api_key", "apikey", "apiKey", "API_KEY", "OPENAI_API_KEY", "X-API-Key", "x-goog-api-key", "Authorization",
-            "proxy-authorization", "Proxy-Authorization", "password", "db_password", "token", "Token",
-            "access_token", "accessToken",
-            "hf_token", "X-Auth-Token", "refreshToken", "client_secret", "clientSecret", "secret",
-            "aws_secret_access_key",
-            "privateKey", "cookie", "Set-Cookie", "openai.api_key", "GITHUB_TOKEN", "HUGGING_FACE_HUB_TOKEN",
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize("key", SECRET_KEYS)
     def test_secret(self, key):
         """A text under it is replaced, at any depth."""
         assert redact({"a": [{key: "hunter2", "b": 1}]}) == {"a": [{key: "[redacted]", "b": 1}]}
 
-    @pytest.mark.parametrize(
-        "key",
-        [
-            "prompt_ids", "token_ids", "response_ids", "max_tokens", "max_new_tokens", "tokens", "eos_token",
-            "pad_token", "bos_token", "tokenizer", "token_count", "valid_token", "next_token", "key", "keys",
-            "content", "secretary", "author", "monkey", "EOS_TOKEN", "PAD_TOKEN", "MASK_TOKEN", "MAX_TOKENS",
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize("key", ORDINARY_KEYS)
     def test_no_secret(self, key):
         """A text under it stays."""
         assert redact({key: "value"}) == {key: "value"}
+
+    @pytest.mark.parametrize("value", ORDINARY_VALUES, ids=repr)
+    def test_values_that_stay(self, value):
+        """Numbers, tokens of a model, schemas, names of fields and media stay, inside JSON in a text too."""
+        assert redact(value) == value
+        assert redact({"text": json.dumps(value)}) == {"text": json.dumps(value)}
 
     @pytest.mark.parametrize("value", [7, [1, 2, 3], None, True, {"id": 5, "text": "hi"}, ["Hel", "lo"], ""])
     def test_a_token_that_is_no_text(self, value):
@@ -63,18 +72,41 @@ class TestKeys:
             "authorization": ["[redacted]", None, ["[redacted]"], {"api_key": "[redacted]", "n": 1}]
         }
 
-    def test_upper_case_tokens_go_with_token(self):
-        """Variables such as `GITHUB_TOKEN` are replaced because `token` is among the keys, not with other keys."""
-        assert redact({"GITHUB_TOKEN": "k"}, keys=["auth_token"]) == {"GITHUB_TOKEN": "k"}
+    def test_object_below_a_key(self):
+        """All texts of an object under a secret's key are replaced; its keys and numbers stay."""
+        value = {"credentials": {"user": "bob", "nested": [{"code": "x", "port": 5432}]}, "cookies": {"sid": "abc"}}
+
+        assert redact(value) == {
+            "credentials": {"user": "[redacted]", "nested": [{"code": "[redacted]", "port": 5432}]},
+            "cookies": {"sid": "[redacted]"},
+        }
+
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [
+            ({"name": "api_key", "value": "k"}, {"name": "api_key", "value": "[redacted]"}),
+            ({"header": "Authorization", "value": "k"}, {"header": "Authorization", "value": "[redacted]"}),
+            ([["x-api-key", "k"], ["accept", "a"]], [["x-api-key", "[redacted]"], ["accept", "a"]]),
+            (["run", "--api-key", "k", "--n", "1"], ["run", "--api-key", "[redacted]", "--n", "1"]),
+        ],
+    )
+    def test_pairs(self, value, expected):
+        """A name and its value may stand side by side: in an object, in a list of pairs, in a command's arguments."""
+        assert redact({"a": value}) == {"a": expected}
 
     def test_own_keys(self):
-        """The keys can be chosen; then the built-in ones don't count."""
-        value = {"customer_name": "Ada", "api_key": "k"}
+        """With keys of a user's alone the built-in ones don't count."""
+        value = {"customer_name": "Ada", "theCustomerName": "Ada", "password": "k", "GITHUB_TOKEN": "k"}
 
-        assert redact(value, keys=["Customer-Name"]) == {"customer_name": "[redacted]", "api_key": "k"}
+        assert redact(value, keys=["Customer-Name"]) == {
+            "customer_name": "[redacted]",
+            "theCustomerName": "[redacted]",
+            "password": "k",
+            "GITHUB_TOKEN": "k",
+        }
 
     def test_no_keys(self):
-        """With no keys nothing is replaced."""
+        """With no keys nothing is replaced by its key."""
         assert redact({"api_key": "k"}, keys=[]) == {"api_key": "k"}
 
 
@@ -144,13 +176,9 @@ class TestTexts:
         """A text without a secret stays as it is."""
         assert redact({"result": text}) == {"result": text}
 
-    @pytest.mark.parametrize(
-        "text",
-        ['"api_key":' * 50_000, '"api_key":["' * 50_000, '"api_key":"' + "\\" * 500_000, '"api_key":[' + '"a",' * 9999],
-        ids=["keys", "lists", "backslashes", "items"],
-    )  # fmt: skip
+    @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:16])
     def test_hostile_texts(self, text):
-        """Long texts that begin many keys and end none don't keep the secret beside them."""
+        """Texts that begin many secrets and end none don't keep the secret beside them."""
         assert redact({"result": text, "api_key": "k"})["api_key"] == "[redacted]"
 
     def test_payload_that_is_one_text(self):
@@ -162,3 +190,120 @@ class TestTexts:
         text = b"[" * 600 + b'{"api_key":"k"}' + b"]" * 600
 
         assert Redactor()(text) == b'"[redacted]"'
+
+
+class TestTables:
+    """Every shape that a secret was seen in, and what only looks like one."""
+
+    @pytest.mark.parametrize("shape", TEXTS)
+    def test_text(self, shape):
+        """A secret in this shape is replaced, in a payload's text and in a text of its own."""
+        assert SECRET not in redact({"messages": [{"role": "user", "content": TEXTS[shape]}]})["messages"][0]["content"]
+        assert SECRET not in Redactor().text(TEXTS[shape])
+
+    @pytest.mark.parametrize("form", FORMS)
+    @pytest.mark.parametrize("around", ["{}", "x {} y", "'{}'", "a\n{}\nb", "({})", "{}.", "id={};"])
+    def test_form(self, form, around):
+        """A secret that shows by itself is replaced, whatever stands around it, and in JSON in a text."""
+        text = around.format(FORMS[form])
+
+        assert FORMS[form][:30] not in redact({"x": text})["x"]
+        assert FORMS[form][:30].replace("\n", "\\n") not in redact({"x": json.dumps([1, text])})["x"]
+        assert FORMS[form][-20:] not in Redactor().text(text)
+
+    def test_form_as_a_key(self):
+        """A secret that stands as a key is replaced; other keys that become the same stay apart."""
+        value = {FORMS["OpenAI"]: 1, FORMS["Slack"]: 2, "a": 3}
+
+        assert redact(value) == {"a": 3, "[redacted]": 1, "[redacted]'": 2}
+
+    @pytest.mark.parametrize("text", ORDINARY_TEXTS, ids=lambda text: text[:24])
+    def test_ordinary_text(self, text):
+        """Programs and sentences that mention secrets stay as they are, in a payload and by themselves."""
+        assert redact({"content": text}) == {"content": text}
+        assert Redactor().text(text) == text
+
+    def test_what_stands_around_a_secret_stays(self):
+        """Only the value goes."""
+        assert (
+            Redactor().text("db: postgres://bob:pw@host:5432/x?a=1") == "db: postgres://bob:[redacted]@host:5432/x?a=1"
+        )
+        assert Redactor().text("curl -H 'Authorization: Bearer abc' x") == "curl -H 'Authorization: [redacted]' x"
+        assert Redactor().text("Bearer abcdefgh12345 failed") == "Bearer [redacted] failed"
+        assert Redactor().text("f(a=1, password='x y', b=2)") == "f(a=1, password='[redacted]', b=2)"
+
+    def test_count(self):
+        """Each replaced value is counted."""
+        redactor = Redactor()
+
+        redactor(orjson.dumps({"api_key": "a", "n": 1, "text": "password=hunter2 token=abc12345"}))
+
+        assert redactor.redacted == 3
+
+
+class TestPatterns:
+    """Patterns of a user's."""
+
+    def test_pattern(self):
+        """What a pattern matches is replaced, in any text and key, beside the built-in forms."""
+        value = {"a": "for CUST-12345 and CUST-678", "CUST-99999-and-so-on": "x", "n": 12345, "api_key": "k"}
+
+        assert redact(value, patterns=["CUST-[0-9]+"]) == {
+            "a": "for [redacted] and [redacted]",
+            "[redacted]-and-so-on": "x",
+            "n": 12345,
+            "api_key": "[redacted]",
+        }
+
+    def test_pattern_sees_the_text_itself(self):
+        """A pattern looks at the text as it was, not as JSON writes it: quotes, lines and ends are its own."""
+        assert redact({"a": 'say "x"\nid 5'}, patterns=[r'"x"\nid \d$']) == {"a": "say [redacted]"}
+
+    @pytest.mark.parametrize(
+        "pattern",
+        [
+            "CUST-[0-9]{8}", "INT_[a-z]+", "(?:[0-9]{4}-){3}[0-9]{4}", "t-(?:a|b)[0-9]{2,8}", "(?i)emp[0-9]+", "[]a]+",
+            r"\bfoo\b.{0,20}\d", "a{1,30}b{1,30}c", "a|b+", "(?P<n>ab)(?=c)", r"\(x\)*",
+        ],
+    )  # fmt: skip
+    def test_linear(self, pattern):
+        """A pattern whose repeats have an end, or stand at its end, is taken."""
+        assert compile_pattern(pattern).pattern == pattern
+
+    @pytest.mark.parametrize(
+        "pattern",
+        [
+            "(a+)+$", "(a*)*b", "[a-z]+@corp", ".*x", "(?:a|b)+c", "(a|a){20}", "a{1,50}b{1,50}c", "(?:a+|b)x",
+            "(?:a{1,9}){9}b", "x(?=.*y)", "a+?b", "(?:a?){50}b",
+        ],
+    )  # fmt: skip
+    def test_not_linear(self, pattern):
+        """A pattern that could take more than linear time is refused: it would hold the GIL meanwhile."""
+        with pytest.raises(ValueError, match="linear time"):
+            compile_pattern(pattern)
+
+
+class TestMakeRedactor:
+    """What the settings make."""
+
+    def test_built_in_and_more(self):
+        """A name is added to the built-in ones, and one with a minus sign is taken out of them."""
+        redactor = make_redactor((BUILT_IN, "-auth", "nickname"), (BUILT_IN,))
+
+        assert redactor is not None
+        assert orjson.loads(redactor(b'{"auth":"a","nickname":"b","password":"c"}')) == {
+            "auth": "a",
+            "nickname": "[redacted]",
+            "password": "[redacted]",
+        }
+
+    def test_nothing(self):
+        """Without keys and patterns there is nothing to replace; without one of them, the other counts."""
+        key, form = b'{"password":"a"}', b'{"a":"%s"}' % FORMS["OpenAI"].encode()
+        forms, keys = make_redactor((), (BUILT_IN,)), make_redactor((BUILT_IN,), ())
+
+        assert make_redactor((), ()) is None
+        assert forms is not None
+        assert keys is not None
+        assert (forms(key), forms(form)) == (key, b'{"a":"[redacted]"}')
+        assert (keys(key), keys(form)) == (b'{"password":"[redacted]"}', form)

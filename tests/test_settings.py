@@ -66,7 +66,7 @@ class TestValues:
         assert resolve_settings({"redact_keys": ()}, {}).redact_keys == ()
 
     def test_redact_patterns_are_added(self):
-        """Patterns stand beside the built-in forms; a variable separates them by spaces, a list has them as they are."""
+        """Patterns stand beside the built-in forms; spaces separate those of a variable, not those of a list."""
         environ = {"OTEL_ROLLOUT_REDACT_PATTERNS": "cust-[0-9]{8,12} INT_[a-z]+"}
 
         assert resolve_settings({}, environ).redact_patterns == ("built-in", "INT_[a-z]+", "cust-[0-9]{8,12}")
@@ -81,8 +81,10 @@ class TestValues:
             ("a*", "regular expressions that match something, and 'a*' matches the empty text"),
             (
                 "[a-z]+@corp",
-                "regular expressions that take linear time, and '[a-z]+@corp' may not: a repeat that more follows "
-                "needs an end, such as {1,100} in the place of +",
+                (
+                    "regular expressions that take linear time, and '[a-z]+@corp' may not: a repeat that more follows "
+                    "needs an end, such as {1,100} in the place of +"
+                ),
             ),
         ],
     )
