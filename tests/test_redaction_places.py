@@ -1,0 +1,333 @@
+"""Where secrets stand in a span, and whose provider and exporters these are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
+from opentelemetry.trace import Link, SpanContext, Status, StatusCode, TraceFlags
+
+from otel_rollout import annotate, flush, init, rollout_trace_attr, rollout_trace_op, shutdown, stats
+from otel_rollout.testing import InMemorySpanExporter
+from tests.secret_shapes import FORMS, ORDINARY_TEXTS, SECRET, TEXTS
+
+SHAPES = {**TEXTS, **FORMS}
+
+
+class RefusedError(Exception):
+    """Raised by the traced code."""
+
+
+@rollout_trace_op
+def called(value: Any) -> Any:
+    return value
+
+
+@rollout_trace_op
+def failing(text: str) -> None:
+    raise RefusedError(text)
+
+
+@rollout_trace_op
+def failing_with_a_cause(text: str) -> None:
+    try:
+        raise ValueError(text)
+    except ValueError as error:
+        raise RefusedError("no") from error
+
+
+@rollout_trace_op
+def run_inside(action: Callable[[trace.Span], None]) -> None:
+    action(trace.get_current_span())
+
+
+def _attempt(function: Callable[[Any], Any], value: Any) -> None:
+    with pytest.raises(RefusedError):
+        function(value)
+
+
+PLACES: dict[str, Callable[[str], Any]] = {
+    "input and output": called,
+    "nested input": lambda text: called({"messages": [{"role": "user", "content": [{"type": "text", "text": text}]}]}),
+    "annotated input": lambda text: annotate(input=text),
+    "annotated output": lambda text: annotate(output={"answer": text}),
+    "annotation": lambda text: annotate(note=text),
+    "annotated list": lambda text: annotate(notes=["a", text]),
+    "exception's message": lambda text: _attempt(failing, text),
+    "exception's cause": lambda text: _attempt(failing_with_a_cause, text),
+    "attribute": lambda text: trace.get_current_span().set_attribute("note", text),
+    "attributes of an op": lambda text: _inside(lambda span: span.set_attributes({"note": text, "notes": ("a", text)})),
+    "event's attribute": lambda text: _inside(lambda span: span.add_event("event", {"note": text})),
+    "event's name": lambda text: _inside(lambda span: span.add_event(text)),
+    "recorded exception": lambda text: _inside(lambda span: span.record_exception(RefusedError(text))),
+    "exception's attribute": lambda text: _inside(lambda span: span.record_exception(RefusedError(), {"note": text})),
+    "status": lambda text: _inside(lambda span: span.set_status(StatusCode.ERROR, text)),
+    "status in one": lambda text: _inside(lambda span: span.set_status(Status(StatusCode.ERROR, text))),
+    "span's name": lambda text: _inside(lambda span: span.update_name(text)),
+    "link's attribute": lambda text: _inside(lambda span: span.add_link(_ids(), {"note": text})),
+    "op's name": lambda text: rollout_trace_op(name=text)(lambda: None)(),
+    "trajectory's name": lambda text: _trajectory(name=text),
+    "trajectory's tag": lambda text: _trajectory(sample_index=text),
+}
+"""Each writes a text to a span."""
+
+KEYED: dict[str, Callable[[], Any]] = {
+    "argument": lambda: rollout_trace_op(lambda api_key: None)(SECRET),
+    "annotation": lambda: annotate(api_key=SECRET),
+    "annotated list": lambda: annotate(cookies=[SECRET]),
+    "attribute": lambda: _inside(lambda span: span.set_attribute("user.password", SECRET)),
+    "header": lambda: _inside(lambda span: span.set_attribute("http.request.header.authorization", [SECRET])),
+    "object": lambda: _inside(lambda span: span.set_attributes({"config": json.dumps({"github_token": SECRET})})),
+    "event": lambda: _inside(lambda span: span.add_event("event", {"api_key": SECRET})),
+}
+"""Each writes a secret to a span, under a key that names it."""
+
+
+def _inside(action: Callable[[trace.Span], None]) -> None:
+    run_inside(action)
+
+
+def _trajectory(**arguments: Any) -> None:
+    with rollout_trace_attr(**arguments):
+        called(1)
+
+
+def _ids() -> SpanContext:
+    return SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+
+def _said(span: ReadableSpan) -> str:
+    """Return everything that an exporter gets of a span as one text."""
+    return repr(
+        (
+            span.name,
+            dict(span.attributes or {}),
+            span.status.description,
+            [(event.name, dict(event.attributes or {})) for event in span.events],
+            [dict(link.attributes or {}) for link in span.links],
+            span.to_json(),
+        )
+    )
+
+
+def _is_shown(text: str, said: str) -> bool:
+    """Return whether a secret of `text` stands in what is said, however that is escaped."""
+    parts = [SECRET] if SECRET in text else [part for part in text.split("\n") if "KEY" not in part]
+    return any(part in said for part in parts)
+
+
+class Ours:
+    """Spans of our provider."""
+
+    def __init__(self) -> None:
+        self.exporter = InMemorySpanExporter()
+        init("p", "e", backend=self.exporter)
+
+    def spans(self) -> list[ReadableSpan]:
+        """Return what the exporter got."""
+        assert flush()
+        return self.exporter.spans
+
+
+class Applications(Ours):
+    """Spans of an application's provider, as its own exporter gets them."""
+
+    def __init__(self) -> None:
+        self.exporter = InMemorySpanExporter()
+        init("p", "e", tracer_provider=_provider(self.exporter))
+
+
+class OursBesideApplications(Ours):
+    """Spans of an application's provider, as our exporter beside gets them."""
+
+    def __init__(self) -> None:
+        self.exporter = InMemorySpanExporter()
+        init("p", "e", backend=self.exporter, tracer_provider=_provider(InMemorySpanExporter()))
+
+
+def _provider(exporter: SpanExporter) -> TracerProvider:
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return provider
+
+
+@pytest.fixture(params=[Ours, Applications, OursBesideApplications], ids=lambda side: side.__name__)
+def side(request: pytest.FixtureRequest) -> Iterator[Ours]:
+    """Whose spans, and whose exporter."""
+    yield request.param()
+    shutdown()
+
+
+class TestPlaces:
+    """What the exporter gets."""
+
+    @pytest.mark.parametrize("place", PLACES)
+    def test_shapes(self, side, place):
+        """A secret of any shape is replaced in every part of a span."""
+        for text in SHAPES.values():
+            with rollout_trace_attr(sample_index=1):
+                PLACES[place](text)
+
+        said = "\n".join(map(_said, side.spans()))
+
+        assert [name for name, text in SHAPES.items() if _is_shown(text, said)] == []
+        assert "[redacted]" in said
+        assert stats().redacted >= len(SHAPES)
+
+    @pytest.mark.parametrize("place", KEYED)
+    def test_keys(self, side, place):
+        """A secret under a key that names it is replaced in every part of a span."""
+        with rollout_trace_attr(sample_index=1):
+            KEYED[place]()
+
+        said = "\n".join(map(_said, side.spans()))
+
+        assert SECRET not in said
+        assert "[redacted]" in said
+
+    @pytest.mark.parametrize("place", [place for place in PLACES if "name" not in place and "tag" not in place])
+    def test_what_stays(self, side, place):
+        """What only looks like a secret stays, in every part of a span."""
+        for text in ORDINARY_TEXTS:
+            with rollout_trace_attr(sample_index=1):
+                PLACES[place](text)
+
+        assert not any("[redacted]" in _said(span) for span in side.spans())
+
+    def test_coroutines_and_generators(self, side):
+        """Spans of coroutines and generators are no different."""
+
+        @rollout_trace_op
+        async def ask(text: str) -> str:
+            return text
+
+        @rollout_trace_op
+        def stream(text: str) -> Iterator[str]:
+            yield text
+
+        for text in SHAPES.values():
+            asyncio.run(ask(text))
+            list(stream(text))
+
+        said = "\n".join(map(_said, side.spans()))
+        assert [name for name, text in SHAPES.items() if _is_shown(text, said)] == []
+
+    def test_source_line(self, side):
+        """A stack trace shows lines of the program: a secret that stands in one is replaced."""
+
+        @rollout_trace_op
+        def connect() -> None:
+            raise RefusedError(len(dict(password="hunter2x9Kq")))  # noqa: C408 - as a program writes it
+
+        with pytest.raises(RefusedError):
+            connect()
+
+        assert [SECRET in _said(span) for span in side.spans()] == [False]
+
+    def test_secret_at_a_cut(self, side):
+        """A secret that stands where a long text is cut leaves no half of itself."""
+        form = FORMS["Anthropic"]
+        for filling in range(49_100, 49_200, 4):
+            _inside(
+                lambda span, filling=filling: span.set_attribute("note", "x " * (filling // 2) + form + " y" * 40_000)
+            )
+
+        said = "\n".join(map(_said, side.spans()))
+
+        assert form[:20] not in said
+        assert form[-12:] not in said
+
+
+class TestProviders:
+    """What depends on whose the spans are."""
+
+    def test_spans_of_other_instrumentations(self):
+        """What other instrumentations send through our exporters is searched; their own exporters get it as it is."""
+        theirs, ours = InMemorySpanExporter(), InMemorySpanExporter()
+        provider = _provider(theirs)
+        init("p", "e", backend=ours, tracer_provider=provider)
+        link = Link(_ids(), {"note": f"password={SECRET}"})
+
+        with provider.get_tracer("httpx").start_as_current_span("GET", links=[link]) as span:
+            span.set_attribute("url.full", f"https://x.com?api_key={SECRET}")
+            span.add_event("sent", {"authorization": SECRET})
+            span.set_status(StatusCode.ERROR, f"password: {SECRET}")
+
+        assert flush()
+        assert _said(theirs.spans[0]).count(SECRET) >= 4
+        assert SECRET not in _said(ours.spans[0])
+        assert ours.spans[0].attributes == {"url.full": "https://x.com?api_key=[redacted]"}
+        assert ours.spans[0].context == theirs.spans[0].context
+        assert ours.spans[0].start_time == theirs.spans[0].start_time
+
+    def test_a_span_without_secrets_is_not_copied(self):
+        """The span of another instrumentation that has no secret is passed on itself."""
+        ours = InMemorySpanExporter()
+        provider = TracerProvider(shutdown_on_exit=False)
+        init("p", "e", backend=ours, tracer_provider=provider)
+        seen: list[ReadableSpan] = []
+
+        class Watching(SimpleSpanProcessor):
+            def on_end(self, span: ReadableSpan) -> None:
+                seen.append(span)
+
+        provider.add_span_processor(Watching(InMemorySpanExporter()))
+        provider.get_tracer("httpx").start_span("GET", attributes={"a": "b"}).end()
+
+        assert flush()
+        assert ours.spans == seen
+
+    def test_the_current_span_is_like_the_providers(self):
+        """Inside an op, code that looks at the current span finds the provider's span, with its name and attributes."""
+        init("p", "e", tracer_provider=TracerProvider(shutdown_on_exit=False))
+
+        @rollout_trace_op
+        def look() -> tuple[Any, ...]:
+            span: Any = trace.get_current_span()
+            span.set_attribute("a", 1)
+            return span.is_recording(), span.name, span.attributes["a"], span.get_span_context().is_valid
+
+        assert look() == (True, "TestProviders.test_the_current_span_is_like_the_providers.<locals>.look", 1, True)
+
+    def test_switched_off(self, side_without_redaction):
+        """With `redact_keys="none"` and `redact_patterns="none"` all leaves as it is."""
+        with rollout_trace_attr(sample_index=1):
+            for text in SHAPES.values():
+                called(text)
+            annotate(api_key=SECRET)
+
+        assert not any("[redacted]" in _said(span) for span in side_without_redaction.spans())
+        assert stats().redacted == 0
+
+    def test_own_pattern(self, monkeypatch):
+        """A user's pattern is replaced in payloads, attributes and messages."""
+        monkeypatch.setenv("OTEL_ROLLOUT_REDACT_PATTERNS", "CUST-[0-9]+")
+        exporter = InMemorySpanExporter()
+        init("p", "e", backend=exporter)
+
+        with rollout_trace_attr(sample_index=1):
+            called("CUST-12345")
+            annotate(note="CUST-12345")
+            _attempt(failing, "CUST-12345")
+
+        assert flush()
+        assert not any("CUST-12345" in _said(span) for span in exporter.spans)
+
+
+@pytest.fixture(params=[False, True], ids=["ours", "application's"])
+def side_without_redaction(request: pytest.FixtureRequest) -> Ours:
+    """Spans of either provider, without redaction."""
+    side = object.__new__(Ours)
+    side.exporter = InMemorySpanExporter()
+    if request.param:
+        provider = _provider(side.exporter)
+        init("p", "e", tracer_provider=provider, redact_keys="none", redact_patterns="none")
+    else:
+        init("p", "e", backend=side.exporter, redact_keys="none", redact_patterns="none")
+    return side
