@@ -12,6 +12,7 @@ from otel_rollout.pattern_check import compile_pattern
 from otel_rollout.secret_keys import DEFAULT_REDACTED_KEYS, KeyKind, SecretKeys
 from otel_rollout.secret_patterns import REDACTED, find_forms, hide_forms
 from otel_rollout.secret_text import NAME_FIELDS, VALUE_FIELDS, SecretTexts, is_model_token
+from otel_rollout.signal_handlers import is_from_signal_handler
 
 __all__ = ["BUILT_IN", "DEFAULT_REDACTED_KEYS", "Redactor", "compile_pattern", "make_redactor"]
 
@@ -24,6 +25,7 @@ BESIDE_A_MODELS_TOKEN: Final = frozenset({"bytes", "decoded_token", "logprob", "
 _SCHEMA_TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 _SCHEMA_KEYS: Final = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
 MAX_LABEL: Final = 200
+MAX_INNER_LABEL: Final = 24
 MAX_LABELS: Final = 4096
 """How many short texts (names, kinds, models) are remembered as having no secret."""
 MIN_KEY: Final = 16
@@ -84,7 +86,9 @@ class Redactor:
             before = self.redacted
             self._walk(root)
             return orjson.dumps(root[0]) if self.redacted != before else text
-        except (ValueError, TypeError, RecursionError):
+        except (ValueError, TypeError, RecursionError) as error:
+            if is_from_signal_handler(error):
+                raise
             # Nested deeper than orjson writes; what can't be searched must not leave.
             self.redacted += 1
             return orjson.dumps(REDACTED)
@@ -105,7 +109,9 @@ class Redactor:
                 root = orjson.loads(encoded)
                 self._walk(root)
                 return orjson.dumps(root).decode() if self.redacted != before else text
-            except (ValueError, TypeError, RecursionError):
+            except (ValueError, TypeError, RecursionError) as error:
+                if is_from_signal_handler(error):
+                    raise
                 # What Python's `json` writes and orjson doesn't read (NaN, lone surrogates), JSON lines, a cut text.
                 pass
         if self._has_forms:
@@ -150,16 +156,20 @@ class Redactor:
         """
         changed: dict[str, Any] = {}
         for key, value in attributes.items():
+            name = key if type(key) is str else ""
             if isinstance(value, str):
-                if (key, value) not in self._labels:
-                    clean: Any = self.label(value, key)
-                    if clean is not value:
-                        changed[key] = clean
+                clean: Any = self.label(value, name)
+                if clean is not value:
+                    changed[key] = clean
             elif isinstance(value, (list, tuple)):
-                items = tuple(self.label(item, key) if isinstance(item, str) else item for item in value)
+                items = tuple(self.label(item, name) if isinstance(item, str) else item for item in value)
                 if any(item is not before for item, before in zip(items, value, strict=True)):
                     changed[key] = items
         return {**attributes, **changed} if changed else attributes  # type: ignore[return-value]  # as it came
+
+    def _inner(self, text: str) -> str:
+        # Roles, types and names come again in each message.
+        return self.label(text) if len(text) <= MAX_INNER_LABEL else self.text(text)
 
     def _walk(self, root: Any) -> None:
         pending = [root]
@@ -179,7 +189,7 @@ class Redactor:
                     self.redacted += 1
                     value[key] = REDACTED
                 else:
-                    value[key] = self.text(item)
+                    value[key] = self._inner(item)
             elif isinstance(item, (dict, list)):
                 if kind is KeyKind.SECRET:
                     self._hide_texts(item, pending)
@@ -202,7 +212,7 @@ class Redactor:
                     self.redacted += 1
                     value[position] = REDACTED
                 else:
-                    value[position] = self.text(item)
+                    value[position] = self._inner(item)
                 is_option = bool(name) and self._keys.kind(name) > KeyKind.ORDINARY
             elif isinstance(item, list) and len(item) == PAIR and all(isinstance(one, str) for one in item):
                 if self._keys.kind(item[0]) and item[1] and item[1] != REDACTED:

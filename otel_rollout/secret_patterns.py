@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 __all__ = ["PREFIXES", "REDACTED", "find_forms", "find_rare", "hide_forms"]
 
 REDACTED: Final = "[redacted]"
-MAX_HOPS: Final = 8
+MAX_HOPS: Final = 4
 """So often a rare byte is hopped to; a text that has more of it is gone through by the pattern."""
 
 PREFIXES: Final = {
@@ -72,11 +72,10 @@ _USERINFO: Final = r"""(?!\d{1,5}[/?#])(?:[^\s/"'<>\\]{1,256}|[^\s@"'<>\\]{1,256
 
 _FORMS: Final = (
     _Form("_", _prefix_hint("_"), _prefixed()),
-    _Form("-", _prefix_hint("-"), _prefixed()),
     _Form(
         "-",
-        "-(?<=-----)BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY",
-        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+        _prefix_hint("-") + "|-(?<=-----)BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY",
+        _prefixed() + r"|-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
         r"(?:.*?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|.*\Z)",
     ),
     _Form(

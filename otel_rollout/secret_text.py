@@ -26,6 +26,7 @@ TAIL: Final = 32
 """Bytes before a sign that are looked at and remembered: the last words of any name."""
 MAX_REMEMBERED: Final = 8192
 
+_PADDING: Final = b" " * TAIL
 _DEEP: Final = b"\\" * 3
 """JSON within JSON within JSON, where more backslashes than are looked at may stand before a name's end."""
 
@@ -116,7 +117,7 @@ class SecretTexts:
         Args:
             text: JSON in UTF-8, or several such texts one after the other.
         """
-        padded = b" " * TAIL + text
+        padded = _PADDING + text
         for sign, hint in self._hints:
             if sign in text:
                 tails = hint.findall(padded)

@@ -134,10 +134,11 @@ def _beside_built_in(given: list[str], right: str) -> tuple[str, ...]:
     Raises:
         ValueError: What looks empty by mistake, which must not switch redaction off.
     """
-    added = sorted({text for text in given if text} - {BUILT_IN, "none"})
+    is_alone = any(text.lower() == "none" for text in given)
+    added = sorted({text for text in given if text and text.lower() != "none"} - {BUILT_IN})
     if given and not any(given):
         raise ValueError(right)
-    return (*([] if "none" in given or not given else [BUILT_IN]), *added)
+    return (*([] if is_alone or not given else [BUILT_IN]), *added)
 
 
 def _read_text(value: Any) -> str:
