@@ -113,7 +113,6 @@ class Redactor:
                 if is_from_signal_handler(error):
                     raise
                 # What Python's `json` writes and orjson doesn't read (NaN, lone surrogates), JSON lines, a cut text.
-                pass
         if self._has_forms:
             text, count = hide_forms(text, encoded)
             self.redacted += count
