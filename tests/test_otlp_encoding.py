@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans as stock_encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -116,10 +117,8 @@ class TestEquality:
             (True, False),
             (1, 2),
             (1.5, 2.5),
-            ("a", None, "b"),
-            {"key": "value", "nested": {"list": [1, "a", None]}},
+            {"key": "value", "nested": {"list": [1, "a"]}},
             [[1, 2], ["a"]],
-            {"none": None},
             {},
         ],
         ids=repr,
@@ -252,6 +251,20 @@ class TestBeyondTheSdk:
         """Anything else arrives as its text."""
         message = parsed([finished({"key": 1j})]).resource_spans[0].scope_spans[0].spans[0]
         assert message.attributes[0].value.string_value == "1j"
+
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [
+            (("a", None), {"array_value": {"values": [{"string_value": "a"}, {}]}}),
+            ({"none": None}, {"kvlist_value": {"values": [{"key": "none", "value": {}}]}}),
+            ([[None]], {"array_value": {"values": [{"array_value": {"values": [{}]}}]}}),
+        ],
+        ids=repr,
+    )
+    def test_nothing_inside_a_value_is_an_empty_value(self, value, expected):
+        """None in a list or a mapping keeps its place; the encoder of older SDKs drops the whole attribute."""
+        message = parsed([finished({"key": value})]).resource_spans[0].scope_spans[0].spans[0]
+        assert message.attributes[0].value == AnyValue(**expected)
 
     def test_keys_that_are_no_texts_become_texts(self):
         """A number as a key inside a value arrives as its text."""

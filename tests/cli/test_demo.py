@@ -1,5 +1,6 @@
 """`otel-rollout demo` as a user meets it: what it prints, and its exit code."""
 
+import codecs
 import importlib.util
 import os
 import pty
@@ -61,6 +62,8 @@ class Terminal:
             env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", **environ},
         )
         os.close(theirs)
+        # What is read at once may end in the middle of a letter.
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def read_until(self, text: str | None) -> None:
         """Read until `text` was printed, or to the end."""
@@ -68,7 +71,7 @@ class Terminal:
         while text is None or text not in self.screen:
             assert select.select([self._ours], [], [], max(0.0, deadline - time.monotonic()))[0], self.screen
             try:
-                self.screen += os.read(self._ours, 65536).decode()
+                self.screen += self._decoder.decode(os.read(self._ours, 65536))
             except OSError:  # the other side is closed
                 break
         assert text is None or text in self.screen

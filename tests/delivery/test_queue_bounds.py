@@ -80,7 +80,8 @@ class TestBounds:
         stats = queue.stats()
         assert stats.queued_bytes > 0.9 * bound
         # The first batch is not trimmed, and a text of 50 KB stands in a buffer of 256 KB.
-        assert held <= bound + 8 * batch
+        # Objects of newer Pythons are larger: 10.15 MB in 3.14, 9.97 MB in 3.10.
+        assert held <= bound + 10 * batch
         assert is_balanced(stats)
 
     @pytest.mark.parametrize(

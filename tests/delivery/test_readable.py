@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import enum
 import json
 from typing import Any
@@ -26,6 +25,7 @@ from otel_rollout.payload_json import to_json
 from otel_rollout.redaction import Redactor
 from otel_rollout.span import RolloutSpan
 from otel_rollout.trajectory_state import TrajectoryState
+from tests.sdk import COPIES
 
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 CONTEXT = SpanContext(1, 2, False, SAMPLED)
@@ -149,7 +149,7 @@ class TestSpan:
 
         assert seen._attributes == dict(seen.attributes)
         assert not hasattr(seen, "_nothing_of_this_name")
-        for made in (copy.copy(seen), copy.deepcopy(seen)):
+        for made in [way(seen) for way in COPIES]:
             assert made.to_json() == seen.to_json()
             assert made.context == CONTEXT
 

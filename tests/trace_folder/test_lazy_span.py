@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -19,6 +18,7 @@ from otel_rollout.trace_folder import lazy_span
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.lazy_span import LazySpan, lazy_spans
 from otel_rollout.trace_folder.otlp_json import encode_line, join_lines
+from tests.sdk import COPIES
 
 from .recordings import make_span, make_trajectory, trace_id_of
 from .test_otlp_json import spans, whole
@@ -72,7 +72,7 @@ def test_spans_of_another_library_between_ours(tmp_path):
     assert {id(span.resource) for span in found} == {id(found[0].resource)}
 
 
-@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("how", COPIES)
 def test_a_copy_before_first_use(how):
     """A copy is a span too, and leaves the first as it was."""
     [span, *_] = lazy_spans(encode_line(make_trajectory(7, 1, 2)), TRACE_ID)
