@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -101,6 +102,18 @@ def _run(
 
 
 async def _roll_out(settings: Settings, console: Console) -> list[Trajectory]:
+    if sys.version_info < (3, 11):
+        # Later versions of asyncio.run do the same: raised in the middle of a task, KeyboardInterrupt would be logged.
+        rollout = asyncio.ensure_future(_roll_out_passes(settings, console))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, rollout.cancel)
+        try:
+            return await rollout
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+    return await _roll_out_passes(settings, console)
+
+
+async def _roll_out_passes(settings: Settings, console: Console) -> list[Trajectory]:
     tokenizer = train_tokenizer()
     trajectories: list[Trajectory] = []
     with progress_on(console) as progress:
