@@ -13,7 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
 from otel_rollout import semconv
-from otel_rollout.context import SILENCE, Frame, current_frame, enter, enter_silence, leave
+from otel_rollout.context import SILENCE, Frame, attach, current_frame, enter, enter_silence, leave
 from otel_rollout.failure import record_failure
 from otel_rollout.llm import describe_llm_call
 from otel_rollout.log_once import call_user_function, internal_error
@@ -231,7 +231,7 @@ class Call:
         """Make what the body of the call had made current, current again."""
         try:
             if self.token is None and self.context is not None:
-                self.token = context_api.attach(self.context)
+                self.token = attach(self.context)
         except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
             internal_error("resuming a span")
 

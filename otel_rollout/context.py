@@ -13,10 +13,11 @@ from opentelemetry import context as context_api
 from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags, set_span_in_context
 
+from otel_rollout.collecting import is_collecting
 from otel_rollout.ids import SystemIdGenerator
 from otel_rollout.trajectory_state import TrajectoryState
 
-__all__ = ["Frame", "current_frame", "enter", "enter_silence", "leave"]
+__all__ = ["Frame", "attach", "current_frame", "enter", "enter_silence", "leave"]
 
 
 class Frame:
@@ -49,12 +50,17 @@ def current_frame(context: Context) -> Frame | None:
     return context.get(_FRAME_KEY)  # type: ignore[return-value]  # only `enter` writes this key
 
 
-def enter(context: Context, frame: Frame) -> Token[Context]:
-    """Make `frame` and its span current; the token undoes it in `leave`."""
-    return context_api.attach(Context(context | {_SPAN_KEY: frame.span, _FRAME_KEY: frame}))
+def attach(context: Context) -> Token[Context] | None:
+    """Make `context` current; the token undoes it in `leave`. None where the collector closes a generator."""
+    return None if is_collecting() else context_api.attach(context)
 
 
-def enter_silence(context: Context) -> Token[Context]:
+def enter(context: Context, frame: Frame) -> Token[Context] | None:
+    """Make `frame` and its span current, as `attach` does."""
+    return attach(Context(context | {_SPAN_KEY: frame.span, _FRAME_KEY: frame}))
+
+
+def enter_silence(context: Context) -> Token[Context] | None:
     """Make a stretch current in which nobody traces: not we, not any other instrumentation.
 
     A current span that is not sampled stops every tracer with the standard, parent-based sampler; the suppression
@@ -76,15 +82,17 @@ def enter_silence(context: Context) -> Token[Context]:
         "suppress_instrumentation": True,
         "suppress_language_model_instrumentation": True,
     }
-    return context_api.attach(Context(values))
+    return attach(Context(values))
 
 
 def leave(token: Token[Context]) -> None:
-    """Undo `enter`.
+    """Undo `attach`; nothing where the collector closes a generator.
 
     Not by `opentelemetry.context.detach`, which logs an error for each coroutine or generator that is closed from
     another context than it ran in: that is how abandoned ones end.
     """
+    if is_collecting():
+        return
     try:  # noqa: SIM105 - contextlib.suppress costs twice what the rest of this does
         token.var.reset(token)
     except ValueError:

@@ -14,6 +14,7 @@ import otel_rollout
 from otel_rollout import call as call_module
 from otel_rollout import rollout_trace_attr, rollout_trace_op
 from otel_rollout.testing import InMemorySpanExporter, span_tree
+from tests.fresh_interpreter import run_program
 from tests.ops import Agent, add, count_to, multiply, record, recorded, stream
 
 
@@ -335,3 +336,44 @@ class TestAsyncGenerators:
         asyncio.run(main())
         (span,) = recorded(rollout_spans)
         assert (span["attributes"]["rollout.status"], span["attributes"]["output.value"]) == ("cancelled", [1])
+
+
+class TestCollector:
+    """Generators that the garbage collector closes, in the middle of whatever runs."""
+
+    def test_many_in_cycles(self) -> None:
+        """Abandoned in reference cycles by the thousand beside other calls, they don't crash the process."""
+        done = run_program(
+            """
+            import gc
+            import otel_rollout
+            from otel_rollout.testing import InMemorySpanExporter
+
+            @otel_rollout.rollout_trace_op
+            def items():
+                yield 1
+
+            @otel_rollout.rollout_trace_op
+            def act(number):
+                return number
+
+            class Holder:
+                pass
+
+            exporter = InMemorySpanExporter()
+            otel_rollout.init("project", "experiment", backend=exporter)
+            gc.set_threshold(50)
+            for trajectory in range(200):
+                with otel_rollout.rollout_trace_attr(trajectory, 1, 0):
+                    for number in range(50):
+                        holder = Holder()
+                        holder.generator, holder.itself = items(), holder
+                        next(holder.generator)
+                        del holder
+                        assert act(number) == number
+            gc.collect()
+            assert otel_rollout.flush(30)
+            print(len(exporter.spans))
+            """
+        )
+        assert (done.returncode, done.stdout) == (0, "20200\n"), done.stderr
