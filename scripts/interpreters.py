@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import hashlib
 import os
 import shlex
 import shutil
@@ -114,7 +115,9 @@ def from_debian(version: str) -> Interpreter:
     missing = [name for name in ("unshare", "mount", "chroot") if not shutil.which(name)]
     if missing:
         raise NotHereError(f"not installed; Debian's needs {', '.join(missing)}")
-    root = cache_folder() / f"debian-{SUITES[version]}-python{version}"
+    packages = (f"python{version}-venv", *PACKAGES)
+    digest = hashlib.sha256(" ".join(packages).encode()).hexdigest()[:12]
+    root = cache_folder() / f"debian-{SUITES[version]}-python{version}-{digest}"
     root.parent.mkdir(parents=True, exist_ok=True)
     with (root.parent / f"{root.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -122,7 +125,6 @@ def from_debian(version: str) -> Interpreter:
             print(f"unpacking Python {version} of Debian {SUITES[version]} into {root} …", file=sys.stderr, flush=True)
             with tempfile.TemporaryDirectory(dir=root.parent) as working:
                 target = Path(working) / "root"
-                packages = (f"python{version}-venv", *PACKAGES)
                 try:
                     unpack(SUITES[version], packages, target, working=Path(working), with_dependencies=True)
                 except subprocess.CalledProcessError as error:
