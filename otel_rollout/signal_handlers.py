@@ -44,7 +44,8 @@ def _takes_a_frame(frame: FrameType) -> bool:
     for name in names:
         value = frame.f_locals.get(name)
         values.extend(value) if type(value) is tuple else values.append(value)
-    return any(isinstance(value, FrameType) and isinstance(number, int) for number, value in pairwise(values))
+    # Not isinstance, which asks a value that is of another class for its `__class__`.
+    return any(type(value) is FrameType and issubclass(type(number), int) for number, value in pairwise(values))
 
 
 def _handler_codes() -> set[CodeType]:
