@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 from opentelemetry import context as context_api
 
 import otel_rollout
-from tests.fuzz.forms import ERRORS, FORMS, SUSPENDED, Turn, abandon, checked
+from tests.fuzz.forms import ERRORS, FORMS, SUSPENDED, Turn, abandon, checked, places
 from tests.fuzz.hostile import BEHAVIOURS, behave
 from tests.fuzz.races import Live
 from tests.fuzz.sink import Sink
@@ -195,13 +195,21 @@ def write(record: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
+class InternalErrors(logging.Handler):
+    """Takes faults of the product that it caught itself, and nothing else of the log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note a fault."""
+        if record.levelno >= logging.ERROR and record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            WATCH.found(f"{record.name}: {record.getMessage()}: {type(error).__name__}", places(error))
+
+
 def account(sink: Sink) -> None:
     """Note what delivery and the product's own counts have to say at the end."""
     if not otel_rollout.flush(60):
         WATCH.found("flush did not succeed", str(otel_rollout.stats()))
     stats = otel_rollout.stats()
-    for where, count in stats.internal_errors.items():
-        WATCH.found(f"an internal error while {where}", f"{count} times")
     counts = stats.exporters["Sink"]
     if counts.delivered != sink.received or counts.recorded != counts.delivered + sum(counts.lost.values()):
         WATCH.found("the account of spans is wrong", str(counts))
@@ -220,7 +228,7 @@ def main() -> int:
         _note.append(os.open(chosen.note, os.O_CREAT | os.O_WRONLY))
     faulthandler.enable()
     warnings.simplefilter("ignore")
-    logging.disable()
+    logging.basicConfig(handlers=[InternalErrors()], force=True)
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sink = Sink()

@@ -13,7 +13,7 @@ import otel_rollout
 from otel_rollout import rollout_trace_op
 from tests.fuzz.watch import WATCH
 
-__all__ = ["ERRORS", "FORMS", "SUSPENDED", "Turn", "abandon", "checked"]
+__all__ = ["ERRORS", "FORMS", "SUSPENDED", "Turn", "abandon", "checked", "places"]
 
 
 class Turn:
@@ -235,9 +235,9 @@ def checked(form: str, turn: Turn, *, allowed: type[BaseException] | None = None
         if raised is None:
             WATCH.found(f"{form}: the user's exception did not come")
         elif raised is not turn.error:
-            WATCH.found(f"{form}: {type(raised).__name__} came in the place of the user's exception", _text(raised))
+            WATCH.found(f"{form}: {type(raised).__name__} came in the place of the user's exception", places(raised))
     elif raised is not None:
-        WATCH.found(f"{form}: {type(raised).__name__} came from a call that returns", _text(raised))
+        WATCH.found(f"{form}: {type(raised).__name__} came from a call that returns", places(raised))
     elif result is not turn.result:
         WATCH.found(f"{form}: the result is not the user's object")
     if turn.runs != 1 and raised is None:
@@ -245,11 +245,12 @@ def checked(form: str, turn: Turn, *, allowed: type[BaseException] | None = None
     return None
 
 
-def _text(error: BaseException) -> str:
-    places = []
+def places(error: BaseException) -> str:
+    """Return the lines that an exception came through, the last ones."""
+    passed = []
     traceback = error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        places.append(f"{code.co_filename.rpartition('/')[2]}:{traceback.tb_lineno}")
+        passed.append(f"{code.co_filename.rpartition('/')[2]}:{traceback.tb_lineno}")
         traceback = traceback.tb_next
-    return " > ".join(places[-6:])
+    return " > ".join(passed[-6:])
