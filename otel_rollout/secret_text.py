@@ -141,6 +141,7 @@ class SecretTexts:
     def _names_any(self, sign: int, tails: list[bytes], text: bytes) -> bool:
         if len(self._clean) >= MAX_REMEMBERED:
             self._clean.clear()
+        has_value_field = False
         for tail in tails:
             if tail in self._clean:
                 continue
@@ -151,12 +152,12 @@ class SecretTexts:
                 if self._kind(name):
                     return True
                 if name.text in VALUE_FIELDS:
-                    if self._names_pair(text):
-                        return True
                     # It depends on what stands beside it.
+                    has_value_field = True
                     continue
-            self._clean.add(tail)
-        return False
+            if len(self._clean) < MAX_REMEMBERED:
+                self._clean.add(tail)
+        return has_value_field and self._names_pair(text)
 
     def _names_secret(self, hint: re.Pattern[bytes], sign: int, text: bytes) -> bool:
         found = find_rare(hint, sign, text)

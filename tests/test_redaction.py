@@ -17,7 +17,8 @@ HOSTILE = [
     (begin * (MEBIBYTE // len(begin)))[:MEBIBYTE]
     for begin in (
         '"api_key":', '"api_key":["', '"password": ', "'password': '", "password=", "password: ", "token=a1b2c3d4 ",
-        "[('password','", "--password ", "<password>", "name: password value: ", "Authorization: Basic ", "Cookie: a=",
+        "[('password','", "--password ", "<password>", "name: password value: ",
+        '"value":', "value: ", '"name":"x","value":', "Authorization: Basic ", "Cookie: a=",
         "sk-", "xoxb-", "ghp_", "eyJ", "AKIA", "AIza", "SG.", "Bearer ", "://", "://a:", "://:@", "a@", "-----BEGIN ",
         "-----BEGIN PRIVATE KEY-----", "-----END ", "_", "-", ":", "=", ">", "[", "(", '"', "'", "\\", "\\n", " ", "A",
         "{", '{"a":', '[["', "\u200b", "key",
