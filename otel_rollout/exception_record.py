@@ -12,7 +12,7 @@ from types import CodeType, TracebackType
 from typing import Any, Final, NamedTuple
 
 from otel_rollout import semconv
-from otel_rollout.object_reading import class_name, fields_of, is_one_of, is_subclass, module_of
+from otel_rollout.object_reading import class_name, fields_of, integer_text, is_one_of, is_subclass, module_of
 
 __all__ = ["ExceptionRecord", "exception_message", "exception_text", "exception_type_name"]
 
@@ -149,6 +149,8 @@ def _shown(value: Any) -> str:
     kind = type(value)
     if kind is str or kind is bytes:
         return repr(value[:MAX_MESSAGE_CHARACTERS])
+    if kind is int:
+        return integer_text(value)
     return repr(value) if is_one_of(kind, _SCALARS) else f"<{class_name(kind)}>"
 
 

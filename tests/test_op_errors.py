@@ -141,6 +141,19 @@ class TestErrors:
         assert span["description"] == "ValueError: ? broken"
         assert span["events"][0]["exception.message"] == "? broken"
 
+    def test_message_that_is_a_giant_number(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A number with more digits than Python writes is part of the message."""
+
+        @rollout_trace_op(name="f")
+        def f() -> None:
+            raise ValueError(2**20_000, "too large")
+
+        with pytest.raises(ValueError):
+            f()
+        (span,) = recorded(rollout_spans)
+        assert span["description"].startswith("ValueError: 0x1000")
+        assert span["events"][0]["exception.type"] == "ValueError"
+
     @pytest.mark.skipif(sys.version_info < (3, 11), reason="exception groups came with Python 3.11")
     def test_exception_group(self, rollout_spans: InMemorySpanExporter) -> None:
         """A group of exceptions passes unchanged, and all of them are in the stack trace."""
