@@ -30,7 +30,7 @@ def warn_once(key: str, message: str, *arguments: object, exc_info: BaseExceptio
     # Without a lock, which a fork or a signal handler could find held; at worst a message comes twice.
     if key not in _seen and len(_seen) < _MAX_KINDS:
         _seen.add(key)
-        _logger.warning(message, *arguments, exc_info=exc_info)
+        _logger.warning(_whole(message, *arguments), exc_info=exc_info)
 
 
 def internal_error(where: str) -> None:
@@ -51,8 +51,7 @@ def internal_error(where: str) -> None:
     internal_errors[where] += 1
     if internal_errors[where] == 1:
         _logger.error(
-            "internal error while %s; the traced program goes on",
-            where,
+            f"internal error while {where}; the traced program goes on",
             exc_info=True,  # noqa: LOG014 - called from except blocks only
         )
     if os.environ.get("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS"):
@@ -74,6 +73,11 @@ def call_user_function(name: str, function: Callable[..., Any], *arguments: Any)
             raise
         warn_once(f"user function {name}", "%s failed: its value is left out", name, exc_info=error)
         return f"[{name} failed: {type(error).__qualname__}]"
+
+
+def _whole(message: str, *arguments: object) -> str:
+    """Return a message with its arguments: logging asks ABCs, which may be the program's, whether one is a mapping."""
+    return message % arguments if arguments else message
 
 
 internal_errors: Counter[str] = Counter()
