@@ -7,28 +7,30 @@ there, and that sets a variable on its way out, frees what the interrupted call 
 from __future__ import annotations
 
 import gc
-import os
 import sys
-from threading import get_ident
-from typing import Any, Final
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 __all__ = ["is_collecting"]
 
-_threads: Final[set[int]] = set()
+if sys.version_info >= (3, 12):
 
+    def is_collecting() -> bool:
+        """Return False: the collector runs between two instructions."""
+        return False
 
-def is_collecting() -> bool:
-    """Return whether this code runs inside a collection that may have interrupted a change of the context."""
-    return bool(_threads) and get_ident() in _threads
+else:
+    # The collector calls these with its phase, `start` or `stop`, and a dict that is new each time. All are C code:
+    # what a signal handler raises in a callback that is Python code would be lost.
+    _phases: OrderedDict[str, None] = OrderedDict(start=None, stop=None)
+    _details: dict[str, Any] = {}
+    _of_thread = threading.local()
+    _to_end: Callable[[str, Any], None] = _phases.move_to_end
+    gc.callbacks += [_details.__setitem__, partial(setattr, _of_thread), _to_end]
 
-
-def _on_collection(phase: str, info: dict[str, Any]) -> None:
-    if phase == "start":
-        _threads.add(get_ident())
-    else:
-        _threads.discard(get_ident())
-
-
-if sys.version_info < (3, 12):
-    gc.callbacks.append(_on_collection)
-    os.register_at_fork(after_in_child=_threads.clear)
+    def is_collecting() -> bool:
+        """Return whether this code runs inside a collection that may have interrupted a change of the context."""
+        return next(reversed(_phases)) == "start" and getattr(_of_thread, "start", None) is _details["start"]
