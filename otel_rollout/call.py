@@ -13,7 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
 from otel_rollout import semconv
-from otel_rollout.context import SILENCE, Frame, attach, current_frame, enter, enter_silence, leave
+from otel_rollout.context import SILENCE, Frame, attach, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.failure import record_failure
 from otel_rollout.llm import describe_llm_call
 from otel_rollout.log_once import call_user_function, internal_error
@@ -70,6 +70,7 @@ class Operation:
 
     def start(self, pipeline: Pipeline, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         """Start the span of one call; None where nothing is traced here."""
+        context: Context | None = None
         try:
             context = context_api.get_current()
             frame = current_frame(context)
@@ -103,10 +104,14 @@ class Operation:
             if pipeline.token2text and self.has_receiver and args:
                 pipeline.note_tokenizer(span, args[0])
             call.token = enter(context, call.frame)
+            return call
         except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            restore(context)
             internal_error("starting a span")
             return None
-        return call
+        except BaseException:
+            restore(context)
+            raise
 
     def capture(self, name: str, capture: Capture, value: Any, pipeline: Pipeline) -> Snapshot:
         """Return a snapshot of a side of a call.
@@ -252,10 +257,19 @@ class Call:
         except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
             internal_error("recording what was yielded")
 
+    def interrupted(self) -> None:
+        """Undo what is left of a call whose end was interrupted by an exception of a signal handler."""
+        try:
+            self._leave()
+            if self.span is not None:
+                self.span.end()
+        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            internal_error("ending a span")
+
     def _leave(self) -> None:
-        token, self.token = self.token, None
-        if token is not None:
-            leave(token)
+        if self.token is not None:
+            leave(self.token)
+            self.token = None
 
     def _set_yielded(self, span: Span) -> None:
         if self.operation.capture_output:

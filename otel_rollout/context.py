@@ -17,7 +17,7 @@ from otel_rollout.collecting import is_collecting
 from otel_rollout.ids import SystemIdGenerator
 from otel_rollout.trajectory_state import TrajectoryState
 
-__all__ = ["Frame", "attach", "current_frame", "enter", "enter_silence", "leave"]
+__all__ = ["Frame", "attach", "current_frame", "enter", "enter_silence", "leave", "restore"]
 
 
 class Frame:
@@ -95,5 +95,16 @@ def leave(token: Token[Context]) -> None:
         return
     try:  # noqa: SIM105 - contextlib.suppress costs twice what the rest of this does
         token.var.reset(token)
-    except ValueError:
+    except (ValueError, RuntimeError):
+        # Of another context, or undone already before a signal handler interrupted the caller.
         pass
+
+
+def restore(context: Context | None) -> None:
+    """Make `context` current again, if an exception of a signal handler came after another was made current.
+
+    Args:
+        context: What was current; None where that was not known yet.
+    """
+    if context is not None and context_api.get_current() is not context:
+        attach(context)

@@ -89,31 +89,39 @@ def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., A
         if call is None:
             return function(*args, **kwargs)
         try:
-            result = function(*args, **kwargs)
-        except BaseException as error:
-            call.fail(error)
-            raise
-        if type(result) is CoroutineType:
-            # A coroutine function in disguise: another decorator's wrapper, or a method that hands one on.
-            call.pause()
-            finishing: Any = _finish(call, result)
-            finishing.__name__, finishing.__qualname__ = result.__name__, result.__qualname__
-            return finishing
-        call.succeed(result)
-        return result
+            try:
+                result = function(*args, **kwargs)
+            except BaseException as error:
+                call.fail(error)
+                raise
+            if type(result) is CoroutineType:
+                # A coroutine function in disguise: another decorator's wrapper, or a method that hands one on.
+                call.pause()
+                finishing: Any = _finish(call, result)
+                finishing.__name__, finishing.__qualname__ = result.__name__, result.__qualname__
+                return finishing
+            call.succeed(result)
+            return result
+        finally:
+            if call.token is not None:
+                call.interrupted()
 
     return traced
 
 
 async def _finish(call: Call, coroutine: Coroutine[Any, Any, Any]) -> Any:
-    call.resume()
     try:
-        result = await coroutine
-    except BaseException as error:
-        call.fail(error)
-        raise
-    call.succeed(result)
-    return result
+        call.resume()
+        try:
+            result = await coroutine
+        except BaseException as error:
+            call.fail(error)
+            raise
+        call.succeed(result)
+        return result
+    finally:
+        if call.token is not None:
+            call.interrupted()
 
 
 def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
@@ -126,12 +134,16 @@ def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Calla
         if call is None:
             return await function(*args, **kwargs)
         try:
-            result = await function(*args, **kwargs)
-        except BaseException as error:
-            call.fail(error)
-            raise
-        call.succeed(result)
-        return result
+            try:
+                result = await function(*args, **kwargs)
+            except BaseException as error:
+                call.fail(error)
+                raise
+            call.succeed(result)
+            return result
+        finally:
+            if call.token is not None:
+                call.interrupted()
 
     return traced
 
@@ -165,6 +177,8 @@ def _wrap_generator(function: Callable[..., Any], operation: Operation) -> Calla
             call.fail(error)
             raise
         finally:
+            if call.token is not None:
+                call.interrupted()
             # An exception held by the frame that it has passed would keep all frames alive until the next collection.
             argument = None
 
@@ -201,6 +215,8 @@ def _wrap_async_generator(function: Callable[..., Any], operation: Operation) ->
                 call.fail(error)
             raise
         finally:
+            if call is not None and call.token is not None:
+                call.interrupted()
             # An exception held by the frame that it has passed would keep all frames alive until the next collection.
             argument = None
 

@@ -16,7 +16,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, StatusCode, get_current_span
 
 from otel_rollout import runtime, semconv
-from otel_rollout.context import SILENCE, Frame, current_frame, enter, enter_silence, leave
+from otel_rollout.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.failure import record_failure
 from otel_rollout.log_once import internal_error, warn_once
 from otel_rollout.object_reading import class_name, find_static, integer_text, is_one_of, is_subclass
@@ -286,13 +286,18 @@ class _Trajectory(AbstractContextManager[None]):
         self._token: Token[Context] | None = None
 
     def __enter__(self) -> None:
+        context: Context | None = None
         try:
-            self._start()
+            context = context_api.get_current()
+            self._start(context)
         except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            restore(context)
             internal_error("starting a trajectory")
+        except BaseException:
+            restore(context)
+            raise
 
-    def _start(self) -> None:
-        context = context_api.get_current()
+    def _start(self, context: Context) -> None:
         if current_frame(context) is SILENCE:
             return
         sample_index, step, rollout_n, name, validate = self._arguments
@@ -341,6 +346,10 @@ class _Trajectory(AbstractContextManager[None]):
                 self._finish(root, state, exception)
         except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
             internal_error("ending a trajectory")
+        finally:
+            # Once more: a signal handler may have raised before it was left.
+            if token is not None:
+                leave(token)
 
     def _finish(self, root: Span, state: TrajectoryState, exception: BaseException | None) -> None:
         try:
