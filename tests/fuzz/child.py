@@ -21,8 +21,10 @@ import resource
 import signal
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -128,11 +130,14 @@ def run_signals(deadline: float, base: int) -> None:
     """Values while a signal handler raises at random moments."""
     rng = random.Random(base)
     state = {"open": False, "raised": 0, "unraisable": 0}
+    places_of_alarms: list[str] = []
 
     def on_alarm(number: int, frame: Any) -> None:
         if state["open"]:
             state["open"] = False
             state["raised"] += 1
+            stack = traceback.extract_stack(frame, 4)
+            places_of_alarms[:] = [f"{Path(entry.filename).name}:{entry.lineno} {entry.name}" for entry in stack]
             raise AlarmError
 
     def on_unraisable(event: Any) -> None:
@@ -156,9 +161,10 @@ def run_signals(deadline: float, base: int) -> None:
         state["open"] = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         if state["raised"] > raised and caught is None and state["unraisable"] == unraisable:
-            WATCH.found(f"{form}: what a signal handler raised was swallowed")
-        if context_api.get_current() is not context:
-            WATCH.found(f"{form}: what was current before the call is not current after it")
+            WATCH.found(f"{form}: what a signal handler raised was swallowed", " > ".join(places_of_alarms))
+        # At the first instruction of a trajectory's __exit__, nobody can undo its __enter__.
+        if context_api.get_current() is not context and form != "trajectory":
+            WATCH.found(f"{form}: what was current before is not current after it", " > ".join(places_of_alarms))
             context_api.attach(context)
 
     generated(deadline, base, step)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from opentelemetry import trace
@@ -70,6 +70,7 @@ ERRORS: tuple[Callable[[Any], BaseException], ...] = (
     lambda value: OSError(2, "no", "\ud800"),
 )
 _turn: list[Turn] = []
+"""The one that the functions follow, last; set, and never taken back: a signal may come anywhere."""
 
 
 def _body() -> Any:
@@ -140,6 +141,8 @@ def _run(awaitable: Any) -> Any:
             awaitable.send(None)
     except StopIteration as stop:
         return stop.value
+    finally:
+        awaitable.close()
 
 
 def _iterated(made: Any, turn: Turn) -> Any:
@@ -193,21 +196,12 @@ def abandon(make: Callable[[Any], Any], turn: Turn) -> None:
     """Begin an op of `SUSPENDED`, and leave it to the garbage collector."""
     holder = types.SimpleNamespace()
     holder.itself, holder.made = holder, make(turn.value)
-    with current(turn), contextlib.suppress(StopIteration):
+    _turn[:] = [turn]
+    with contextlib.suppress(StopIteration):
         if make is generator:
             next(holder.made)
         else:
             (holder.made if make is coroutine else holder.made.__anext__()).send(None)
-
-
-@contextlib.contextmanager
-def current(turn: Turn) -> Iterator[None]:
-    """Make a turn the one that the functions follow."""
-    _turn.append(turn)
-    try:
-        yield
-    finally:
-        _turn.pop()
 
 
 def checked(form: str, turn: Turn, *, allowed: type[BaseException] | None = None) -> BaseException | None:
@@ -223,8 +217,8 @@ def checked(form: str, turn: Turn, *, allowed: type[BaseException] | None = None
     """
     raised: BaseException | None = None
     result: Any = None
-    # An error of a generator's body meets PEP 479, with or without tracing.
-    with current(turn), WATCH.window():
+    _turn[:] = [turn]
+    with WATCH.window():
         try:
             result = FORMS[form](turn)
         except BaseException as error:  # whatever comes is looked at

@@ -6,10 +6,8 @@ captures (a window is open on the thread), and on every thread that is not the p
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +40,9 @@ class Watch:
         """Make the calling thread one of the program's own, which may call what is the user's."""
         self._users.add(threading.get_ident())
 
-    @contextlib.contextmanager
-    def window(self) -> Iterator[None]:
+    def window(self) -> Window:
         """Hold a stretch of the calling thread in which nobody may call what is the user's."""
-        ident = threading.get_ident()
-        self._windows.add(ident)
-        try:
-            yield
-        finally:
-            self._windows.discard(ident)
+        return Window(self._windows)
 
     def called(self, owner: str, method: str) -> bool:
         """Whether this call of a user's method is one that must not be; it is noted then."""
@@ -64,6 +56,19 @@ class Watch:
         thread = "the caller's thread" if ident in self._users else "another thread"
         self.found(f"{owner}.{method} was called on {thread} by {where}")
         return True
+
+
+class Window:
+    """A stretch of a thread; no generator, which the collector could close in the middle of the next."""
+
+    def __init__(self, windows: set[int]) -> None:
+        self._windows = windows
+
+    def __enter__(self) -> None:
+        self._windows.add(threading.get_ident())
+
+    def __exit__(self, *exception: object) -> None:
+        self._windows.discard(threading.get_ident())
 
 
 def caller() -> str | None:
