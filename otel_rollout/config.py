@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -91,8 +92,6 @@ def init(
         RolloutTraceConfig.get_instance().describe(request, pipeline)
         if pipeline is not None:
             process_exit.install()
-            if resolved.handle_sigterm:
-                process_exit.install_sigterm_handler()
 
 
 def flush(timeout: float = 30.0) -> bool:
@@ -121,25 +120,41 @@ def shutdown(timeout: float | None = None) -> bool:
     Returns:
         Whether every span is in every backend; True while tracing is off.
     """
-    # From before tracing is off: a signal would find nothing to deliver.
-    with process_exit.sigterm_waits():
-        with _lock:
-            pipeline, runtime.pipeline = runtime.pipeline, None
-            _state.request = None
-            RolloutTraceConfig.forget()
-        if pipeline is None:
-            return True
-        _state.last_pipeline = pipeline
-        is_whole = pipeline.shutdown(pipeline.settings.shutdown_timeout_ms / 1000 if timeout is None else timeout)
-        if pipeline.queues:
-            _logger.log(logging.INFO if is_whole else logging.WARNING, "%s", pipeline.stats())
-    return is_whole
+    with _lock:
+        pipeline = runtime.pipeline
+        if pipeline is not None:
+            _state.last_pipeline = _state.unfinished = pipeline
+        runtime.pipeline = None
+        _state.request = None
+        RolloutTraceConfig.forget()
+    return pipeline is None or _finish(pipeline, timeout)
+
+
+def shutdown_at_exit() -> None:
+    """Shut down at the exit of the process, also where a `shutdown()` was cut short by an exception.
+
+    A SIGTERM handler that calls `sys.exit` says what is happening already; Ctrl-C ends the wait.
+    """
+    while runtime.pipeline is not None or _state.unfinished is not None:
+        with contextlib.suppress(SystemExit):
+            shutdown()
+            if _state.unfinished is not None:
+                _finish(_state.unfinished, None)
 
 
 def stats() -> Stats:
     """Return what was traced, delivered and lost so far; after `shutdown`, the final counts."""
     pipeline = runtime.pipeline or _state.last_pipeline
     return pipeline.stats() if pipeline is not None else Stats()
+
+
+def _finish(pipeline: Pipeline, timeout: float | None) -> bool:
+    is_whole = pipeline.shutdown(pipeline.settings.shutdown_timeout_ms / 1000 if timeout is None else timeout)
+    if _state.unfinished is pipeline:
+        _state.unfinished = None
+        if pipeline.queues:
+            _logger.log(logging.INFO if is_whole else logging.WARNING, "%s", pipeline.stats())
+    return is_whole
 
 
 def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
@@ -273,6 +288,8 @@ class _State:
 
     request: _Request | None = None
     last_pipeline: Pipeline | None = None
+    unfinished: Pipeline | None = None
+    """What `shutdown` has taken, until it is delivered or lost."""
     global_provider: SdkTracerProvider | None = None
     global_processor: QueueProcessor | None = None
 

@@ -228,7 +228,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     ),
     Setting(
         "shutdown_timeout_ms",
-        ("OTEL_BSP_EXPORT_TIMEOUT",),
+        ("OTEL_ROLLOUT_SHUTDOWN_TIMEOUT_MS",),
         _read_milliseconds,
         30_000.0,
         "milliseconds that the process waits at its exit for what is queued",
@@ -268,13 +268,6 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         _read_bool,
         False,
         "make our provider the process's global one, so that other instrumentations' spans arrive with ours",
-    ),
-    Setting(
-        "handle_sigterm",
-        ("OTEL_ROLLOUT_HANDLE_SIGTERM",),
-        _read_bool,
-        False,
-        "on SIGTERM deliver what is queued, then do what the process did before on SIGTERM",
     ),
 )
 
@@ -327,7 +320,6 @@ class Settings:
     redact_patterns: tuple[str, ...]
     otlp_profile: str
     set_global: bool
-    handle_sigterm: bool
 
 
 def resolve_settings(arguments: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Settings:

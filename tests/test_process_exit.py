@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -72,24 +74,44 @@ class TestExit:
         assert program.run("start()\ntrace('fine')") == (0, "")
 
 
-class TestSigterm:
-    """The handler that `handle_sigterm` asks for."""
+RECIPE = """\
+import os, signal, sys
 
-    def test_without_the_setting_the_signal_is_left_as_it_is(self, program):
-        """The handler is opt-in."""
-        code, _ = program.run(
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+"""
+"""What docs/faults.md tells users to write where SIGTERM is to deliver what is queued."""
+
+HANDLER = "; ".join(line for line in RECIPE.splitlines() if line)
+SIGTERM_STATUS = 143
+
+
+class TestSigterm:
+    """SIGTERM is the program's own; with the handler of docs/faults.md it ends the program as `sys.exit` does."""
+
+    def test_the_documentation_has_the_handler(self):
+        """The handler that is tested here is the one in the documentation."""
+        pages = Path(__file__).resolve().parent.parent / "docs"
+        assert f"```python\n{RECIPE}```\n" in (pages / "faults.md").read_text()
+
+    def test_init_leaves_the_signal_as_it_is(self, program):
+        """`init`, `flush` and `shutdown` install no handler."""
+        code, errors = program.run(
             """
             start()
+            trace("one")
+            assert otel_rollout.flush(10) and otel_rollout.shutdown(10)
             assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
             """
         )
-        assert code == 0
+        assert code == 0, errors
 
-    def test_what_is_queued_is_delivered_and_the_process_dies_of_the_signal(self, program):
-        """With the setting SIGTERM delivers first; the exit status is that of the signal."""
+    def test_what_is_queued_is_delivered(self, program):
+        """What is queued when the signal comes is delivered before the process ends."""
         program.start(
             f"""
-            start(handle_sigterm=True)
+            {HANDLER}
+            start()
             trace("last")
             open({str(program.folder / "ready")!r}, "w").close()
             time.sleep(60)
@@ -98,11 +120,77 @@ class TestSigterm:
         program.await_file("ready")
         program.process.send_signal(signal.SIGTERM)
         code, errors = program.wait()
-        assert code == -signal.SIGTERM, errors
+        assert code == SIGTERM_STATUS, errors
         assert program.delivered == [["last"]]
 
-    def test_a_signal_during_shutdown_waits_for_it(self, program):
-        """SIGTERM while tracing is shut down doesn't cut the delivery short, and is passed on afterwards."""
+    def test_rollouts_that_run(self, program):
+        """Trajectories that run in an event loop when the signal comes are cancelled, closed and delivered."""
+        program.start(
+            f"""
+            import asyncio
+            {HANDLER}
+            start()
+
+            @otel_rollout.rollout_trace_op(name="turn")
+            async def turn():
+                open({str(program.folder / "ready")!r}, "w").close()
+                await asyncio.sleep(60)
+
+            async def rollout():
+                with otel_rollout.rollout_trace_attr(0, 1, 0, name="trajectory"):
+                    await turn()
+
+            asyncio.run(rollout())
+            """
+        )
+        program.await_file("ready")
+        program.process.send_signal(signal.SIGTERM)
+        code, errors = program.wait()
+        assert code == SIGTERM_STATUS, errors
+        assert program.delivered == [["turn", "trajectory"]]
+
+    def test_a_lock_that_the_main_thread_holds_is_no_deadlock(self, program):
+        """A signal that comes while the main thread is inside a lock that delivery needs is no deadlock."""
+        program.start(
+            f"""
+            {HANDLER}
+            start()
+            trace("last")
+            from otel_rollout import runtime
+            [queue] = runtime.pipeline.queues
+            with queue._lock:
+                open({str(program.folder / "ready")!r}, "w").close()
+                time.sleep(60)
+            """
+        )
+        program.await_file("ready")
+        program.process.send_signal(signal.SIGTERM)
+        code, errors = program.wait()
+        assert code == SIGTERM_STATUS, errors
+        assert program.delivered == [["last"]]
+
+    def test_a_hung_backend_does_not_keep_the_process(self, program):
+        """The process ends at the shutdown timeout, and one line says what was lost."""
+        program.start(
+            f"""
+            {HANDLER}
+            os.environ["OTEL_ROLLOUT_SHUTDOWN_TIMEOUT_MS"] = "500"
+            start(Hanging())
+            trace("lost")
+            open({str(program.folder / "ready")!r}, "w").close()
+            time.sleep(60)
+            """
+        )
+        program.await_file("ready")
+        started = time.monotonic()
+        program.process.send_signal(signal.SIGTERM)
+        code, errors = program.wait()
+        assert time.monotonic() - started < 30
+        assert code == SIGTERM_STATUS
+        assert "Hanging: 0 of 1 spans delivered, 1 lost (shutdown 1)" in errors
+
+    def test_a_signal_during_the_exit(self, program):
+        """SIGTERM while the end of the program waits for the backend does not cut that short."""
         program.start(
             f"""
             class Slow(File):
@@ -111,7 +199,35 @@ class TestSigterm:
                     while not os.path.exists({str(program.folder / "signalled")!r}):
                         time.sleep(0.01)
                     return super().export(spans)
-            start(Slow(), handle_sigterm=True)
+            def answer(number, frame):
+                open({str(program.folder / "signalled")!r}, "w").close()
+                sys.exit(143)
+            signal.signal(signal.SIGTERM, answer)
+            start(Slow())
+            trace("last")
+            """
+        )
+        program.await_file("ready")
+        program.process.send_signal(signal.SIGTERM)
+        code, errors = program.wait()
+        assert code == 0, errors
+        assert program.delivered == [["last"]]
+
+    def test_a_signal_during_shutdown(self, program):
+        """SIGTERM amid `shutdown()` passes through it at once; the exit goes on with what it has left."""
+        program.start(
+            f"""
+            class Slow(File):
+                def export(self, spans):
+                    open({str(program.folder / "ready")!r}, "w").close()
+                    while not os.path.exists({str(program.folder / "signalled")!r}):
+                        time.sleep(0.01)
+                    return super().export(spans)
+            def answer(number, frame):
+                open({str(program.folder / "signalled")!r}, "w").close()
+                sys.exit(143)
+            signal.signal(signal.SIGTERM, answer)
+            start(Slow())
             trace("last")
             otel_rollout.shutdown()
             time.sleep(60)
@@ -119,168 +235,97 @@ class TestSigterm:
         )
         program.await_file("ready")
         program.process.send_signal(signal.SIGTERM)
-        (program.folder / "signalled").touch()
         code, errors = program.wait()
-        assert code == -signal.SIGTERM, errors
+        assert code == SIGTERM_STATUS, errors
         assert program.delivered == [["last"]]
 
-    def test_the_previous_handler_is_called_after_delivery(self, program):
-        """A handler of the program's own is called once what is queued is delivered, and tracing goes on."""
-        program.start(
-            f"""
-            stopped = []
-            def previous(number, frame):
-                with open(os.environ["SPANS"]) as file:
-                    stopped.append(file.read().split(" ")[1].strip())
-            signal.signal(signal.SIGTERM, previous)
-            start(handle_sigterm=True)
-            trace("before")
-            open({str(program.folder / "ready")!r}, "w").close()
-            while not stopped:
-                time.sleep(0.01)
-            assert stopped == ["before"], stopped
-            trace("checkpoint")
-            sys.exit(5)
-            """
-        )
-        program.await_file("ready")
-        program.process.send_signal(signal.SIGTERM)
-        code, errors = program.wait()
-        assert code == 5, errors
-        assert program.delivered == [["before", "checkpoint"]]
-
-    def test_signal_in_the_first_moment_of_a_shutdown(self, program):
-        """One that comes when tracing is off already, and nothing is delivered yet, waits as well."""
-        program.start(
-            """
-            from otel_rollout import config
-
-            class Config(config.RolloutTraceConfig):
-                @classmethod
-                def forget(cls):
-                    os.kill(os.getpid(), signal.SIGTERM)
-
-            config.RolloutTraceConfig = Config
-            start(handle_sigterm=True)
-            trace("last")
-            otel_rollout.shutdown()
-            """
-        )
-        code, errors = program.wait()
-        assert code == -signal.SIGTERM, errors
-        assert program.delivered == [["last"]]
-
-    def test_a_signal_that_was_ignored_stays_ignored(self, program):
-        """A program that ignores SIGTERM lives on, and is traced on."""
-        program.start(
-            f"""
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            start(handle_sigterm=True)
-            trace("before")
-            open({str(program.folder / "ready")!r}, "w").close()
-            while not os.path.exists(os.environ["SPANS"]):
-                time.sleep(0.01)
-            trace("after")
-            """
-        )
-        program.await_file("ready")
-        program.process.send_signal(signal.SIGTERM)
-        code, errors = program.wait()
-        assert code == 0, errors
-        assert program.delivered == [["before", "after"]]
-
-    def test_a_lock_that_the_main_thread_holds_is_no_deadlock(self, program):
-        """A signal that comes while the main thread is inside a lock that delivery needs is no deadlock."""
-        program.start(
-            f"""
-            start(handle_sigterm=True)
-            trace("last")
-            from otel_rollout import runtime
-            [queue] = runtime.pipeline.queues
-            with queue._lock:
-                open({str(program.folder / "ready")!r}, "w").close()
-                time.sleep(1.0)
-            time.sleep(60)
-            """
-        )
-        program.await_file("ready")
-        start = time.monotonic()
-        program.process.send_signal(signal.SIGTERM)
-        code, errors = program.wait()
-        assert time.monotonic() - start < 20
-        assert code == -signal.SIGTERM, errors
-        assert program.delivered == [["last"]]
-
-    def test_an_exporter_that_hangs_does_not_keep_the_process(self, program):
-        """The process dies at the shutdown timeout, a second signal or not."""
-        program.start(
-            f"""
-            start(Hanging(), handle_sigterm=True, shutdown_timeout_ms=500)
-            trace("lost")
-            open({str(program.folder / "ready")!r}, "w").close()
-            time.sleep(60)
-            """
-        )
-        program.await_file("ready")
-        start = time.monotonic()
-        program.process.send_signal(signal.SIGTERM)
-        program.process.send_signal(signal.SIGTERM)
-        code, errors = program.wait()
-        assert time.monotonic() - start < 20
-        assert code == -signal.SIGTERM
-        assert "1 lost (shutdown 1)" in errors
-
-    def test_a_second_signal_waits_for_the_first(self, program):
-        """One that comes while what is queued is being delivered does not cut that short: the loss is still counted."""
-        program.start(
-            f"""
-            import threading
-            from otel_rollout import runtime
-
-            def tell():
-                while runtime.pipeline is not None:
-                    time.sleep(0.001)
-                open({str(program.folder / "delivering")!r}, "w").close()
-
-            start(Hanging(), handle_sigterm=True, shutdown_timeout_ms=2000)
-            trace("lost")
-            threading.Thread(target=tell, daemon=True).start()
-            open({str(program.folder / "ready")!r}, "w").close()
-            time.sleep(60)
-            """
-        )
-        program.await_file("ready")
-        program.process.send_signal(signal.SIGTERM)
-        program.await_file("delivering")
-        program.process.send_signal(signal.SIGTERM)
-        code, errors = program.wait()
-        assert code == -signal.SIGTERM
-        assert "1 lost (shutdown 1)" in errors
-
-    def test_shutdown_puts_the_previous_handler_back(self, program):
-        """After `shutdown` the signal is handled as before `init`."""
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+    def test_workers_of_a_pool_are_ended(self, program):
+        """A pool ends its workers by SIGTERM at once: a Python handler in them misses the signal now and then."""
         code, errors = program.run(
-            """
-            def previous(number, frame):
-                pass
-            signal.signal(signal.SIGTERM, previous)
-            start(handle_sigterm=True)
-            assert signal.getsignal(signal.SIGTERM) is not previous
-            otel_rollout.shutdown(10)
-            assert signal.getsignal(signal.SIGTERM) is previous
+            f"""
+            {HANDLER}
+            start()
+            for _ in range(20):
+                with multiprocessing.get_context("fork").Pool(3) as pool:
+                    assert pool.map(abs, range(3), chunksize=1) == [0, 1, 2]
+            trace("parent")
             """
         )
         assert code == 0, errors
+        assert program.delivered == [["parent"]]
 
-    def test_outside_the_main_thread_a_line_says_that_it_cannot_be(self, program):
-        """`init` in another thread can't install a handler, and says so."""
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+    def test_workers_of_a_pool_that_is_closed(self, program):
+        """Workers of a pool that is closed and joined come to their own end, and deliver what they have."""
         code, errors = program.run(
-            """
-            thread = threading.Thread(target=lambda: start(handle_sigterm=True))
-            thread.start()
-            thread.join()
-            assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+            f"""
+            {HANDLER}
+
+            def work(number):
+                trace(f"task {{number}}")
+                return number
+
+            start()
+            pool = multiprocessing.get_context("fork").Pool(2)
+            assert pool.map(work, range(8), chunksize=1) == list(range(8))
+            pool.close()
+            pool.join()
+            trace("parent")
             """
         )
-        assert code == 0
-        assert "init was not called in the main thread" in errors
+        assert code == 0, errors
+        names = sorted(name for names in program.delivered for name in names)
+        assert names == ["parent", *(f"task {number}" for number in range(8))]
+
+    @pytest.mark.parametrize("exporter", ["File()", "Hanging()"])
+    def test_workers_of_a_launcher(self, program, exporter):
+        """A launcher that sends SIGTERM, and SIGKILL after a grace period, as torchrun does, kills no worker."""
+        program.start(
+            f"""
+            import subprocess
+
+            def worker(rank):
+                {HANDLER}
+                start({exporter}, shutdown_timeout_ms=500)
+                trace(f"rank {{rank}}")
+                open({str(program.folder)!r} + f"/ready-{{rank}}", "w").close()
+                time.sleep(60)
+
+            def launcher():
+                workers = [
+                    subprocess.Popen([sys.executable, __file__, str(rank)], start_new_session=True) for rank in range(2)
+                ]
+                class Terminated(Exception):
+                    pass
+                def terminate(number, frame):
+                    raise Terminated
+                signal.signal(signal.SIGTERM, terminate)
+                open({str(program.folder / "launched")!r}, "w").close()
+                try:
+                    for one in workers:
+                        one.wait()
+                except Terminated:
+                    for one in workers:
+                        one.send_signal(signal.SIGTERM)
+                    deadline = time.monotonic() + 30
+                    for one in workers:
+                        try:
+                            one.wait(max(0, deadline - time.monotonic()))
+                        except subprocess.TimeoutExpired:
+                            one.kill()
+                            one.wait()
+                assert [one.returncode for one in workers] == [{SIGTERM_STATUS}] * 2
+
+            worker(sys.argv[1]) if sys.argv[1:] else launcher()
+            """
+        )
+        for name in ("launched", "ready-0", "ready-1"):
+            program.await_file(name)
+        program.process.send_signal(signal.SIGTERM)
+        code, errors = program.wait()
+        assert code == 0, errors
+        if exporter == "File()":
+            assert sorted(program.delivered) == [["rank 0"], ["rank 1"]]
+        else:
+            assert errors.count("Hanging: 0 of 1 spans delivered, 1 lost (shutdown 1)") == 2

@@ -91,6 +91,7 @@ class ExporterQueue:
         self._thread: threading.Thread | None = None
         self._is_idle = False
         self._is_closed = False
+        self._has_ended = False
         self._is_abandoned = False
         self._deadline: float | None = None
         self._hurries = 0
@@ -220,8 +221,9 @@ class ExporterQueue:
         with self._lock:
             if self._is_closed:
                 return
-            self._is_closed = True
+            # In this order: a signal handler may raise in between.
             self._deadline = deadline
+            self._is_closed = True
             self.hurry()
             if self._side_work is not None:
                 self._side_work.hurry()
@@ -235,13 +237,23 @@ class ExporterQueue:
         """Wait for the thread until the deadline given to `shutdown`; whether the backend has all of it."""
         thread, deadline = self._thread, self._deadline
         if thread is not None and thread is not threading.current_thread() and deadline is not None:
-            thread.join(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
+            self._await_end(deadline)
         self._abandon()
         return self._end_side_work() and self.is_whole
 
     def _end_side_work(self) -> bool:
         """Do the side work that is left, as far as there is time; whether all was ever done."""
         return self._side_work is None or self._side_work.shutdown(self._deadline or 0.0)
+
+    def _await_end(self, deadline: float) -> None:
+        """Wait for the thread's end; not by `Thread.join`, which takes it for ended once a signal handler has raised.
+
+        Source: https://github.com/python/cpython/issues/90882
+        """
+        with self._lock:
+            self._progress.wait_for(
+                lambda: self._has_ended, min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX)
+            )
 
     @property
     def is_whole(self) -> bool:
@@ -293,6 +305,10 @@ class ExporterQueue:
                 self.exporter.shutdown()
             except Exception:
                 _logger.exception("%s: the exporter failed to shut down", self.name)
+            finally:
+                with self._lock:
+                    self._has_ended = True
+                    self._progress.notify_all()
 
     def _await_work(self) -> bool:
         """Wait for a full batch, the delay, or a hurry; whether nothing will come after what is queued now."""

@@ -67,6 +67,7 @@ class SpooledQueue(ExporterQueue):
         self._room = threading.Condition(self._lock)
         self._spill_bytes = self._limits.max_bytes * SPILL_SHARE
         self._spiller: threading.Thread | None = None
+        self._has_spilled = False
         self._must_spill_all = False
         self._is_in_trouble = False
         self._in_flight: Batch | None = None
@@ -107,13 +108,13 @@ class SpooledQueue(ExporterQueue):
         thread, deadline = self._thread, self._deadline
         if thread is not None and thread is not threading.current_thread() and deadline is not None:
             # A little later than its own deadline: then it may be on its way to the disk already.
-            thread.join(_timeout(deadline + 0.1))
+            self._await_end(deadline + 0.1)
             with self._lock:
                 self._must_spill_all = True
                 self._room.notify_all()
-            if self._spiller is not None:
-                self._spiller.join(_timeout(self._final_deadline))
-            thread.join(_timeout(self._final_deadline))
+                if self._spiller is not None:
+                    self._progress.wait_for(lambda: self._has_spilled, _timeout(self._final_deadline))
+            self._await_end(self._final_deadline)
         self._abandon()
         self._spool.close(self._final_deadline if thread is not None else math.inf)
         if self._spooled:
@@ -206,6 +207,14 @@ class SpooledQueue(ExporterQueue):
         self._room.notify()
 
     def _run_spiller(self) -> None:
+        try:
+            self._spill_until_the_end()
+        finally:
+            with self._lock:
+                self._has_spilled = True
+                self._progress.notify_all()
+
+    def _spill_until_the_end(self) -> None:
         while True:
             with self._lock:
                 self._room.wait_for(lambda: self._must_spill_all or (self._items and self._bytes > self._spill_bytes))

@@ -66,41 +66,33 @@ class TestEndsThatDeliver:
         assert len(receiver.stored) == 24
 
     def test_sigterm_that_the_program_handles(self, receiver, start) -> None:
-        """A program whose own handler exits is delivered whole without `handle_sigterm`."""
-        trainer = traced(receiver, start, OWN_SIGTERM=1)
+        """A program whose own handler exits is delivered whole, and its exit status is kept."""
+        trainer = traced(receiver, start, EXIT_ON_SIGTERM=7)
         trainer.ask("wait")
         trainer.process.send_signal(signal.SIGTERM)
         assert trainer.wait() == 7
         assert account(trainer.sent, receiver.stored, trainer.report["exporters"]["otlp"]) == {}
 
-    def test_sigterm_with_handle_sigterm(self, receiver, start) -> None:
-        """With `handle_sigterm`, SIGTERM ends the process by that signal, after what was queued is delivered."""
-        trainer = traced(receiver, start, handle_sigterm=True)
-        trainer.ask("wait")
-        trainer.process.send_signal(signal.SIGTERM)
-        assert trainer.wait() == -signal.SIGTERM
-        assert set(receiver.stored) == trainer.sent
-        assert set(receiver.stored.values()) == {1}
-
     def test_sigterm_amid_rollouts(self, receiver, start) -> None:
-        """SIGTERM between two awaits of a running step delivers what has ended, once, and the process is gone."""
-        trainer = traced(receiver, start, handle_sigterm=True)
+        """SIGTERM amid a running step closes and delivers its trajectories, each span once."""
+        trainer = traced(receiver, start, EXIT_ON_SIGTERM=143)
         queued = trainer.sent
         trainer.tell("train", trajectories=100_000, size=200, bads=0)
         while len(trainer.sent) < 500:
             time.sleep(0.02)
         trainer.process.send_signal(signal.SIGTERM)
-        assert trainer.wait() == -signal.SIGTERM
-        assert queued < set(receiver.stored) <= trainer.sent
+        assert trainer.wait() == 143
+        assert queued < trainer.sent
+        assert account(trainer.sent, receiver.stored, trainer.report["exporters"]["otlp"]) == {}
         assert set(receiver.stored.values()) == {1}
 
-    def test_sigterm_while_the_backend_hangs(self, receiver, start) -> None:
-        """With `handle_sigterm` and a backend that is away, the process is gone after the time given for shutdown."""
-        trainer = traced(receiver, start, handle_sigterm=True, shutdown_timeout_ms=500)
+    def test_sigterm_while_the_backend_is_away(self, receiver, start) -> None:
+        """With a backend that is away, the process is gone after the time given for shutdown, and the loss counted."""
+        trainer = traced(receiver, start, EXIT_ON_SIGTERM=143, shutdown_timeout_ms=500)
         receiver.down()
         trainer.ask("wait")
         trainer.process.send_signal(signal.SIGTERM)
-        assert trainer.wait() == -signal.SIGTERM
+        assert trainer.wait() == 143
         assert "24 lost (shutdown 24)" in trainer.errors
         assert len(receiver.stored) == 24
 
@@ -110,7 +102,7 @@ class TestEndsThatLoseTheQueue:
 
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
     def test_signal(self, receiver, start, number) -> None:
-        """SIGKILL, and SIGTERM without `handle_sigterm`, lose exactly what `stats()` showed as queued."""
+        """SIGKILL, and SIGTERM without a handler, lose exactly what `stats()` showed as queued."""
         trainer = traced(receiver, start)
         queued = trainer.stats("otlp")["queued"]
         trainer.ask("wait")

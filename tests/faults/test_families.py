@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 import pytest
@@ -43,16 +42,8 @@ class TestPool:
         assert len(receiver.stored) == SPANS_OF_PARENT
         assert set(receiver.stored.values()) == {1}
 
-    @pytest.mark.parametrize("way", ["flush", "handle_sigterm"])
+    @pytest.mark.parametrize("way", ["flush", "close"])
     def test_each_span_arrives_once(self, receiver, family, way) -> None:
-        """With a flush at the end of each task, or with `handle_sigterm`, all of it arrives."""
-        settings = {"SETTINGS": json.dumps({"handle_sigterm": True})} if way == "handle_sigterm" else {}
-        sent, _ = family(
-            "pool",
-            "3",
-            way,
-            OTEL_TRACES_EXPORTER="otlp",
-            OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url,
-            **settings,
-        )
+        """With a flush at the end of each task, or where the pool is closed instead, all of it arrives."""
+        sent, _ = family("pool", "3", way, OTEL_TRACES_EXPORTER="otlp", OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url)
         assert receiver.stored == dict.fromkeys(sent, 1)

@@ -1,4 +1,6 @@
-"""A parent and its children, all of which trace: family.py fork|spawn|forkserver|executor|pool <children> [flush].
+"""A parent and its children, all of which trace.
+
+    family.py fork|spawn|forkserver|executor|pool <children> [flush|close]
 
 Each process appends the ids of its spans to the file SENT, and its final counts to the file COUNTS.
 """
@@ -45,8 +47,7 @@ def rollouts(family_member: int) -> int:
 
 
 def init() -> None:
-    settings = json.loads(os.environ.get("SETTINGS", "{}"))
-    otel_rollout.init(os.environ["PROJECT"], "experiment", **{"schedule_delay_ms": 600_000, **settings})
+    otel_rollout.init(os.environ["PROJECT"], "experiment", schedule_delay_ms=600_000)
 
 
 def child(family_member: int) -> int:
@@ -71,6 +72,9 @@ def main() -> None:
         # The end of the block terminates the workers: SIGTERM.
         with multiprocessing.get_context("fork").Pool(children) as pool:
             assert pool.map(child, numbers, chunksize=1) == list(numbers)
+            if "close" in sys.argv:
+                pool.close()
+                pool.join()
     else:
         kinds = kind.split("+")
         running: list[Any] = []

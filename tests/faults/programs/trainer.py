@@ -181,8 +181,8 @@ def report() -> None:
 
 def main() -> None:
     atexit.register(report)
-    if os.environ.get("OWN_SIGTERM"):
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(7))
+    if os.environ.get("EXIT_ON_SIGTERM"):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(int(os.environ["EXIT_ON_SIGTERM"])))
     names = [name for name in os.environ.get("BACKENDS", "").split(",") if name]
     backend = [CLASSES[name]() if name in CLASSES else name for name in names] or None
     settings = json.loads(os.environ.get("SETTINGS", "{}"))

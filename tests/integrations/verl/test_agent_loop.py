@@ -266,7 +266,7 @@ class TestTraining:
             batches=[STEP],
             overrides=traced(TOKEN2TEXT, backend="'json,broken,hanging'"),
             bad_tokenizer=True,
-            variables={"OTEL_BSP_EXPORT_TIMEOUT": "3000", "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": ""},
+            variables={"OTEL_ROLLOUT_SHUTDOWN_TIMEOUT_MS": "3000", "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": ""},
         )
         assert run.digest == untraced.digest
         assert len(run.roots()) == 6
