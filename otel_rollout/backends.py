@@ -13,6 +13,7 @@ from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
+from otel_rollout.exporter import OutcomeSpanExporter
 from otel_rollout.profiles import PROFILES, ProfiledSpanExporter
 
 __all__ = ["Backend", "backend_names", "make_exporters", "requested_backend"]
@@ -98,11 +99,10 @@ def make_exporters(
         label, number = name, 2
         while label in taken:
             label, number = f"{name}-{number}", number + 1
-        check = getattr(exporter, "check", None)
-        if check is not None:
-            check()
-        if entry == "otlp" and otlp_profile != "none":
-            exporter = ProfiledSpanExporter(exporter, PROFILES[otlp_profile])  # type: ignore[arg-type]  # ours
+        if isinstance(exporter, OutcomeSpanExporter):
+            exporter.check()
+            if entry == "otlp" and otlp_profile != "none":
+                exporter = ProfiledSpanExporter(exporter, PROFILES[otlp_profile])
         made.append((label, exporter))
     return made
 

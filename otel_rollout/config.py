@@ -223,9 +223,14 @@ def _make_global(provider: SdkTracerProvider, queues: list[ExporterQueue]) -> No
 
 
 def after_fork() -> None:
-    """Forget a lock that another thread of the parent may have held."""
+    """Start empty in a forked child, with locks that no thread of the parent holds."""
     global _lock  # noqa: PLW0603 - a lock can't be freed by another thread than its own
     _lock = threading.RLock()
+    # What the parent was shutting down is the parent's; its counts are asked for all the same.
+    _state.unfinished = None
+    for pipeline in {runtime.pipeline, _state.last_pipeline}:
+        if pipeline is not None:
+            pipeline.after_fork()
 
 
 def _make_queue(name: str, exporter: SpanExporter, reader: SpanReader, settings: Settings) -> ExporterQueue:

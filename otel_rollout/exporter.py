@@ -42,6 +42,8 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
     """
 
     export_timeout: float = 30.0
+    max_batch_bytes: int = 2**62
+    """Bytes of a batch that the backend takes at most."""
     variables: ClassVar[Mapping[str, str]] = {}
     """The environment variables that it reads beside those of otel-rollout and OpenTelemetry, each with its meaning."""
     side_work: SideWork | None = None
@@ -54,6 +56,13 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
         None where that can't be said; what was delivered by a replay is not remembered then.
         """
         return None
+
+    def check(self) -> None:
+        """Raise a ConfigurationError where the exporter can't work; called by `init`, not by other processors.
+
+        Imports what `send` needs, too: a child that is forked while a thread imports a module waits for it for ever.
+        """
+        return
 
     @abc.abstractmethod
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
@@ -83,6 +92,10 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
         """Be told that spans to come may be in the backend already: a replay. Only where that needs other requests."""
         return
 
+    def after_fork(self) -> None:
+        """Be told that this is a forked child: connections, and spans that are kept, are the parent's."""
+        return
+
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
         """Ask the backend once which of `spans`, all of one trace, it has; raises what goes wrong on the way."""
         return ReadBack(None, "this exporter has no way to ask its backend")
@@ -94,9 +107,8 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
 
 def one_attempt_of(exporter: SpanExporter) -> Callable[[Sequence[ReadableSpan]], Outcome]:
     """Return what makes one attempt to hand spans to an exporter, ours or anyone's, and says what became of it."""
-    send: Callable[[Sequence[ReadableSpan]], Outcome] | None = getattr(exporter, "send", None)
-    if send is not None:
-        return send
+    if isinstance(exporter, OutcomeSpanExporter):
+        return exporter.send
 
     def attempt(spans: Sequence[ReadableSpan]) -> Outcome:
         result: Any = exporter.export(spans)

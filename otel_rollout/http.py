@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.errors import MissingExtraError
 
 if TYPE_CHECKING:
     import requests
@@ -27,6 +28,7 @@ __all__ = [
     "without_userinfo",
 ]
 
+_INSTALL = "pip install requests"
 _PASSING = frozenset({408, 425, 429, 502, 503, 504})
 _INVALID = frozenset({400, 422})
 _NEVER_SERVED = frozenset({501, 505})
@@ -80,6 +82,17 @@ class HttpClient:
         self._session: requests.Session | None = None
         self._pid = os.getpid()
 
+    def check(self) -> None:
+        """Import requests, before there are threads: a child that is forked amid an import waits for it for ever.
+
+        Raises:
+            MissingExtraError: It isn't installed.
+        """
+        try:
+            import requests  # noqa: F401
+        except ImportError as error:
+            raise MissingExtraError(f"HTTP needs a package that isn't installed ({error}): {_INSTALL}") from error
+
     def _open(self) -> requests.Session:
         import requests
 
@@ -98,7 +111,7 @@ class HttpClient:
         try:
             import requests
         except ImportError as error:
-            return HttpAnswer(0, fault=f"{error}: pip install requests", is_permanent=True)
+            return HttpAnswer(0, fault=f"{error}: {_INSTALL}", is_permanent=True)
         try:
             session = self._session
             if session is None or self._pid != os.getpid():

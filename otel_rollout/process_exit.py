@@ -7,8 +7,6 @@ import os
 from multiprocessing import util as multiprocessing_util
 from typing import Final
 
-from otel_rollout import runtime
-
 __all__ = ["install"]
 
 
@@ -48,5 +46,3 @@ def _after_fork() -> None:
     from otel_rollout import config
 
     config.after_fork()
-    if runtime.pipeline is not None:
-        runtime.pipeline.after_fork()

@@ -66,7 +66,7 @@ class ProfiledSpanExporter(OutcomeSpanExporter):
         self._exporter = exporter
         self._profile = profile
         self.side_work = exporter.side_work
-        self.max_batch_bytes: int = getattr(exporter, "max_batch_bytes", 2**62)
+        self.max_batch_bytes = exporter.max_batch_bytes
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`, each in the form that the profile gives it."""
@@ -91,6 +91,4 @@ class ProfiledSpanExporter(OutcomeSpanExporter):
 
     def after_fork(self) -> None:
         """Tell the exporter that it is in a forked child."""
-        reopen = getattr(self._exporter, "after_fork", None)
-        if reopen is not None:
-            reopen()
+        self._exporter.after_fork()

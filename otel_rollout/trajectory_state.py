@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from typing import Any
@@ -9,6 +10,19 @@ from typing import Any
 from otel_rollout import semconv
 
 __all__ = ["TrajectoryState"]
+
+# One for all, held for an addition: a forked child renews it, which it can't do for those of trajectories. Reentrant:
+# the garbage collector may end an abandoned span while this thread holds it.
+_lock = threading.RLock()
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class TrajectoryState:
@@ -19,7 +33,6 @@ class TrajectoryState:
     """
 
     __slots__ = (
-        "_lock",
         "annotations",
         "dropped_spans",
         "has_clean_tags",
@@ -44,19 +57,17 @@ class TrajectoryState:
         self.output_tokens = 0
         self.truncated_bytes = 0
         self.dropped_spans: Counter[str] = Counter()
-        # Reentrant: the garbage collector may end an abandoned span while this thread holds the lock.
-        self._lock = threading.RLock()
 
     def add_turn(self, input_tokens: int, output_tokens: int) -> None:
         """Count one turn of the model and its tokens."""
-        with self._lock:
+        with _lock:
             self.turns += 1
             self.input_tokens += input_tokens
             self.output_tokens += output_tokens
 
     def add_dropped_span(self, exporter: str) -> None:
         """Count a span that the queue of `exporter` lost."""
-        with self._lock:
+        with _lock:
             self.dropped_spans[exporter] += 1
 
     def group(self, run: str) -> str | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 
 import pytest
-from opentelemetry.sdk.trace.export import SpanExporter
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from otel_rollout import backends
+from otel_rollout import backends, flush, init, rollout_trace_attr, runtime, shutdown
 from otel_rollout.backends import backend_names, make_exporters, requested_backend
+from otel_rollout.delivery.outcome import DELIVERED
 from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
+from otel_rollout.exporter import OutcomeSpanExporter
 from otel_rollout.testing import InMemorySpanExporter
 
 
@@ -149,9 +151,42 @@ class TestMaking:
     def test_a_failing_check_fails_init(self):
         """An exporter that knows it can't work as configured says so before anything is traced."""
 
-        class Unsure(SpanExporter):
+        class Unsure(OutcomeSpanExporter):
             def check(self) -> None:
                 raise ConfigurationError("UNSURE_URL is not set")
 
+            def send(self, spans):
+                return DELIVERED
+
         with pytest.raises(ConfigurationError, match="UNSURE_URL is not set"):
             make_exporters([Unsure()])
+
+    def test_methods_of_somebody_elses_exporter_are_its_own(self):
+        """An exporter that is none of ours is only asked to export, whatever else it has by names that ours use."""
+        ours = {name for name in dir(OutcomeSpanExporter) if not name.startswith("_")} - set(dir(SpanExporter))
+        assert {"check", "send", "after_fork", "max_batch_bytes", "read_back"} <= ours
+
+        class Theirs(SpanExporter):
+            def __init__(self) -> None:
+                self.names: list[str] = []
+
+            def export(self, spans):
+                self.names += [span.name for span in spans]
+                return SpanExportResult.SUCCESS
+
+        def fail(self, *arguments):
+            raise AssertionError("this is not ours to ask for")
+
+        for name in ours:
+            setattr(Theirs, name, property(fail))
+        exporter = Theirs()
+
+        init("project", "experiment", backend=exporter)
+        with rollout_trace_attr(0, 1, 0, name="one"):
+            pass
+        [queue] = runtime.pipeline.queues
+
+        assert flush(10)
+        queue.after_fork()
+        assert exporter.names == ["one"]
+        assert shutdown(10)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from pathlib import Path
 
 import pytest
 
@@ -155,3 +157,129 @@ class TestFork:
         )
         assert code == 0, errors
         assert program.delivered == [["parent before", "parent after"], ["child"]]
+
+
+LOCKS = {
+    "otel_rollout/config.py": ["config._lock"],
+    "otel_rollout/trajectory_state.py": ["trajectory_state._lock"],
+    "otel_rollout/delivery/exporter_queue.py": ["queue._lock"],
+    "otel_rollout/delivery/readable.py": ["queue._reader._lock"],
+    "otel_rollout/delivery/spooled_queue.py": ["queue._taking"],
+    "otel_rollout/delivery/spool.py": ["queue._spool._lock"],
+    "otel_rollout/trace_folder/folder_writer.py": ["queue.exporter._writer._lock"],
+    "exporters/otel_rollout_mlflow/nesting.py": ["nesting._lock"],
+}
+"""The locks of each file that makes any, by how a traced program gets at them; those of the same lock stand once."""
+
+WITHOUT_TRACED_PROGRAM = {"otel_rollout/demo/collector.py"}
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+class TestLocksAtFork:
+    """A forked child has a copy of every lock as it was: nobody lets go of one that another thread held."""
+
+    def test_every_lock_is_tried(self):
+        """Each file of ours that makes locks is in the table above."""
+        made = re.compile(r"threading\.(R?Lock|Condition|Event|(Bounded)?Semaphore|Barrier)\(")
+        files = [path for folder in ("otel_rollout", "exporters") for path in (ROOT / folder).rglob("*.py")]
+        found = {str(path.relative_to(ROOT)) for path in files if made.search(path.read_text())}
+        assert found - WITHOUT_TRACED_PROGRAM == set(LOCKS)
+
+    @pytest.mark.parametrize("lock", [lock for locks in LOCKS.values() for lock in locks])
+    def test_a_lock_that_another_thread_holds(self, program, lock):
+        """A child that was forked while a thread held the lock traces, counts, delivers and ends."""
+        pytest.importorskip("zstandard")
+        if "nesting" in lock:
+            pytest.importorskip("mlflow.tracing")
+        code, errors = program.run(
+            f"""
+            import contextlib
+            from otel_rollout import config, runtime, trajectory_state
+            if "nesting" in {lock!r}:
+                import mlflow.tracing
+                from otel_rollout_mlflow import nesting
+            os.environ["OTEL_ROLLOUT_DIR"] = {str(program.folder / "traces")!r}
+            start(["file", File()], spool={str(program.folder / "spool")!r})
+
+            @otel_rollout.rollout_trace_op(kind="LLM")
+            def turn():
+                with nesting.nested_mlflow_spans() if "nesting" in {lock!r} else contextlib.nullcontext():
+                    return 1
+
+            def work(name):
+                with otel_rollout.rollout_trace_attr(0, 1, 0, name=name):
+                    turn()
+                otel_rollout.stats()
+
+            work("before")
+            assert otel_rollout.flush(20)
+            queue = runtime.pipeline.queues[0]
+            held, done = threading.Event(), threading.Event()
+            def hold():
+                with {lock}:
+                    held.set()
+                    done.wait()
+            threading.Thread(target=hold).start()
+            held.wait()
+            child = os.fork()
+            if child == 0:
+                signal.alarm(30)
+                work("child")
+                assert otel_rollout.flush(20)
+                otel_rollout.shutdown(20)
+                start(File())
+                os._exit(0)
+            status = os.waitpid(child, 0)[1]
+            done.set()
+            assert status == 0, f"the child ended with {{status}}"
+            """
+        )
+        assert code == 0, errors
+        assert ["turn", "child"] in program.delivered
+
+    def test_a_fork_amid_a_shutdown(self, program):
+        """A child that is forked while the parent shuts tracing down ends, and leaves that to the parent."""
+        code, errors = program.run(
+            f"""
+            class Slow(File):
+                def export(self, spans):
+                    open({str(program.folder / "sending")!r}, "w").close()
+                    while not os.path.exists({str(program.folder / "forked")!r}):
+                        time.sleep(0.01)
+                    return super().export(spans)
+            start(Slow())
+            trace("parent")
+            from otel_rollout import runtime
+            [queue] = runtime.pipeline.queues
+            thread = threading.Thread(target=otel_rollout.shutdown)
+            thread.start()
+            while not os.path.exists({str(program.folder / "sending")!r}):
+                time.sleep(0.01)
+            with queue._lock:
+                child = os.fork()
+            if child == 0:
+                signal.alarm(30)
+                otel_rollout.stats()
+                sys.exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            open({str(program.folder / "forked")!r}, "w").close()
+            thread.join()
+            """
+        )
+        assert code == 0, errors
+        assert program.delivered == [["parent"]]
+
+    @pytest.mark.parametrize(("protocol", "module"), [("http/protobuf", "requests"), ("grpc", "grpc")])
+    def test_what_delivery_needs_is_imported_by_init(self, program, protocol, module):
+        """A child that is forked amid an import waits for it for ever: what is imported for long is so before."""
+        pytest.importorskip(module)
+        code, errors = program.run(
+            f"""
+            os.environ["OTEL_EXPORTER_OTLP_PROTOCOL"] = {protocol!r}
+            assert {module!r} not in sys.modules
+            start("otlp")
+            assert {module!r} in sys.modules
+            """
+        )
+        assert code == 0, errors

@@ -6,6 +6,7 @@ own. mlflow goes on writing its spans itself, to its own tracking URI and experi
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -25,7 +26,16 @@ SECONDS_UNTIL_SENT: Final = 60.0
 """mlflow forgets a trace with its spans when it is taken off the list of running ones: not before they are sent."""
 
 _running: Final[deque[tuple[float, int]]] = deque()
-_lock: Final = threading.Lock()
+_lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextmanager

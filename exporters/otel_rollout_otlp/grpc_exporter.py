@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -93,8 +92,12 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
 
     def check(self) -> None:
         """Raise MissingExtraError where gRPC isn't installed."""
-        if importlib.util.find_spec("grpc") is None:
-            raise MissingExtraError("OTLP over gRPC needs grpcio: pip install 'otel-rollout[grpc]'")
+        try:
+            import grpc  # noqa: F401
+        except ImportError as error:
+            raise MissingExtraError(
+                f"OTLP over gRPC needs grpcio ({error}): pip install 'otel-rollout[grpc]'"
+            ) from error
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""

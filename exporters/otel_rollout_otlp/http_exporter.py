@@ -63,6 +63,10 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
         """The endpoint, told apart by the headers too."""
         return destination_of(self.endpoint, self._headers)
 
+    def check(self) -> None:
+        """Raise MissingExtraError where requests isn't installed."""
+        self._client.check()
+
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""
         body = encode_spans(spans)

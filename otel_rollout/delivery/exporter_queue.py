@@ -24,8 +24,7 @@ from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.readable import SpanReader, without_payload
 from otel_rollout.delivery.size import encoded_size, queued_size
 from otel_rollout.delivery.trouble_log import TroubleLog
-from otel_rollout.exporter import one_attempt_of
-from otel_rollout.side_work import SideWork
+from otel_rollout.exporter import OutcomeSpanExporter, one_attempt_of
 from otel_rollout.span import RolloutSpan
 from otel_rollout.stats import ExporterStats
 
@@ -51,7 +50,7 @@ class ExporterQueue:
 
     Args:
         name: The exporter's name, for logs and statistics.
-        exporter: Any `SpanExporter`; one with a `send` method (see `OutcomeSpanExporter`) can say why it failed.
+        exporter: Any `SpanExporter`; an `OutcomeSpanExporter` can say why it failed.
         reader: Turns light spans into standard ones.
         limits: The bounds.
         policy: How failed attempts are repeated.
@@ -72,14 +71,16 @@ class ExporterQueue:
         self._reader = reader
         reader.register()
         self._limits = limits or QueueLimits()
-        self._batch_bytes = min(self._limits.batch_bytes, getattr(exporter, "max_batch_bytes", 2**62))
+        self._batch_bytes = self._limits.batch_bytes
+        self._side_work: SideWork | None = None
+        if isinstance(exporter, OutcomeSpanExporter):
+            self._batch_bytes = min(self._batch_bytes, exporter.max_batch_bytes)
+            self._side_work = exporter.side_work
         max_bytes, max_spans = self._limits.max_bytes, self._limits.max_spans or sys.maxsize
         self._root_bounds = max_bytes, max_spans
         self._child_bounds = max_bytes * CHILD_SHARE, max(1, min(max_spans - 1, int(max_spans * CHILD_SHARE)))
         self._policy = policy or RetryPolicy()
         self._send_once = one_attempt_of(exporter)
-        side_work = getattr(exporter, "side_work", None)
-        self._side_work = side_work if isinstance(side_work, SideWork) else None
         self._reset()
 
     def _reset(self) -> None:
@@ -264,9 +265,8 @@ class ExporterQueue:
         """Start empty in a forked child: what the parent holds is the parent's to deliver."""
         self._reset()
         self._reader.after_fork()
-        reopen = getattr(self.exporter, "after_fork", None)
-        if reopen is not None:
-            reopen()
+        if isinstance(self.exporter, OutcomeSpanExporter):
+            self.exporter.after_fork()
 
     def stats(self) -> ExporterStats:
         """Return the counts so far."""

@@ -17,7 +17,7 @@ from otel_rollout.delivery.batch_sender import BatchReport, send_batch
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.doctor.trajectory import make_trajectory
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.exporter import OutcomeSpanExporter, ReadBack, one_attempt_of
+from otel_rollout.exporter import OutcomeSpanExporter, one_attempt_of
 
 __all__ = ["BackendReport", "probe_backend"]
 
@@ -81,7 +81,7 @@ def probe_backend(
         ((_, exporter),) = make_exporters([name], otlp_profile=otlp_profile)
     except ConfigurationError as error:
         return BackendReport(name, "misconfigured", None, str(error))
-    destination: str | None = getattr(exporter, "destination", None)
+    destination = exporter.destination if isinstance(exporter, OutcomeSpanExporter) else None
     spans = make_trajectory(project)
     context = spans[0].get_span_context()
 
@@ -137,12 +137,11 @@ def _send(exporter: SpanExporter, spans: Sequence[ReadableSpan], timeout: float)
 
 def _ask(exporter: SpanExporter, spans: Sequence[ReadableSpan], timeout: float) -> tuple[bool, str]:
     """Ask for the spans until they are there; whether that is well, and the answer in words."""
-    read_back: Callable[[Sequence[ReadableSpan]], ReadBack] | None = getattr(exporter, "read_back", None)
-    if read_back is None:
+    if not isinstance(exporter, OutcomeSpanExporter):
         return True, "not read back: this exporter has no way to ask its backend"
     deadline = time.monotonic() + timeout * 0.75
     while True:
-        answer = read_back(spans)
+        answer = exporter.read_back(spans)
         if answer.found is None:
             return True, f"not read back: {answer.place}"
         if answer.found >= len(spans):

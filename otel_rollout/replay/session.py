@@ -88,7 +88,9 @@ def replay(
     if is_of_spool:
         folder = spool_of(folder, backend)
     ((_, exporter),) = make_exporters([backend], otlp_profile=settings.otlp_profile)
-    destination: str | None = getattr(exporter, "destination", None)
+    destination, batch_bytes = None, settings.max_batch_bytes
+    if isinstance(exporter, OutcomeSpanExporter):
+        destination, batch_bytes = exporter.destination, min(batch_bytes, exporter.max_batch_bytes)
     if destination is not None:
         _refuse_itself(folder, backend, Path(destination), is_emptied=is_removing)
     source: Source
@@ -96,14 +98,13 @@ def replay(
         source = SpoolSource(folder, is_removing=is_removing, filters=wanted if is_filtered else None)
     else:
         source = TrajectorySource(folder, wanted)
-    expect_repeats: Callable[[], None] | None = getattr(exporter, "expect_repeats", None)
-    if expect_repeats is not None:
-        expect_repeats()
+    if isinstance(exporter, OutcomeSpanExporter):
+        exporter.expect_repeats()
     log = DeliveredLog(folder, backend, destination, is_ignored=is_again)
     if not log.try_hold():
         raise ConfigurationError(f"another replay of {folder} to {backend} is running: wait for its end")
     limits = QueueLimits(
-        batch_bytes=min(settings.max_batch_bytes, getattr(exporter, "max_batch_bytes", 2**62)),
+        batch_bytes=batch_bytes,
         batch_spans=settings.max_batch_spans,
     )
     started = time.monotonic()

@@ -11,12 +11,13 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_rollout.delivery.batch_sender import RetryPolicy
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.exporter import OutcomeSpanExporter
 
 QUICK = RetryPolicy(initial_delay=0.001, max_delay=0.002, denied_delay=0.01)
 RETRY = Outcome(Verdict.RETRY, "down")
 
 
-class Recorder(SpanExporter):
+class Recorder(OutcomeSpanExporter):
     """Takes every span, unless `outcome` says otherwise; each attempt waits for `gate`."""
 
     def __init__(self):

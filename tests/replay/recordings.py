@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
+from opentelemetry.sdk.trace import ReadableSpan
+
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
+from otel_rollout.delivery.outcome import DELIVERED, Outcome
+from otel_rollout.exporter import OutcomeSpanExporter
 from otel_rollout.testing import InMemorySpanExporter
 
 
@@ -34,7 +39,12 @@ def run_agent(step: int, sample: int, rollout: int, *, validate: bool = False, r
             annotate(reward=reward)
 
 
-class Memory(InMemorySpanExporter):
+class Memory(InMemorySpanExporter, OutcomeSpanExporter):
     """An exporter that keeps its spans, and says so: what it has got is remembered."""
 
     destination = "memory of this test"
+
+    def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
+        """Keep the spans."""
+        self.export(spans)
+        return DELIVERED

@@ -374,7 +374,7 @@ class TestFailures:
     def test_an_exporter_of_somebody_else_that_fails(self, record, replayed):
         """FAILURE is no reason to give a span up: the backend may be away."""
 
-        class Failing(Memory):
+        class Failing(InMemorySpanExporter):
             def export(self, spans):
                 return SpanExportResult.FAILURE
 
