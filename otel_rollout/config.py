@@ -6,13 +6,16 @@ import contextlib
 import logging
 import os
 import threading
+import weakref
 from typing import Any, ClassVar, Final, TypeVar
 
 from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
-from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanLimits
 from opentelemetry.sdk.trace.export import SpanExporter
-from opentelemetry.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import Sampler
+from opentelemetry.trace import Tracer, TracerProvider
 
 from otel_rollout import log_once, process_exit, runtime
 from otel_rollout.backends import Backend, backend_names, make_exporters, requested_backend
@@ -20,7 +23,9 @@ from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
 from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
+from otel_rollout.global_provider import GlobalProvider
 from otel_rollout.ids import SystemIdGenerator
+from otel_rollout.open_spans import OpenSpans
 from otel_rollout.pipeline import Pipeline, QueueProcessor
 from otel_rollout.provider import SCOPE, application_provider, is_auto_instrumented, make_provider, make_resource
 from otel_rollout.provider_spans import ProviderSpans
@@ -153,7 +158,9 @@ def _finish(pipeline: Pipeline, timeout: float | None) -> bool:
     if _state.unfinished is pipeline:
         _state.unfinished = None
         if pipeline.queues:
-            _logger.log(logging.INFO if is_whole else logging.WARNING, "%s", pipeline.stats())
+            counts = pipeline.stats()
+            is_quiet = is_whole and not counts.open_spans
+            _logger.log(logging.INFO if is_quiet else logging.WARNING, "%s", counts)
     return is_whole
 
 
@@ -181,18 +188,29 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
     queues = [_make_queue(name, exporter, reader, settings) for name, exporter in exporters]
     tracer: RolloutTracer
     provider_spans = None
+    open_spans = OpenSpans()
     if provider is None or otel_tracer is None:
         own = make_provider(resource, limits)
+        sampler = own.sampler
         if settings.set_global:
-            _make_global(own, queues)
+            provider_spans = _attach(_state.global_processor, queues)
+            own = _make_global(resource, sampler, limits)
 
         def on_end(span: Any) -> None:
+            open_spans.ended()
             for queue in queues:
                 queue.put(span)
 
         tracer = LightTracer(
-            own.sampler, SystemIdGenerator(), on_end, is_shared=settings.set_global, bounds=bounds_of(limits)
+            sampler,
+            SystemIdGenerator(),
+            on_end,
+            is_shared=settings.set_global,
+            open_spans=open_spans,
+            bounds=bounds_of(limits),
         )
+        if isinstance(own, GlobalProvider) and own.has_other_processors:
+            tracer = _provider_tracer(own.get_tracer(SCOPE.name, SCOPE.version), finisher, provider_spans)
         provider = own
     else:
         if queues:
@@ -201,25 +219,65 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
                     f"tracer_provider={provider!r}: this takes no span processors, so no backend can be added to it; "
                     "leave the backend out, or give a provider of the OpenTelemetry SDK"
                 )
-            provider_spans = ProviderSpans()
-            provider.add_span_processor(QueueProcessor(queues, provider_spans))
-        on_start = provider_spans.started if provider_spans is not None else None
-        tracer = ProviderTracer(otel_tracer, finisher, on_start, redactor=finisher.redactor)
+            provider_spans = _attach(_processor_of(provider), queues)
+        tracer = _provider_tracer(otel_tracer, finisher, provider_spans)
     for queue in queues:
         queue.start()
     # Without a run id that all workers share, groups can't be told apart by run: the workers' would not meet.
     run = "/".join([request.project_name, request.experiment_name, *([settings.run_id] if settings.run_id else [])])
-    return Pipeline(run, request.experiment_name, settings, tracer, queues, finisher, provider, provider_spans)
+    return Pipeline(
+        run,
+        request.experiment_name,
+        settings,
+        tracer,
+        queues,
+        finisher,
+        provider,
+        provider_spans,
+        reader=reader,
+        open_spans=open_spans,
+    )
 
 
-def _make_global(provider: SdkTracerProvider, queues: list[ExporterQueue]) -> None:
-    """Make `provider` the process's global one; where an earlier init has made one, have its spans arrive here."""
-    if _state.global_processor is not None:
-        _state.global_processor.queues = queues
-        return
-    _state.global_provider, _state.global_processor = provider, QueueProcessor(queues)
-    provider.add_span_processor(_state.global_processor)
-    trace.set_tracer_provider(provider)
+def _attach(processor: QueueProcessor, queues: list[ExporterQueue]) -> ProviderSpans:
+    """Have a provider's spans arrive in `queues`; return what is known of those that are ours."""
+    processor.queues = queues
+    return processor.provider_spans
+
+
+def _processor_of(provider: Any) -> QueueProcessor:
+    """Return our processor on a provider of the application's: one, however often `init` is called with it."""
+    for other, processor in _state.processors:
+        if other() is provider:
+            return processor
+    added = QueueProcessor()
+    provider.add_span_processor(added)
+    _state.processors[:] = [pair for pair in _state.processors if pair[0]() is not None]
+    _state.processors.append((weakref.ref(provider), added))
+    return added
+
+
+def _provider_tracer(tracer: Tracer, finisher: PayloadFinisher, provider_spans: ProviderSpans | None) -> ProviderTracer:
+    on_start = provider_spans.started if provider_spans is not None else None
+    return ProviderTracer(tracer, finisher, on_start, redactor=finisher.redactor)
+
+
+def _make_global(resource: Resource, sampler: Sampler, limits: SpanLimits) -> GlobalProvider:
+    """Return the process's global provider, by what this `init` says; made by the first one."""
+    if _state.global_provider is None:
+        _state.global_provider = GlobalProvider(_state.global_processor, resource, sampler, limits, _use_the_sdks_spans)
+        trace.set_tracer_provider(_state.global_provider)
+    else:
+        _state.global_provider.renew(resource, sampler)
+    return _state.global_provider
+
+
+def _use_the_sdks_spans() -> None:
+    """Make our spans by the global provider, now that the application has a processor there: light ones skip it."""
+    pipeline = runtime.pipeline
+    if pipeline is not None and pipeline.provider is _state.global_provider:
+        tracer = pipeline.provider.get_tracer(SCOPE.name, SCOPE.version)
+        pipeline.tracer = _provider_tracer(tracer, pipeline.finisher, _state.global_processor.provider_spans)
 
 
 def after_fork() -> None:
@@ -295,8 +353,10 @@ class _State:
     last_pipeline: Pipeline | None = None
     unfinished: Pipeline | None = None
     """What `shutdown` has taken, until it is delivered or lost."""
-    global_provider: SdkTracerProvider | None = None
-    global_processor: QueueProcessor | None = None
+    global_provider: GlobalProvider | None = None
+    global_processor: Final = QueueProcessor()
+    processors: ClassVar[list[tuple[weakref.ref[Any], QueueProcessor]]] = []
+    """Our processor on each of the application's providers."""
 
 
 _state: Final = _State()

@@ -10,11 +10,15 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.trace import Span, TracerProvider
 
+from otel_rollout import runtime
 from otel_rollout.delivery.exporter_queue import ExporterQueue
-from otel_rollout.delivery.readable import PayloadFinisher
+from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
+from otel_rollout.global_provider import GlobalProvider
 from otel_rollout.log_once import internal_error, internal_errors
 from otel_rollout.object_reading import fields_of
+from otel_rollout.open_spans import OpenSpans
 from otel_rollout.payload import DEFAULT_BUDGET
+from otel_rollout.provider import resource_of_child
 from otel_rollout.provider_spans import ProviderSpans
 from otel_rollout.settings import Settings
 from otel_rollout.span import RolloutSpan
@@ -38,7 +42,9 @@ class Pipeline:
         queues: One per exporter.
         finisher: Finishes payloads; counts what it cuts.
         provider: The provider that the spans belong to.
-        provider_spans: What is known of our spans, where the provider is not ours and our queues get them.
+        provider_spans: What is known of our spans on a provider, where they are the SDK's and our queues get them.
+        reader: Turns light spans into standard ones.
+        open_spans: Counts light spans.
     """
 
     def __init__(
@@ -51,6 +57,8 @@ class Pipeline:
         finisher: PayloadFinisher,
         provider: TracerProvider,
         provider_spans: ProviderSpans | None = None,
+        reader: SpanReader | None = None,
+        open_spans: OpenSpans | None = None,
     ) -> None:
         self.run = run
         self.experiment_name = experiment_name
@@ -62,6 +70,8 @@ class Pipeline:
         self.finisher = finisher
         self.provider = provider
         self._provider_spans = provider_spans
+        self._reader = reader
+        self._open_spans = open_spans or OpenSpans()
         self.tokenizer_copies: dict[int, Any] = {}
         """By the `id` of a tokenizer that other threads use: a copy for the delivery thread."""
 
@@ -101,6 +111,13 @@ class Pipeline:
         self.finisher.truncated_bytes = 0
         if self.finisher.redactor is not None:
             self.finisher.redactor.redacted = 0
+        self._open_spans.reset()
+        if self._provider_spans is not None:
+            self._provider_spans.after_fork()
+        if self._reader is not None:
+            self._reader.resource = resource_of_child(self._reader.resource, self.settings.run_id)
+            if isinstance(self.provider, GlobalProvider):
+                self.provider.renew(self._reader.resource)
         for queue in self.queues:
             queue.after_fork()
 
@@ -111,37 +128,37 @@ class Pipeline:
             truncated_bytes=self.finisher.truncated_bytes,
             redacted=self.finisher.redactor.redacted if self.finisher.redactor is not None else 0,
             internal_errors=dict(internal_errors),
+            open_spans=self._open_spans.count() + (self._provider_spans.open if self._provider_spans else 0),
             is_uncounted=not self.queues,
         )
 
 
 class QueueProcessor(SpanProcessor):
-    """Brings the spans of an SDK provider to our queues.
+    """Brings the spans of an SDK provider to our queues; a provider has one, for it lets go of none.
 
     Args:
-        queues: One per exporter; another `init` may put others in their place.
-        provider_spans: What is known of our own spans on this provider.
+        queues: One per exporter.
     """
 
-    def __init__(self, queues: list[ExporterQueue], provider_spans: ProviderSpans | None = None) -> None:
+    def __init__(self, queues: Sequence[ExporterQueue] = ()) -> None:
         self.queues = queues
-        self._provider_spans = provider_spans
+        self.provider_spans = ProviderSpans()
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Queue a finished span; once tracing is off, the provider's spans are no longer ours to count."""
+        """Queue a finished span; once tracing is off, only our own are ours to count."""
         ended: RolloutSpan | ReadableSpan = span
-        if self._provider_spans is not None:
-            try:
-                ended = self._provider_spans.ended(span)
-            except Exception:  # noqa: BLE001, RUF100 - this is the traced program's thread
-                internal_error("queueing a span")
-        if span.context is not None and span.context.trace_flags.sampled:
-            for queue in self.queues:
-                if not queue.is_closed:
-                    try:
-                        queue.put(ended)
-                    except Exception:  # noqa: BLE001, RUF100 - this is the traced program's thread
-                        internal_error("queueing a span")
+        try:
+            ended = self.provider_spans.ended(span)
+        except Exception:  # noqa: BLE001, RUF100 - this is the traced program's thread
+            internal_error("queueing a span")
+        if span.context is None or not span.context.trace_flags.sampled:
+            return
+        pipeline = runtime.pipeline
+        is_on = pipeline is not None and pipeline.queues is self.queues
+        if not is_on and not isinstance(ended, RolloutSpan):
+            return
+        for queue in self.queues:
+            _put(queue, ended)
 
     def shutdown(self) -> None:
         """Deliver what is queued; called where the provider is shut down before we are."""
@@ -150,6 +167,13 @@ class QueueProcessor(SpanProcessor):
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Wait until the queues have settled what they hold."""
         return flush_queues(self.queues, timeout_millis / 1000)
+
+
+def _put(queue: ExporterQueue, span: RolloutSpan | ReadableSpan) -> None:
+    try:
+        queue.put(span)
+    except Exception:  # noqa: BLE001, RUF100 - this is the traced program's thread
+        internal_error("queueing a span")
 
 
 def flush_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:

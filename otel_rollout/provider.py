@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import SpanLimits
 from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
 from opentelemetry.sdk.trace.sampling import Sampler
@@ -76,6 +76,22 @@ def make_resource(project_name: str, run_id: str | None) -> Resource:
     if semconv.OPENINFERENCE_PROJECT not in given.attributes:
         attributes[semconv.OPENINFERENCE_PROJECT] = project_name
     return given.merge(Resource(attributes))
+
+
+def resource_of_child(resource: Resource, run_id: str | None) -> Resource:
+    """Return the resource of a forked child: its parent's, with ids of its own where nobody has given them.
+
+    Args:
+        resource: The parent's.
+        run_id: Names the run.
+    """
+    given = OTELResourceDetector().detect().attributes
+    own: dict[str, Any] = {}
+    if run_id is None:
+        own[semconv.RUN_ID] = uuid.uuid4().hex
+    if semconv.SERVICE_INSTANCE_ID not in given:
+        own[semconv.SERVICE_INSTANCE_ID] = str(uuid.uuid4())
+    return resource.merge(Resource(own))
 
 
 def make_provider(resource: Resource, limits: SpanLimits) -> SdkTracerProvider:

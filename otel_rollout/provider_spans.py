@@ -30,6 +30,16 @@ class ProviderSpans:
     def __init__(self) -> None:
         self._trajectories: OrderedDict[int, TrajectoryState | None] = OrderedDict()
         self._tokenizers: dict[int, Any] = {}
+        self._inherited: set[int] = set()
+
+    @property
+    def open(self) -> int:
+        """How many have started and not ended in this process."""
+        return len(self._trajectories.keys() - self._inherited) if self._inherited else len(self._trajectories)
+
+    def after_fork(self) -> None:
+        """Leave what the parent has started to the parent's count."""
+        self._inherited = set(self._trajectories)
 
     def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
         """Remember whose span this is, until it has ended."""

@@ -61,6 +61,8 @@ class Stats:
         truncated_bytes: Bytes of payloads, attributes and names that were cut to keep to the limits.
         redacted: Secrets that were replaced.
         internal_errors: Faults of otel-rollout itself, by what it was doing.
+        open_spans: Spans that have started and not ended; those that nobody ever ends, such as the span of a coroutine
+            that nobody awaits, stay among them.
         is_uncounted: Whether spans go to the exporters of the application's provider alone, which count nothing here.
     """
 
@@ -68,6 +70,7 @@ class Stats:
     truncated_bytes: int = 0
     redacted: int = 0
     internal_errors: Mapping[str, int] = field(default_factory=dict)
+    open_spans: int = 0
     is_uncounted: bool = False
 
     @property
@@ -99,6 +102,8 @@ class Stats:
                     reasons = ", ".join(f"{reason} {n:,}" for reason, n in work.lost.items())
                     text += f", {sum(work.lost.values()):,} {kind} lost ({reasons})"
             parts.append(text)
+        if self.open_spans:
+            parts.append(f"open spans: {self.open_spans:,}")
         if self.truncated_bytes:
             parts.append(f"{self.truncated_bytes:,} payload bytes cut")
         if self.redacted:

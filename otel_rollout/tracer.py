@@ -21,6 +21,7 @@ from opentelemetry.trace import (
 
 from otel_rollout import semconv
 from otel_rollout.context import Frame
+from otel_rollout.open_spans import OpenSpans
 from otel_rollout.payload import Snapshot
 from otel_rollout.redacting_span import RedactingSpan, bare_span
 from otel_rollout.redaction import Redactor
@@ -83,6 +84,7 @@ class LightTracer(RolloutTracer):
         is_shared: Whether the spans of other instrumentations reach the same exporters, so that ours may have
             them as parents.
         bounds: How much of what others set on a span is kept.
+        open_spans: Counts the spans that start.
     """
 
     def __init__(
@@ -92,8 +94,10 @@ class LightTracer(RolloutTracer):
         on_end: Callable[[RolloutSpan], None],
         *,
         is_shared: bool,
+        open_spans: OpenSpans,
         bounds: SpanBounds = DEFAULT_BOUNDS,
     ) -> None:
+        self._open_spans = open_spans
         self._bounds = bounds
         self._sampler = sampler
         self._ids = ids
@@ -110,6 +114,7 @@ class LightTracer(RolloutTracer):
         context = SpanContext(trace_id, self._ids.generate_span_id(), False, _SAMPLED, sampled.trace_state)
         # A trajectory's tags are added when its spans are read; samplers hand back what they were given.
         attributes = {} if trajectory else dict(tags)
+        self._open_spans.started()
         root = RolloutSpan(name, context, None, attributes, trajectory, tuple(links), self._on_end, self._bounds)
         more = {key: value for key, value in (sampled.attributes or {}).items() if key not in tags}
         if more:
@@ -135,6 +140,7 @@ class LightTracer(RolloutTracer):
         if not parent.trace_flags & TraceFlags.SAMPLED:
             return None
         span_id = self._ids.generate_span_id()
+        self._open_spans.started()
         light = RolloutSpan(name, span_id, parent, attributes, trajectory, (), self._on_end, self._bounds)
         if trajectory is None:
             light.set_attribute(semconv.OUTSIDE_TRAJECTORY, True)  # noqa: FBT003, RUF100 - an attribute's value

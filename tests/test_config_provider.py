@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -14,6 +17,7 @@ from otel_rollout import (
     init,
     rollout_trace_attr,
     rollout_trace_op,
+    shutdown,
 )
 from otel_rollout.testing import InMemorySpanExporter, span_tree
 from tests.fresh_interpreter import run_program
@@ -60,6 +64,69 @@ class TestResource:
         assert attributes["openinference.project.name"] == "shown"
         assert attributes["team"] == "rl"
         assert attributes["rollout.run_id"] == "run-7"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+class TestForkedChild:
+    """What spans say of a process that was forked from one that traces."""
+
+    PROGRAM = """
+        import json, os
+        import otel_rollout
+        from opentelemetry import trace
+        from otel_rollout.testing import InMemorySpanExporter
+        exporter = InMemorySpanExporter()
+        otel_rollout.init("p", "e", backend=exporter, set_global=bool(os.environ.get("GLOBAL")))
+        tracer = trace.get_tracer("early")
+        @otel_rollout.rollout_trace_op
+        def op():
+            tracer.start_span("GET").end()
+        def show():
+            exporter.clear()
+            op()
+            assert otel_rollout.flush(10)
+            ids = [(span.resource.attributes["service.instance.id"], span.resource.attributes["rollout.run_id"])
+                   for span in exporter.spans]
+            print(json.dumps(ids), flush=True)
+        show()
+        for _ in range(2):
+            child = os.fork()
+            if child == 0:
+                show()
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        show()
+    """
+
+    def ids(self, **environment: str) -> list[list[list[str]]]:
+        """Return the instance and run of each span of the parent, two children, and the parent again."""
+        output = run_program(self.PROGRAM, PYTHONWARNINGS="ignore::DeprecationWarning", **environment)
+        return [json.loads(line) for line in output.stdout.splitlines()]
+
+    def test_has_ids_of_its_own(self):
+        """A child's instance and run are neither its parent's nor its sibling's."""
+        before, first, second, after = self.ids()
+
+        assert before == after
+        assert len({tuple(ids) for [ids] in (before, first, second)}) == 3
+        assert len({instance for [[instance, _]] in (before, first, second)}) == 3
+        assert len({run for [[_, run]] in (before, first, second)}) == 3
+
+    def test_keeps_the_ids_that_are_given(self):
+        """An instance and a run that the environment names are everybody's."""
+        given = {"OTEL_RESOURCE_ATTRIBUTES": "service.instance.id=worker", "OTEL_ROLLOUT_RUN_ID": "run-7"}
+
+        assert self.ids(**given) == [[["worker", "run-7"]]] * 4
+
+    def test_spans_of_other_tracers_have_the_same_ids(self):
+        """Under `set_global` what other tracers make in a child says the same as our spans."""
+        before, first, second, after = self.ids(GLOBAL="1")
+
+        assert before == after
+        for spans in (before, first, second):
+            assert len(spans) == 2
+            assert spans[0] == spans[1]
+        assert len({tuple(spans[0]) for spans in (before, first, second)}) == 3
 
 
 class TestProvider:
@@ -171,3 +238,81 @@ class TestProvider:
 
         tree = "[['rollout_trace', ['op', ['GET']]]]"
         assert run_program(program).stdout.splitlines() == [f"{tree} first", f"{tree} second"]
+
+    def test_a_second_init_renews_the_global_provider(self):
+        """Spans of a tracer that was made under the first init have the second one's resource and sampler."""
+        program = """
+            import otel_rollout, os
+            from opentelemetry import trace
+            from otel_rollout.testing import InMemorySpanExporter
+            tracer = trace.get_tracer("early")
+            for project, sampler in (("first", "always_on"), ("second", "always_on"), ("third", "always_off")):
+                os.environ["OTEL_TRACES_SAMPLER"] = sampler
+                exporter = InMemorySpanExporter()
+                otel_rollout.init(project, "e", backend=exporter, set_global=True)
+                tracer.start_span("GET").end()
+                trace.get_tracer("late").start_span("POST").end()
+                assert otel_rollout.shutdown()
+                print([(span.name, span.resource.attributes["rollout.project_name"]) for span in exporter.spans])
+        """
+
+        assert run_program(program).stdout.splitlines() == [
+            "[('GET', 'first'), ('POST', 'first')]",
+            "[('GET', 'second'), ('POST', 'second')]",
+            "[]",
+        ]
+
+    @pytest.mark.parametrize("added", ["before init", "before the trajectory", "inside the trajectory"])
+    def test_processors_that_the_application_adds_to_our_global_provider(self, added: str):
+        """They get our spans from then on, with their payload, in the trees that our exporters get."""
+        program = f"""
+            import otel_rollout
+            from opentelemetry import trace
+            from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+            from otel_rollout.testing import InMemorySpanExporter, span_tree
+            ours, theirs = InMemorySpanExporter(), InMemorySpanExporter()
+            def add(moment):
+                if moment == {added!r}:
+                    trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(theirs))
+            if {added!r} == "before init":
+                otel_rollout.init("p", "e", backend=InMemorySpanExporter(), set_global=True)
+                otel_rollout.shutdown()
+                add("before init")
+            otel_rollout.init("p", "e", backend=ours, set_global=True)
+            add("before the trajectory")
+            @otel_rollout.rollout_trace_op
+            def op(number):
+                with trace.get_tracer("httpx").start_as_current_span("GET"):
+                    return number
+            with otel_rollout.rollout_trace_attr(sample_index=1):
+                op(0)
+                add("inside the trajectory")
+                op(1)
+            assert otel_rollout.flush()
+            print(span_tree(ours.spans))
+            last = [span for span in theirs.spans if span.name == "op"][-1]
+            print([span.name for span in theirs.spans], last.attributes["input.value"], last.attributes["output.value"])
+        """
+        whole = "['GET', 'op', 'GET', 'op', 'rollout_trace']"
+        seen = "['GET', 'op']" if added == "inside the trajectory" else whole
+
+        assert run_program(program).stdout.splitlines() == [
+            "[['rollout_trace', ['op', ['GET']], ['op', ['GET']]]]",
+            f'{seen} {{"number":1}} 1',
+        ]
+
+    def test_a_provider_gets_one_processor(self):
+        """However often init and shutdown are called, the application's provider has one processor of ours."""
+        provider = TracerProvider(shutdown_on_exit=False)
+        added: list[object] = []
+        add = provider.add_span_processor
+        provider.add_span_processor = lambda processor: (added.append(processor), add(processor))  # type: ignore[method-assign]
+        for _ in range(3):
+            exporter = InMemorySpanExporter()
+            init("p", "e", backend=exporter, tracer_provider=provider)
+            double(3)
+            assert shutdown(10)
+            provider.get_tracer("app").start_span("while tracing is off").end()
+            assert [span.name for span in exporter.spans] == ["double"]
+
+        assert len(added) == 1

@@ -161,6 +161,28 @@ class TestQueueProcessor:
         assert provider.force_flush(10_000)
         assert [span.name for span in exporter.spans] == [None]
 
+    def test_spans_after_the_providers_shutdown(self):
+        """What ends after the application has shut its provider down is counted, and `flush` says so."""
+        provider = TracerProvider(shutdown_on_exit=False)
+        otel_rollout.init("project", "experiment", backend=InMemorySpanExporter(), tracer_provider=provider)
+        trajectory(1)
+        provider.shutdown()
+        trajectory(1)
+        assert otel_rollout.flush(10) is False
+        counts = otel_rollout.stats().exporters["InMemorySpanExporter"]
+        assert (counts.recorded, counts.delivered, counts.lost) == (4, 2, {"after_shutdown": 2})
+
+    def test_spans_after_our_shutdown(self):
+        """What of ours ends after `shutdown` is counted; what the application traces then is not ours to count."""
+        provider = TracerProvider(shutdown_on_exit=False)
+        otel_rollout.init("project", "experiment", backend=InMemorySpanExporter(), tracer_provider=provider)
+        with otel_rollout.rollout_trace_attr(0, 1, 0):
+            assert otel_rollout.shutdown(10)
+        with provider.get_tracer("app").start_as_current_span("theirs"):
+            pass
+        counts = otel_rollout.stats().exporters["InMemorySpanExporter"]
+        assert (counts.recorded, counts.lost) == (1, {"after_shutdown": 1})
+
     def test_a_span_that_is_not_sampled_is_left_out(self):
         """A span that is recorded but not sampled is not exported."""
         exporter = InMemorySpanExporter()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
+import threading
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 import otel_rollout
+from otel_rollout.open_spans import OpenSpans
 from otel_rollout.stats import ExporterStats, SideWorkStats, Stats
 from otel_rollout.testing import InMemorySpanExporter
 
@@ -92,3 +96,80 @@ class TestAtShutdown:
             pass
         otel_rollout.shutdown(10)
         assert otel_rollout.stats().exporters == {"InMemorySpanExporter": ExporterStats(recorded=1, delivered=1)}
+
+
+class TestOpenSpans:
+    """Spans that have started and not ended."""
+
+    @pytest.fixture(params=["light", "application's provider"])
+    def traced(self, request):
+        """Trace, with our own spans and with the SDK's."""
+        provider = None if request.param == "light" else TracerProvider(shutdown_on_exit=False)
+        otel_rollout.init("project", "experiment", backend=InMemorySpanExporter(), tracer_provider=provider)
+
+    def test_what_runs_is_open(self, traced):
+        """A span is open from its start to its end."""
+        with otel_rollout.rollout_trace_attr(0, 1, 0):
+            inside = otel_rollout.stats().open_spans
+
+        assert (inside, otel_rollout.stats().open_spans) == (1, 0)
+
+    @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+    def test_a_coroutine_that_nobody_awaits(self, traced):
+        """Its span never ends, and is counted for good."""
+
+        async def inner():
+            return 1
+
+        @otel_rollout.rollout_trace_op
+        def op():
+            return inner()
+
+        # The coroutine of `op` has begun nothing: that of `inner` is in it.
+        coroutine = op()
+        del coroutine
+        gc.collect()
+
+        assert otel_rollout.stats().open_spans == 1
+        assert otel_rollout.stats().exporters["InMemorySpanExporter"].recorded == 0
+
+    def test_what_the_sampler_leaves_out_is_not_open(self, monkeypatch):
+        """A trajectory that is not sampled starts no span."""
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+        otel_rollout.init("project", "experiment", backend=InMemorySpanExporter())
+
+        with otel_rollout.rollout_trace_attr(0, 1, 0):
+            assert otel_rollout.stats().open_spans == 0
+
+    def test_the_line_at_the_end_names_them(self, traced, caplog):
+        """A shutdown while spans are open is a warning that says how many."""
+        with otel_rollout.rollout_trace_attr(0, 1, 0):
+            assert otel_rollout.shutdown(10)
+
+        [record] = [record for record in caplog.records if "delivered" in record.getMessage()]
+        assert record.levelno == logging.WARNING
+        assert record.getMessage() == "InMemorySpanExporter: 0 of 0 spans delivered; open spans: 1"
+
+    def test_many_threads(self):
+        """No start and no end is missed, whichever threads they are in."""
+        spans = OpenSpans()
+        threads = [threading.Thread(target=lambda: [spans.started() for _ in range(100_000)]) for _ in range(4)]
+        threads += [threading.Thread(target=lambda: [spans.ended() for _ in range(50_000)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert [spans.count(), spans.count()] == [200_000, 200_000]
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+    @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+    def test_a_forked_child_has_none(self, traced):
+        """What its parent has open is the parent's to end."""
+        with otel_rollout.rollout_trace_attr(0, 1, 0):
+            child = os.fork()
+            if child == 0:
+                os._exit(otel_rollout.stats().open_spans)
+            status = os.waitpid(child, 0)[1]
+
+        assert status == 0

@@ -25,6 +25,7 @@ from otel_rollout.delivery.readable import SpanReader, without_payload
 from otel_rollout.delivery.size import encoded_size, queued_size
 from otel_rollout.delivery.trouble_log import TroubleLog
 from otel_rollout.exporter import OutcomeSpanExporter, one_attempt_of
+from otel_rollout.side_work import SideWork
 from otel_rollout.span import RolloutSpan
 from otel_rollout.stats import ExporterStats
 

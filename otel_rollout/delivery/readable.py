@@ -114,7 +114,7 @@ class SpanReader:
 
     def __init__(self, resource: Resource, scope: InstrumentationScope, finisher: PayloadFinisher) -> None:
         self._readers = 0
-        self._resource = resource
+        self.resource = resource
         self._scope = scope
         self._finisher = finisher
         self._redactor = finisher.redactor
@@ -159,7 +159,7 @@ class SpanReader:
                     if finished is None:
                         finished = span.finished = self._finish(span)
                         span.input = span.output = None
-            readable = readable_span(span, finished, self._resource, self._scope)
+            readable = readable_span(span, finished, self.resource, self._scope)
         if span.parent is None and span.trajectory is not None:
             dropped = span.trajectory.dropped_spans[exporter]
             if dropped:
