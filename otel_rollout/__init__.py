@@ -15,7 +15,6 @@ with rollout_trace_attr(sample_index=7, step=1, rollout_n=0):
 
 from __future__ import annotations
 
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
@@ -33,11 +32,10 @@ from otel_rollout.op import rollout_trace_op
 from otel_rollout.sampling import select_samples
 from otel_rollout.stats import ExporterStats, SideWorkStats, Stats
 from otel_rollout.trajectory import annotate, rollout_trace_attr
+from otel_rollout.version import __version__
 
 if _TYPE_CHECKING:
     from otel_rollout.trace_folder.reader import RecordedTrajectory, read
-
-__version__ = _version("otel-rollout")
 
 __all__ = [
     "AlreadyInitializedError",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
+import logging
 import os
 from collections.abc import Iterable, Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import PackageNotFoundError, distribution, entry_points
 from typing import Any, Final
 
 from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
@@ -21,6 +23,10 @@ __all__ = ["Backend", "backend_names", "make_exporters", "requested_backend"]
 Backend = str | SpanExporter | Sequence["str | SpanExporter"]
 """What `init(backend=…)` takes: a name, names separated by commas, an exporter, or a list of names and exporters."""
 
+_logger = logging.getLogger("otel_rollout")
+
+DISTRIBUTION: Final = "otel-rollout"
+_PACKAGE_PREFIX: Final = "otel_rollout_"
 GROUP: Final = "opentelemetry_traces_exporter"
 
 _OTLP_EXPORTERS: Final = {
@@ -113,26 +119,53 @@ def _make(name: str) -> SpanExporter:
     if name == "console":
         return _instance(name, "otel_rollout_console.exporter", "ConsoleSpanExporter", None)
     found = list(entry_points(group=GROUP, name=name))
-    if not found:
+    if not found and (_has_metadata() or not name.isidentifier()):
         raise UnknownExporterError(_unknown(name))
     try:
-        cls = found[0].load()
+        cls = found[0].load() if found else _load_without_metadata(name)
     except ImportError as error:
         raise MissingExtraError(_missing(name, error, _EXTRAS.get(name))) from error
+    except UnknownExporterError:
+        raise
     except Exception as error:
         raise ConfigurationError(f"exporter {name!r} can't be loaded: {type(error).__name__}: {error}") from error
     return _construct(name, cls)
 
 
+def _has_metadata() -> bool:
+    try:
+        distribution(DISTRIBUTION)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _load_without_metadata(name: str) -> Any:
+    """Return the exporter of a package that stands beside ours and is called as ours are: `otel_rollout_NAME`.
+
+    Entry points are metadata of the distribution, which package folders that Ray ships (`py_modules`) are without.
+    """
+    package = f"{_PACKAGE_PREFIX}{name}"
+    if importlib.util.find_spec(package) is None:
+        raise UnknownExporterError(
+            f"no exporter is called {name!r}: otel_rollout is here without the metadata of its distribution, and no "
+            f"package {package!r} stands beside it; pip install {DISTRIBUTION} in the environment of every process, "
+            "ship that package too, or give an exporter instead of its name"
+        )
+    module = importlib.import_module(package)
+    exporters = [getattr(module, public) for public in getattr(module, "__all__", ())]
+    return next(one for one in exporters if isinstance(one, type) and issubclass(one, SpanExporter))
+
+
 def _make_otlp() -> SpanExporter:
-    variable, protocol = _PROTOCOL_VARIABLES[1], "http/protobuf"
-    for candidate in _PROTOCOL_VARIABLES:
-        if os.environ.get(candidate, "").strip():
-            variable, protocol = candidate, os.environ[candidate].strip().lower()
-            break
-    if protocol not in _OTLP_EXPORTERS:
-        raise ConfigurationError(f"{variable}={protocol!r}: this should be {' or '.join(_OTLP_EXPORTERS)}")
-    return _instance("otlp", *_OTLP_EXPORTERS[protocol])
+    for variable in _PROTOCOL_VARIABLES:
+        protocol = os.environ.get(variable, "").strip().lower()
+        if protocol in _OTLP_EXPORTERS:
+            return _instance("otlp", *_OTLP_EXPORTERS[protocol])
+        if protocol:
+            right = " or ".join(_OTLP_EXPORTERS)
+            _logger.warning("%s=%r is ignored: this should be %s", variable, protocol, right)
+    return _instance("otlp", *_OTLP_EXPORTERS["http/protobuf"])
 
 
 def _instance(name: str, module: str, cls: str, extra: str | None) -> SpanExporter:
@@ -158,6 +191,10 @@ def _construct(name: str, cls: Any) -> SpanExporter:
 
 
 def _missing(name: str, error: ImportError, extra: str | None) -> str:
+    if (error.name or "").startswith(_PACKAGE_PREFIX):
+        # Ours, as otel_rollout itself: only some of the distribution's folders are here.
+        line = f"ship that package beside otel_rollout, or pip install {DISTRIBUTION}"
+        return f"exporter {name!r} needs a package that isn't here ({error}): {line}"
     line = f"pip install 'otel-rollout[{extra}]'" if extra else f"pip install {error.name or 'the missing package'}"
     return f"exporter {name!r} needs a package that isn't installed ({error}): {line}"
 

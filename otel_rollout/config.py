@@ -196,8 +196,10 @@ def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
             provider_spans = _attach(_state.global_processor, queues)
             own = _make_global(resource, sampler, limits)
 
+        count_end = open_spans.ended
+
         def on_end(span: Any) -> None:
-            open_spans.ended()
+            count_end()
             for queue in queues:
                 queue.put(span)
 

@@ -111,7 +111,7 @@ class Pipeline:
         self.finisher.truncated_bytes = 0
         if self.finisher.redactor is not None:
             self.finisher.redactor.redacted = 0
-        self._open_spans.reset()
+        self._open_spans.after_fork()
         if self._provider_spans is not None:
             self._provider_spans.after_fork()
         if self._reader is not None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import uuid
-from collections.abc import Mapping
-from importlib.metadata import entry_points, version
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
 from typing import Any, Final
 
 from opentelemetry import trace
@@ -14,36 +15,34 @@ from opentelemetry.sdk.environment_variables import OTEL_TRACES_SAMPLER, OTEL_TR
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import SpanLimits
 from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
-from opentelemetry.sdk.trace.sampling import Sampler
+from opentelemetry.sdk.trace.sampling import DEFAULT_ON, Sampler
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import TracerProvider
 
 from otel_rollout import semconv
-from otel_rollout.errors import ConfigurationError
 from otel_rollout.ids import SystemIdGenerator
-from otel_rollout.sampling import SilenceableSampler
+from otel_rollout.sampling import SilenceableSampler, sample_ratio_sampler
+from otel_rollout.version import __version__
 
 __all__ = [
     "SCOPE",
     "application_provider",
-    "environment_sampler",
     "is_auto_instrumented",
     "make_provider",
     "make_resource",
+    "read_sampler",
+    "resource_of_child",
 ]
 
-SCOPE: Final = InstrumentationScope("otel_rollout", version("otel-rollout"))
+_logger = logging.getLogger("otel_rollout")
 
-_SDK_SAMPLERS: Final = (
-    "always_on",
-    "always_off",
-    "traceidratio",
-    "parentbased_always_on",
-    "parentbased_always_off",
-    "parentbased_traceidratio",
-)
+SCOPE: Final = InstrumentationScope("otel_rollout", __version__)
+
 _AUTO_INSTRUMENTATION: Final = "opentelemetry.instrumentation.auto_instrumentation"
 _SAMPLER_GROUP: Final = "opentelemetry_traces_sampler"
+# Ours needs no entry point: a package folder without metadata has none.
+_OUR_SAMPLER: Final = "rollout_sample_ratio"
+_SDK: Final = "opentelemetry.sdk."
 
 
 def application_provider() -> TracerProvider | None:
@@ -100,13 +99,14 @@ def make_provider(resource: Resource, limits: SpanLimits) -> SdkTracerProvider:
     Args:
         resource: What its spans were made by.
         limits: The limits of its spans.
-
-    Raises:
-        ConfigurationError: `OTEL_TRACES_SAMPLER` names no sampler, or its argument is none.
     """
+    sampler, fault = read_sampler(os.environ)
+    if sampler is not None and fault:
+        # Of its own samplers the SDK says itself what is wrong.
+        _logger.warning("%s", fault)
     provider = SdkTracerProvider(
         resource=resource,
-        sampler=environment_sampler(os.environ),
+        sampler=sampler,
         id_generator=SystemIdGenerator(),
         span_limits=limits,
         shutdown_on_exit=False,
@@ -115,42 +115,44 @@ def make_provider(resource: Resource, limits: SpanLimits) -> SdkTracerProvider:
     return provider
 
 
-def environment_sampler(environ: Mapping[str, str]) -> Sampler | None:
-    """Return the sampler of `OTEL_TRACES_SAMPLER`; None where the SDK reads the variable itself.
+def read_sampler(environ: Mapping[str, str]) -> tuple[Sampler | None, str]:
+    """Return the sampler of `OTEL_TRACES_SAMPLER`, None for one of the SDK's own, and what is wrong with the variables.
+
+    As the SDK does, a value that can't work counts as the default.
 
     Args:
         environ: The environment.
-
-    Raises:
-        ConfigurationError: `OTEL_TRACES_SAMPLER` names no sampler, or its argument is none.
     """
     name = environ.get(OTEL_TRACES_SAMPLER, "").strip().lower()
     argument = environ.get(OTEL_TRACES_SAMPLER_ARG, "").strip()
     if not name:
-        return None
-    if name in _SDK_SAMPLERS:
-        if name.endswith("traceidratio") and argument:
-            _check_ratio(argument)
-        return None
-    points = list(entry_points(group=_SAMPLER_GROUP, name=name))
-    if not points:
-        names = sorted({*_SDK_SAMPLERS, *(point.name for point in entry_points(group=_SAMPLER_GROUP))})
-        raise ConfigurationError(
-            f"{OTEL_TRACES_SAMPLER}={name!r}: there is no such sampler; there are {', '.join(names)}"
-        )
+        return None, ""
+    factory: Callable[[str], Any] = sample_ratio_sampler
+    if name != _OUR_SAMPLER:
+        points = list(entry_points(group=_SAMPLER_GROUP, name=name))
+        if not points or points[0].value.startswith(_SDK):
+            return None, _fault_of_the_sdks(name, argument, is_known=bool(points))
     try:
-        sampler = points[0].load()(argument)
-    except Exception as error:
-        raise ConfigurationError(f"{OTEL_TRACES_SAMPLER_ARG}={argument!r}: {error}") from error
+        if name != _OUR_SAMPLER:
+            factory = points[0].load()
+        sampler = factory(argument)
+    except Exception as error:  # noqa: BLE001, RUF100 - somebody else's factory may raise what it likes
+        return DEFAULT_ON, f"{OTEL_TRACES_SAMPLER_ARG}={argument!r} is ignored, and {OTEL_TRACES_SAMPLER} too: {error}"
     if not isinstance(sampler, Sampler):
-        raise ConfigurationError(f"{OTEL_TRACES_SAMPLER}={name!r}: {points[0].value} made no Sampler")
-    return sampler
+        return DEFAULT_ON, f"{OTEL_TRACES_SAMPLER}={name!r} is ignored: {points[0].value} made no Sampler"
+    return sampler, ""
 
 
-def _check_ratio(argument: str) -> None:
-    try:
-        ratio = float(argument)
-    except ValueError:
-        ratio = -1.0
-    if not 0.0 <= ratio <= 1.0:
-        raise ConfigurationError(f"{OTEL_TRACES_SAMPLER_ARG}={argument!r}: this should be a ratio from 0 to 1")
+def _fault_of_the_sdks(name: str, argument: str, *, is_known: bool) -> str:
+    """Return what the SDK will say of a sampler that it reads itself."""
+    if not is_known:
+        names = sorted({_OUR_SAMPLER, *(point.name for point in entry_points(group=_SAMPLER_GROUP))})
+        return f"{OTEL_TRACES_SAMPLER}={name!r} is ignored: there is no such sampler; there are {', '.join(names)}"
+    if name.endswith("traceidratio") and argument:
+        try:
+            is_ratio = 0.0 <= float(argument) <= 1.0
+        except ValueError:
+            is_ratio = False
+        if not is_ratio:
+            return f"{OTEL_TRACES_SAMPLER_ARG}={argument!r} is ignored: this should be a ratio from 0 to 1"
+    return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -12,7 +13,21 @@ from otel_rollout.errors import ConfigurationError
 from otel_rollout.profiles import PROFILES
 from otel_rollout.redaction import BUILT_IN, compile_pattern
 
-__all__ = ["SETTINGS", "STANDARD_VARIABLES", "Setting", "Settings", "read_bytes", "resolve_settings"]
+__all__ = [
+    "OURS",
+    "SETTINGS",
+    "STANDARD_VARIABLES",
+    "Setting",
+    "Settings",
+    "read_bytes",
+    "read_variables",
+    "resolve_settings",
+]
+
+_logger = logging.getLogger("otel_rollout")
+
+OURS: Final = "OTEL_ROLLOUT_"
+"""How the variables of ours begin: a wrong value is an error. In one of OpenTelemetry's it is a warning."""
 
 
 class Setting(NamedTuple):
@@ -278,6 +293,7 @@ STANDARD_VARIABLES: Final[Mapping[str, str]] = {
     "OTEL_EXPORTER_OTLP_PROTOCOL": "`http/protobuf` (default) or `grpc`; also `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL`",
     "OTEL_EXPORTER_OTLP_HEADERS": "`key=value,key=value`; also `OTEL_EXPORTER_OTLP_TRACES_HEADERS`",
     "OTEL_EXPORTER_OTLP_TIMEOUT": "seconds for one request, default 10; also `…_TRACES_TIMEOUT`",
+    "OTEL_BSP_EXPORT_TIMEOUT": "not read, nor by the SDK: `OTEL_EXPORTER_OTLP_TIMEOUT` is the limit of one request",
     "OTEL_EXPORTER_OTLP_COMPRESSION": "`none` (default), `gzip` or `deflate`; also `…_TRACES_COMPRESSION`",
     "OTEL_EXPORTER_OTLP_CERTIFICATE": "a file of trusted certificates; also `…_TRACES_CERTIFICATE`",
     "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": "our own certificate; also `…_TRACES_CLIENT_CERTIFICATE`",
@@ -330,26 +346,49 @@ def resolve_settings(arguments: Mapping[str, Any], environ: Mapping[str, str] | 
         environ: The environment; the process's own where None.
 
     Raises:
-        ConfigurationError: A value can't work; the message names where it came from and what would be right.
+        ConfigurationError: An argument or a variable of ours can't work; the message names it and what would be right.
     """
     environ = os.environ if environ is None else environ
     values: dict[str, Any] = {}
     for setting in SETTINGS:
-        value, origin = arguments.get(setting.name), f"{setting.name}="
+        value = arguments.get(setting.name)
         if value is None:
-            for variable in setting.variables:
-                if environ.get(variable, "").strip():
-                    value, origin = environ[variable], f"{variable}="
-                    break
-        if value is None:
-            values[setting.name] = setting.default
+            values[setting.name], ignored = read_variables(setting, environ)
+            for text in ignored:
+                _logger.warning("%s", text)
             continue
         try:
             values[setting.name] = setting.read(value)
         except ValueError as error:
-            raise ConfigurationError(f"{origin}{value!r}: this should be {error}") from None
+            raise ConfigurationError(f"{setting.name}={value!r}: this should be {error}") from None
     unknown = set(arguments) - {field.name for field in fields(Settings)}
     if unknown:
         known = ", ".join(setting.name for setting in SETTINGS)
         raise ConfigurationError(f"{', '.join(sorted(unknown))}: there is no such setting; there are {known}")
     return Settings(**values)
+
+
+def read_variables(setting: Setting, environ: Mapping[str, str]) -> tuple[Any, list[str]]:
+    """Return a setting's value by the environment, and what is said of the variables that are ignored.
+
+    A variable of OpenTelemetry's that can't work is ignored, as the SDK does; one of ours is an error.
+
+    Args:
+        setting: The setting.
+        environ: The environment.
+
+    Raises:
+        ConfigurationError: A variable of ours can't work.
+    """
+    ignored: list[str] = []
+    for variable in setting.variables:
+        text = environ.get(variable, "")
+        if not text.strip():
+            continue
+        try:
+            return setting.read(text), ignored
+        except ValueError as error:
+            if variable.startswith(OURS):
+                raise ConfigurationError(f"{variable}={text!r}: this should be {error}") from None
+            ignored.append(f"{variable}={text!r} is ignored: this should be {error}")
+    return setting.default, ignored

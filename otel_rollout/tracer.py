@@ -97,7 +97,7 @@ class LightTracer(RolloutTracer):
         open_spans: OpenSpans,
         bounds: SpanBounds = DEFAULT_BOUNDS,
     ) -> None:
-        self._open_spans = open_spans
+        self._count_start = open_spans.started
         self._bounds = bounds
         self._sampler = sampler
         self._ids = ids
@@ -114,7 +114,7 @@ class LightTracer(RolloutTracer):
         context = SpanContext(trace_id, self._ids.generate_span_id(), False, _SAMPLED, sampled.trace_state)
         # A trajectory's tags are added when its spans are read; samplers hand back what they were given.
         attributes = {} if trajectory else dict(tags)
-        self._open_spans.started()
+        self._count_start()
         root = RolloutSpan(name, context, None, attributes, trajectory, tuple(links), self._on_end, self._bounds)
         more = {key: value for key, value in (sampled.attributes or {}).items() if key not in tags}
         if more:
@@ -140,7 +140,7 @@ class LightTracer(RolloutTracer):
         if not parent.trace_flags & TraceFlags.SAMPLED:
             return None
         span_id = self._ids.generate_span_id()
-        self._open_spans.started()
+        self._count_start()
         light = RolloutSpan(name, span_id, parent, attributes, trajectory, (), self._on_end, self._bounds)
         if trajectory is None:
             light.set_attribute(semconv.OUTSIDE_TRAJECTORY, True)  # noqa: FBT003, RUF100 - an attribute's value

@@ -68,15 +68,6 @@ class TestMaking:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf")
         assert type(make_exporters(["otlp"])[0][1]).__name__ == "OtlpHttpSpanExporter"
 
-    def test_an_unknown_protocol_is_an_error(self, monkeypatch: pytest.MonkeyPatch):
-        """The error names the variable and the protocols."""
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
-
-        with pytest.raises(
-            ConfigurationError, match=r"OTEL_EXPORTER_OTLP_PROTOCOL='http/json': this should be http/protobuf or grpc"
-        ):
-            make_exporters(["otlp"])
-
     def test_any_installed_exporter_is_found_by_its_entry_point(self):
         """A name of OpenTelemetry's own entry point group works as it is."""
         exporter = make_exporters(["otlp_proto_http"])[0][1]

@@ -116,9 +116,6 @@ class TestValues:
     @pytest.mark.parametrize(
         ("variable", "text", "right"),
         [
-            ("OTEL_BSP_MAX_QUEUE_SIZE", "many", "a positive whole number"),
-            ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "0", "a positive whole number"),
-            ("OTEL_BSP_SCHEDULE_DELAY", "-1", "a number of milliseconds, 0 or more"),
             ("OTEL_ROLLOUT_SHUTDOWN_TIMEOUT_MS", "inf", "a number of milliseconds, 0 or more"),
             ("OTEL_ROLLOUT_MAX_QUEUE_BYTES", "256 potatoes", "a positive size in bytes, such as 1048576 or 256MiB"),
             ("OTEL_ROLLOUT_MAX_QUEUE_BYTES", "inf", "a positive size in bytes, such as 1048576 or 256MiB"),

@@ -169,7 +169,11 @@ class TestOpenSpans:
         with otel_rollout.rollout_trace_attr(0, 1, 0):
             child = os.fork()
             if child == 0:
-                os._exit(otel_rollout.stats().open_spans)
+                code = 255
+                try:
+                    code = otel_rollout.stats().open_spans
+                finally:
+                    os._exit(code)
             status = os.waitpid(child, 0)[1]
 
         assert status == 0

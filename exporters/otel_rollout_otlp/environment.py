@@ -5,9 +5,11 @@ Source: https://opentelemetry.io/docs/specs/otel/protocol/exporter/
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from otel_rollout.errors import ConfigurationError
@@ -15,6 +17,11 @@ from otel_rollout.http import shown_url
 
 __all__ = ["OtlpEnvironment", "read_environment"]
 
+_logger = logging.getLogger("otel_rollout")
+
+_Value = TypeVar("_Value")
+
+DEFAULT_TIMEOUT: Final = 10.0
 DEFAULT_HTTP_ENDPOINT: Final = "http://localhost:4318"
 DEFAULT_GRPC_ENDPOINT: Final = "http://localhost:4317"
 TRACES_PATH: Final = "v1/traces"
@@ -49,11 +56,13 @@ class OtlpEnvironment:
 def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
     """Return what the environment says, each variable for traces before the one for all signals.
 
+    A number, a name or a header that can't work is ignored, as the SDK does.
+
     Args:
         is_grpc: Whether the protocol is gRPC, whose endpoint has no path.
 
     Raises:
-        ConfigurationError: A variable has a value that can't work.
+        ConfigurationError: An endpoint is none, or a certificate's file can't be read.
     """
     variable, given = _read("ENDPOINT")
     endpoint = given
@@ -67,37 +76,64 @@ def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
     if not has_scheme and not is_host_and_port:
         right = "a URL such as http://localhost:4317" if is_grpc else "a URL such as http://localhost:4318"
         raise ConfigurationError(f"{variable}={shown_url(given or endpoint)!r}: this should be {right}")
-    variable, timeout_text = _read("TIMEOUT")
-    try:
-        timeout = float(timeout_text or 10.0)
-    except ValueError:
-        timeout = 0.0
-    if not 0 < timeout < float("inf"):
-        raise ConfigurationError(f"{variable}={timeout_text!r}: this should be a positive number of seconds")
-    variable, compression = _read("COMPRESSION")
-    compression = (compression or "none").lower()
-    if compression not in COMPRESSIONS:
-        raise ConfigurationError(f"{variable}={compression!r}: this should be one of {', '.join(COMPRESSIONS)}")
-    _, insecure = _read("INSECURE")
+    is_insecure = _read_valid("INSECURE", _boolean, False)  # noqa: FBT003, RUF100 - the default
     return OtlpEnvironment(
         endpoint=endpoint,
         headers=_headers(),
-        timeout=timeout,
-        compression=compression,
+        timeout=_read_valid("TIMEOUT", _seconds, DEFAULT_TIMEOUT),
+        compression=_read_valid("COMPRESSION", _compression, "none"),
         certificate=_file("CERTIFICATE"),
         client_certificate=_file("CLIENT_CERTIFICATE"),
         client_key=_file("CLIENT_KEY"),
-        is_insecure=parts.scheme == "http" or (is_host_and_port and (insecure or "").lower() == "true"),
+        is_insecure=parts.scheme == "http" or (is_host_and_port and is_insecure),
     )
+
+
+def _variables(name: str) -> tuple[str, str]:
+    return f"OTEL_EXPORTER_OTLP_TRACES_{name}", f"OTEL_EXPORTER_OTLP_{name}"
 
 
 def _read(name: str) -> tuple[str, str | None]:
     """Return which variable sets `name`, and its text; the general variable's name and None where neither does."""
-    for variable in (f"OTEL_EXPORTER_OTLP_TRACES_{name}", f"OTEL_EXPORTER_OTLP_{name}"):
+    for variable in _variables(name):
         text = os.environ.get(variable, "").strip()
         if text:
             return variable, text
     return f"OTEL_EXPORTER_OTLP_{name}", None
+
+
+def _read_valid(name: str, read: Callable[[str], _Value], default: _Value) -> _Value:
+    """Return the value of the first variable for `name` that can work, each that can't with a warning."""
+    for variable in _variables(name):
+        text = os.environ.get(variable, "").strip()
+        try:
+            if text:
+                return read(text)
+        except ValueError as error:
+            _logger.warning("%s=%r is ignored: this should be %s", variable, text, error)
+    return default
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise ValueError("a positive number of seconds")
+    return seconds
+
+
+def _compression(text: str) -> str:
+    if text.lower() not in COMPRESSIONS:
+        raise ValueError(f"one of {', '.join(COMPRESSIONS)}")
+    return text.lower()
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.lower() == "true"
 
 
 def _headers() -> dict[str, str]:
@@ -109,10 +145,13 @@ def _headers() -> dict[str, str]:
         name, separator, value = pair.partition("=")
         if not separator or not name.strip():
             # Not the pair itself: it may be a secret that its name, or a comma inside, has been left out of.
-            raise ConfigurationError(
-                f"{variable}: pair {position} should be name=value; pairs are separated by commas, and a comma in a "
-                "value is written %2C"
+            _logger.warning(
+                "%s: pair %d is ignored: this should be name=value; pairs are separated by commas, and a comma in a "
+                "value is written %%2C",
+                variable,
+                position,
             )
+            continue
         headers[name.strip().lower()] = unquote(value.strip())
     return headers
 

@@ -7,11 +7,11 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 
 from otel_rollout.cli import demo, doctor, ls, replay, show, stats
 from otel_rollout.errors import RolloutTraceError
 from otel_rollout.trace_tree import printable
+from otel_rollout.version import __version__
 
 __all__ = ["main"]
 
@@ -66,7 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"otel-rollout {metadata.version('otel-rollout')}")
+    parser.add_argument("--version", action="version", version=f"otel-rollout {__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     for command in (demo, ls, show, stats, replay, doctor):
         command.add_to(commands)

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from otel_rollout.doctor.secrets import shown_value
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.provider import environment_sampler
-from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES, Setting, read_bytes, resolve_settings
+from otel_rollout.provider import read_sampler
+from otel_rollout.settings import OURS, SETTINGS, STANDARD_VARIABLES, Setting, read_bytes, read_variables
 
 __all__ = ["DEFAULT", "UNSET", "EnvironmentReport", "SettingReport", "VariableReport", "read_environment"]
 
@@ -26,7 +26,6 @@ _OTHER_VARIABLES: Final = {
     "OTEL_ROLLOUT_REQUIRE_SERVERS": "for tests: a server that can't be installed is a failure",
 }
 _UNITS: Final = (("GiB", 30), ("MiB", 20), ("KiB", 10))
-_OURS: Final = "OTEL_ROLLOUT_"
 # OTEL_EXPORTER_OTLP_ENDPOINT has this beside it, for traces alone.
 _GENERAL, _FOR_TRACES = "OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"
 
@@ -106,13 +105,14 @@ def read_environment(
 
 
 def _report_setting(setting: Setting, environ: Mapping[str, str]) -> SettingReport:
-    own = {variable: environ[variable] for variable in setting.variables if environ.get(variable, "").strip()}
-    origin = next(iter(own), DEFAULT)
+    own = [variable for variable in setting.variables if environ.get(variable, "").strip()]
     try:
-        value = getattr(resolve_settings({}, own), setting.name)
+        value, ignored = read_variables(setting, environ)
     except ConfigurationError as error:
-        return SettingReport(setting.name, own[origin], origin, str(error))
-    return SettingReport(setting.name, _in_words(value, is_size=setting.read is read_bytes), origin)
+        return SettingReport(setting.name, environ[own[0]], own[0], str(error))
+    origin = next(iter(own[len(ignored) :]), DEFAULT)
+    shown = _in_words(value, is_size=setting.read is read_bytes)
+    return SettingReport(setting.name, shown, origin, "; ".join(ignored))
 
 
 def _report_variables(others: Mapping[str, str], environ: Mapping[str, str]) -> list[VariableReport]:
@@ -130,18 +130,15 @@ def _misspelt(others: Mapping[str, str], environ: Mapping[str, str]) -> list[str
     known = sorted({*others, *(variable for setting in SETTINGS for variable in setting.variables)})
     faults = []
     for name in sorted(environ):
-        if name.startswith(_OURS) and name not in known:
+        if name.startswith(OURS) and name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             faults.append(f"{name}: nothing reads this variable" + (f"; did you mean {close[0]}?" if close else ""))
     return faults
 
 
 def _sampler_fault(environ: Mapping[str, str]) -> list[str]:
-    try:
-        environment_sampler(environ)
-    except ConfigurationError as error:
-        return [str(error)]
-    return []
+    _, fault = read_sampler(environ)
+    return [fault] if fault else []
 
 
 def _in_words(value: Any, *, is_size: bool) -> str:

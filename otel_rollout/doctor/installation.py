@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, Final
 
-from otel_rollout.backends import GROUP
+from otel_rollout.backends import DISTRIBUTION, GROUP
+from otel_rollout.version import __version__
 
 __all__ = ["ExporterReport", "ExtraReport", "InstallationReport", "read_installation"]
 
-DISTRIBUTION: Final = "otel-rollout"
 # `all` is the others together, and `dev` is for those who work on otel-rollout.
 _NOT_FOR_USERS: Final = ("all", "dev")
 # Known without an entry point; another package's exporter of that name is passed over.
@@ -74,8 +74,8 @@ class InstallationReport:
 def read_installation() -> InstallationReport:
     """Return what is installed; no backend's package is imported."""
     versions = {"python": platform.python_version()}
-    for name in (DISTRIBUTION, "opentelemetry-sdk"):
-        versions[name] = metadata.version(name)
+    versions[DISTRIBUTION] = __version__
+    versions["opentelemetry-sdk"] = metadata.version("opentelemetry-sdk")
     exporters = [ExporterReport(name, DISTRIBUTION) for name in _BUILT_IN]
     exporters += [
         _report_exporter(point) for point in metadata.entry_points(group=GROUP) if point.name not in _BUILT_IN
@@ -93,6 +93,9 @@ def _report_exporter(point: metadata.EntryPoint) -> ExporterReport:
 
 
 def _read_extras() -> list[ExtraReport]:
+    if not _is_installed(DISTRIBUTION):
+        # A package folder without metadata says nothing of extras.
+        return []
     wanted: dict[str, set[str]] = {
         name: set() for name in metadata.metadata(DISTRIBUTION).get_all("Provides-Extra", [])
     }

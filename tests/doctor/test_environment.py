@@ -122,13 +122,27 @@ class TestVariables:
         assert found.faults == []
 
     def test_a_sampler_that_is_not_there_is_a_fault(self, monkeypatch):
-        """A wrong OTEL_TRACES_SAMPLER is reported with the text that `init` would raise."""
+        """A wrong OTEL_TRACES_SAMPLER is reported with what is done about it."""
         (fault,) = read_environment({}, {"OTEL_TRACES_SAMPLER": "allways_on"}).faults
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", "allways_on")
 
         assert read_environment({}, {}).faults == []
         assert read_environment({}).faults == [fault]
-        assert fault.startswith("OTEL_TRACES_SAMPLER='allways_on': there is no such sampler")
+        assert fault.startswith("OTEL_TRACES_SAMPLER='allways_on' is ignored: there is no such sampler")
+
+    def test_a_ratio_that_is_none_is_a_fault(self):
+        """Of the SDK's samplers as of ours."""
+        for sampler in ("traceidratio", "rollout_sample_ratio"):
+            (fault,) = read_environment({}, {"OTEL_TRACES_SAMPLER": sampler, "OTEL_TRACES_SAMPLER_ARG": "half"}).faults
+            assert fault.startswith("OTEL_TRACES_SAMPLER_ARG='half' is ignored")
+
+    def test_a_variable_of_opentelemetrys_that_is_ignored_is_a_fault(self):
+        """The setting has its default then, and the fault says why."""
+        found = {one.name: one for one in read_environment({}, {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "many"}).settings}
+
+        one = found["max_batch_spans"]
+        assert (one.value, one.origin) == ("512", "default")
+        assert one.fault == "OTEL_BSP_MAX_EXPORT_BATCH_SIZE='many' is ignored: this should be a positive whole number"
 
     @pytest.mark.parametrize(
         ("value", "is_disabled"), [("true", True), (" TRUE ", True), ("false", False), ("", False)]

@@ -1,0 +1,8 @@
+"""The version of otel-rollout; pyproject.toml reads it here."""
+
+from __future__ import annotations
+
+__all__ = ["__version__"]
+
+# Not from the distribution's metadata: a package folder that Ray ships (`py_modules`) has none.
+__version__ = "0.1.0"

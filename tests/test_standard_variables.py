@@ -1,0 +1,184 @@
+"""OpenTelemetry's variables: a value that can't work is ignored with a warning, or fails `init` if nothing could come."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace.sampling import DEFAULT_ON
+
+from otel_rollout import init, runtime
+from otel_rollout.errors import ConfigurationError
+from otel_rollout.settings import OURS, SETTINGS, STANDARD_VARIABLES
+
+
+def setting(name: str) -> Callable[[], Any]:
+    return lambda: getattr(pipeline().settings, name)
+
+
+def pipeline() -> Any:
+    assert runtime.pipeline is not None
+    return runtime.pipeline
+
+
+def exporter() -> Any:
+    [queue] = pipeline().queues
+    return queue.exporter
+
+
+def sampler() -> str:
+    return str(pipeline().tracer._sampler.get_description())
+
+
+def resource() -> Any:
+    return pipeline()._reader.resource.attributes
+
+
+IGNORED: dict[str, tuple[list[str], Callable[[], Any], Any]] = {
+    "OTEL_BSP_MAX_QUEUE_SIZE": (["abc", "0", "-1", "1.5", "inf"], setting("max_queue_spans"), None),
+    "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": (["abc", "0", "-1"], setting("max_batch_spans"), 512),
+    "OTEL_BSP_SCHEDULE_DELAY": (["abc", "-1", "inf", "nan"], setting("schedule_delay_ms"), 1000.0),
+    "OTEL_TRACES_SAMPLER": (["nonsense", "xray"], sampler, DEFAULT_ON.get_description()),
+    "OTEL_EXPORTER_OTLP_PROTOCOL": (
+        ["http/json", "nonsense"],
+        lambda: type(exporter()).__name__,
+        "OtlpHttpSpanExporter",
+    ),
+    "OTEL_EXPORTER_OTLP_TIMEOUT": (["abc", "0", "-1", "inf"], lambda: exporter()._client.timeout, 10.0),
+    "OTEL_EXPORTER_OTLP_COMPRESSION": (["br", "1"], lambda: exporter()._compression, "none"),
+    "OTEL_EXPORTER_OTLP_HEADERS": (["abc", "=b", "a=b,c"], lambda: exporter()._headers.get("c"), None),
+    "OTEL_EXPORTER_OTLP_INSECURE": (["maybe"], lambda: True, True),
+    "OTEL_RESOURCE_ATTRIBUTES": (["abc", "a=b,c"], lambda: "c" in resource(), False),
+}
+"""Values that can't work, where the value in force shows, and what it is: the default."""
+
+STRICT = {
+    "OTEL_TRACES_EXPORTER": ["nonsense", "otlp,nonsense", "none,otlp"],
+    "OTEL_EXPORTER_OTLP_ENDPOINT": ["localhost:4318", "nonsense", "http://"],
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": ["localhost:4318", "ftp://localhost"],
+    "OTEL_EXPORTER_OTLP_CERTIFICATE": ["/no/such/file"],
+    "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": ["/no/such/file"],
+    "OTEL_EXPORTER_OTLP_CLIENT_KEY": ["/no/such/file"],
+}
+"""Values with which nothing could arrive."""
+
+ANYTHING = {
+    "OTEL_SERVICE_NAME": "any text is a name",
+    "OTEL_SDK_DISABLED": "what is not `true` is false",
+    "OTEL_BSP_EXPORT_TIMEOUT": "not read",
+    "OTEL_TRACES_SAMPLER_ARG": "tried with each sampler below",
+}
+
+
+def with_traces(variables: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return each variable with each of its values, and the variable for traces alone where there is one."""
+    pairs = []
+    for variable, row in variables.items():
+        for value in row[0] if isinstance(row, tuple) else row:
+            pairs.append((variable, value))
+            if variable.startswith("OTEL_EXPORTER_OTLP_") and "_TRACES_" not in variable:
+                pairs.append((variable.replace("OTLP_", "OTLP_TRACES_"), value))
+    return pairs
+
+
+class TestEveryVariable:
+    """The tables of this file."""
+
+    def test_each_is_in_a_table(self):
+        """Whatever we read of OpenTelemetry's variables is tried here with values that can't work."""
+        read = {*STANDARD_VARIABLES, *(name for row in SETTINGS for name in row.variables if not name.startswith(OURS))}
+        # How much of a span is kept.
+        limits = {name for name in read if name.endswith("_LIMIT")}
+
+        assert read - limits == {*IGNORED, *STRICT, *ANYTHING}
+
+
+class TestIgnored:
+    """Numbers, names, headers."""
+
+    @pytest.mark.parametrize(("variable", "value"), with_traces(IGNORED))
+    def test_a_value_that_cannot_work(self, monkeypatch, caplog, variable, value):
+        """`init` warns once, naming the variable or its value, and goes by the default."""
+        monkeypatch.setenv(variable, value)
+
+        with caplog.at_level(logging.WARNING):
+            init("project", "experiment", backend="otlp")
+
+        _, in_force, expected = IGNORED[variable.replace("_TRACES_", "_") if "OTLP" in variable else variable]
+        assert in_force() == expected
+        if "INSECURE" in variable:
+            return  # Read for gRPC alone, see tests/exporters/otlp.
+        said = {record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING}
+        assert len(said) == 1
+        assert any(variable in text or value.rpartition(",")[2] in text for text in said)
+
+    @pytest.mark.parametrize("name", ["traceidratio", "parentbased_traceidratio", "rollout_sample_ratio"])
+    @pytest.mark.parametrize("argument", ["x", "2", "-1", "nan"])
+    def test_a_ratio_that_is_none(self, monkeypatch, caplog, name, argument):
+        """Every trajectory is traced, after a warning."""
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER", name)
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", argument)
+
+        init("project", "experiment", backend="otlp")
+
+        assert "1.0" in sampler() or sampler() == DEFAULT_ON.get_description()
+        assert len([record for record in caplog.records if "SAMPLER_ARG" in record.getMessage()]) == 1
+
+    def test_a_value_for_all_signals_counts_where_that_for_traces_is_ignored(self, monkeypatch):
+        """The next variable that says something is asked."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "soon")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "7")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "br")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "GZIP")
+
+        init("project", "experiment", backend="otlp")
+
+        assert (exporter()._client.timeout, exporter()._compression) == (7.0, "gzip")
+
+    def test_the_other_headers_are_sent(self, monkeypatch, caplog):
+        """A pair that is none is left out, and not shown: it may be a secret."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "a=1,hunter2,b=2%2C3")
+
+        init("project", "experiment", backend="otlp")
+
+        assert exporter()._headers == {"a": "1", "b": "2,3"}
+        [warning] = [record.getMessage() for record in caplog.records if "HEADERS" in record.getMessage()]
+        assert warning.startswith("OTEL_EXPORTER_OTLP_HEADERS: pair 2 is ignored: this should be name=value")
+        assert "hunter2" not in warning
+
+
+class TestStrict:
+    """What nothing could arrive with."""
+
+    @pytest.mark.parametrize(("variable", "value"), with_traces(STRICT))
+    def test_init_fails(self, monkeypatch, variable, value):
+        """`init` raises an error that names what was wrong."""
+        monkeypatch.setenv(variable, value)
+        backend = None if variable == "OTEL_TRACES_EXPORTER" else "otlp"
+
+        with pytest.raises(ConfigurationError) as caught:
+            init("project", "experiment", backend=backend)
+
+        assert variable in str(caught.value) or "nonsense" in str(caught.value)
+
+
+class TestShutdownTimeout:
+    """How long the process waits at its end."""
+
+    def test_is_not_the_limit_of_one_export(self, monkeypatch):
+        """`OTEL_BSP_EXPORT_TIMEOUT` is another thing: who makes one export fail fast does not shorten the end."""
+        monkeypatch.setenv("OTEL_BSP_EXPORT_TIMEOUT", "1")
+
+        init("project", "experiment", backend="otlp")
+
+        assert pipeline().settings.shutdown_timeout_ms == 30_000
+
+    def test_has_a_variable_of_its_own(self, monkeypatch):
+        """`OTEL_ROLLOUT_SHUTDOWN_TIMEOUT_MS` sets it."""
+        monkeypatch.setenv("OTEL_ROLLOUT_SHUTDOWN_TIMEOUT_MS", "1500")
+
+        init("project", "experiment", backend="otlp")
+
+        assert pipeline().settings.shutdown_timeout_ms == 1500
