@@ -16,7 +16,7 @@ from otel_rollout.delivery.batch_sender import send_batch, wait_until
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.side_work import SideWork
 
-__all__ = ["OutcomeSpanExporter", "ReadBack", "one_attempt_of"]
+__all__ = ["OutcomeSpanExporter", "ReadBack", "one_attempt_of", "refused_here"]
 
 _logger = logging.getLogger(__name__)
 
@@ -103,6 +103,15 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Wait for side work; spans are never buffered here."""
         return self.side_work is None or self.side_work.flush(timeout_millis / 1000)
+
+
+def refused_here(error: Exception) -> Outcome:
+    """Return the outcome of a batch that can't be made into a request: halving it finds the span at fault.
+
+    Args:
+        error: What was raised before anything was sent.
+    """
+    return Outcome(Verdict.REFUSED, f"a span can't be encoded: {type(error).__name__}: {error}")
 
 
 def one_attempt_of(exporter: SpanExporter) -> Callable[[Sequence[ReadableSpan]], Outcome]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -72,13 +73,29 @@ class Pipeline:
         self._provider_spans = provider_spans
         self._reader = reader
         self._open_spans = open_spans or OpenSpans()
-        self.tokenizer_copies: dict[int, Any] = {}
-        """By the `id` of a tokenizer that other threads use: a copy for the delivery thread."""
+        # By `id`, with the original: another tokenizer gets the same `id` once this one is gone.
+        self._tokenizer_copies: dict[int, tuple[Any, Any]] = {}
+
+    def copy_tokenizer(self, tokenizer: Any) -> Any:
+        """Return the delivery thread's copy of a tokenizer that other threads use; one that can't be copied isn't used.
+
+        Args:
+            tokenizer: The tokenizer.
+
+        Raises:
+            Exception: Copying it failed.
+        """
+        _, own = self._tokenizer_copies.get(id(tokenizer), (tokenizer, None))
+        if own is None:
+            self._tokenizer_copies[id(tokenizer)] = tokenizer, None
+            own = copy.deepcopy(tokenizer)
+            self._tokenizer_copies[id(tokenizer)] = tokenizer, own
+        return own
 
     def note_tokenizer(self, span: Span, receiver: Any) -> None:
         """Remember the tokenizer of an op's `self`, if it has one, for the delivery thread."""
         tokenizer = fields_of(receiver).get("tokenizer")
-        tokenizer = self.tokenizer_copies.get(id(tokenizer), tokenizer)
+        _, tokenizer = self._tokenizer_copies.get(id(tokenizer), (tokenizer, tokenizer))
         if isinstance(span, RolloutSpan):
             span.tokenizer = tokenizer
         elif self._provider_spans is not None and tokenizer is not None:

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import semconv
 from otel_rollout.delivery.outcome import Outcome
 from otel_rollout.delivery.shrink import replace_attributes
-from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
+from otel_rollout.exporter import OutcomeSpanExporter, ReadBack, refused_here
 
 __all__ = ["PROFILES", "ProfiledSpanExporter", "weave_profile"]
 
@@ -70,7 +70,11 @@ class ProfiledSpanExporter(OutcomeSpanExporter):
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`, each in the form that the profile gives it."""
-        return self._exporter.send([self._profile(span) for span in spans])
+        try:
+            profiled = [self._profile(span) for span in spans]
+        except Exception as error:  # noqa: BLE001, RUF100 - of whatever a span holds
+            return refused_here(error)
+        return self._exporter.send(profiled)
 
     @property
     def destination(self) -> str | None:

@@ -193,3 +193,29 @@ class TestQueueProcessor:
         processor.on_end(span)
         assert processor.force_flush(10_000)
         assert otel_rollout.stats().exporters["InMemorySpanExporter"].recorded == 0
+
+
+class TestTokenizers:
+    """Tokenizers that other threads use."""
+
+    def test_each_has_a_copy_of_its_own(self):
+        """A tokenizer that takes the place in memory of one that is gone is not taken for it."""
+        otel_rollout.init("project", "experiment", backend=InMemorySpanExporter())
+
+        class Tokenizer:
+            def __init__(self, number):
+                self.number = number
+
+        copies = [runtime.pipeline.copy_tokenizer(Tokenizer(number)) for number in range(100)]
+
+        assert [own.number for own in copies] == list(range(100))
+
+    def test_one_has_one_copy(self):
+        """It is copied once, however many workers ask."""
+        otel_rollout.init("project", "experiment", backend=InMemorySpanExporter())
+        tokenizer = {"a": [1]}
+
+        first, second = (runtime.pipeline.copy_tokenizer(tokenizer) for _ in range(2))
+
+        assert first is second is not tokenizer
+        assert first == tokenizer

@@ -1,4 +1,4 @@
-"""OpenTelemetry's variables: a value that can't work is ignored with a warning, or fails `init` if nothing could come."""
+"""OpenTelemetry's variables: a value that can't work is ignored with a warning, or fails `init`."""
 
 from __future__ import annotations
 

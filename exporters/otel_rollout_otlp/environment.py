@@ -14,8 +14,9 @@ from urllib.parse import unquote, urlsplit
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.http import shown_url
+from otel_rollout.version import __version__
 
-__all__ = ["OtlpEnvironment", "read_environment"]
+__all__ = ["USER_AGENT", "OtlpEnvironment", "read_environment"]
 
 _logger = logging.getLogger("otel_rollout")
 
@@ -24,6 +25,8 @@ _Value = TypeVar("_Value")
 DEFAULT_TIMEOUT: Final = 10.0
 DEFAULT_HTTP_ENDPOINT: Final = "http://localhost:4318"
 DEFAULT_GRPC_ENDPOINT: Final = "http://localhost:4317"
+# https://opentelemetry.io/docs/specs/otel/protocol/exporter/#user-agent
+USER_AGENT: Final = f"otel-rollout/{__version__} OTel-OTLP-Exporter-Python/{__version__}"
 TRACES_PATH: Final = "v1/traces"
 COMPRESSIONS: Final = ("none", "gzip", "deflate")
 

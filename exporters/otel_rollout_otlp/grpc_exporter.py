@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from google.protobuf.message import DecodeError
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.errors import MissingExtraError
-from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
+from otel_rollout.exporter import OutcomeSpanExporter, ReadBack, refused_here
 from otel_rollout.http import destination_of, shown_url, without_secrets
 from otel_rollout.otlp_encoding import encode_spans
-from otel_rollout_otlp.environment import read_environment
+from otel_rollout_otlp.environment import USER_AGENT, read_environment
 from otel_rollout_otlp.http_exporter import partial_outcome
 
 if TYPE_CHECKING:
@@ -28,7 +31,7 @@ __all__ = ["OtlpGrpcSpanExporter"]
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024 - 64 * 1024
 
 # Without this all channels of a process share one connection, and a forked child would go on with its parent's.
-_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1),)
+_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.primary_user_agent", USER_AGENT))
 
 METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
@@ -40,7 +43,6 @@ _PASSING: Final = frozenset(
         "OUT_OF_RANGE",
         "UNAVAILABLE",
         "DATA_LOSS",
-        "RESOURCE_EXHAUSTED",
     }
 )
 NO_WAY: Final = (
@@ -101,7 +103,10 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""
-        request = encode_spans(spans)
+        try:
+            request = encode_spans(spans)
+        except Exception as error:  # noqa: BLE001, RUF100 - of whatever a span holds
+            return refused_here(error)
         size = len(request)
         if size > MAX_MESSAGE_BYTES:
             return Outcome(Verdict.TOO_LARGE, f"{size:,} bytes, over gRPC's limit of 4 MiB for a message")
@@ -180,10 +185,29 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         reason = f"gRPC {code} from {shown_url(self.endpoint)}: {without_secrets(details or '', self.endpoint)}"
         if code == "RESOURCE_EXHAUSTED" and "larger than max" in (details or ""):
             return Outcome(Verdict.TOO_LARGE, reason)
-        if code in _PASSING:
-            return Outcome(Verdict.RETRY, reason)
-        if code == "INVALID_ARGUMENT":
+        retry_after = _retry_delay(error)
+        if code in _PASSING or (code == "RESOURCE_EXHAUSTED" and retry_after is not None):
+            return Outcome(Verdict.RETRY, reason, retry_after)
+        if code in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"):
+            # An exhausted receiver that can recover says when; without that the batch is not to be sent again.
             return Outcome(Verdict.REFUSED, reason)
         if code in _DENIED or details == "Invalid metadata":
             return Outcome(Verdict.DENIED, f"{reason}; {_HINT}")
         return Outcome(Verdict.UNEXPLAINED, reason)
+
+
+def _retry_delay(error: grpc.RpcError) -> float | None:
+    """Return the seconds of the status's `RetryInfo`; None without one.
+
+    Source: https://opentelemetry.io/docs/specs/otlp/#otlpgrpc-throttling
+    """
+    metadata = dict(getattr(error, "trailing_metadata", tuple)() or ())
+    details = metadata.get("grpc-status-details-bin")
+    if not isinstance(details, bytes):
+        return None
+    info = RetryInfo()
+    try:
+        has_info = any(detail.Unpack(info) for detail in Status.FromString(details).details)
+    except DecodeError:
+        return None
+    return max(0.0, info.retry_delay.ToNanoseconds() / 1e9) if has_info else None

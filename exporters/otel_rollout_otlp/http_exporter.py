@@ -12,10 +12,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.delivery.outcome import Outcome, Verdict
-from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
+from otel_rollout.exporter import OutcomeSpanExporter, ReadBack, refused_here
 from otel_rollout.http import HttpClient, destination_of, outcome_of_answer
 from otel_rollout.otlp_encoding import encode_spans
-from otel_rollout_otlp.environment import OtlpEnvironment, read_environment
+from otel_rollout_otlp.environment import USER_AGENT, OtlpEnvironment, read_environment
 from otel_rollout_otlp.phoenix import read_back_from_phoenix
 
 __all__ = ["OtlpHttpSpanExporter"]
@@ -52,7 +52,7 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
         self._compression = environment.compression
         self._headers = {**environment.headers, **(headers or {})}
         self._client = HttpClient(
-            headers={"content-type": "application/x-protobuf", **self._headers},
+            headers={"content-type": "application/x-protobuf", "user-agent": USER_AGENT, **self._headers},
             timeout=timeout or environment.timeout,
             verify=environment.certificate or True,
             cert=_client_certificate(environment),
@@ -69,7 +69,10 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""
-        body = encode_spans(spans)
+        try:
+            body = encode_spans(spans)
+        except Exception as error:  # noqa: BLE001, RUF100 - of whatever a span holds
+            return refused_here(error)
         headers = {}
         if self._compression != "none":
             body = gzip.compress(body, GZIP_LEVEL) if self._compression == "gzip" else zlib.compress(body, GZIP_LEVEL)

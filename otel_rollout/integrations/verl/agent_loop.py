@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections import OrderedDict
 from contextvars import ContextVar
@@ -168,14 +167,10 @@ def _copy_tokenizer(worker: Any) -> None:
     if pipeline is None or tokenizer is None:
         return
     try:
-        own = pipeline.tokenizer_copies.get(id(tokenizer))
-        if own is None:
-            own = pipeline.tokenizer_copies[id(tokenizer)] = copy.deepcopy(tokenizer)
-        setattr(worker, _TOKENIZER, own)
+        setattr(worker, _TOKENIZER, pipeline.copy_tokenizer(tokenizer))
     except BaseException as error:
         if not is_fault(error):
             raise
-        pipeline.tokenizer_copies[id(tokenizer)] = None
         _logger.warning("verl: token ids are not decoded: the tokenizer can't be copied (%s)", error)
 
 

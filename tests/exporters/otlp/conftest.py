@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import SpanContext, TraceFlags
 
 _DECODERS = {None: bytes, "gzip": gzip.decompress, "deflate": zlib.decompress}
@@ -104,7 +104,8 @@ def start_grpc_receiver():
             receiver.peers.add(context.peer())
             receiver.headers.append(dict(context.invocation_metadata()))
             if receiver.answers:
-                code, details = receiver.answers.pop(0)
+                code, details, *metadata = receiver.answers.pop(0)
+                context.set_trailing_metadata(tuple(metadata))
                 context.abort(code, details)
             receiver.requests.append(request)
             return receiver.response
@@ -129,8 +130,15 @@ def start_grpc_receiver():
 
 @pytest.fixture
 def grpc_receiver(start_grpc_receiver):
-    """An OTLP/gRPC receiver with the default limit of 4 MiB; `answers` holds (status code, text) for the next calls."""
+    """An OTLP/gRPC receiver with the default limit of 4 MiB; `answers` are (status code, text, metadata…)."""
     return start_grpc_receiver()
+
+
+@pytest.fixture
+def bad_span():
+    """A span that can't be encoded."""
+    context = SpanContext(1, 2, False, TraceFlags(1))
+    return ReadableSpan("bad", context, events=[Event("no time", timestamp="not a number")], start_time=1, end_time=2)
 
 
 @pytest.fixture

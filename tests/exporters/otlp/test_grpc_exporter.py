@@ -6,6 +6,8 @@ import os
 import socket
 
 import pytest
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
 
 import otel_rollout
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
@@ -40,6 +42,13 @@ class TestSend:
         assert exporter.send(make_spans(5, 10_000)) == DELIVERED
         exporter.shutdown()
         assert grpc_receiver.names == list("01234")
+
+    def test_a_span_that_cannot_be_encoded(self, grpc_receiver, exporter, make_spans, bad_span):
+        """It is refused before anything is sent, which makes delivery look for it at once: waiting would not help."""
+        outcome = exporter.send([*make_spans(2), bad_span])
+        assert outcome.verdict is Verdict.REFUSED
+        assert outcome.reason.startswith("a span can't be encoded: ")
+        assert grpc_receiver.sizes == []
 
     def test_headers(self, grpc_receiver, make_spans, monkeypatch):
         """Headers are sent as metadata, in lower case, the argument's before the variable's."""
@@ -86,7 +95,7 @@ class TestSend:
             ("OUT_OF_RANGE", Verdict.RETRY),
             ("UNAVAILABLE", Verdict.RETRY),
             ("DATA_LOSS", Verdict.RETRY),
-            ("RESOURCE_EXHAUSTED", Verdict.RETRY),
+            ("RESOURCE_EXHAUSTED", Verdict.REFUSED),
             ("INVALID_ARGUMENT", Verdict.REFUSED),
             ("UNAUTHENTICATED", Verdict.DENIED),
             ("PERMISSION_DENIED", Verdict.DENIED),
@@ -103,6 +112,31 @@ class TestSend:
         assert outcome.verdict is verdict
         assert f"gRPC {code} from {grpc_receiver.url}: the details" in outcome.reason
         assert len(grpc_receiver.sizes) == 1
+
+    @pytest.mark.parametrize("code", ["RESOURCE_EXHAUSTED", "UNAVAILABLE"])
+    @pytest.mark.parametrize(("seconds", "nanos"), [(7, 500_000_000), (0, 0)])
+    def test_a_receiver_that_says_when_it_can_recover(self, grpc_receiver, exporter, make_spans, code, seconds, nanos):
+        """The status's RetryInfo makes a passing fault of an exhausted receiver, with the time that it asks for."""
+        info = RetryInfo()
+        info.retry_delay.seconds, info.retry_delay.nanos = seconds, nanos
+        status = Status()
+        status.details.add().Pack(info)
+        metadata = ("grpc-status-details-bin", status.SerializeToString())
+        grpc_receiver.answers = [(getattr(grpc.StatusCode, code), "later", metadata)]
+        outcome = exporter.send(make_spans(1))
+        assert (outcome.verdict, outcome.retry_after) == (Verdict.RETRY, seconds + nanos / 1e9)
+
+    def test_details_that_cannot_be_read(self, grpc_receiver, exporter, make_spans):
+        """What is no status says nothing of a time."""
+        metadata = ("grpc-status-details-bin", b"\xff\xff")
+        grpc_receiver.answers = [(grpc.StatusCode.RESOURCE_EXHAUSTED, "later", metadata)]
+        assert exporter.send(make_spans(1)).verdict is Verdict.REFUSED
+
+    def test_the_exporter_names_itself(self, grpc_receiver, exporter, make_spans):
+        """The receiver hears who sends, in the form of the specification."""
+        assert exporter.send(make_spans(1)) == DELIVERED
+        product = f"otel-rollout/{otel_rollout.__version__} OTel-OTLP-Exporter-Python/{otel_rollout.__version__} "
+        assert grpc_receiver.headers[0]["user-agent"].startswith(product)
 
     def test_a_receiver_that_takes_less_says_so(self, grpc_receiver, exporter, make_spans):
         """A receiver with a limit below ours makes the batch go in halves."""

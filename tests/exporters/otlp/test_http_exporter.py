@@ -38,6 +38,22 @@ class TestSend:
         assert http_receiver.names == list("01234")
         assert http_receiver.sizes[0] < 5_000
 
+    def test_a_span_that_cannot_be_encoded(self, http_receiver, exporter, make_spans, bad_span):
+        """It is refused before anything is sent, which makes delivery look for it at once: waiting would not help."""
+        outcome = exporter.send([*make_spans(2), bad_span])
+        assert outcome.verdict is Verdict.REFUSED
+        assert outcome.reason.startswith("a span can't be encoded: ")
+        assert http_receiver.sizes == []
+
+    def test_the_exporter_names_itself(self, http_receiver, make_spans):
+        """The receiver hears who sends, in the form of the specification, unless a header says another name."""
+        for headers in (None, {"User-Agent": "mine"}):
+            exporter = OtlpHttpSpanExporter(endpoint=http_receiver.url, headers=headers)
+            assert exporter.send(make_spans(1)) == DELIVERED
+            exporter.shutdown()
+        product = f"otel-rollout/{otel_rollout.__version__} OTel-OTLP-Exporter-Python/{otel_rollout.__version__}"
+        assert [headers["user-agent"] for headers in http_receiver.headers] == [product, "mine"]
+
     def test_headers(self, http_receiver, make_spans, monkeypatch):
         """Headers of the variable and of the argument are sent, the argument's first."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", http_receiver.url)
