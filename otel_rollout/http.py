@@ -23,6 +23,7 @@ __all__ = [
     "HttpClient",
     "destination_of",
     "outcome_of_answer",
+    "require_requests",
     "shown_url",
     "without_secrets",
     "without_userinfo",
@@ -82,17 +83,6 @@ class HttpClient:
         self._session: requests.Session | None = None
         self._pid = os.getpid()
 
-    def check(self) -> None:
-        """Import requests, before there are threads: a child that is forked amid an import waits for it for ever.
-
-        Raises:
-            MissingExtraError: It isn't installed.
-        """
-        try:
-            import requests  # noqa: F401
-        except ImportError as error:
-            raise MissingExtraError(f"HTTP needs a package that isn't installed ({error}): {_INSTALL}") from error
-
     def _open(self) -> requests.Session:
         import requests
 
@@ -141,6 +131,18 @@ class HttpClient:
         session, self._session = self._session, None
         if session is not None:
             session.close()
+
+
+def require_requests() -> None:
+    """Import requests, before there are threads: a child that is forked amid an import waits for it for ever.
+
+    Raises:
+        MissingExtraError: It isn't installed.
+    """
+    try:
+        import requests  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(f"HTTP needs a package that isn't installed ({error}): {_INSTALL}") from error
 
 
 def without_userinfo(url: str) -> str:

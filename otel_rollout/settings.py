@@ -20,6 +20,7 @@ __all__ = [
     "Setting",
     "Settings",
     "read_bytes",
+    "read_flag",
     "read_variables",
     "resolve_settings",
 ]
@@ -392,3 +393,20 @@ def read_variables(setting: Setting, environ: Mapping[str, str]) -> tuple[Any, l
                 raise ConfigurationError(f"{variable}={text!r}: this should be {error}") from None
             ignored.append(f"{variable}={text!r} is ignored: this should be {error}")
     return setting.default, ignored
+
+
+def read_flag(variable: str, environ: Mapping[str, str] | None = None) -> bool:
+    """Return whether a variable of ours is set to true; False where it is not set.
+
+    Args:
+        variable: Its name.
+        environ: The environment; the process's own where None.
+
+    Raises:
+        ConfigurationError: It is neither true nor false.
+    """
+    text = (os.environ if environ is None else environ).get(variable, "")
+    try:
+        return bool(text.strip()) and _read_bool(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{variable}={text!r}: this should be {error}") from None

@@ -270,15 +270,24 @@ class TestLocksAtFork:
         assert code == 0, errors
         assert program.delivered == [["parent"]]
 
-    @pytest.mark.parametrize(("protocol", "module"), [("http/protobuf", "requests"), ("grpc", "grpc")])
-    def test_what_delivery_needs_is_imported_by_init(self, program, protocol, module):
+    @pytest.mark.parametrize(
+        ("backend", "protocol", "module"),
+        [
+            ("otlp", "http/protobuf", "requests"),
+            ("otlp", "grpc", "grpc"),
+            ("weave", "", "requests"),
+            ("mlflow", "", "requests"),
+        ],
+    )
+    def test_what_delivery_needs_is_imported_by_init(self, program, backend, protocol, module):
         """A child that is forked amid an import waits for it for ever: what is imported for long is so before."""
         pytest.importorskip(module)
         code, errors = program.run(
             f"""
             os.environ["OTEL_EXPORTER_OTLP_PROTOCOL"] = {protocol!r}
+            os.environ["MLFLOW_TRACKING_URI"] = "http://localhost:1"
             assert {module!r} not in sys.modules
-            start("otlp")
+            start({backend!r})
             assert {module!r} in sys.modules
             """
         )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace.sampling import DEFAULT_ON
 
-from otel_rollout import init, runtime
+from otel_rollout import init, runtime, shutdown
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.settings import OURS, SETTINGS, STANDARD_VARIABLES
 
@@ -182,3 +182,28 @@ class TestShutdownTimeout:
         init("project", "experiment", backend="otlp")
 
         assert pipeline().settings.shutdown_timeout_ms == 1500
+
+
+class TestOurs:
+    """Variables of our exporters."""
+
+    @pytest.mark.parametrize(
+        ("backend", "variable"),
+        [
+            ("mlflow", "OTEL_ROLLOUT_MLFLOW_CREATE_RUN"),
+            ("weave", "OTEL_ROLLOUT_WEAVE_IDS_AS_TEXT"),
+            ("weave", "OTEL_ROLLOUT_WEAVE_ASK_FIRST"),
+        ],
+    )
+    def test_a_flag_is_true_or_false(self, monkeypatch, backend, variable):
+        """Anything else is an error that names the variable, as in the core."""
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://localhost:1")
+        monkeypatch.setenv(variable, "maybe")
+
+        with pytest.raises(ConfigurationError, match=f"^{variable}='maybe': this should be true or false$"):
+            init("project", "experiment", backend=backend)
+
+        for value in ("yes", "On", "0", "false", " "):
+            monkeypatch.setenv(variable, value)
+            init("project", "experiment", backend=backend)
+            shutdown(0)

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import ClassVar, Final
 
 import orjson
@@ -17,8 +17,9 @@ from otel_rollout import semconv
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
-from otel_rollout.http import destination_of, shown_url, without_userinfo
+from otel_rollout.http import destination_of, require_requests, shown_url, without_userinfo
 from otel_rollout.log_once import internal_error, warn_once
+from otel_rollout.settings import read_flag
 from otel_rollout.side_work import Kind, SideWork
 from otel_rollout_mlflow.attempt import AttemptError, denied
 from otel_rollout_mlflow.credentials import (
@@ -97,7 +98,10 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         except ConfigurationError as error:
             self._fault = error
         if create_run is None:
-            create_run = os.environ.get(CREATE_RUN, "").strip().lower() in ("true", "1")
+            create_run = False
+            # `check` says what is wrong.
+            with suppress(ConfigurationError):
+                create_run = read_flag(CREATE_RUN)
         self._runs = RunAssociation(run_id, is_created=create_run)
         self._experiments: dict[str, str] = {}
         self._announced = RecentIds()
@@ -137,11 +141,15 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         """Look for what can be seen to be wrong without a connection.
 
         Raises:
-            ConfigurationError: The tracking URI names nothing that traces can be written to.
+            ConfigurationError: The tracking URI names nothing that traces can be written to, or a variable of ours is
+                neither true nor false.
             MissingExtraError: It names a database, and mlflow or the database's driver isn't installed.
         """
         if self._fault is not None:
             raise self._fault
+        read_flag(CREATE_RUN)
+        if self._uri.kind == "http":
+            require_requests()
         if self._uri.kind == "sql":
             missing = [name for name in ("mlflow", "sqlalchemy", "alembic") if importlib.util.find_spec(name) is None]
             if missing:

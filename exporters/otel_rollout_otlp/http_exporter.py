@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.exporter import OutcomeSpanExporter, ReadBack, refused_here
-from otel_rollout.http import HttpClient, destination_of, outcome_of_answer
+from otel_rollout.http import HttpClient, destination_of, outcome_of_answer, require_requests
 from otel_rollout.otlp_encoding import encode_spans
 from otel_rollout_otlp.environment import USER_AGENT, OtlpEnvironment, read_environment
 from otel_rollout_otlp.phoenix import read_back_from_phoenix
@@ -65,7 +65,7 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
 
     def check(self) -> None:
         """Raise MissingExtraError where requests isn't installed."""
-        self._client.check()
+        require_requests()
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""

@@ -15,9 +15,11 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.errors import ConfigurationError
 from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
-from otel_rollout.http import shown_url
+from otel_rollout.http import require_requests, shown_url
 from otel_rollout.log_once import internal_error
+from otel_rollout.settings import read_flag
 from otel_rollout.side_work import Kind, SideWork
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.catalogue import Catalogue
@@ -118,6 +120,17 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         self._sent = SentIds()
         self._statuses = StatusesByTrace()
         self._told: set[str] = set()
+
+    def check(self) -> None:
+        """Look for what can be seen to be wrong without a connection.
+
+        Raises:
+            ConfigurationError: A variable of ours is neither true nor false.
+            MissingExtraError: requests isn't installed.
+        """
+        for variable in (IDS_AS_TEXT, ASK_FIRST):
+            read_flag(variable)
+        require_requests()
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to store `spans`, without those that the server has already."""
@@ -345,4 +358,8 @@ def _has_failed(span: ReadableSpan) -> bool:
 
 
 def _flag(variable: str) -> bool:
-    return os.environ.get(variable, "").strip().lower() in ("1", "true", "yes", "on")
+    try:
+        return read_flag(variable)
+    except ConfigurationError:
+        # `check` says so.
+        return False
