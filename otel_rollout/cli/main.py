@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -38,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Where there is no UTF-8, what has no letter there is a mark, and no error.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_PlainText())
     parser = build_parser()
     parsed = parser.parse_args(arguments)
     if parsed.command is None:
@@ -56,6 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(printable(f"otel-rollout {parsed.command}: {error}"), file=sys.stderr)
         return 2
     return code
+
+
+class _PlainText(logging.Formatter):
+    """Formats what libraries log of a trace, text that a model wrote say, so that no terminal acts on it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as lines of text."""
+        return "\n".join(map(printable, super().format(record).split("\n")))
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -86,7 +86,7 @@ def draw_heading(trajectory: RecordedTrajectory) -> Iterator[Text]:
     ]
     yield Text(printable(GAP.join(filter(None, facts))), style="dim")
     names = [trajectory.project_name, trajectory.experiment_name, trajectory.run_id]
-    yield Text(printable(" / ".join(filter(None, names))), style="dim")
+    yield Text(printable(" / ".join(str(name) for name in names if name)), style="dim")
 
 
 def draw_spans(spans: Sequence[ReadableSpan], *, width: int, is_whole: bool = False) -> Iterator[Text]:

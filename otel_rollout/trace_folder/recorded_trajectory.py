@@ -17,6 +17,9 @@ from otel_rollout.trace_folder.stored_file import MovedError, Part
 __all__ = ["RecordedTrajectory", "main_row"]
 
 _HAS_ROOT: Final = place_of("has_root")
+_STEP: Final = place_of("step")
+_START_TIME: Final = place_of("start_time")
+_NAME: Final = place_of("name")
 
 
 class RecordedTrajectory:
@@ -200,9 +203,14 @@ class RecordedTrajectory:
 
 
 def main_row(parts: Sequence[Part]) -> Row:
-    """Return what the index says of the part that speaks for the trajectory: the one with its root, else the first.
+    """Return what the index says of the part that speaks for the trajectory, in whatever order they stand.
 
     Args:
-        parts: The parts.
+        parts: The parts: the one with the root, else of those that know their step the one that started first.
     """
-    return next((row for _, row in parts if row[_HAS_ROOT]), parts[0][1])
+    if len(parts) == 1:
+        return parts[0][1]
+    return min(
+        (row for _, row in parts),
+        key=lambda row: (not row[_HAS_ROOT], row[_STEP] is None, row[_START_TIME], row[_NAME]),
+    )

@@ -207,9 +207,11 @@ class TestForeignTraces:
         assert [line[1] for line in lines[1:]] == ["1", "1.5", "2", "uid"]
 
     def test_are_shown(self, foreign, capsys):
-        """One with a status by number has it in its heading."""
+        """One with a status, or an experiment, by number has it in its heading."""
         assert main(["show", str(foreign), "--sample", "3"]) == 0
         assert capsys.readouterr().out.splitlines()[0] == "step 1  sample 3  rollout a  4  reward 1"
+        assert main(["show", str(foreign), "--sample", "2"]) == 0
+        assert capsys.readouterr().out.splitlines()[3] == "project / 7 / run"
 
 
 class TestTrouble:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -253,6 +254,18 @@ class TestDamage:
         assert code == 2
         assert errors.startswith(f"otel-rollout show: {path}: the frame at 0 is damaged")
         assert errors.count("\n") == 1
+
+    def test_what_a_library_logs_can_not_draw_on_the_terminal(self, tmp_path):
+        """The SDK names attributes that it drops, in a trace of somebody else's."""
+        value = {"kvlistValue": {"values": []}}
+        resource = {"attributes": [{"key": "\x1b[31mred", "value": value}, {"key": "", "value": value}]}
+        span = {"traceId": "0" * 31 + "1", "spanId": "0" * 15 + "2", "name": "op"}
+        line = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": [span]}]}]}
+        (tmp_path / "export.jsonl").write_text(json.dumps(line) + "\n")
+        program = [sys.executable, "-m", "otel_rollout.cli", "show", tmp_path]
+        done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=True)
+        assert "invalid attribute key" in done.stderr
+        assert "\x1b" not in done.stdout + done.stderr
 
     def test_a_name_can_not_draw_on_the_terminal(self, tmp_path, capsys):
         """An error that names a file is text alone, whatever the file is called."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import logging
 import os
@@ -317,6 +318,17 @@ class TestRunning:
         assert done.returncode == 9
         found = list(read(folder))
         assert [(each.step, each.has_root, each.span_count) for each in found] == [(1, True, 3), (2, False, 2)]
+
+    def test_the_order_of_a_journals_lines_does_not_matter(self, folder):
+        """Of a trajectory without a root the first span that knows its step gives the name and the tags."""
+        spans = make_trajectory(2)
+        foreign = make_span("GET /", 9, trace_id_of(2, 0, 0), seconds=(-1.0, 0.0))
+        journal = folder / "open" / "host-7-abcd.jsonl"
+        for lines in itertools.permutations([[spans[0]], [spans[1]], [foreign]]):
+            write_lines(journal, *lines)
+            [found] = read(folder)
+            assert (found.name, found.step, found.experiment_name, found.span_count) == ("generate", 2, "exp", 3)
+            journal.unlink()
 
     def test_foreign_spans_in_a_journal_find_their_trajectory(self, folder):
         """Spans of other instrumentations carry no tags: they belong to the step of their trace all the same."""
