@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Behind a proxy that has a certificate of its own, uv needs to be told of the system's; pip asks them by itself.
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem),true,false)
 
-.PHONY: help demo test test-fast test-slow soak fuzz check format drift bench bench-file bench-smoke docs screenshots clean
+.PHONY: help demo test test-fast test-slow test-versions soak fuzz check format drift bench bench-file bench-smoke docs screenshots clean
 
 help:  ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -30,7 +30,11 @@ test-slow: $(VENV)/.dev  ## The tests that CI leaves out: Ray actors of verl, We
 soak: $(VENV)/.dev  ## Ten minutes of faults at random, and an exact account at the end
 	@$(BIN)/python tests/faults/soak.py $(ARGS)
 
-fuzz: $(VENV)/.dev  ## Damage trace folders in thousands of ways, kill their writers, and look at what is left
+test-versions: $(VENV)/.dev  ## The tests that need no server, under every Python that can be had, and with the lowest versions
+	@$(BIN)/python scripts/test_versions.py $(ARGS)
+
+fuzz: $(VENV)/.dev  ## Any values, races and signals against ops; then trace folders damaged in thousands of ways
+	@$(BIN)/python scripts/test_versions.py --only 3.10 3.14 -- -m tests.fuzz.capture --seconds 240
 	@$(BIN)/python -m tests.fuzz.folder --mutations 10000 --seed 1
 	@$(BIN)/python -m tests.fuzz.kills --kills 200 --seed 1
 
