@@ -16,6 +16,7 @@ from otel_rollout.payload import Snapshot, cut_text, snapshot
 
 __all__ = [
     "MAX_KEY_CHARACTERS",
+    "MAX_PAIRS",
     "MAX_TEXT_CHARACTERS",
     "held_bytes",
     "read_attributes",
@@ -125,14 +126,12 @@ def read_pairs(attributes: Any, limit: int) -> tuple[Sequence[tuple[Any, Any]], 
         attributes: Anything.
         limit: How many may be kept.
     """
-    if type(attributes) is dict and len(attributes) <= MAX_PAIRS:
-        # At once, as another thread may add to it meanwhile.
-        return [*attributes.items()], 0
     if attributes is None:
         return (), 0
     given = _dict_behind(attributes)
     if given is None:
         return (), 1
+    # At once, as another thread may add to it meanwhile.
     pairs = [*islice(dict.items(given), max(limit, MAX_PAIRS))]
     return pairs, max(0, dict.__len__(given) - len(pairs))
 

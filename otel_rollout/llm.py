@@ -37,7 +37,12 @@ def describe_llm_call(request: Any, response: Any, answer: Any = None) -> dict[s
     """
     attributes: dict[str, Any] = {}
     asked, answered = _fields(request), _fields(response)
-    attributes[semconv.PROVIDER_NAME] = _first_text(asked.get("provider"), _PROVIDERS.get(module_of(type(answer))))
+    kind = type(answer)
+    named = asked.get("provider")
+    if type(named) is str and named:
+        attributes[semconv.PROVIDER_NAME] = named
+    elif kind is not dict:
+        attributes[semconv.PROVIDER_NAME] = _PROVIDERS.get(module_of(kind))
     attributes[semconv.REQUEST_MODEL] = _first_text(asked.get("model"))
     attributes[semconv.RESPONSE_MODEL] = _first_text(answered.get("model"))
     used = _fields(answered.get("usage"))

@@ -18,6 +18,7 @@ from opentelemetry.util.types import AnyValue, Attributes
 from otel_rollout import semconv
 from otel_rollout.attribute_values import (
     MAX_KEY_CHARACTERS,
+    MAX_PAIRS,
     MAX_TEXT_CHARACTERS,
     held_bytes,
     read_attributes,
@@ -158,8 +159,9 @@ class RolloutSpan(Span):
         # How many exporters are done with the span.
         self.releases = 0
         self.end_time: int | None = None
-        for link in links:
-            self.add_link(link.context, link.attributes)
+        if links:
+            for link in links:
+                self.add_link(link.context, link.attributes)
         self.start_time = time_ns()
 
     @property
@@ -200,10 +202,15 @@ class RolloutSpan(Span):
     def set_attributes(self, attributes: Mapping[str, AnyValue]) -> None:
         """Set several attributes."""
         try:
-            if self.end_time is None:
-                pairs, dropped = read_pairs(attributes, self.bounds.attributes)
-                self.dropped_attributes += dropped
-                self._set(pairs)
+            if self.end_time is not None:
+                return
+            if type(attributes) is dict and len(attributes) <= MAX_PAIRS:
+                # At once, as another thread may add to it meanwhile.
+                self._set([*attributes.items()])
+                return
+            pairs, dropped = read_pairs(attributes, self.bounds.attributes)
+            self.dropped_attributes += dropped
+            self._set(pairs)
         except Exception:  # noqa: BLE001, RUF100 - likewise
             internal_error("setting attributes")
 
@@ -317,7 +324,8 @@ class RolloutSpan(Span):
         """End the span and hand it over; only the first call counts."""
         if self.end_time is None:
             # The system's clock may have been set back meanwhile.
-            self.end_time = read_time(end_time) or max(time_ns(), self.start_time)
+            now = max(time_ns(), self.start_time)
+            self.end_time = now if end_time is None else read_time(end_time) or now
             self.on_end(self)
 
     def __exit__(
