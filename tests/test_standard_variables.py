@@ -32,6 +32,10 @@ def sampler() -> str:
     return str(pipeline().tracer._sampler.get_description())
 
 
+def bound(name: str) -> Callable[[], Any]:
+    return lambda: getattr(pipeline().tracer._bounds, name)
+
+
 def resource() -> Any:
     return pipeline()._reader.resource.attributes
 
@@ -50,6 +54,14 @@ IGNORED: dict[str, tuple[list[str], Callable[[], Any], Any]] = {
     "OTEL_EXPORTER_OTLP_COMPRESSION": (["br", "1"], lambda: exporter()._compression, "none"),
     "OTEL_EXPORTER_OTLP_HEADERS": (["abc", "=b", "a=b,c"], lambda: exporter()._headers.get("c"), None),
     "OTEL_EXPORTER_OTLP_INSECURE": (["maybe"], lambda: True, True),
+    "OTEL_ATTRIBUTE_COUNT_LIMIT": (["abc", "-1", "1.5"], bound("attributes"), 128),
+    "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": (["abc", "-1"], bound("attributes"), 128),
+    "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT": (["abc", "-1"], bound("event_attributes"), 128),
+    "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT": (["abc", "-1"], bound("link_attributes"), 128),
+    "OTEL_SPAN_EVENT_COUNT_LIMIT": (["abc", "-1"], bound("events"), 128),
+    "OTEL_SPAN_LINK_COUNT_LIMIT": (["abc", "-1"], bound("links"), 128),
+    "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": (["abc", "-1"], bound("other_characters"), None),
+    "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": (["abc", "-1"], bound("characters"), None),
     "OTEL_RESOURCE_ATTRIBUTES": (["abc", "a=b,c"], lambda: "c" in resource(), False),
 }
 """Values that can't work, where the value in force shows, and what it is: the default."""
@@ -89,10 +101,8 @@ class TestEveryVariable:
     def test_each_is_in_a_table(self):
         """Whatever we read of OpenTelemetry's variables is tried here with values that can't work."""
         read = {*STANDARD_VARIABLES, *(name for row in SETTINGS for name in row.variables if not name.startswith(OURS))}
-        # How much of a span is kept.
-        limits = {name for name in read if name.endswith("_LIMIT")}
 
-        assert read - limits == {*IGNORED, *STRICT, *ANYTHING}
+        assert read == {*IGNORED, *STRICT, *ANYTHING}
 
 
 class TestIgnored:
@@ -147,6 +157,26 @@ class TestIgnored:
         [warning] = [record.getMessage() for record in caplog.records if "HEADERS" in record.getMessage()]
         assert warning.startswith("OTEL_EXPORTER_OTLP_HEADERS: pair 2 is ignored: this should be name=value")
         assert "hunter2" not in warning
+
+
+class TestValid:
+    """Values at the edge that the specification allows."""
+
+    @pytest.mark.parametrize(
+        ("variable", "in_force", "expected"),
+        [
+            ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", bound("characters"), 0),
+            ("OTEL_SPAN_EVENT_COUNT_LIMIT", bound("events"), 0),
+            ("OTEL_BSP_SCHEDULE_DELAY", setting("schedule_delay_ms"), 0.0),
+        ],
+    )
+    def test_zero(self, monkeypatch, caplog, variable, in_force, expected):
+        """Zero is a number like any other."""
+        monkeypatch.setenv(variable, "0")
+
+        init("project", "experiment", backend="otlp")
+
+        assert (in_force(), caplog.messages) == (expected, [])
 
 
 class TestStrict:
