@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["is_collecting"]
 
@@ -26,6 +26,7 @@ else:
     # The collector calls these with its phase, `start` or `stop`, and a dict that is new each time. All are C code:
     # what a signal handler raises in a callback that is Python code would be lost.
     _phases: OrderedDict[str, None] = OrderedDict(start=None, stop=None)
+    _RUNNING: Final[OrderedDict[str, None]] = OrderedDict(stop=None, start=None)
     _details: dict[str, Any] = {}
     _of_thread = threading.local()
     _to_end: Callable[[str, Any], None] = _phases.move_to_end
@@ -33,4 +34,5 @@ else:
 
     def is_collecting() -> bool:
         """Return whether this code runs inside a collection that may have interrupted a change of the context."""
-        return next(reversed(_phases)) == "start" and getattr(_of_thread, "start", None) is _details["start"]
+        # Compared with their order, and in one step: a collection may begin between any two.
+        return _phases == _RUNNING and getattr(_of_thread, "start", None) is _details["start"]

@@ -340,16 +340,17 @@ class _Trajectory(AbstractContextManager[None]):
         token, root, state = self._token, self._root, self._state
         self._token = self._root = self._state = None
         try:
-            if token is not None:
-                leave(token)
-            if root is not None and state is not None:
-                self._finish(root, state, exception)
+            try:
+                if token is not None:
+                    leave(token)
+                if root is not None and state is not None:
+                    self._finish(root, state, exception)
+            finally:
+                # Once more: a signal handler may have raised before it was left.
+                if token is not None:
+                    leave(token)
         except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
             internal_error("ending a trajectory")
-        finally:
-            # Once more: a signal handler may have raised before it was left.
-            if token is not None:
-                leave(token)
 
     def _finish(self, root: Span, state: TrajectoryState, exception: BaseException | None) -> None:
         try:
