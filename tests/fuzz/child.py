@@ -78,10 +78,11 @@ def generated(deadline: float, base: int, step: Callable[[str, Turn], None]) -> 
         _VALUES,
         _VALUES,
         st.sampled_from(sorted(BEHAVIOURS)),
-        st.randoms(use_true_random=False),
+        st.integers(0, 2**32),
     )
-    def run(value: Any, result: Any, behaviour: str, rng: random.Random) -> None:
+    def run(value: Any, result: Any, behaviour: str, number: int) -> None:
         behave(behaviour)
+        rng = random.Random(number)
         text = f"of {described(value)} to {described(result)}, hostile: {behaviour}"
         for form in FORMS:
             if time.monotonic() < deadline:
@@ -133,7 +134,8 @@ def run_signals(deadline: float, base: int) -> None:
     places_of_alarms: list[str] = []
 
     def on_alarm(number: int, frame: Any) -> None:
-        if state["open"]:
+        # pandas drops exceptions in its Cython code, whoever calls it.
+        if state["open"] and "/pandas/" not in frame.f_code.co_filename:
             state["open"] = False
             state["raised"] += 1
             stack = traceback.extract_stack(frame, 4)
