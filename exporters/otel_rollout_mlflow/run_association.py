@@ -140,9 +140,6 @@ class _CreatedRun:
         training_run = os.environ.get(KEY_VARIABLE)
         key = f"{experiment_name}\n{training_run}" if training_run else experiment_name
         self._key = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:32]
-        self._forget()
-
-    def _forget(self) -> None:
         self._run_id: str | None = None
         self._own: str | None = None
         self._chosen_at = 0.0
@@ -152,13 +149,8 @@ class _CreatedRun:
     def link(self, store: Store, trace_ids: list[str]) -> None:
         """Associate traces with the run as things stand now; one that was deleted is made anew."""
         status = None if self._run_id is None else store.run_status(self._run_id)
-        if self._run_id is not None and status is None:
-            self._forget()
-        if self._run_id is None:
-            if self._own is None and not store.find_runs(self._experiment_id, self._key):
-                self._own = store.create_run(self._experiment_id, self._name, self._key)
-            self._choose(store)
-            self._chosen_at = time.monotonic()
+        if status is None:
+            self._find(store)
         elif not self._is_settled and time.monotonic() - self._chosen_at >= SECONDS_TO_SETTLE:
             self._settle(store)
         run_id = self._known_run_id()
@@ -171,11 +163,22 @@ class _CreatedRun:
 
     def finish(self, store: Store) -> None:
         """Settle on the run and mark it as finished, unless it was deleted."""
-        if self._run_id is None or store.run_status(self._run_id) is None:
+        if self._run_id is None:
             return
-        if not self._is_settled:
+        if not self._is_settled and store.find_runs(self._experiment_id, self._key):
             self._settle(store)
-        store.set_run_status(self._known_run_id(), FINISHED)
+        if store.run_status(self._run_id) is not None:
+            store.set_run_status(self._run_id, FINISHED)
+
+    def _find(self, store: Store) -> None:
+        """Choose a run where there is none yet, or it was deleted: by its maker for another one, or by a person."""
+        self._is_settled = False
+        if self._own == self._run_id:
+            self._own = None
+        if self._own is None and not store.find_runs(self._experiment_id, self._key):
+            self._own = store.create_run(self._experiment_id, self._name, self._key)
+        self._choose(store)
+        self._chosen_at = time.monotonic()
 
     def _settle(self, store: Store) -> None:
         self._choose(store)

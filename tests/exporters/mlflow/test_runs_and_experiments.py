@@ -9,6 +9,7 @@ import pytest
 
 from otel_rollout.delivery.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
+from otel_rollout_mlflow.store import RUN_KEY_TAG, RUN_SETTLED_TAG
 
 pytestmark = pytest.mark.integration
 
@@ -136,10 +137,12 @@ class TestRun:
         assert statuses == ["FINISHED", "RUNNING", "FINISHED"]
         assert len(back.traces(run_id=run.info.run_id)) == 3
 
-    def test_deleted_run_is_made_anew(self, uri, project, trajectory, read_back) -> None:
+    def test_deleted_run_is_made_anew(self, uri, project, trajectory, read_back, monkeypatch) -> None:
         """After somebody deleted the run that was made, trajectories get a new one, and none of them is lost."""
+        monkeypatch.setattr("otel_rollout_mlflow.run_association.SECONDS_TO_SETTLE", 0.0)
         exporter = MlflowSpanExporter(tracking_uri=uri, create_run=True)
-        deliver(exporter, trajectory(project).spans)
+        for _ in range(2):
+            deliver(exporter, trajectory(project).spans)
         back = read_back(uri, project)
         (deleted,) = back.client.search_runs([back.experiment_id])
         back.client.delete_run(deleted.info.run_id)
@@ -148,12 +151,31 @@ class TestRun:
         deliver(exporter, [span for each in later for span in each.spans])
 
         (run,) = back.client.search_runs([back.experiment_id])
-        assert {trace.info.trace_id for trace in back.traces(run_id=run.info.run_id)} == {
-            each.mlflow_id for each in later
-        }
+        found = {trace.info.trace_id for trace in back.traces(run_id=run.info.run_id)}
+        assert found == {each.mlflow_id for each in later}
         exporter.shutdown()
-        assert exporter.side_work.stats()["links"].done == 3
+        assert exporter.side_work.stats()["links"].done == 4
         assert back.client.get_run(run.info.run_id).info.status == "FINISHED"
+
+    @pytest.mark.parametrize("goes_on", [True, False])
+    def test_run_that_its_maker_gave_up(self, uri, project, trajectory, read_back, goes_on) -> None:
+        """What was associated with a run that a worker then deleted for an earlier one goes to that one."""
+        exporter = MlflowSpanExporter(tracking_uri=uri, create_run=True)
+        trajectories = [trajectory(project) for _ in range(2)]
+        deliver(exporter, trajectories[0].spans)
+        back = read_back(uri, project)
+        (given_up,) = back.client.search_runs([back.experiment_id])
+        tags = {RUN_KEY_TAG: given_up.data.tags[RUN_KEY_TAG], RUN_SETTLED_TAG: "true"}
+        chosen = back.client.create_run(back.experiment_id, tags=tags).info.run_id
+        back.client.delete_run(given_up.info.run_id)
+
+        if goes_on:
+            deliver(exporter, trajectories[1].spans)
+        exporter.shutdown()
+
+        expected = {each.mlflow_id for each in trajectories[: 1 + goes_on]}
+        assert {trace.info.trace_id for trace in back.traces(run_id=chosen)} == expected
+        assert back.client.get_run(chosen).info.status == "FINISHED"
 
     def test_run_that_is_not_there_yet(self, uri, project, trajectory, read_back, run_of, monkeypatch) -> None:
         """Trajectories of a run that isn't there are stored and wait to be associated, until it is."""
