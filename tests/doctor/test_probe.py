@@ -6,16 +6,17 @@ import socket
 import threading
 import time
 from contextlib import closing
-from importlib import import_module
 
 import pytest
 import requests
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 import otel_rollout
+from otel_rollout.delivery.outcome import DELIVERED
 from otel_rollout.doctor import probe
 from otel_rollout.doctor.probe import probe_backend
 from otel_rollout.doctor.trajectory import make_trajectory
+from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.testing import InMemorySpanExporter
 
 PROJECT = "otel-rollout-doctor"
@@ -184,13 +185,13 @@ class TestFailures:
 
     def test_a_setting_of_the_exporter_that_can_not_work(self, monkeypatch):
         """What the exporter finds wrong with its own variables is shown as it says it."""
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "nowhere")
 
         found = probe_backend("otlp", project=PROJECT)
 
         assert (found.result, found.sent) == (
             "misconfigured",
-            "OTEL_EXPORTER_OTLP_TIMEOUT='soon': this should be a positive number of seconds",
+            "OTEL_EXPORTER_OTLP_ENDPOINT='nowhere': this should be a URL such as http://localhost:4318",
         )
 
     def test_somebody_elses_exporter(self, made):
@@ -236,11 +237,13 @@ class TestFailures:
 
     def test_spans_that_are_taken_and_not_kept(self, made):
         """A backend that takes the spans and does not have them afterwards has failed, with the count."""
-        read_back = import_module("otel_rollout.exporter").ReadBack
 
-        class Forgetful(InMemorySpanExporter):
+        class Forgetful(OutcomeSpanExporter):
+            def send(self, spans):
+                return DELIVERED
+
             def read_back(self, spans):
-                return read_back(1, "the sieve")
+                return ReadBack(1, "the sieve")
 
         made(Forgetful())
 
