@@ -57,7 +57,7 @@ class TestExitCodes:
         [
             ("OTEL_ROLLOUT_MAX_BATCH_BYTES", "lots", "✗ OTEL_ROLLOUT_MAX_BATCH_BYTES='lots': this should be"),
             ("OTEL_ROLLOUT_RUNID", "7", "✗ OTEL_ROLLOUT_RUNID: nothing reads this variable; did you mean"),
-            ("OTEL_TRACES_SAMPLER", "nobody", "✗ OTEL_TRACES_SAMPLER='nobody': there is no such sampler"),
+            ("OTEL_TRACES_SAMPLER", "nobody", "✗ OTEL_TRACES_SAMPLER='nobody' is ignored: there is no such sampler"),
             ("OTEL_SDK_DISABLED", "true", "✗ OTEL_SDK_DISABLED is true: tracing is off"),
             ("OTEL_TRACES_EXPORTER", "none,otlp", "✗ OTEL_TRACES_EXPORTER: 'none' turns tracing off and stands alone"),
         ],
