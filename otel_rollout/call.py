@@ -236,7 +236,12 @@ class Call:
         """Make what the body of the call had made current, current again."""
         try:
             if self.token is None and self.context is not None:
-                self.token = attach(self.context)
+                before = context_api.get_current()
+                try:
+                    self.token = attach(self.context)
+                except BaseException:
+                    restore(before)
+                    raise
         except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
             internal_error("resuming a span")
 

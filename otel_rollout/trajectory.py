@@ -186,14 +186,15 @@ def _leave_out(name: str, reason: str) -> None:
 def _number(value: Any) -> float | None:
     plain = _scalar(value)
     kind = type(plain)
-    if kind is int or kind is float or kind is bool:
-        try:
-            return float(plain)
-        except OverflowError:
-            return None
     if type(value) is Decimal or type(value) is Fraction:
-        return float(value)
-    return None
+        plain = value
+    elif kind is not int and kind is not float and kind is not bool:
+        return None
+    try:
+        return float(plain)
+    except (OverflowError, ValueError):
+        # Beyond what a double holds; a Decimal that is a signalling NaN.
+        return None
 
 
 def _attribute(value: Any) -> Any:

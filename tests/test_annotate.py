@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import enum
 import math
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -197,6 +199,8 @@ class TestWrongTypes:
         ("annotation", "message"),
         [
             ({"reward": "high"}, "a reward is a number, not str"),
+            ({"reward": Decimal("sNaN")}, "a reward is a number, not Decimal"),
+            ({"reward": Fraction(10**400)}, "a reward is a number, not Fraction"),
             ({"reward": "1.0"}, "a reward is a number, not str"),
             ({"reward": [1.0]}, "a reward is a number, not list"),
             ({"reward": 10**400}, "a reward is a number, not int"),

@@ -59,10 +59,10 @@ CALLS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", ["enter", "leave"])
 class TestInterruptions:
     """Where the context changes."""
 
+    @pytest.mark.parametrize("step", ["enter", "leave"])
     @pytest.mark.parametrize("form", CALLS)
     def test_op(
         self, rollout_spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch, form: str, step: str, is_done: bool
@@ -79,6 +79,18 @@ class TestInterruptions:
         assert otel_rollout.flush(10)
         assert rollout_spans.spans[-1].parent is None
 
+    @pytest.mark.parametrize("form", ["generator", "async generator"])
+    def test_resumed_generator(
+        self, rollout_spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch, form: str, is_done: bool
+    ) -> None:
+        """Nor does a generator leave anything current that is interrupted as it goes on."""
+        monkeypatch.setattr(call, "attach", Interrupting(call.attach, is_done=is_done))
+        context = context_api.get_current()
+        with pytest.raises(Interrupt):
+            CALLS[form]()
+        assert context_api.get_current() is context
+
+    @pytest.mark.parametrize("step", ["enter", "leave"])
     def test_trajectory(
         self, rollout_spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch, step: str, is_done: bool
     ) -> None:

@@ -121,36 +121,45 @@ class ExporterQueue:
 
         When the queue is near its bound, payloads are given up before spans and children before roots.
         """
-        size = queued_size(span)
         limits = self._limits
-        has_payload = True
-        with self._lock:
-            self._recorded += 1
-            reason = None
-            if self._is_closed:
-                reason = "after_shutdown"
-            else:
-                if self._bytes + size > limits.max_bytes * PAYLOAD_SHARE:
-                    whole, span = span, without_payload(span)
-                    has_payload = span is whole
-                    if not has_payload:
-                        self._reader.release(whole)
-                    size = queued_size(span)
-                max_bytes, max_spans = self._root_bounds if span.parent is None else self._child_bounds
-                if self._bytes + size > max_bytes or self._taken - self._settled - self._spooled >= max_spans:
-                    reason = "queue_full"
-            if reason is None:
-                self._payloads_dropped += not has_payload
-                self._items.append((span, size))
-                self._bytes += size
-                self._taken += 1
-                if self._is_idle and self._is_batch_full():
-                    self._is_idle = False
-                    self._work.notify()
-                if self._bytes > self._spill_bytes:
-                    self._spill()
-            else:
-                self._lost[reason] += 1
+        has_payload, is_counted = True, False
+        try:
+            size = queued_size(span)
+            with self._lock:
+                reason = None
+                if self._is_closed:
+                    reason = "after_shutdown"
+                else:
+                    if self._bytes + size > limits.max_bytes * PAYLOAD_SHARE:
+                        whole, span = span, without_payload(span)
+                        has_payload = span is whole
+                        if not has_payload:
+                            self._reader.release(whole)
+                        size = queued_size(span)
+                    max_bytes, max_spans = self._root_bounds if span.parent is None else self._child_bounds
+                    if self._bytes + size > max_bytes or self._taken - self._settled - self._spooled >= max_spans:
+                        reason = "queue_full"
+                # A signal handler of the program may raise at a call: none comes between the counts.
+                if reason is None:
+                    is_counted = True
+                    self._recorded += 1
+                    self._payloads_dropped += not has_payload
+                    self._bytes += size
+                    self._taken += 1
+                    self._items.append((span, size))
+                    if self._is_idle and self._is_batch_full():
+                        self._is_idle = False
+                        self._work.notify()
+                    if self._bytes > self._spill_bytes:
+                        self._spill()
+                else:
+                    self._lost[reason] += 1
+                    self._recorded += 1
+                    is_counted = True
+        except BaseException:
+            if not is_counted:
+                self._count_interrupted()
+            raise
         if reason is not None:
             self._reader.release(span)
             if isinstance(span, RolloutSpan) and span.trajectory is not None:
@@ -161,6 +170,11 @@ class ExporterQueue:
             self._log.warn("payload", f"the queue is full ({limits.max_bytes:,} bytes): payloads are left out")
         if self._thread is None:
             self.start()
+
+    def _count_interrupted(self) -> None:
+        with self._lock:
+            self._recorded += 1
+            self._lost["interrupted"] += 1
 
     def start(self) -> None:
         """Start the thread; without effect where it runs, or can't be started any more at interpreter exit."""

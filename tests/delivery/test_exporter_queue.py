@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 
 import pytest
 from opentelemetry.sdk.trace.export import SpanExportResult
@@ -283,3 +284,46 @@ class TestFork:
         queue.put(make_span("childs"))
         assert queue.flush(10)
         assert queue.stats().delivered == 1
+
+
+class Interrupt(BaseException):
+    """What a signal handler raises."""
+
+
+class TestInterruptions:
+    """A signal handler that raises while a span is put."""
+
+    def test_before_it_is_counted(self, make_queue, exporter, make_span, monkeypatch):
+        """The exception passes, and the span is counted as lost."""
+        queue = make_queue(exporter)
+
+        def interrupted(span):
+            monkeypatch.undo()
+            raise Interrupt
+
+        monkeypatch.setattr("otel_rollout.delivery.exporter_queue.queued_size", interrupted)
+        with pytest.raises(Interrupt):
+            queue.put(make_span())
+        queue.put(make_span())
+        assert not queue.flush(10)
+        stats = queue.stats()
+        assert (stats.recorded, stats.delivered, stats.lost) == (2, 1, {"interrupted": 1})
+        assert is_balanced(stats)
+
+    def test_once_it_is_queued(self, make_queue, exporter, make_span):
+        """The exception passes, and the span is delivered."""
+        queue = make_queue(exporter)
+
+        class Items(deque):
+            def append(self, item):
+                super().append(item)
+                raise Interrupt
+
+        queue._items = Items()
+        with pytest.raises(Interrupt):
+            queue.put(make_span())
+        assert queue.stats().queued == 1
+        queue.start()
+        assert queue.flush(10)
+        stats = queue.stats()
+        assert (stats.recorded, stats.delivered, stats.queued, stats.queued_bytes) == (1, 1, 0, 0)
