@@ -340,15 +340,18 @@ class _Trajectory(AbstractContextManager[None]):
     ) -> None:
         token, root, state = self._token, self._root, self._state
         self._token = self._root = self._state = None
+        is_left = token is None
         try:
             try:
                 if token is not None:
                     leave(token)
+                    is_left = True
                 if root is not None and state is not None:
                     self._finish(root, state, exception)
             finally:
-                # Once more: a signal handler may have raised before it was left.
-                if token is not None:
+                # A signal handler may have raised before it was left. Not twice without need: a used token's error
+                # takes the place of what a handler raises meanwhile in Python 3.10.
+                if token is not None and not is_left:
                     leave(token)
         except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
             internal_error("ending a trajectory")
