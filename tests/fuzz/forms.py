@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import types
 from collections.abc import Callable
 from typing import Any
@@ -145,6 +146,11 @@ def _run(awaitable: Any) -> Any:
         awaitable.close()
 
 
+def _in_task(call: Callable[[], Any]) -> Any:
+    """Call in a context of its own, as asyncio's tasks run."""
+    return contextvars.copy_context().run(call)
+
+
 def _iterated(made: Any, turn: Turn) -> Any:
     first = next(made)
     if first is not turn.result:
@@ -179,9 +185,9 @@ FORMS: dict[str, Callable[[Turn], Any]] = {
     "sync": lambda turn: sync(turn.value),
     "arguments": lambda turn: sync(turn.value, turn.value, key=turn.value, other=turn.value),
     "llm": lambda turn: llm(turn.value, model=turn.value, prompt_ids=turn.value),
-    "coroutine": lambda turn: _run(coroutine(turn.value, key=turn.value)),
+    "coroutine": lambda turn: _in_task(lambda: _run(coroutine(turn.value, key=turn.value))),
     "generator": lambda turn: _iterated(generator(turn.value), turn),
-    "async generator": lambda turn: _iterated_async(async_generator(turn.value), turn),
+    "async generator": lambda turn: _in_task(lambda: _iterated_async(async_generator(turn.value), turn)),
     "method": lambda turn: Agent(turn.value).method(turn.value),
     "class method": lambda turn: Agent.of_class(turn.value),
     "trajectory": _in_trajectory,
