@@ -16,6 +16,7 @@ from benchmarks.trace_files.text import Writer
 from otel_rollout import semconv
 from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
 from otel_rollout.finished_span import FinishedSpan
+from otel_rollout.payload import snapshot
 from otel_rollout.span import RolloutSpan
 from otel_rollout.trajectory_state import TrajectoryState
 
@@ -197,7 +198,7 @@ class Rollout:
             (),
             lambda _: None,
         )
-        light.input, light.output = input_text, output_text
+        light.input, light.output = snapshot(given), snapshot(result)
         light.start_time, light.end_time = start if root is None else self.start, self.time
         _READER.read(light, "benchmark")
         return light
