@@ -7,6 +7,7 @@ import datetime as dt
 import decimal
 import enum
 import fractions
+import functools
 import pathlib
 import time
 import types
@@ -136,13 +137,19 @@ class OfHostileMeta(_Plain, metaclass=HostileMeta):
     """Of a class that can't be looked at."""
 
 
-class HookedMapping(Mapping[Any, Any]):
-    """Its ABC asks it about every class that is compared with `Mapping`."""
+@functools.cache
+def hooked_mapping() -> type:
+    """Return a class that its ABC asks about every class which is compared with `Mapping`, in the whole process."""
 
-    __subclasshook__ = classmethod(_method("HookedMapping", "__subclasshook__", lambda cls, other: NotImplemented))
-    __getitem__ = _method("HookedMapping", "__getitem__", lambda self, key: key)
-    __iter__ = _method("HookedMapping", "__iter__", lambda self: iter(()))
-    __len__ = _method("HookedMapping", "__len__", lambda self: 0)
+    class HookedMapping(Mapping[Any, Any]):
+        """Its ABC asks it about every class that is compared with `Mapping`."""
+
+        __subclasshook__ = classmethod(_method("HookedMapping", "__subclasshook__", lambda cls, other: NotImplemented))
+        __getitem__ = _method("HookedMapping", "__getitem__", lambda self, key: key)
+        __iter__ = _method("HookedMapping", "__iter__", lambda self: iter(()))
+        __len__ = _method("HookedMapping", "__len__", lambda self: 0)
+
+    return HookedMapping
 
 
 class Disguised(_Plain):
@@ -297,7 +304,7 @@ def hostile_bases() -> list[Callable[[], Any]]:
 
 def odd_objects() -> list[Callable[[], Any]]:
     """Return what makes an instance of each class that hides what it is."""
-    plain: list[Any] = [OfHostileMeta, HookedMapping, Disguised, Slotted, Shadowed, Described]
+    plain: list[Any] = [OfHostileMeta, hooked_mapping(), Disguised, Slotted, Shadowed, Described]
     zone = HostileZone()
     return [
         *plain,
