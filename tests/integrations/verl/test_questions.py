@@ -25,7 +25,10 @@ QUESTIONS = {
     "All failed tool calls of step 40": {
         f"{index} {rollout} {tool}"
         for rollout in range(2)
-        for index, tools in {1207: ("fail", "unknown_tool", "add", "calculator"), 1210: ("unreadable_tool_call",)}.items()
+        for index, tools in {
+            1207: ("fail", "unknown_tool", "add", "calculator"),
+            1210: ("unreadable_tool_call",),
+        }.items()
         for tool in tools
     },
     "Rollouts of this prompt side by side": {"0 completed 0.0", "1 completed 0.0"},
