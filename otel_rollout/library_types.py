@@ -78,9 +78,12 @@ def _read_dict(value: Any, room: int, deep: bool) -> Any:
 
 
 def _read_bytes(value: bytes | bytearray | memoryview, room: int, deep: bool) -> dict[str, Any]:
-    base = next(known for known in (bytes, bytearray, memoryview) if is_subclass(type(value), known))
-    view = memoryview(value)
-    described: dict[str, Any] = {"type": base.__name__, "length": view.nbytes}
+    base: Any = next(known for known in (bytes, bytearray, memoryview) if is_subclass(type(value), known))
+    # A view of a subclass would be made by its own `__buffer__`.
+    plain: Any = value if base is memoryview else base.__getitem__(value, slice(0, ARRAY_EDGE_ELEMENTS))
+    view = memoryview(plain)
+    length = view.nbytes if base is memoryview else base.__len__(value)
+    described: dict[str, Any] = {"type": base.__name__, "length": length}
     if view.c_contiguous and view.nbytes:
         described["head"] = view.cast("B")[:ARRAY_EDGE_ELEMENTS].hex()
     return described
