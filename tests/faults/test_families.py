@@ -35,12 +35,14 @@ class TestPool:
     """`multiprocessing.Pool` ends its workers by SIGTERM."""
 
     def test_without_flush(self, receiver, family) -> None:
-        """Without a flush the workers of a pool that is terminated lose what they have queued, and nothing else."""
-        sent, _ = family("pool", "3", OTEL_TRACES_EXPORTER="otlp", OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url)
+        """Without a flush the workers of a pool that is terminated may lose what they have queued, and nothing else."""
+        sent, counts = family("pool", "3", OTEL_TRACES_EXPORTER="otlp", OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url)
         assert len(sent) == 3 * SPANS_OF_CHILD + SPANS_OF_PARENT
-        assert set(receiver.stored) < set(sent)
-        assert len(receiver.stored) == SPANS_OF_PARENT
+        # A worker that gets the pool's end of work before the signal ends by itself, and delivers.
+        assert len(receiver.stored) >= SPANS_OF_PARENT
+        assert receiver.stored.keys() <= set(sent)
         assert set(receiver.stored.values()) == {1}
+        assert counts["otlp"]["recorded"] == counts["otlp"]["delivered"] == SPANS_OF_PARENT
 
     @pytest.mark.parametrize("way", ["flush", "close"])
     def test_each_span_arrives_once(self, receiver, family, way) -> None:
