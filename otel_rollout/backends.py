@@ -15,8 +15,8 @@ from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
-from otel_rollout.exporter import OutcomeSpanExporter
-from otel_rollout.profiles import PROFILES, ProfiledSpanExporter
+from otel_rollout.export.exporter import OutcomeSpanExporter
+from otel_rollout.export.profiles import PROFILES, ProfiledSpanExporter
 
 __all__ = ["Backend", "backend_names", "make_exporters", "requested_backend"]
 

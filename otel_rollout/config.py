@@ -17,23 +17,24 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.sdk.trace.sampling import Sampler
 from opentelemetry.trace import Tracer, TracerProvider
 
-from otel_rollout import log_once, process_exit, runtime
+from otel_rollout import process_exit, runtime
 from otel_rollout.backends import Backend, backend_names, make_exporters, requested_backend
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.delivery.queue_limits import QueueLimits
-from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
 from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
-from otel_rollout.global_provider import GlobalProvider
-from otel_rollout.ids import SystemIdGenerator
-from otel_rollout.open_spans import OpenSpans
 from otel_rollout.pipeline import Pipeline, QueueProcessor
-from otel_rollout.provider import SCOPE, application_provider, is_auto_instrumented, make_provider, make_resource
-from otel_rollout.provider_spans import ProviderSpans
-from otel_rollout.redaction import make_redactor
+from otel_rollout.processing.redaction import make_redactor
+from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
+from otel_rollout.safety import log_once
 from otel_rollout.settings import Settings, resolve_settings
-from otel_rollout.span_bounds import bounds_of, environment_limits
+from otel_rollout.spans.global_provider import GlobalProvider
+from otel_rollout.spans.ids import SystemIdGenerator
+from otel_rollout.spans.open_spans import OpenSpans
+from otel_rollout.spans.provider import SCOPE, application_provider, is_auto_instrumented, make_provider, make_resource
+from otel_rollout.spans.provider_spans import ProviderSpans
+from otel_rollout.spans.span_bounds import bounds_of, environment_limits
+from otel_rollout.spans.tracer import LightTracer, ProviderTracer, RolloutTracer
 from otel_rollout.stats import Stats
-from otel_rollout.tracer import LightTracer, ProviderTracer, RolloutTracer
 
 __all__ = ["RolloutTraceConfig", "flush", "init", "shutdown", "stats"]
 

@@ -13,18 +13,18 @@ from opentelemetry.trace import Span, TracerProvider
 
 from otel_rollout import runtime
 from otel_rollout.delivery.exporter_queue import ExporterQueue
-from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
-from otel_rollout.global_provider import GlobalProvider
-from otel_rollout.log_once import internal_error, internal_errors
-from otel_rollout.object_reading import fields_of
-from otel_rollout.open_spans import OpenSpans
-from otel_rollout.payload import DEFAULT_BUDGET
-from otel_rollout.provider import resource_of_child
-from otel_rollout.provider_spans import ProviderSpans
+from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
+from otel_rollout.safety.log_once import internal_error, internal_errors
 from otel_rollout.settings import Settings
-from otel_rollout.span import RolloutSpan
+from otel_rollout.spans.global_provider import GlobalProvider
+from otel_rollout.spans.open_spans import OpenSpans
+from otel_rollout.spans.provider import resource_of_child
+from otel_rollout.spans.provider_spans import ProviderSpans
+from otel_rollout.spans.recording_span import RolloutSpan
+from otel_rollout.spans.tracer import RolloutTracer
 from otel_rollout.stats import Stats
-from otel_rollout.tracer import RolloutTracer
+from otel_rollout.values.object_reading import fields_of
+from otel_rollout.values.snapshot import DEFAULT_BUDGET
 
 __all__ = ["Pipeline", "QueueProcessor"]
 

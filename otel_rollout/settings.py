@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.profiles import PROFILES
-from otel_rollout.redaction import BUILT_IN, compile_pattern
+from otel_rollout.export.profiles import PROFILES
+from otel_rollout.processing.redaction import BUILT_IN, compile_pattern
 
 __all__ = [
     "OURS",

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_rollout import semconv
-from otel_rollout.ids import SystemIdGenerator
+from otel_rollout.spans.ids import SystemIdGenerator
 
 __all__ = ["InMemorySpanExporter", "deterministic_ids_and_times", "span_tree"]
 
@@ -95,6 +95,6 @@ def deterministic_ids_and_times() -> Iterator[None]:
     with (
         mock.patch.object(SystemIdGenerator, "generate_trace_id", side_effect=traces),
         mock.patch.object(SystemIdGenerator, "generate_span_id", side_effect=spans),
-        mock.patch("otel_rollout.span.time_ns", side_effect=times),
+        mock.patch("otel_rollout.spans.recording_span.time_ns", side_effect=times),
     ):
         yield

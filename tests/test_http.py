@@ -16,8 +16,8 @@ from functools import partial
 
 import pytest
 
-from otel_rollout.delivery.outcome import Verdict
-from otel_rollout.http import HttpAnswer, HttpClient, outcome_of_answer
+from otel_rollout.export.http import HttpAnswer, HttpClient, outcome_of_answer
+from otel_rollout.export.outcome import Verdict
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

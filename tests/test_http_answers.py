@@ -6,8 +6,15 @@ import contextlib
 
 import pytest
 
-from otel_rollout.delivery.outcome import Verdict
-from otel_rollout.http import HttpAnswer, HttpClient, outcome_of_answer, shown_url, without_secrets, without_userinfo
+from otel_rollout.export.http import (
+    HttpAnswer,
+    HttpClient,
+    outcome_of_answer,
+    shown_url,
+    without_secrets,
+    without_userinfo,
+)
+from otel_rollout.export.outcome import Verdict
 
 
 class TestWithoutUserinfo:

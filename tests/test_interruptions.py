@@ -9,7 +9,8 @@ import pytest
 from opentelemetry import context as context_api
 
 import otel_rollout
-from otel_rollout import call, rollout_trace_attr, trajectory
+from otel_rollout import rollout_trace_attr
+from otel_rollout.capture import call, trajectory
 from otel_rollout.testing import InMemorySpanExporter
 from tests.ops import add, count_to, multiply, stream
 

@@ -11,8 +11,8 @@ from opentelemetry.trace import get_current_span
 
 import otel_rollout
 from otel_rollout import rollout_trace_op, semconv
-from otel_rollout.llm import describe_llm_call
-from otel_rollout.payload import snapshot
+from otel_rollout.capture.llm import describe_llm_call
+from otel_rollout.values.snapshot import snapshot
 
 
 def attributes(

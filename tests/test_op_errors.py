@@ -238,21 +238,21 @@ class TestErrors:
 
 
 STEPS = [
-    "otel_rollout.call.current_frame",
-    "otel_rollout.call.snapshot",
-    "otel_rollout.call.enter",
-    "otel_rollout.call.leave",
-    "otel_rollout.call.Frame",
-    "otel_rollout.call.Call.__init__",
-    "otel_rollout.call.Operation._bind",
-    "otel_rollout.call.record_failure",
-    "otel_rollout.call.describe_llm_call",
-    "otel_rollout.tracer.LightTracer.start_op",
-    "otel_rollout.tracer.LightTracer.set_input",
-    "otel_rollout.tracer.LightTracer.set_output",
-    "otel_rollout.span.RolloutSpan.__init__",
-    "otel_rollout.span.RolloutSpan.end",
-    "otel_rollout.ids.SystemIdGenerator.generate_span_id",
+    "otel_rollout.capture.call.current_frame",
+    "otel_rollout.capture.call.snapshot",
+    "otel_rollout.capture.call.enter",
+    "otel_rollout.capture.call.leave",
+    "otel_rollout.capture.call.Frame",
+    "otel_rollout.capture.call.Call.__init__",
+    "otel_rollout.capture.call.Operation._bind",
+    "otel_rollout.capture.call.record_failure",
+    "otel_rollout.capture.call.describe_llm_call",
+    "otel_rollout.spans.tracer.LightTracer.start_op",
+    "otel_rollout.spans.tracer.LightTracer.set_input",
+    "otel_rollout.spans.tracer.LightTracer.set_output",
+    "otel_rollout.spans.recording_span.RolloutSpan.__init__",
+    "otel_rollout.spans.recording_span.RolloutSpan.end",
+    "otel_rollout.spans.ids.SystemIdGenerator.generate_span_id",
 ]
 
 

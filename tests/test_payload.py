@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pydantic
 import pytest
 
-from otel_rollout.payload import snapshot
-from otel_rollout.payload_json import to_json
+from otel_rollout.values.snapshot import snapshot
+from otel_rollout.values.snapshot_json import to_json
 from tests.payload_values import Attrs, Frozen, Slotted, read
 
 

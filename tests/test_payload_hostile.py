@@ -18,8 +18,8 @@ from unittest import mock
 import orjson
 import pytest
 
-from otel_rollout.payload import DEFAULT_BUDGET, LONGEST_TEXT_SHARE, snapshot
-from otel_rollout.payload_json import to_json
+from otel_rollout.values.snapshot import DEFAULT_BUDGET, LONGEST_TEXT_SHARE, snapshot
+from otel_rollout.values.snapshot_json import to_json
 from tests.payload_values import Attrs, Frozen, Slotted, read
 
 

@@ -9,9 +9,9 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_rollout.delivery.readable import PayloadFinisher
-from otel_rollout.payload import snapshot
-from otel_rollout.redaction import Redactor
+from otel_rollout.processing.redaction import Redactor
+from otel_rollout.processing.span_conversion import PayloadFinisher
+from otel_rollout.values.snapshot import snapshot
 from tests.payload_values import Attrs, Slotted
 
 

@@ -161,13 +161,13 @@ class TestFork:
 
 LOCKS = {
     "otel_rollout/config.py": ["config._lock"],
-    "otel_rollout/trajectory_state.py": ["trajectory_state._lock"],
+    "otel_rollout/spans/trajectory_state.py": ["trajectory_state._lock"],
     "otel_rollout/delivery/exporter_queue.py": ["queue._lock"],
-    "otel_rollout/delivery/readable.py": ["queue._reader._lock"],
+    "otel_rollout/processing/span_conversion.py": ["queue._reader._lock"],
     "otel_rollout/delivery/spooled_queue.py": ["queue._taking"],
     "otel_rollout/delivery/spool.py": ["queue._spool._lock"],
     "otel_rollout/trace_folder/folder_writer.py": ["queue.exporter._writer._lock"],
-    "otel_rollout/side_work.py": ["mlflow_exporter.side_work._lock"],
+    "otel_rollout/export/side_work.py": ["mlflow_exporter.side_work._lock"],
     "exporters/otel_rollout_mlflow/exporter.py": ["mlflow_exporter._turn"],
     "exporters/otel_rollout_mlflow/nesting.py": ["nesting._lock"],
 }
@@ -198,7 +198,8 @@ class TestLocksAtFork:
         code, errors = program.run(
             f"""
             import contextlib
-            from otel_rollout import config, runtime, trajectory_state
+            from otel_rollout import config, runtime
+            from otel_rollout.spans import trajectory_state
             if "nesting" in {lock!r}:
                 import mlflow.tracing
                 from otel_rollout_mlflow import nesting

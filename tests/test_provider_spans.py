@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
-from otel_rollout import provider_spans
-from otel_rollout.provider_spans import ProviderSpans
-from otel_rollout.span import RolloutSpan
-from otel_rollout.trajectory_state import TrajectoryState
+from otel_rollout.spans import provider_spans
+from otel_rollout.spans.provider_spans import ProviderSpans
+from otel_rollout.spans.recording_span import RolloutSpan
+from otel_rollout.spans.trajectory_state import TrajectoryState
 
 
 class TestProviderSpans:

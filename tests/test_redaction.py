@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from otel_rollout.redaction import BUILT_IN, Redactor, compile_pattern, make_redactor
+from otel_rollout.processing.redaction import BUILT_IN, Redactor, compile_pattern, make_redactor
 from tests.secret_shapes import FORMS, ORDINARY_KEYS, ORDINARY_TEXTS, ORDINARY_VALUES, SECRET, SECRET_KEYS, TEXTS
 
 MEBIBYTE = 2**20

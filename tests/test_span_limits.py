@@ -12,8 +12,8 @@ from opentelemetry.trace import SpanContext, get_current_span
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
-from otel_rollout.payload_limits import cut_json_characters
-from otel_rollout.span_bounds import LIMIT_VARIABLES, environment_limits
+from otel_rollout.processing.payload_limits import cut_json_characters
+from otel_rollout.spans.span_bounds import LIMIT_VARIABLES, environment_limits
 from otel_rollout.testing import InMemorySpanExporter
 
 PAYLOAD = (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)

@@ -13,9 +13,10 @@ import pytest
 from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 
 import otel_rollout
-from otel_rollout import log_once, rollout_trace_attr, rollout_trace_op, semconv
+from otel_rollout import rollout_trace_attr, rollout_trace_op, semconv
+from otel_rollout.processing.token_text import add_token_text
+from otel_rollout.safety import log_once
 from otel_rollout.testing import InMemorySpanExporter
-from otel_rollout.token_text import add_token_text
 
 
 class Letters:

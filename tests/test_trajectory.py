@@ -330,20 +330,20 @@ class TestReuse:
 
 
 STEPS = [
-    "otel_rollout.trajectory.current_frame",
-    "otel_rollout.trajectory.enter",
-    "otel_rollout.trajectory.leave",
-    "otel_rollout.trajectory.enter_silence",
-    "otel_rollout.trajectory.record_failure",
-    "otel_rollout.trajectory.snapshot",
-    "otel_rollout.trajectory.TrajectoryState.__init__",
-    "otel_rollout.trajectory._metadata",
-    "otel_rollout.trajectory._annotate",
-    "otel_rollout.tracer.LightTracer.start_root",
-    "otel_rollout.span.RolloutSpan.__init__",
-    "otel_rollout.span.RolloutSpan.set_attributes",
-    "otel_rollout.span.RolloutSpan.end",
-    "otel_rollout.ids.SystemIdGenerator.generate_trace_id",
+    "otel_rollout.capture.trajectory.current_frame",
+    "otel_rollout.capture.trajectory.enter",
+    "otel_rollout.capture.trajectory.leave",
+    "otel_rollout.capture.trajectory.enter_silence",
+    "otel_rollout.capture.trajectory.record_failure",
+    "otel_rollout.capture.trajectory.snapshot",
+    "otel_rollout.capture.trajectory.TrajectoryState.__init__",
+    "otel_rollout.capture.trajectory._metadata",
+    "otel_rollout.capture.trajectory._annotate",
+    "otel_rollout.spans.tracer.LightTracer.start_root",
+    "otel_rollout.spans.recording_span.RolloutSpan.__init__",
+    "otel_rollout.spans.recording_span.RolloutSpan.set_attributes",
+    "otel_rollout.spans.recording_span.RolloutSpan.end",
+    "otel_rollout.spans.ids.SystemIdGenerator.generate_trace_id",
 ]
 
 

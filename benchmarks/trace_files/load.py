@@ -14,11 +14,11 @@ from opentelemetry.trace import SpanContext, TraceFlags
 
 from benchmarks.trace_files.text import Writer
 from otel_rollout import semconv
-from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
-from otel_rollout.finished_span import FinishedSpan
-from otel_rollout.payload import snapshot
-from otel_rollout.span import RolloutSpan
-from otel_rollout.trajectory_state import TrajectoryState
+from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
+from otel_rollout.spans.finished_span import FinishedSpan
+from otel_rollout.spans.recording_span import RolloutSpan
+from otel_rollout.spans.trajectory_state import TrajectoryState
+from otel_rollout.values.snapshot import snapshot
 
 BATCH_BYTES = 4 * 2**20
 BATCH_SPANS = 512

@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 import otel_rollout
 from benchmarks.tracers.tracer import BenchmarkTracer, Transport
 from benchmarks.workloads import ROLLOUT_N, SAMPLE_INDEX, STEP
-from otel_rollout.delivery.outcome import Outcome
-from otel_rollout.http import HttpAnswer
+from otel_rollout.export.http import HttpAnswer
+from otel_rollout.export.outcome import Outcome
 from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
 
 

@@ -9,8 +9,8 @@ from typing import Final, TextIO
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.exporter import OutcomeSpanExporter
+from otel_rollout.export.exporter import OutcomeSpanExporter
+from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout_console.tree import Branch, draw_trace, make_branch
 
 __all__ = ["ConsoleSpanExporter"]

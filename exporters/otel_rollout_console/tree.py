@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.trace_tree import Place, duration, place_of, printable, shorten, walk_tree
+from otel_rollout.analysis.trace_tree import Place, duration, place_of, printable, shorten, walk_tree
 
 __all__ = ["Branch", "describe_span", "draw_trace", "make_branch"]
 

@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 from typing import Final
 
-from otel_rollout.delivery.outcome import Outcome, Verdict
+from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.trace_folder.append_file import FileGoneError
 
 __all__ = ["outcome_of_error"]

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.errors import ConfigurationError, MissingExtraError
-from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
+from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
+from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.frames import require_zstandard
 from otel_rollout.trace_folder.reader import read

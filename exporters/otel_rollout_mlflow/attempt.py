@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from otel_rollout.delivery.outcome import Outcome, Verdict
+from otel_rollout.export.outcome import Outcome, Verdict
 
 __all__ = ["AttemptError", "denied"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError
-from otel_rollout.http import shown_url
+from otel_rollout.export.http import shown_url
 
 __all__ = ["check_driver"]
 

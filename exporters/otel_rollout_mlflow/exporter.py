@@ -14,13 +14,13 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.errors import ConfigurationError, MissingExtraError
-from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
-from otel_rollout.http import destination_of, require_requests, shown_url, without_userinfo
-from otel_rollout.log_once import internal_error, warn_once
+from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
+from otel_rollout.export.http import destination_of, require_requests, shown_url, without_userinfo
+from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.export.side_work import Kind, SideWork
+from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.settings import read_flag
-from otel_rollout.side_work import Kind, SideWork
 from otel_rollout_mlflow.attempt import AttemptError, denied
 from otel_rollout_mlflow.credentials import (
     CLIENT_CERTIFICATE,

@@ -17,9 +17,9 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.delivery.outcome import Outcome, Verdict
-from otel_rollout.http import HttpAnswer, HttpClient, outcome_of_answer
-from otel_rollout.otlp_encoding import encode_spans
+from otel_rollout.export.http import HttpAnswer, HttpClient, outcome_of_answer
+from otel_rollout.export.otlp_encoding import encode_spans
+from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_mlflow.attempt import AttemptError, denied
 from otel_rollout_mlflow.credentials import Credentials
 from otel_rollout_mlflow.store import FINISHED, REWARD_SOURCE, RUN_KEY_TAG, RUN_SETTLED_TAG, Feedback

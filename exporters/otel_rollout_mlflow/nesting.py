@@ -18,7 +18,7 @@ from typing import Any, Final
 from opentelemetry import trace
 from opentelemetry.context import Context
 
-from otel_rollout.log_once import internal_error, warn_once
+from otel_rollout.safety.log_once import internal_error, warn_once
 
 __all__ = ["nested_mlflow_spans"]
 

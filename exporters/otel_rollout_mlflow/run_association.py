@@ -8,8 +8,8 @@ import sys
 import time
 from typing import Final, NamedTuple
 
-from otel_rollout.delivery.outcome import Outcome, Verdict
-from otel_rollout.log_once import warn_once
+from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.safety.log_once import warn_once
 from otel_rollout_mlflow.attempt import AttemptError, denied
 from otel_rollout_mlflow.store import FINISHED, MAX_LINKED_TRACES, RUNNING, Store
 

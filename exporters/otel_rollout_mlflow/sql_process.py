@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.delivery.outcome import Outcome, Verdict
-from otel_rollout.log_once import warn_once
+from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.safety.log_once import warn_once
 from otel_rollout_mlflow.attempt import AttemptError
 from otel_rollout_mlflow.plain_spans import pack
 from otel_rollout_mlflow.sql_store import SqlStore

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_mlflow.attempt import AttemptError, denied
 from otel_rollout_mlflow.database_driver import check_driver
 from otel_rollout_mlflow.one_transaction import create_assessments

@@ -9,7 +9,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from otel_rollout.delivery.outcome import Outcome, Verdict
+from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_mlflow.attempt import AttemptError
 from otel_rollout_mlflow.plain_spans import unpack
 from otel_rollout_mlflow.span_upsert import hasten_upserts

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from otel_rollout.file_modes import make_folder, narrow, open_private
+from otel_rollout.export.file_modes import make_folder, narrow, open_private
 
 __all__ = ["ensure_sqlite_file", "is_initialised"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.http import shown_url
+from otel_rollout.export.http import shown_url
 
 __all__ = ["DEFAULT_URI", "TrackingUri", "parse_tracking_uri"]
 

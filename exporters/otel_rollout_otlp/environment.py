@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.http import shown_url
+from otel_rollout.export.http import shown_url
 from otel_rollout.version import __version__
 
 __all__ = ["USER_AGENT", "OtlpEnvironment", "read_environment"]

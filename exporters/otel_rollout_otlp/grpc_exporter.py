@@ -14,11 +14,11 @@ from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.errors import MissingExtraError
-from otel_rollout.exporter import OutcomeSpanExporter, ReadBack, refused_here
-from otel_rollout.http import destination_of, shown_url, without_secrets
-from otel_rollout.otlp_encoding import encode_spans
+from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack, refused_here
+from otel_rollout.export.http import destination_of, shown_url, without_secrets
+from otel_rollout.export.otlp_encoding import encode_spans
+from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_otlp.environment import USER_AGENT, read_environment
 from otel_rollout_otlp.http_exporter import partial_outcome
 

@@ -11,10 +11,10 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.delivery.outcome import Outcome, Verdict
-from otel_rollout.exporter import OutcomeSpanExporter, ReadBack, refused_here
-from otel_rollout.http import HttpClient, destination_of, outcome_of_answer, require_requests
-from otel_rollout.otlp_encoding import encode_spans
+from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack, refused_here
+from otel_rollout.export.http import HttpClient, destination_of, outcome_of_answer, require_requests
+from otel_rollout.export.otlp_encoding import encode_spans
+from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_otlp.environment import USER_AGENT, OtlpEnvironment, read_environment
 from otel_rollout_otlp.phoenix import read_back_from_phoenix
 

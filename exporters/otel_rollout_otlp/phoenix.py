@@ -13,8 +13,8 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.exporter import ReadBack
-from otel_rollout.http import HttpClient, outcome_of_answer, shown_url
+from otel_rollout.export.exporter import ReadBack
+from otel_rollout.export.http import HttpClient, outcome_of_answer, shown_url
 
 __all__ = ["read_back_from_phoenix"]
 

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import orjson
 
-from otel_rollout.delivery.outcome import Outcome, Verdict
-from otel_rollout.http import HttpClient, outcome_of_answer
+from otel_rollout.export.http import HttpClient, outcome_of_answer
+from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_weave.settings import CREDENTIALS_HINT, WeaveSettings
 
 __all__ = ["RequestFailedError", "WeaveApi"]

@@ -7,7 +7,7 @@ import logging
 import re
 from typing import Any, Final
 
-from otel_rollout.delivery.outcome import Outcome, Verdict
+from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.settings import CREDENTIALS_HINT
 from otel_rollout_weave.text import clean_text

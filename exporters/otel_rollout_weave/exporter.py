@@ -14,13 +14,13 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
-from otel_rollout.http import require_requests, shown_url
-from otel_rollout.log_once import internal_error
+from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
+from otel_rollout.export.http import require_requests, shown_url
+from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.export.side_work import Kind, SideWork
+from otel_rollout.safety.log_once import internal_error
 from otel_rollout.settings import read_flag
-from otel_rollout.side_work import Kind, SideWork
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.catalogue import Catalogue
 from otel_rollout_weave.rewards import Reward, RewardFeedback, reward_feedback_of

@@ -62,9 +62,9 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
+    from otel_rollout.analysis.trace_tree import printable
     from otel_rollout.doctor.examination import examine
     from otel_rollout.doctor.wording import describe
-    from otel_rollout.trace_tree import printable
 
     # The console exporter's tree must not stand in the middle of the JSON.
     with contextlib.redirect_stdout(sys.stderr) if arguments.json else contextlib.nullcontext():

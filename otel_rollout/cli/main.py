@@ -9,9 +9,9 @@ import os
 import sys
 from collections.abc import Sequence
 
+from otel_rollout.analysis.trace_tree import printable
 from otel_rollout.cli import demo, doctor, ls, replay, show, stats
 from otel_rollout.errors import RolloutTraceError
-from otel_rollout.trace_tree import printable
 from otel_rollout.version import __version__
 
 __all__ = ["main"]

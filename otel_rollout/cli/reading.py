@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from otel_rollout.analysis.trace_tree import printable
 from otel_rollout.cli.trajectory_filters import filters_of
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.trace_folder.reader import ReadProblem, read
 from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
-from otel_rollout.trace_tree import printable
 
 __all__ = ["ProblemLog", "in_order_of_prompts", "require_rich", "selected"]
 

@@ -59,13 +59,13 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
+    from otel_rollout.analysis.trace_tree import printable
     from otel_rollout.backends import requested_backend
     from otel_rollout.errors import ConfigurationError
     from otel_rollout.replay.progress import show_progress
     from otel_rollout.replay.session import replay
     from otel_rollout.replay.wording import describe
     from otel_rollout.settings import resolve_settings
-    from otel_rollout.trace_tree import printable
 
     settings = resolve_settings({})
     names = [name for name in requested_backend(arguments.backend) if isinstance(name, str)]

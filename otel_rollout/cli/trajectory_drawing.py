@@ -14,9 +14,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from otel_rollout import semconv
-from otel_rollout.cli.wording import size, step_name
-from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
-from otel_rollout.trace_tree import (
+from otel_rollout.analysis.trace_tree import (
     KIND_STYLES,
     STATUS_STYLES,
     duration,
@@ -27,6 +25,8 @@ from otel_rollout.trace_tree import (
     time_bar,
     walk_tree,
 )
+from otel_rollout.cli.wording import size, step_name
+from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
 from otel_rollout.wording import counted
 
 __all__ = ["draw_heading", "draw_spans"]

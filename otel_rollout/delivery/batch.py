@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.delivery.shrink import replace_attributes
-from otel_rollout.span import RolloutSpan
+from otel_rollout.processing.shrink import replace_attributes
+from otel_rollout.spans.recording_span import RolloutSpan
 
 __all__ = ["Batch"]
 

@@ -16,17 +16,17 @@ from opentelemetry import context as context_api
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter
 
-from otel_rollout.breather import Breather
 from otel_rollout.delivery.batch import Batch
-from otel_rollout.delivery.batch_sender import BatchReport, RetryPolicy, send_batch
-from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.delivery.queue_limits import QueueLimits
-from otel_rollout.delivery.readable import SpanReader, without_payload
-from otel_rollout.delivery.size import encoded_size, queued_size
-from otel_rollout.delivery.trouble_log import TroubleLog
-from otel_rollout.exporter import OutcomeSpanExporter, one_attempt_of
-from otel_rollout.side_work import SideWork
-from otel_rollout.span import RolloutSpan
+from otel_rollout.export.batch_sender import BatchReport, RetryPolicy, send_batch
+from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
+from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.export.side_work import SideWork
+from otel_rollout.export.trouble_log import TroubleLog
+from otel_rollout.processing.span_conversion import SpanReader, without_payload
+from otel_rollout.processing.span_size import encoded_size, queued_size
+from otel_rollout.safety.gil import Breather
+from otel_rollout.spans.recording_span import RolloutSpan
 from otel_rollout.stats import ExporterStats
 
 __all__ = ["ExporterQueue"]

@@ -11,12 +11,12 @@ from typing import Final
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.delivery.batch import Batch
-from otel_rollout.delivery.batch_sender import BatchReport, RetryPolicy
 from otel_rollout.delivery.exporter_queue import ExporterQueue
-from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.delivery.queue_limits import QueueLimits
-from otel_rollout.delivery.readable import SpanReader
 from otel_rollout.delivery.spool import Spool
+from otel_rollout.export.batch_sender import BatchReport, RetryPolicy
+from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.processing.span_conversion import SpanReader
 
 __all__ = ["SpooledQueue"]
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
+from otel_rollout.analysis.trace_tree import STATUS_STYLES
 from otel_rollout.demo.reward import advantages
 from otel_rollout.demo.rollout import Trajectory
-from otel_rollout.trace_tree import STATUS_STYLES
 
 __all__ = ["group_table", "most_telling_group", "most_telling_trajectory"]
 

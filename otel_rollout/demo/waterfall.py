@@ -11,7 +11,7 @@ from opentelemetry.trace import StatusCode
 from rich.text import Text
 
 from otel_rollout import semconv
-from otel_rollout.trace_tree import KIND_STYLES, error_of, place_of, time_bar, walk_tree
+from otel_rollout.analysis.trace_tree import KIND_STYLES, error_of, place_of, time_bar, walk_tree
 
 __all__ = ["waterfall"]
 

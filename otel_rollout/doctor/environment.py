@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from otel_rollout.doctor.secrets import shown_value
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.provider import read_sampler
 from otel_rollout.settings import OURS, SETTINGS, STANDARD_VARIABLES, Setting, read_bytes, read_variables
+from otel_rollout.spans.provider import read_sampler
 
 __all__ = ["DEFAULT", "UNSET", "EnvironmentReport", "SettingReport", "VariableReport", "read_environment"]
 

@@ -13,11 +13,11 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.backends import make_exporters
-from otel_rollout.delivery.batch_sender import BatchReport, send_batch
-from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.doctor.trajectory import make_trajectory
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.exporter import OutcomeSpanExporter, one_attempt_of
+from otel_rollout.export.batch_sender import BatchReport, send_batch
+from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
+from otel_rollout.export.outcome import Outcome, Verdict
 
 __all__ = ["BackendReport", "probe_backend"]
 

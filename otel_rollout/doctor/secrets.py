@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from otel_rollout.http import without_userinfo
+from otel_rollout.export.http import without_userinfo
 
 __all__ = ["shown_value"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from otel_rollout.file_modes import make_folder, open_private
+from otel_rollout.export.file_modes import make_folder, open_private
 from otel_rollout.trace_folder.file_lock import open_to_read, try_lock
 
 __all__ = ["DeliveredLog"]

@@ -9,14 +9,14 @@ from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.delivery.batch_sender import RetryPolicy, send_batch
-from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.delivery.queue_limits import QueueLimits
-from otel_rollout.delivery.size import readable_size
+from otel_rollout.export.batch_sender import RetryPolicy, send_batch
+from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.export.side_work import SideWork
+from otel_rollout.processing.span_size import readable_size
 from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.replay.report import ReplayReport
 from otel_rollout.replay.source import Source, Unit, UnreadableError
-from otel_rollout.side_work import SideWork
 
 __all__ = ["Sender"]
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from otel_rollout.file_modes import make_folder, open_private
+from otel_rollout.export.file_modes import make_folder, open_private
 from otel_rollout.trace_folder.file_lock import hold
 
 __all__ = ["AppendFile", "FileGoneError"]

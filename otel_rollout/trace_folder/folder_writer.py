@@ -13,7 +13,7 @@ from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.log_once import warn_once
+from otel_rollout.safety.log_once import warn_once
 from otel_rollout.trace_folder import frames, layout
 from otel_rollout.trace_folder.frames import require_zstandard
 from otel_rollout.trace_folder.index import TraceSummary

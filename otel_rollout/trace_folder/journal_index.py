@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from otel_rollout.file_modes import open_private
+from otel_rollout.export.file_modes import open_private
 from otel_rollout.trace_folder.file_lock import try_take
 from otel_rollout.trace_folder.index import index_line
 from otel_rollout.trace_folder.index_entry import IndexEntry, Row

@@ -10,8 +10,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from otel_rollout.counted_span import CountedSpan
 from otel_rollout.errors import UnreadableTraceError
+from otel_rollout.spans.counted_span import CountedSpan
 from otel_rollout.trace_folder.otlp_json import START
 from otel_rollout.trace_folder.otlp_json_reading import (
     MALFORMED,

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
-from otel_rollout.counted_span import CountedSpan
+from otel_rollout.spans.counted_span import CountedSpan
 
 __all__ = ["MALFORMED", "decode_line", "decode_resource", "decode_scope", "decode_span", "parse_json"]
 

@@ -16,10 +16,10 @@ from opentelemetry.trace import SpanContext, TraceFlags
 from otel_rollout import semconv
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.delivery.queue_limits import QueueLimits
-from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
-from otel_rollout.payload import snapshot
-from otel_rollout.span import RolloutSpan
-from otel_rollout.trajectory_state import TrajectoryState
+from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
+from otel_rollout.spans.recording_span import RolloutSpan
+from otel_rollout.spans.trajectory_state import TrajectoryState
+from otel_rollout.values.snapshot import snapshot
 from tests.delivery.queues import QUICK, Recorder, running
 
 RESOURCE = Resource({})

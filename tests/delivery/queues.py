@@ -9,9 +9,9 @@ import time
 from opentelemetry import context as context_api
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from otel_rollout.delivery.batch_sender import RetryPolicy
-from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.exporter import OutcomeSpanExporter
+from otel_rollout.export.batch_sender import RetryPolicy
+from otel_rollout.export.exporter import OutcomeSpanExporter
+from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 
 QUICK = RetryPolicy(initial_delay=0.001, max_delay=0.002, denied_delay=0.01)
 RETRY = Outcome(Verdict.RETRY, "down")

@@ -11,8 +11,8 @@ import pytest
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from otel_rollout import semconv
-from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.trajectory_state import TrajectoryState
+from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.spans.trajectory_state import TrajectoryState
 from tests.delivery.queues import RETRY, Plain, Recorder, block, is_balanced
 
 

@@ -15,16 +15,16 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, StatusCode, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.delivery import readable
-from otel_rollout.delivery.finished_attributes import MAX_TEXT_CHARACTERS
-from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
-from otel_rollout.delivery.size import encoded_size, readable_size
-from otel_rollout.otlp_encoding import encode_spans
-from otel_rollout.payload import snapshot
-from otel_rollout.payload_json import to_json
-from otel_rollout.redaction import Redactor
-from otel_rollout.span import RolloutSpan
-from otel_rollout.trajectory_state import TrajectoryState
+from otel_rollout.export.otlp_encoding import encode_spans
+from otel_rollout.processing import span_conversion
+from otel_rollout.processing.finished_attributes import MAX_TEXT_CHARACTERS
+from otel_rollout.processing.redaction import Redactor
+from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
+from otel_rollout.processing.span_size import encoded_size, readable_size
+from otel_rollout.spans.recording_span import RolloutSpan
+from otel_rollout.spans.trajectory_state import TrajectoryState
+from otel_rollout.values.snapshot import snapshot
+from otel_rollout.values.snapshot_json import to_json
 from tests.sdk import COPIES
 
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
@@ -202,7 +202,7 @@ class TestPayloadFinisher:
     def test_fault(self, monkeypatch):
         """A payload that can't be finished doesn't leave; the span does."""
         monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
-        monkeypatch.setattr(readable, "cut_media", lambda text: 1 / 0)
+        monkeypatch.setattr(span_conversion, "cut_media", lambda text: 1 / 0)
         span = light()
         span.input = snapshot({"image": f"data:image/png;base64,{'A' * 400}", "password": "secret"})
 

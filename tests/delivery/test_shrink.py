@@ -8,8 +8,8 @@ from opentelemetry.sdk.trace import Event, ReadableSpan, SpanLimits, TracerProvi
 from opentelemetry.trace import Link, SpanContext, Status, StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.delivery.shrink import replace_attributes, shrink_span
-from otel_rollout.delivery.size import readable_size
+from otel_rollout.processing.shrink import replace_attributes, shrink_span
+from otel_rollout.processing.span_size import readable_size
 
 CONTEXT = SpanContext(1, 2, False)
 PARENT = SpanContext(1, 1, False)

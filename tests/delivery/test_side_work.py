@@ -12,10 +12,10 @@ import pytest
 from opentelemetry import context as context_api
 from opentelemetry.sdk.trace.export import SpanExportResult
 
-from otel_rollout import side_work
-from otel_rollout.delivery.batch_sender import RetryPolicy
-from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.side_work import Kind, SideWork
+from otel_rollout.export import side_work
+from otel_rollout.export.batch_sender import RetryPolicy
+from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.export.side_work import Kind, SideWork
 from otel_rollout.stats import SideWorkStats
 from tests.delivery.queues import QUICK, Plain, Recorder, is_balanced, until
 

@@ -14,10 +14,10 @@ import pytest
 
 from otel_rollout import read
 from otel_rollout.delivery import spool
-from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.spool import Spool
 from otel_rollout.delivery.spooled_queue import SpooledQueue
+from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.trace_folder.frames import FrameFile, is_being_written
 from tests.delivery.queues import QUICK, RETRY, is_balanced, until
 

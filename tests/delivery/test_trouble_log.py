@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from otel_rollout.delivery.outcome import Outcome, Verdict
-from otel_rollout.delivery.trouble_log import TroubleLog
+from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.export.trouble_log import TroubleLog
 
 
 class TestTroubleLog:
@@ -28,7 +28,7 @@ class TestTroubleLog:
         """Being turned away for the same reason is told once, however long it lasts; for another reason, again."""
         log = TroubleLog("otlp")
         clock = iter(range(0, 100_000, 1000))
-        monkeypatch.setattr("otel_rollout.delivery.trouble_log.time.monotonic", lambda: next(clock))
+        monkeypatch.setattr("otel_rollout.export.trouble_log.time.monotonic", lambda: next(clock))
 
         for reason in ("401", "401", "401", "403"):
             log.note(Outcome(Verdict.DENIED, reason))

@@ -17,9 +17,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import Link, SpanContext, Status, StatusCode, get_current_span
 
 import otel_rollout
-from otel_rollout.delivery.shrink import shrink_span
-from otel_rollout.otlp_encoding import encode_spans
-from otel_rollout.profiles import weave_profile
+from otel_rollout.export.otlp_encoding import encode_spans
+from otel_rollout.export.profiles import weave_profile
+from otel_rollout.processing.shrink import shrink_span
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.trace_folder.lazy_span import lazy_spans
 from otel_rollout.trace_folder.otlp_json import encode_line

@@ -9,8 +9,8 @@ from typing import Any
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
-from otel_rollout.delivery.outcome import DELIVERED, Outcome
-from otel_rollout.exporter import OutcomeSpanExporter
+from otel_rollout.export.exporter import OutcomeSpanExporter
+from otel_rollout.export.outcome import DELIVERED, Outcome
 from otel_rollout.testing import InMemorySpanExporter
 
 

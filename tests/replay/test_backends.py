@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 import requests
 
-from otel_rollout.exporter import OutcomeSpanExporter
+from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
 from otel_rollout_weave import WeaveSpanExporter

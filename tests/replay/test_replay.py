@@ -12,12 +12,12 @@ import pytest
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 import otel_rollout
-from otel_rollout.delivery.batch_sender import RetryPolicy
-from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.exporter import OutcomeSpanExporter
+from otel_rollout.export.batch_sender import RetryPolicy
+from otel_rollout.export.exporter import OutcomeSpanExporter
+from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.export.side_work import Kind, SideWork
 from otel_rollout.settings import resolve_settings
-from otel_rollout.side_work import Kind, SideWork
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.frames import FrameFile, read_frame, scan_frames

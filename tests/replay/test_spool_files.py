@@ -9,8 +9,8 @@ import sys
 import pytest
 
 import otel_rollout
-from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.replay import spool_files
 from otel_rollout.replay.wording import describe
 from otel_rollout.testing import InMemorySpanExporter

@@ -30,7 +30,7 @@ from opentelemetry.trace import (
 )
 
 import otel_rollout
-from otel_rollout.otlp_encoding import encode_spans
+from otel_rollout.export.otlp_encoding import encode_spans
 from otel_rollout.trace_folder.otlp_json import decode_line, encode_line, join_lines
 
 RESOURCE = Resource({"service.name": "test", "numbers": (1, 2)}, "https://example.org/resource")

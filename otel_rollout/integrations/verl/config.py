@@ -11,7 +11,7 @@ from opentelemetry.sdk.environment_variables import OTEL_BSP_MAX_EXPORT_BATCH_SI
 
 from otel_rollout import config, runtime
 from otel_rollout.integrations.verl.hook import Call, Hook, Observer
-from otel_rollout.log_once import warn_once
+from otel_rollout.safety.log_once import warn_once
 
 __all__ = ["HOOKS", "max_samples", "start", "start_from"]
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from opentelemetry import context as context_api
 
-from otel_rollout.context import leave
 from otel_rollout.integrations.verl.rollout import current_rollout, rollout_variable
+from otel_rollout.spans.context import leave
 
 __all__ = ["keep_context"]
 

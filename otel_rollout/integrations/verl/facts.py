@@ -8,8 +8,8 @@ from typing import Any, Final
 from otel_rollout import semconv
 from otel_rollout.integrations.verl.identity import scalar
 from otel_rollout.integrations.verl.rollout import Rollout
-from otel_rollout.payload import snapshot
-from otel_rollout.payload_json import to_json
+from otel_rollout.values.snapshot import snapshot
+from otel_rollout.values.snapshot_json import to_json
 
 __all__ = ["describe_output"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from otel_rollout.log_once import internal_errors, warn_once
-from otel_rollout.signal_handlers import is_from_signal_handler
+from otel_rollout.safety.log_once import internal_errors, warn_once
+from otel_rollout.safety.signal_handlers import is_from_signal_handler
 
 __all__ = ["is_fault", "report"]
 

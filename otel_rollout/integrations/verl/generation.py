@@ -11,7 +11,7 @@ from opentelemetry.trace import get_current_span
 from otel_rollout import runtime, semconv
 from otel_rollout.integrations.verl.hook import Call, Hook, Observer
 from otel_rollout.integrations.verl.rollout import current_rollout
-from otel_rollout.payload import snapshot
+from otel_rollout.values.snapshot import snapshot
 
 __all__ = ["GENERATE", "HOOKS"]
 

@@ -20,11 +20,11 @@ import orjson
 from opentelemetry import context as context_api
 
 from otel_rollout import semconv
-from otel_rollout.context import current_frame
 from otel_rollout.integrations import ray as carriers
 from otel_rollout.integrations.verl.hook import Call, Hook, Observer
 from otel_rollout.integrations.verl.identity import scalar
 from otel_rollout.integrations.verl.patching import is_replaced
+from otel_rollout.spans.context import current_frame
 
 __all__ = [
     "CARRIER",

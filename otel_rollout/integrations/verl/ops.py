@@ -6,7 +6,7 @@ import inspect
 import sys
 from typing import Any, ClassVar, Final
 
-from otel_rollout import op
+from otel_rollout.capture import op
 from otel_rollout.integrations.verl import generation, tool_parsing, tools
 from otel_rollout.integrations.verl.hook import Call, Hook, Observer
 from otel_rollout.integrations.verl.patching import is_replaced, observe

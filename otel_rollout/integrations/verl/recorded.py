@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from otel_rollout.capture.signature import read_signature
 from otel_rollout.integrations.verl.hook import Hook, Patch
-from otel_rollout.signature import read_signature
 
 __all__ = ["describe", "digest", "is_known", "key_of", "read"]
 

@@ -10,7 +10,8 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, ClassVar, Final
 
-from otel_rollout import semconv, trajectory
+from otel_rollout import semconv
+from otel_rollout.capture import trajectory
 from otel_rollout.integrations.verl.faults import is_fault, report
 from otel_rollout.integrations.verl.hook import Call, Hook, Observer
 from otel_rollout.integrations.verl.identity import Identity

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 import otel_rollout
-from otel_rollout.delivery.outcome import DELIVERED, Verdict
+from otel_rollout.export.outcome import DELIVERED, Verdict
 from otel_rollout_console import exporter as console_exporter
 from otel_rollout_console.exporter import ConsoleSpanExporter
 

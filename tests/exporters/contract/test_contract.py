@@ -21,9 +21,9 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout.delivery.exporter_queue import ExporterQueue
-from otel_rollout.delivery.outcome import Outcome, Verdict
-from otel_rollout.delivery.readable import PayloadFinisher, SpanReader
-from otel_rollout.exporter import OutcomeSpanExporter
+from otel_rollout.export.exporter import OutcomeSpanExporter
+from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
 
 UNREACHABLE = "http://127.0.0.1:9"
 """The discard port: nothing listens there."""

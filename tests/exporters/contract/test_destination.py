@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from otel_rollout.exporter import OutcomeSpanExporter
-from otel_rollout.profiles import PROFILES, ProfiledSpanExporter
+from otel_rollout.export.exporter import OutcomeSpanExporter
+from otel_rollout.export.profiles import PROFILES, ProfiledSpanExporter
 from otel_rollout_console.exporter import ConsoleSpanExporter
 from otel_rollout_file import FileSpanExporter
 from otel_rollout_mlflow import MlflowSpanExporter

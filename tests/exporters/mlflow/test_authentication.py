@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from otel_rollout.delivery.outcome import Verdict
+from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_mlflow.credentials import Credentials, read_credentials
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout.delivery.outcome import Verdict
+from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
 
 pytestmark = pytest.mark.integration

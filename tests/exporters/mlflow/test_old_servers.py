@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from otel_rollout.delivery.outcome import Verdict
+from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
 
 

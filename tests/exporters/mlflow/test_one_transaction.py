@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy
 
-from otel_rollout.delivery.outcome import Verdict
+from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow.attempt import AttemptError
 from otel_rollout_mlflow.one_transaction import create_assessments
 from otel_rollout_mlflow.sql_store import SqlStore

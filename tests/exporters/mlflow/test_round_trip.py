@@ -6,8 +6,8 @@ import pytest
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Status, StatusCode
 
-from otel_rollout.delivery.batch_sender import send_batch
-from otel_rollout.delivery.outcome import Verdict
+from otel_rollout.export.batch_sender import send_batch
+from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
 
 pytestmark = pytest.mark.integration

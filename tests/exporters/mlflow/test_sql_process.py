@@ -16,7 +16,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import annotate, flush, rollout_trace_attr, rollout_trace_op
-from otel_rollout.delivery.outcome import Verdict
+from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter, sql_process
 from otel_rollout_mlflow.plain_spans import pack, unpack
 from otel_rollout_mlflow.sql_process import SqlProcess

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from otel_rollout.delivery.outcome import Verdict
 from otel_rollout.errors import ConfigurationError, MissingExtraError
+from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_mlflow.tracking_uri import TrackingUri, parse_tracking_uri
 

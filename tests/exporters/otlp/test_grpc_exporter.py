@@ -10,8 +10,8 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 import otel_rollout
-from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.errors import MissingExtraError
+from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout_otlp.grpc_exporter import OtlpGrpcSpanExporter
 
 grpc = pytest.importorskip("grpc")

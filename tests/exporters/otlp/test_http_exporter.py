@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import otel_rollout
-from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import otel_rollout
-from otel_rollout.delivery.outcome import DELIVERED, Verdict
-from otel_rollout.profiles import PROFILES, ProfiledSpanExporter
+from otel_rollout.export.outcome import DELIVERED, Verdict
+from otel_rollout.export.profiles import PROFILES, ProfiledSpanExporter
 from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
 
 pytestmark = pytest.mark.integration

@@ -18,10 +18,11 @@ from typing import Any
 
 import pytest
 
-from otel_rollout import log_once, rollout_trace_attr
+from otel_rollout import rollout_trace_attr
 from otel_rollout.integrations.verl import faults, generation, ops, patching, recorded
 from otel_rollout.integrations.verl.hook import Hook
 from otel_rollout.integrations.verl.late_rewards import CARRIER
+from otel_rollout.safety import log_once
 from otel_rollout.testing import InMemorySpanExporter
 from tests.integrations.verl import stand_ins
 from tests.integrations.verl.stand_ins import HOOKS, PATCHES, Form, StandIn, install

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from otel_rollout import flush, log_once, rollout_trace_attr
+from otel_rollout import flush, rollout_trace_attr
 from otel_rollout.integrations.verl import facts, generation, rollout, tools
 from otel_rollout.integrations.verl.identity import Identity
+from otel_rollout.safety import log_once
 from otel_rollout.testing import InMemorySpanExporter
 from tests.integrations.verl import stand_ins
 from tests.integrations.verl.stand_ins import HOOKS, StandIn, install

@@ -8,9 +8,10 @@ from types import ModuleType
 
 import pytest
 
-from otel_rollout import RolloutTraceConfig, flush, log_once, runtime
+from otel_rollout import RolloutTraceConfig, flush, runtime
 from otel_rollout.integrations.verl import patching, plugin
 from otel_rollout.integrations.verl.config import max_samples, start
+from otel_rollout.safety import log_once
 from otel_rollout.testing import InMemorySpanExporter
 
 VERLS_OWN = """

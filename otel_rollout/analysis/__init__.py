@@ -1,0 +1,1 @@
+"""Pure functions of spans: what a trace says, without I/O."""

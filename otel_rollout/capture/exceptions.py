@@ -1,0 +1,44 @@
+"""An exception that left traced code, as it stands on a span."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from opentelemetry.trace import Span, StatusCode
+
+from otel_rollout import semconv
+from otel_rollout.spans.recording_span import RolloutSpan
+from otel_rollout.values.exception_record import ExceptionRecord, exception_message, exception_type_name
+from otel_rollout.values.object_reading import is_subclass
+
+__all__ = ["record_failure"]
+
+MAX_MESSAGE_CHARACTERS: Final = 2000
+
+
+def record_failure(span: Span, error: BaseException) -> str:
+    """Write `error` on `span` and return the status that it means: `error` or `cancelled`.
+
+    `asyncio.CancelledError`, `KeyboardInterrupt` and `SystemExit` cancel: the span is marked as failed, without a
+    stack trace. `GeneratorExit` cancels without failing: the consumer of a generator had enough.
+
+    Args:
+        span: A span that has not ended.
+        error: What left the traced code.
+    """
+    name = exception_type_name(error)
+    if is_subclass(type(error), Exception):
+        span.set_attribute(semconv.ERROR_TYPE, name)
+        message = exception_message(error)[:MAX_MESSAGE_CHARACTERS]
+        span.set_status(StatusCode.ERROR, f"{name}: {message}" if message else name)
+        if isinstance(span, RolloutSpan):
+            span.record_exception(error)
+        else:
+            # The SDK's own `record_exception` asks the exception for its text, which is code of its class.
+            span.add_event(semconv.EXCEPTION_EVENT, ExceptionRecord(error).attributes())
+        return "error"
+    if not is_subclass(type(error), GeneratorExit):
+        span.set_attribute(semconv.ERROR_TYPE, name)
+        span.set_status(StatusCode.ERROR, "cancelled")
+    span.set_attribute(semconv.STATUS, "cancelled")
+    return "cancelled"

@@ -1,0 +1,223 @@
+"""The op: a decorator that makes each call of a function a span."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from types import CoroutineType
+from typing import Any, TypeVar, cast, overload
+
+from otel_rollout import runtime, semconv
+from otel_rollout.capture.call import Call, Capture, Operation
+
+__all__ = ["rollout_trace_op"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@overload
+def rollout_trace_op(function: Function, /) -> Function: ...
+
+
+@overload
+def rollout_trace_op(
+    *, name: str | None = None, kind: str = "CHAIN", capture_inputs: Capture = True, capture_output: Capture = True
+) -> Callable[[Function], Function]: ...
+
+
+def rollout_trace_op(
+    function: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    kind: str = "CHAIN",
+    capture_inputs: Capture = True,
+    capture_output: Capture = True,
+) -> Any:
+    """Trace each call of a function as a span under the current one, with its arguments, result and error.
+
+    Works bare (`@rollout_trace_op`) and with arguments, on functions, methods, class methods and static methods, on
+    coroutine functions, generators and async generators; a generator's span covers the iteration, and its output is
+    the list of what was yielded. The bare form is verl's `rollout_trace_op`
+    (https://verl.readthedocs.io/en/latest/advance/rollout_trace.html).
+
+    Args:
+        function: The function.
+        name: The span's name; the function's qualified name where None.
+        kind: What the function is: `LLM`, `TOOL`, `CHAIN`, `AGENT` or `EVALUATOR` (OpenInference's span kinds).
+        capture_inputs: Whether the arguments are recorded; `self` and `cls` never are. Or a function that is given the
+            arguments by name, in a dict, and returns what to record: it runs on the caller's thread, and an exception
+            of its is one warning in the log.
+        capture_output: Whether the result is recorded; or a function that is given the result, or each yielded item.
+
+    Raises:
+        ValueError: The kind is not one of these.
+        TypeError: What is decorated is a class, or not callable.
+    """
+    if kind not in semconv.SPAN_KINDS:
+        raise ValueError(f"rollout_trace_op(kind={kind!r}): the kinds are {', '.join(semconv.SPAN_KINDS)}")
+
+    def decorate(target: Any) -> Any:
+        if isinstance(target, (classmethod, staticmethod)):
+            return type(target)(decorate(target.__func__))
+        if not callable(target) or isinstance(target, type):
+            raise TypeError(f"rollout_trace_op takes a function, not {target!r}")
+        operation = Operation(target, name, kind, capture_inputs=capture_inputs, capture_output=capture_output)
+        return _wrap(target, operation)
+
+    return decorate if function is None else decorate(function)
+
+
+def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
+    def is_kind(test: Callable[[Any], bool]) -> bool:
+        return test(function) or test(type(function).__call__)
+
+    if is_kind(inspect.isasyncgenfunction):
+        return _wrap_async_generator(function, operation)
+    if is_kind(inspect.iscoroutinefunction):
+        return _wrap_coroutine(function, operation)
+    if is_kind(inspect.isgeneratorfunction):
+        return _wrap_generator(function, operation)
+
+    @functools.wraps(function)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        pipeline = runtime.pipeline
+        if pipeline is None:
+            return function(*args, **kwargs)
+        call = operation.start(pipeline, args, kwargs)
+        if call is None:
+            return function(*args, **kwargs)
+        try:
+            try:
+                result = function(*args, **kwargs)
+            except BaseException as error:
+                call.fail(error)
+                raise
+            if type(result) is CoroutineType:
+                # A coroutine function in disguise: another decorator's wrapper, or a method that hands one on.
+                call.pause()
+                finishing: Any = _finish(call, result)
+                finishing.__name__, finishing.__qualname__ = result.__name__, result.__qualname__
+                return finishing
+            call.succeed(result)
+            return result
+        finally:
+            if call.token is not None:
+                call.interrupted()
+
+    return traced
+
+
+async def _finish(call: Call, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        call.resume()
+        try:
+            result = await coroutine
+        except BaseException as error:
+            call.fail(error)
+            raise
+        call.succeed(result)
+        return result
+    finally:
+        if call.token is not None:
+            call.interrupted()
+
+
+def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def traced(*args: Any, **kwargs: Any) -> Any:
+        pipeline = runtime.pipeline
+        if pipeline is None:
+            return await function(*args, **kwargs)
+        call = operation.start(pipeline, args, kwargs)
+        if call is None:
+            return await function(*args, **kwargs)
+        try:
+            try:
+                result = await function(*args, **kwargs)
+            except BaseException as error:
+                call.fail(error)
+                raise
+            call.succeed(result)
+            return result
+        finally:
+            if call.token is not None:
+                call.interrupted()
+
+    return traced
+
+
+def _wrap_generator(function: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def traced(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        pipeline = runtime.pipeline
+        call = operation.start(pipeline, args, kwargs) if pipeline is not None else None
+        if call is None:
+            return (yield from function(*args, **kwargs))
+        try:
+            generator = cast("Generator[Any, Any, Any]", function(*args, **kwargs))
+            step: Callable[[Any], Any] = generator.send
+            argument: Any = None
+            while True:
+                call.resume()
+                item = step(argument)
+                call.pause()
+                call.add_yielded(item)
+                try:
+                    argument = yield item
+                    step = generator.send
+                except BaseException as error:
+                    # Thrown in by the consumer, or GeneratorExit: the generator decides what becomes of it.
+                    step, argument = generator.throw, error
+        except StopIteration as stop:
+            call.exhaust()
+            return stop.value
+        except BaseException as error:
+            call.fail(error)
+            raise
+        finally:
+            if call.token is not None:
+                call.interrupted()
+            # An exception held by the frame that it has passed would keep all frames alive until the next collection.
+            argument = None
+
+    return traced
+
+
+def _wrap_async_generator(function: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def traced(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        pipeline = runtime.pipeline
+        call = operation.start(pipeline, args, kwargs) if pipeline is not None else None
+        try:
+            generator = cast("AsyncGenerator[Any, Any]", function(*args, **kwargs))
+            step: Callable[[Any], Any] = generator.asend
+            argument: Any = None
+            while True:
+                if call is not None:
+                    call.resume()
+                item = await step(argument)
+                if call is not None:
+                    call.pause()
+                    call.add_yielded(item)
+                try:
+                    argument = yield item
+                    step = generator.asend
+                except BaseException as error:
+                    # Thrown in by the consumer, or GeneratorExit: the generator decides what becomes of it.
+                    step, argument = generator.athrow, error
+        except StopAsyncIteration:
+            if call is not None:
+                call.exhaust()
+        except BaseException as error:
+            if call is not None:
+                call.fail(error)
+            raise
+        finally:
+            if call is not None and call.token is not None:
+                call.interrupted()
+            # An exception held by the frame that it has passed would keep all frames alive until the next collection.
+            argument = None
+
+    return traced

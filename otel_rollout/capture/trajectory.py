@@ -1,0 +1,388 @@
+"""The trajectory: a context manager that makes a root span, and `annotate` for what is learnt on the way."""
+
+from __future__ import annotations
+
+import contextlib
+from contextlib import AbstractContextManager
+from contextvars import Token
+from decimal import Decimal
+from fractions import Fraction
+from itertools import accumulate, islice
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from opentelemetry import context as context_api
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, StatusCode, get_current_span
+
+from otel_rollout import runtime, semconv
+from otel_rollout.capture.exceptions import record_failure
+from otel_rollout.safety.log_once import internal_error, warn_once
+from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
+from otel_rollout.spans.trajectory_state import TrajectoryState
+from otel_rollout.values.object_reading import class_name, find_static, integer_text, is_one_of, is_subclass
+from otel_rollout.values.snapshot import snapshot
+from otel_rollout.values.snapshot_json import to_json
+
+if TYPE_CHECKING:
+    from otel_rollout.pipeline import Pipeline
+
+__all__ = ["annotate", "rollout_trace_attr"]
+
+_NOTHING: Final = contextlib.nullcontext()
+
+_PREFIX: Final = "rollout."
+_TAKEN: Final = {
+    *semconv.TAGS,
+    *(tag.removeprefix(_PREFIX) for tag in semconv.TAGS),
+    # Backends turn dots into nested objects: a value at `rollout` would leave no place for `rollout.step`.
+    *(
+        prefix
+        for attribute in semconv.ATTRIBUTES
+        for prefix in accumulate(attribute.key.split(".")[:-1], "{}.{}".format)
+    ),
+    *(attribute.key for attribute in semconv.ATTRIBUTES if attribute not in semconv.ANNOTATIONS),
+}
+"""Names that `annotate` does not set: they have a meaning of their own, or hold other attributes."""
+_TOTALS: Final = (semconv.TURNS, semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS)
+"""Names that we count ourselves, where nobody knows better."""
+_OWN: Final = (semconv.STATUS, semconv.REWARD, *_TOTALS)
+"""What stays on a root with more attributes than its limit allows, as tags do."""
+_BELOW: Final = tuple(f"{attribute.key}." for attribute in semconv.ATTRIBUTES)
+"""What a name must not begin with: the value would be lost below another."""
+
+MAX_FREE_NAMES: Final = 1000
+_free_names: Final[set[str]] = set()
+"""Names that were looked at and may be set: a trajectory's are the same ones each time."""
+
+MAX_TAG_CHARACTERS: Final = 1024
+MAX_LIST_ITEMS: Final = 100_000
+_PLAIN: Final = (str, int, float, bool, type(None))
+
+MAX_METADATA_CHARACTERS: Final = 1000
+"""Longer values are left out of `metadata`, which is there to filter by."""
+
+
+def rollout_trace_attr(
+    sample_index: Any = None,
+    step: Any = None,
+    rollout_n: Any = None,
+    name: str = "rollout_trace",
+    validate: bool = False,
+    trace: bool = True,
+) -> AbstractContextManager[None]:
+    """Trace what runs inside as one trajectory: a root span with these tags, in a trace of its own.
+
+    The names, their order and their defaults are those of verl's `rollout_trace_attr`
+    (https://verl.readthedocs.io/en/latest/advance/rollout_trace.html).
+
+    Args:
+        sample_index: Which prompt of the dataset; an int, or a text such as a uid.
+        step: The training step.
+        rollout_n: Which of the n rollouts of the prompt.
+        name: The root span's name.
+        validate: Whether this is a validation pass.
+        trace: False silences everything inside, other instrumentations included.
+    """
+    pipeline = runtime.pipeline
+    if pipeline is None:
+        return _NOTHING
+    if not trace:
+        return _Silence()
+    return _Trajectory(pipeline, sample_index, step, rollout_n, name, validate)
+
+
+def annotate(
+    *,
+    reward: float | None = None,
+    status: str | None = None,
+    input: Any = None,  # noqa: A002 - the field's word for it
+    output: Any = None,
+    **attributes: Any,
+) -> None:
+    """Record on the current trajectory's root what has become known; what can't be recorded is logged once.
+
+    Args:
+        reward: The trajectory's reward.
+        status: How it ended: `completed`, `error`, `cancelled` or `truncated`; without it, that follows from how
+            the `with` block is left.
+        input: What the trajectory started from, the prompt say; any value.
+        output: What it came to, the answer say; any value.
+        **attributes: More attributes of the root: texts, numbers, booleans, or lists of one of these.
+    """
+    pipeline = runtime.pipeline
+    if pipeline is None:
+        return
+    try:
+        _annotate(pipeline, reward, status, input, output, attributes)
+    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+        internal_error("annotating a trajectory")
+
+
+def _annotate(
+    pipeline: Pipeline,
+    reward: Any,
+    status: Any,
+    input_value: Any,
+    output_value: Any,
+    attributes: dict[str, Any],
+) -> None:
+    frame = current_frame(context_api.get_current())
+    if frame is SILENCE:
+        return
+    if frame is None or frame.trajectory is None:
+        warn_once(
+            "annotate outside",
+            "annotate() was called outside rollout_trace_attr: there is nothing to annotate",
+        )
+        return
+    trajectory, root = frame.trajectory, frame.trajectory.root
+    if root is None:
+        warn_once("annotate late", "annotate() was called after its trajectory had ended: it comes too late")
+        return
+    if reward is not None:
+        number = _number(reward)
+        if number is not None:
+            trajectory.annotations[semconv.REWARD] = number
+        else:
+            _leave_out("reward", f"a reward is a number, not {_type(reward)}")
+    if status is not None:
+        status = _scalar(status)
+        if type(status) is str and status in semconv.STATUSES:
+            trajectory.annotations[semconv.STATUS] = status
+        else:
+            given = repr(status[:100]) if type(status) is str else _type(status)
+            _leave_out("status", f"a status is one of {', '.join(semconv.STATUSES)}, not {given}")
+    if input_value is not None:
+        pipeline.tracer.set_input(root, snapshot(input_value, pipeline.snapshot_budget))
+    if output_value is not None:
+        pipeline.tracer.set_output(root, snapshot(output_value, pipeline.snapshot_budget))
+    for key, value in attributes.items():
+        if key not in _free_names and not _is_free(key):
+            _leave_out(key, "this name is taken")
+            continue
+        attribute = _attribute(value)
+        if attribute is None:
+            _leave_out(
+                key,
+                f"an attribute is a text, a number, a boolean or a list of one of these, not {_type(value)}",
+            )
+        else:
+            trajectory.annotations[_text(key)] = attribute
+
+
+def _is_free(name: str) -> bool:
+    if (name in _TAKEN and name not in _TOTALS) or name.startswith(_BELOW):
+        return False
+    if len(_free_names) < MAX_FREE_NAMES:
+        _free_names.add(name)
+    return True
+
+
+def _leave_out(name: str, reason: str) -> None:
+    warn_once(f"annotate {name}", "annotate(%s=…): %s; it is left out", name, reason)
+
+
+def _number(value: Any) -> float | None:
+    plain = _scalar(value)
+    kind = type(plain)
+    if type(value) is Decimal or type(value) is Fraction:
+        plain = value
+    elif kind is not int and kind is not float and kind is not bool:
+        return None
+    try:
+        return float(plain)
+    except (OverflowError, ValueError):
+        # Beyond what a double holds; a Decimal that is a signalling NaN.
+        return None
+
+
+def _attribute(value: Any) -> Any:
+    """Return a value as an attribute: a text, a number, a boolean or a tuple of one of these; None if it is none."""
+    value = _scalar(value)
+    kind = type(value)
+    if kind is bool or kind is float:
+        return value
+    if kind is str:
+        return _text(value)
+    if kind is int:
+        return value if -(2**63) <= value < 2**63 else None
+    if is_subclass(kind, list) or is_subclass(kind, tuple):
+        items = tuple(_attribute(item) if not is_one_of(type(item), (list, tuple)) else None for item in _items(value))
+        return items if len({type(item) for item in items} - {type(None)}) == 1 and None not in items else None
+    return None
+
+
+def _items(value: Any) -> Any:
+    base: Any = list if is_subclass(type(value), list) else tuple
+    return islice(base.__iter__(value), MAX_LIST_ITEMS)
+
+
+def _scalar(value: Any) -> Any:
+    """Return the plain scalar that a value is or holds: a subclass's, or an array's or a tensor's of one element."""
+    kind = type(value)
+    if is_one_of(kind, _PLAIN):
+        return value
+    if not any(is_subclass(kind, base) for base in (str, int, float)) and find_static(kind, "dtype") is None:
+        return value
+    plain = snapshot(value).value
+    # A private array of numpy.
+    if getattr(plain, "size", None) == 1 and hasattr(plain, "item"):
+        return plain.item()
+    if type(plain) is list and len(plain) == 1:
+        return plain[0]
+    return plain if is_one_of(type(plain), _PLAIN) else value
+
+
+def _text(value: str) -> str:
+    """Return a text that can be written as UTF-8, whatever lone surrogates it has."""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+
+
+def _type(value: Any) -> str:
+    return class_name(type(value)).rpartition(".")[2]
+
+
+def _tag(value: Any) -> int | str:
+    """Return an index as an int, anything else as its text: an attribute is a plain scalar."""
+    plain = snapshot(_scalar(value)).value
+    kind = type(plain)
+    if kind is int or kind is bool:
+        return int(plain) if -(2**63) <= plain < 2**63 else integer_text(plain)
+    if kind is str:
+        return _text(plain[:MAX_TAG_CHARACTERS])
+    return to_json(snapshot(plain)).decode()[:MAX_TAG_CHARACTERS].strip('"')
+
+
+class _Silence(AbstractContextManager[None]):
+    """A stretch in which nothing is traced."""
+
+    _token: Token[Context] | None = None
+
+    def __enter__(self) -> None:
+        try:
+            self._token = enter_silence(context_api.get_current())
+        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            internal_error("silencing a trajectory")
+
+    def __exit__(self, *exception: object) -> None:
+        token, self._token = self._token, None
+        try:
+            if token is not None:
+                leave(token)
+        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            internal_error("silencing a trajectory")
+
+
+class _Trajectory(AbstractContextManager[None]):
+    """A running trajectory."""
+
+    def __init__(
+        self, pipeline: Pipeline, sample_index: Any, step: Any, rollout_n: Any, name: str, validate: bool
+    ) -> None:
+        self._pipeline = pipeline
+        self._arguments = (sample_index, step, rollout_n, name, validate)
+        self._state: TrajectoryState | None = None
+        self._root: Span | None = None
+        self._token: Token[Context] | None = None
+
+    def __enter__(self) -> None:
+        context: Context | None = None
+        try:
+            context = context_api.get_current()
+            self._start(context)
+        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            restore(context)
+            internal_error("starting a trajectory")
+        except BaseException:
+            restore(context)
+            raise
+
+    def _start(self, context: Context) -> None:
+        if current_frame(context) is SILENCE:
+            return
+        sample_index, step, rollout_n, name, validate = self._arguments
+        tags: dict[str, Any] = {}
+        for key, value in (
+            (semconv.STEP, step),
+            (semconv.SAMPLE_INDEX, sample_index),
+            (semconv.ROLLOUT_N, rollout_n),
+        ):
+            if value is not None:
+                tags[key] = _tag(value)
+        validate = _scalar(validate)
+        tags[semconv.VALIDATE] = is_one_of(type(validate), _PLAIN) and bool(validate)
+        tags[semconv.EXPERIMENT_NAME] = self._pipeline.experiment_name
+        state = TrajectoryState(tags)
+        ambient = get_current_span(context).get_span_context()
+        root = self._pipeline.tracer.start_root(str(_tag(name)), state, [Link(ambient)] if ambient.is_valid else [])
+        if root is None:
+            self._token = enter_silence(context)
+            return
+        state.root = root
+        attributes = {
+            semconv.SPAN_KIND: "AGENT",
+            semconv.OPERATION_NAME: semconv.OPERATION_NAMES["AGENT"],
+            semconv.CONVERSATION_ID: f"{root.get_span_context().trace_id:032x}",
+        }
+        group = state.group(self._pipeline.run)
+        if group is not None:
+            attributes[semconv.SESSION_ID] = group
+        root.set_attributes(attributes)
+        self._state, self._root = state, root
+        self._token = enter(context, Frame(state, root))
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        token, root, state = self._token, self._root, self._state
+        self._token = self._root = self._state = None
+        is_left = token is None
+        try:
+            try:
+                if token is not None:
+                    leave(token)
+                    is_left = True
+                if root is not None and state is not None:
+                    self._finish(root, state, exception)
+            finally:
+                # A signal handler may have raised before it was left. Not twice without need: a used token's error
+                # takes the place of what a handler raises meanwhile in Python 3.10.
+                if token is not None and not is_left:
+                    leave(token)
+        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+            internal_error("ending a trajectory")
+
+    def _finish(self, root: Span, state: TrajectoryState, exception: BaseException | None) -> None:
+        try:
+            status = "completed" if exception is None else record_failure(root, exception)
+            annotations: dict[str, Any] = {semconv.STATUS: status, **state.annotations}
+            if exception is None and annotations[semconv.STATUS] == "error":
+                root.set_status(StatusCode.ERROR, "annotated as error")
+            for key, total in (
+                (semconv.TURNS, state.turns),
+                (semconv.INPUT_TOKENS, state.input_tokens),
+                (semconv.OUTPUT_TOKENS, state.output_tokens),
+            ):
+                if total:
+                    annotations.setdefault(key, total)
+            own: dict[str, Any] = {key: annotations.pop(key) for key in _OWN if key in annotations}
+            own[semconv.METADATA] = _metadata({**state.tags, **own, **annotations})
+            self._pipeline.tracer.set_annotations(root, own, annotations)
+        finally:
+            root.end()
+            # The root knows its trajectory: without this, only the garbage collector would free the two.
+            state.root = None
+
+
+def _metadata(attributes: dict[str, Any]) -> str:
+    """Return the attributes as JSON text under their short names: Phoenix filters on these."""
+    metadata = {
+        key.removeprefix(_PREFIX): value
+        for key, value in attributes.items()
+        if not isinstance(value, (str, tuple)) or len(value) <= MAX_METADATA_CHARACTERS
+    }
+    return to_json(snapshot(metadata)).decode()

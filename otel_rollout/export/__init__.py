@@ -1,0 +1,1 @@
+"""The parts of an exporter: base class, outcome, retries, HTTP client, OTLP."""

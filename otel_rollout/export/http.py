@@ -1,0 +1,268 @@
+"""HTTP for exporters: one POST, and what its answer means for the batch."""
+
+from __future__ import annotations
+
+import email.utils
+import hashlib
+import math
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from otel_rollout.errors import MissingExtraError
+from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+
+if TYPE_CHECKING:
+    import requests
+
+__all__ = [
+    "HttpAnswer",
+    "HttpClient",
+    "destination_of",
+    "outcome_of_answer",
+    "require_requests",
+    "shown_url",
+    "without_secrets",
+    "without_userinfo",
+]
+
+_INSTALL = "pip install requests"
+_PASSING = frozenset({408, 425, 429, 502, 503, 504})
+_INVALID = frozenset({400, 422})
+_NEVER_SERVED = frozenset({501, 505})
+_USERINFO = re.compile(r"[^/?#]*@|[^/?#:\[]*:(?!\d*(?:[/?#]|\Z)).*@", re.DOTALL)
+"""What stands before the host; also where the password holds a character that should be escaped there."""
+_URL_WITH_USERINFO = re.compile(r"(?<=://)[^/?#\s]*@")
+_QUERY = re.compile(r"\?\S*")
+
+
+@dataclass(frozen=True)
+class HttpAnswer:
+    """An answer, or the failure to get one.
+
+    Args:
+        status: The HTTP status, or 0 where no answer came.
+        body: The body.
+        retry_after: Seconds of the `Retry-After` header, if there was one.
+        fault: Why no answer came, in one line.
+        is_permanent: Whether the fault lies in our settings (a bad URL, a certificate that isn't trusted).
+    """
+
+    status: int
+    body: bytes = b""
+    retry_after: float | None = None
+    fault: str = ""
+    is_permanent: bool = False
+
+
+class HttpClient:
+    """A connection-keeping HTTP client that returns faults instead of raising them.
+
+    Args:
+        headers: Sent with each request.
+        timeout: Seconds for a request.
+        verify: Whether to check the server's certificate, or a file of trusted certificates.
+        cert: Our own certificate: a file, or a pair of certificate and key files.
+    """
+
+    def __init__(
+        self,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 10.0,
+        verify: bool | str = True,
+        cert: str | tuple[str, str] | None = None,
+    ) -> None:
+        self.timeout = timeout
+        self._headers = dict(headers or {})
+        self._verify = verify
+        self._cert = cert
+        self._session: requests.Session | None = None
+        self._pid = os.getpid()
+
+    def _open(self) -> requests.Session:
+        import requests
+
+        session = requests.Session()
+        session.headers.update(self._headers)
+        if any(name.lower() == "authorization" for name in self._headers):
+            # Without this, requests puts a netrc entry of the host in the place of our header.
+            session.auth = _as_given
+        session.cert = self._cert
+        return session
+
+    def request(
+        self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> HttpAnswer:
+        """Make one request and return its answer or its fault; never raises."""
+        try:
+            import requests
+        except ImportError as error:
+            return HttpAnswer(0, fault=f"{error}: {_INSTALL}", is_permanent=True)
+        try:
+            session = self._session
+            if session is None or self._pid != os.getpid():
+                # A forked child must not write into its parent's connections.
+                self._pid = os.getpid()
+                session = self._session = self._open()
+            answer = session.request(
+                method,
+                url,
+                data=body,
+                headers=dict(headers or {}),
+                timeout=self.timeout,
+                allow_redirects=False,
+                # Here and not on the session, where REQUESTS_CA_BUNDLE would go before it.
+                verify=self._verify,
+            )
+        except Exception as error:
+            # A connection that broke in the middle is not used again.
+            self.close()
+            is_passing = isinstance(error, requests.RequestException) and not _is_our_fault(error)
+            fault = without_secrets(f"{type(error).__name__}: {error}", url)
+            return HttpAnswer(0, fault=fault, is_permanent=not is_passing)
+        return HttpAnswer(answer.status_code, answer.content, _retry_after(answer.headers.get("Retry-After")))
+
+    def close(self) -> None:
+        """Close the connections; the next request opens new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
+def require_requests() -> None:
+    """Import requests, before there are threads: a child that is forked amid an import waits for it for ever.
+
+    Raises:
+        MissingExtraError: It isn't installed.
+    """
+    try:
+        import requests  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(f"HTTP needs a package that isn't installed ({error}): {_INSTALL}") from error
+
+
+def without_userinfo(url: str) -> str:
+    """Return `url` without the user and password in it, for a message.
+
+    Args:
+        url: A URL, or a host and port.
+    """
+    scheme, _, rest = _split_userinfo(url)
+    return scheme + rest
+
+
+def shown_url(url: str) -> str:
+    """Return `url` as a message shows it: without user, password and query.
+
+    Args:
+        url: A URL, or a host and port.
+    """
+    return without_userinfo(url).partition("?")[0]
+
+
+def destination_of(url: str, headers: Mapping[str, str]) -> str:
+    """Return what tells one place that spans end up in from another: a header can name a project, or its owner.
+
+    Args:
+        url: The URL, or host and port; only the hash of its user, password and query is returned.
+        headers: Sent with each request; only their hash is returned.
+    """
+    secrets = sorted((name.lower(), value) for name, value in headers.items())
+    names = [name for name, _ in secrets]
+    place = shown_url(url)
+    if place != url:
+        secrets.append(("", url))
+        names = names or ["a user name" if without_userinfo(url) != url else "a query"]
+    if not secrets:
+        return place
+    return f"{place} ({', '.join(names)}: {hashlib.sha256(repr(secrets).encode()).hexdigest()[:8]})"
+
+
+def without_secrets(text: str, url: str) -> str:
+    """Return `text`, which somebody else says of `url`, without that URL's user, password and query.
+
+    Args:
+        text: The text.
+        url: A URL, or a host and port.
+    """
+    _, userinfo, rest = _split_userinfo(url)
+    # A URL that is taken apart at the wrong place has the beginning of a password for a port.
+    for secret in (userinfo, re.split(r"[/?#]", userinfo)[0]):
+        if ":" in secret or secret.endswith("@"):
+            text = text.replace(secret, "")
+    _, mark, query = rest.partition("?")
+    if mark:
+        # As it was given; and as it was sent, where some characters are escaped.
+        text = _QUERY.sub("", text.replace(mark + query, ""))
+    return _URL_WITH_USERINFO.sub("", text)
+
+
+def _split_userinfo(url: str) -> tuple[str, str, str]:
+    """Return the scheme with its slashes, the user and password with their `@`, and the rest; each may be empty."""
+    start = url.find("://") + 3 if "://" in url else 0
+    match = _USERINFO.match(url, start)
+    end = match.end() if match else start
+    return url[:start], url[start:end], url[end:]
+
+
+def _is_our_fault(error: requests.RequestException) -> bool:
+    import requests
+
+    if isinstance(error, requests.exceptions.SSLError):
+        # A server that goes away in the middle of a handshake is no matter of certificates.
+        return "EOF occurred" not in str(error)
+    # requests counts bad URLs and headers as ValueErrors, and broken JSON, which nobody asks it for.
+    return isinstance(error, ValueError)
+
+
+def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+def outcome_of_answer(answer: HttpAnswer, url: str, *, denied_hint: str = "") -> Outcome:
+    """Say what an answer means for the batch.
+
+    Args:
+        answer: The answer.
+        url: Where the request went, for the message.
+        denied_hint: What to check when the server turns us away: the settings that hold the credentials.
+    """
+    status = answer.status
+    url = shown_url(url)
+    if 200 <= status < 300:
+        return DELIVERED
+    if status == 0:
+        return Outcome(Verdict.DENIED if answer.is_permanent else Verdict.RETRY, f"{url}: {answer.fault}")
+    reason = f"HTTP {status} from {url}: {_first_line(answer.body)}".rstrip(": ")
+    if status in _PASSING:
+        return Outcome(Verdict.RETRY, reason, answer.retry_after)
+    if status == 413:
+        return Outcome(Verdict.TOO_LARGE, reason)
+    if status in _INVALID:
+        return Outcome(Verdict.REFUSED, reason)
+    if status >= 500 and status not in _NEVER_SERVED:
+        # A server that fails on one bad span answers 500 as one that is down does.
+        return Outcome(Verdict.UNEXPLAINED, reason, answer.retry_after)
+    return Outcome(Verdict.DENIED, f"{reason}; {denied_hint}" if denied_hint else reason, answer.retry_after)
+
+
+def _first_line(body: bytes) -> str:
+    lines = body[:400].decode("utf-8", "replace").strip().splitlines()
+    return lines[0][:200] if lines and lines[0].isprintable() else ""
+
+
+def _retry_after(value: str | None) -> float | None:
+    if not value:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None

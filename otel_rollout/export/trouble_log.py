@@ -1,0 +1,59 @@
+"""What one exporter's delivery says in the log: each kind of trouble once a minute at most, a refusal once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final
+
+from otel_rollout.export.outcome import Outcome, Verdict
+
+__all__ = ["TroubleLog"]
+
+_logger = logging.getLogger("otel_rollout")
+
+SECONDS_BETWEEN_REPEATS: Final = 60.0
+
+_CONSEQUENCES: Final = {
+    Verdict.RETRY: "not reached, trying again",
+    Verdict.TOO_LARGE: "a batch is too large, sending it in parts",
+    Verdict.REFUSED: "a batch was refused, looking for the span at fault",
+    Verdict.DENIED: "turned away: nothing is delivered until this is mended; spans are kept within the bound",
+    Verdict.UNEXPLAINED: "failed, trying again",
+    Verdict.DELIVERED: "the backend did not keep all spans",
+}
+
+
+class TroubleLog:
+    """Warns of what goes wrong on the way to one exporter.
+
+    Args:
+        exporter: The exporter's name.
+    """
+
+    def __init__(self, exporter: str) -> None:
+        self._exporter = exporter
+        self._last: dict[str, float] = {}
+        self._last_denial = ""
+
+    def note(self, outcome: Outcome) -> None:
+        """Warn of an attempt that did not deliver everything."""
+        if outcome.verdict is Verdict.DENIED:
+            # It stays so until someone mends a setting: saying it again helps nobody.
+            if outcome.reason == self._last_denial:
+                return
+            self._last_denial = outcome.reason
+        self.warn(outcome.verdict.value, f"{_CONSEQUENCES[outcome.verdict]} ({outcome.reason})")
+
+    def warn(self, kind: str, text: str) -> None:
+        """Warn, unless there was a warning of this kind within the last minute.
+
+        Args:
+            kind: The kind of trouble.
+            text: What to say of it.
+        """
+        now = time.monotonic()
+        last = self._last.get(kind)
+        if last is None or now - last > SECONDS_BETWEEN_REPEATS:
+            self._last[kind] = now
+            _logger.warning("%s: %s", self._exporter, text)

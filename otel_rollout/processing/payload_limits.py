@@ -1,0 +1,206 @@
+"""What a payload's JSON text must keep to before it leaves the process, on the delivery thread.
+
+Everything here takes and returns JSON text; each check is one pass in C over the bytes, and the text is parsed only
+where a check hits.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from itertools import accumulate, islice
+from typing import Any, Final
+
+import orjson
+
+from otel_rollout.values.snapshot import cut_text
+
+__all__ = ["cut_json", "cut_json_characters", "cut_media", "may_need_mending", "narrow_integers"]
+
+_DATA_URI: Final = re.compile(rb"data:([\w/+.;=-]{0,100});base64,[A-Za-z0-9+/=_-]{256,}")
+_BARE_BASE64: Final = re.compile(rb'"(data|b64_json)":"[A-Za-z0-9+/=_-]{1024,}"')
+"""Keys under which the APIs of OpenAI, Anthropic and MCP hand over images and sounds without a data URI."""
+_MEDIA_BASE64: Final = re.compile(
+    rb'"(?:iVBORw0KGgo|/9j/|R0lGOD|UklGR|JVBERi0|SUQz|T2dnUw|ZkxhQ|AAAA..Z0eX)[A-Za-z0-9+/=_-]{1000,}(?=\\*")'
+)
+"""A text that begins as PNG, JPEG, GIF, WebP or WAV, PDF, MP3, Ogg, FLAC and MP4 begin in base64, under any key."""
+_BASE64_BYTES: Final = bytes(
+    0x30 if (chr(code).isalnum() and code < 0x80) or code in b"+/=_-" else 0x20 for code in range(256)
+)
+_LONG_BASE64: Final = b"0" * 128
+"""What 1,024 bytes of base64 in a row show in every eighth byte."""
+_SOME_BASE64: Final = b"0" * 32
+"""What 256 bytes of base64 in a row show in every eighth byte."""
+_DIGITS: Final = bytes(0x30 if 0x30 <= code <= 0x39 else code for code in range(256))
+_NINETEEN_DIGITS: Final = b"0" * 19
+_SOME_DIGITS: Final = b"00"
+"""What nineteen digits in a row show in every eighth byte."""
+_MEDIA_MARK: Final = re.compile(rb";(?=base64,)")
+"""One byte is found many times faster than several."""
+_NOTE_BYTES: Final = 48
+"""What the note of a cut takes at most."""
+_READABLE_BYTES: Final = 200
+"""What a long item should have at least, if there is room: fewer items that say something, rather than only notes."""
+
+
+def may_need_mending(text: bytes) -> bool:
+    """Return whether `text` may have media or wide integers in it: False is sure, True is worth a closer look.
+
+    Args:
+        text: JSON in UTF-8, or several such texts one after the other.
+    """
+    every_eighth = text[::8]
+    base64 = every_eighth.translate(_BASE64_BYTES)
+    return (_SOME_BASE64 in base64 and (_LONG_BASE64 in base64 or _MEDIA_MARK.search(text) is not None)) or (
+        _SOME_DIGITS in every_eighth.translate(_DIGITS) and _NINETEEN_DIGITS in text.translate(_DIGITS)
+    )
+
+
+def cut_media(text: bytes) -> bytes:
+    """Return `text` with inline media (`data:…;base64,…`) replaced by its type and size.
+
+    Args:
+        text: JSON in UTF-8.
+    """
+    if b";base64," in text:
+        text = _DATA_URI.sub(lambda match: b"data:%s;base64,[%d bytes cut]" % (match[1], len(match[0])), text)
+    if _LONG_BASE64 in text[::8].translate(_BASE64_BYTES):
+        text = _BARE_BASE64.sub(lambda match: b'"%s":"[%d bytes of base64 cut]"' % (match[1], len(match[0])), text)
+        text = _MEDIA_BASE64.sub(lambda match: b'"[%d bytes of base64 cut]' % len(match[0]), text)
+    return text
+
+
+def narrow_integers(text: bytes) -> bytes:
+    """Return `text` with each integer outside 64 signed bits as a text: MLflow can't read such a trace back.
+
+    Args:
+        text: JSON in UTF-8.
+    """
+    if _NINETEEN_DIGITS not in text.translate(_DIGITS):
+        return text
+    try:
+        return orjson.dumps(_narrow(orjson.loads(text)))
+    except (ValueError, TypeError, RecursionError):
+        return _cut_whole(text, len(text))
+
+
+def _narrow(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _narrow(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_narrow(item) for item in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return str(value)
+    return value
+
+
+def cut_json(text: bytes, limit: int) -> bytes:
+    """Return `text` cut to at most `limit` bytes, still valid JSON, with a note wherever something was cut.
+
+    Long texts lose their middle, long lists and objects their end; the longest first, so that short values stay.
+
+    Args:
+        text: JSON in UTF-8.
+        limit: Bytes; under 5 there is no room even for a note.
+    """
+    if len(text) <= limit:
+        return text
+    try:
+        result = orjson.dumps(_fit(orjson.loads(text), limit))
+    except (ValueError, TypeError, RecursionError):
+        # Not JSON, or nested deeper than orjson writes.
+        return _cut_whole(text, limit)
+    return result if len(result) <= limit else _cut_whole(text, limit)
+
+
+def cut_json_characters(text: bytes, characters: int) -> bytes:
+    """Return `text` cut to at most so many characters, still valid JSON; nothing is left of it under one character.
+
+    Args:
+        text: JSON in UTF-8.
+        characters: How many characters.
+    """
+    length = len(text.decode("utf-8", "replace"))
+    if length <= characters:
+        return text
+    # First as if all characters took the same bytes; one that does not fit then is cut as if each took a single one.
+    for limit in (characters * len(text) // length, characters):
+        shorter = cut_json(text, limit)
+        if len(shorter.decode("utf-8", "replace")) <= characters:
+            return shorter
+    return b""
+
+
+def _fit(value: Any, budget: int) -> Any:
+    """Return `value`, which takes more than `budget` bytes as JSON, cut so that it takes about that."""
+    if isinstance(value, str):
+        return _fit_text(value, budget)
+    if isinstance(value, list):
+        # An item takes at least two bytes: those beyond need no look.
+        sizes = [_size(item) for item in value[: budget // 2]]
+        kept, share = _share(sizes, 1, budget)
+        items = [item if size <= share else _fit(item, share) for item, size in zip(value[:kept], sizes, strict=False)]
+        if kept < len(value):
+            items.append(f"…[{len(value) - kept:,} items cut]")
+        return items
+    if isinstance(value, dict):
+        keys = [key if len(key) <= budget // 4 else cut_text(key, budget // 8) for key in islice(value, budget // 2)]
+        sizes = [_size(item) for item in islice(value.values(), budget // 2)]
+        extra = [_size(key) + 2 for key in keys]
+        kept, share = _share(sizes, extra, budget)
+        pairs = {
+            key: item if size <= share else _fit(item, share)
+            for key, item, size in zip(keys[:kept], value.values(), sizes, strict=False)
+        }
+        if kept < len(value):
+            pairs["…"] = f"[{len(value) - kept:,} keys cut]"
+        return pairs
+    return value
+
+
+def _share(sizes: list[int], extra: int | list[int], budget: int) -> tuple[int, int]:
+    """Return how many of the items are kept, from the first, and how many bytes each of these may take at most.
+
+    Args:
+        sizes: The bytes of each item.
+        extra: The bytes that come with each, for its key and comma.
+        budget: The bytes that all may take together.
+    """
+    extras = extra if isinstance(extra, list) else [extra] * len(sizes)
+    least = max(_NOTE_BYTES, min(_READABLE_BYTES, budget // 4))
+    needed = [min(size, least) + more for size, more in zip(sizes, extras, strict=True)]
+    left = budget - 2
+    kept = len(needed)
+    if sum(needed) > left:
+        left -= _NOTE_BYTES
+        kept = bisect_right(list(accumulate(needed)), left)
+    left -= sum(extras[:kept])
+    for position, size in enumerate(sorted(sizes[:kept])):
+        share = left // (kept - position)
+        if size > share:
+            return kept, share
+        left -= size
+    return kept, max(sizes, default=0)
+
+
+def _fit_text(text: str, budget: int) -> str:
+    characters = min(len(text), budget)
+    while characters > 0:
+        # One character takes one to six bytes.
+        shorter = cut_text(text, characters)
+        over = _size(shorter) - budget
+        if over <= 0:
+            return shorter
+        characters = min(characters - 1, characters - over // 6, int(characters * budget / (budget + over)))
+    return "…"
+
+
+def _size(value: Any) -> int:
+    return len(orjson.dumps(value))
+
+
+def _cut_whole(text: bytes, limit: int) -> bytes:
+    """Return the beginning of `text`, whatever it is, as one JSON text of at most `limit` bytes."""
+    head = _fit_text(text.decode("utf-8", "replace"), limit)
+    result = orjson.dumps(head)
+    return result if len(result) <= limit else b"0"

@@ -1,0 +1,1 @@
+"""Spans as they are recorded and as they are exported, with tracer, provider, context and ids."""

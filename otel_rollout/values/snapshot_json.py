@@ -1,0 +1,48 @@
+"""Snapshots to JSON text, on the delivery thread: what is in a snapshot is private, so that orjson may walk it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from otel_rollout.values.object_reading import integer_text
+from otel_rollout.values.snapshot import Snapshot, clean_text
+
+__all__ = ["to_json"]
+
+_OPTIONS: Final = orjson.OPT_SERIALIZE_NUMPY
+
+
+def to_json(taken: Snapshot) -> bytes:
+    """Return a snapshot as JSON text in UTF-8.
+
+    Args:
+        taken: The snapshot.
+    """
+    try:
+        return orjson.dumps(taken.value, option=_OPTIONS)
+    except (TypeError, ValueError):
+        # An integer over 64 bits, a lone surrogate, or an array of a type that orjson doesn't have.
+        return orjson.dumps(_plain(taken.value), option=_OPTIONS)
+
+
+def _plain(value: Any) -> Any:
+    """Return a copy of a snapshot's value that orjson can write."""
+    kind = type(value)
+    if kind is str:
+        return clean_text(value)
+    if kind is int:
+        return value if -(2**63) <= value < 2**63 else integer_text(value)
+    if kind is dict:
+        return {
+            clean_text(key) if type(key) is str else f"<{type(key).__name__}>": _plain(item)
+            for key, item in value.items()
+        }
+    if kind is list:
+        return [_plain(item) for item in value]
+    try:
+        orjson.dumps(value, option=_OPTIONS)
+    except (TypeError, ValueError):
+        return value.tolist() if hasattr(value, "tolist") else str(value)
+    return value
