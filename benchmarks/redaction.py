@@ -74,7 +74,7 @@ def serve() -> None:
 def work(side: str, switch: str, endpoint: str) -> None:
     """Answer each line on stdin, a payload's name and a size, with microseconds of CPU per span."""
     import otel_rollout
-    from otel_rollout import runtime
+    from otel_rollout.spans import runtime
 
     settings: dict[str, Any] = {} if switch == "on" else {"redact_keys": "none", "redact_patterns": "none"}
     os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = endpoint

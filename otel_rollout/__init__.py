@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from otel_rollout.capture.op import rollout_trace_op
-from otel_rollout.capture.sampling import select_samples
 from otel_rollout.capture.trajectory import annotate, rollout_trace_attr
 from otel_rollout.config import RolloutTraceConfig, flush, init, shutdown, stats
 from otel_rollout.errors import (
@@ -31,6 +30,7 @@ from otel_rollout.errors import (
     UnknownExporterError,
     UnreadableTraceError,
 )
+from otel_rollout.spans.sampling import select_samples
 from otel_rollout.stats import ExporterStats, SideWorkStats, Stats
 from otel_rollout.version import __version__
 

@@ -6,34 +6,20 @@ import contextlib
 import logging
 import os
 import threading
-import weakref
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar, cast
 
-from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import SpanLimits
-from opentelemetry.sdk.trace.export import SpanExporter
-from opentelemetry.sdk.trace.sampling import Sampler
-from opentelemetry.trace import Tracer, TracerProvider
+from opentelemetry.trace import TracerProvider
 
-from otel_rollout import process_exit, runtime
-from otel_rollout.backends import Backend, backend_names, make_exporters, requested_backend
-from otel_rollout.delivery.exporter_queue import ExporterQueue
-from otel_rollout.delivery.queue_limits import QueueLimits
-from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
-from otel_rollout.pipeline import Pipeline, QueueProcessor
-from otel_rollout.processing.redaction import make_redactor
-from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
+from otel_rollout import process_exit
+from otel_rollout.backends import Backend, backend_names, requested_backend
+from otel_rollout.errors import ConfigurationError
+from otel_rollout.init_request import InitRequest
+from otel_rollout.make_pipeline import make_pipeline
+from otel_rollout.pipeline import Pipeline
 from otel_rollout.safety import log_once
-from otel_rollout.settings import Settings, resolve_settings
-from otel_rollout.spans.global_provider import GlobalProvider
-from otel_rollout.spans.ids import SystemIdGenerator
-from otel_rollout.spans.open_spans import OpenSpans
-from otel_rollout.spans.provider import SCOPE, application_provider, is_auto_instrumented, make_provider, make_resource
-from otel_rollout.spans.provider_spans import ProviderSpans
-from otel_rollout.spans.span_bounds import bounds_of, environment_limits
-from otel_rollout.spans.tracer import LightTracer, ProviderTracer, RolloutTracer
+from otel_rollout.settings import resolve_settings
+from otel_rollout.spans import runtime
 from otel_rollout.stats import Stats
 
 __all__ = ["RolloutTraceConfig", "flush", "init", "shutdown", "stats"]
@@ -85,19 +71,19 @@ def init(
     with _lock:
         resolved = resolve_settings(given)
         asked = requested_backend(backend)
-        request = _Request(project_name, experiment_name, asked, tracer_provider, resolved)
+        request = InitRequest(project_name, experiment_name, asked, tracer_provider, resolved)
         if _state.request is not None:
             _state.request.require_same(request)
             return
         is_disabled = os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true"
         pipeline = None
         if not is_disabled and (asked or tracer_provider is not None):
-            pipeline = _make_pipeline(request, is_backend_given=backend is not None)
+            pipeline = make_pipeline(request, is_backend_given=backend is not None)
         _state.request = request
         runtime.pipeline = pipeline
         RolloutTraceConfig.get_instance().describe(request, pipeline)
         if pipeline is not None:
-            process_exit.install()
+            process_exit.install(shutdown_at_exit, after_fork)
 
 
 def flush(timeout: float = 30.0) -> bool:
@@ -111,7 +97,7 @@ def flush(timeout: float = 30.0) -> bool:
     Returns:
         Whether every span recorded since the last flush is in every backend; True while tracing is off.
     """
-    pipeline = runtime.pipeline
+    pipeline = _running()
     return pipeline.flush(timeout) if pipeline is not None else True
 
 
@@ -127,7 +113,7 @@ def shutdown(timeout: float | None = None) -> bool:
         Whether every span is in every backend; True while tracing is off.
     """
     with _lock:
-        pipeline = runtime.pipeline
+        pipeline = _running()
         if pipeline is not None:
             _state.last_pipeline = _state.unfinished = pipeline
         runtime.pipeline = None
@@ -150,8 +136,12 @@ def shutdown_at_exit() -> None:
 
 def stats() -> Stats:
     """Return what was traced, delivered and lost so far; after `shutdown`, the final counts."""
-    pipeline = runtime.pipeline or _state.last_pipeline
+    pipeline = _running() or _state.last_pipeline
     return pipeline.stats() if pipeline is not None else Stats()
+
+
+def _running() -> Pipeline | None:
+    return cast("Pipeline | None", runtime.pipeline)
 
 
 def _finish(pipeline: Pipeline, timeout: float | None) -> bool:
@@ -165,201 +155,24 @@ def _finish(pipeline: Pipeline, timeout: float | None) -> bool:
     return is_whole
 
 
-def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
-    settings = request.settings
-    resource = make_resource(request.project_name, settings.run_id)
-    provider = request.tracer_provider or application_provider()
-    if provider is _state.global_provider:
-        # An earlier init made it: it is no application's.
-        provider = None
-    otel_tracer = provider.get_tracer(SCOPE.name, SCOPE.version) if provider is not None else None
-    limits = environment_limits()
-    # The limits of a provider that is not ours are its own; the API has no way to ask for them.
-    applied = limits if otel_tracer is None else getattr(otel_tracer, "_span_limits", None)
-    finisher = PayloadFinisher(
-        settings.max_payload_bytes,
-        make_redactor(settings.redact_keys, settings.redact_patterns),
-        getattr(applied, "max_span_attribute_length", None),
-    )
-    # Such a provider has its exporters, from OTEL_TRACES_EXPORTER say: only an argument adds to them.
-    is_complete = request.tracer_provider is not None or is_auto_instrumented()
-    adds_exporters = is_backend_given or not is_complete
-    exporters = make_exporters(request.backends, otlp_profile=settings.otlp_profile) if adds_exporters else []
-    reader = SpanReader(resource, SCOPE, finisher)
-    queues = [_make_queue(name, exporter, reader, settings) for name, exporter in exporters]
-    tracer: RolloutTracer
-    provider_spans = None
-    open_spans = OpenSpans()
-    if provider is None or otel_tracer is None:
-        own = make_provider(resource, limits)
-        sampler = own.sampler
-        if settings.set_global:
-            provider_spans = _attach(_state.global_processor, queues)
-            own = _make_global(resource, sampler, limits)
-
-        count_end = open_spans.ended
-
-        def on_end(span: Any) -> None:
-            count_end()
-            for queue in queues:
-                queue.put(span)
-
-        tracer = LightTracer(
-            sampler,
-            SystemIdGenerator(),
-            on_end,
-            is_shared=settings.set_global,
-            open_spans=open_spans,
-            bounds=bounds_of(limits),
-        )
-        if isinstance(own, GlobalProvider) and own.has_other_processors:
-            tracer = _provider_tracer(own.get_tracer(SCOPE.name, SCOPE.version), finisher, provider_spans)
-        provider = own
-    else:
-        if queues:
-            if not hasattr(provider, "add_span_processor"):
-                raise ConfigurationError(
-                    f"tracer_provider={provider!r}: this takes no span processors, so no backend can be added to it; "
-                    "leave the backend out, or give a provider of the OpenTelemetry SDK"
-                )
-            provider_spans = _attach(_processor_of(provider), queues)
-        tracer = _provider_tracer(otel_tracer, finisher, provider_spans)
-    for queue in queues:
-        queue.start()
-    # Without a run id that all workers share, groups can't be told apart by run: the workers' would not meet.
-    run = "/".join([request.project_name, request.experiment_name, *([settings.run_id] if settings.run_id else [])])
-    return Pipeline(
-        run,
-        request.experiment_name,
-        settings,
-        tracer,
-        queues,
-        finisher,
-        provider,
-        provider_spans,
-        reader=reader,
-        open_spans=open_spans,
-    )
-
-
-def _attach(processor: QueueProcessor, queues: list[ExporterQueue]) -> ProviderSpans:
-    """Have a provider's spans arrive in `queues`; return what is known of those that are ours."""
-    processor.queues = queues
-    return processor.provider_spans
-
-
-def _processor_of(provider: Any) -> QueueProcessor:
-    """Return our processor on a provider of the application's: one, however often `init` is called with it."""
-    for other, processor in _state.processors:
-        if other() is provider:
-            return processor
-    added = QueueProcessor()
-    provider.add_span_processor(added)
-    _state.processors[:] = [pair for pair in _state.processors if pair[0]() is not None]
-    _state.processors.append((weakref.ref(provider), added))
-    return added
-
-
-def _provider_tracer(tracer: Tracer, finisher: PayloadFinisher, provider_spans: ProviderSpans | None) -> ProviderTracer:
-    on_start = provider_spans.started if provider_spans is not None else None
-    return ProviderTracer(tracer, finisher, on_start, redactor=finisher.redactor)
-
-
-def _make_global(resource: Resource, sampler: Sampler, limits: SpanLimits) -> GlobalProvider:
-    """Return the process's global provider, by what this `init` says; made by the first one."""
-    if _state.global_provider is None:
-        _state.global_provider = GlobalProvider(_state.global_processor, resource, sampler, limits, _use_the_sdks_spans)
-        trace.set_tracer_provider(_state.global_provider)
-    else:
-        _state.global_provider.renew(resource, sampler)
-    return _state.global_provider
-
-
-def _use_the_sdks_spans() -> None:
-    """Make our spans by the global provider, now that the application has a processor there: light ones skip it."""
-    pipeline = runtime.pipeline
-    if pipeline is not None and pipeline.provider is _state.global_provider:
-        tracer = pipeline.provider.get_tracer(SCOPE.name, SCOPE.version)
-        pipeline.tracer = _provider_tracer(tracer, pipeline.finisher, _state.global_processor.provider_spans)
-
-
 def after_fork() -> None:
     """Start empty in a forked child, with locks that no thread of the parent holds."""
     global _lock  # noqa: PLW0603 - a lock can't be freed by another thread than its own
     _lock = threading.RLock()
     # What the parent was shutting down is the parent's; its counts are asked for all the same.
     _state.unfinished = None
-    for pipeline in {runtime.pipeline, _state.last_pipeline}:
+    for pipeline in {_running(), _state.last_pipeline}:
         if pipeline is not None:
             pipeline.after_fork()
-
-
-def _make_queue(name: str, exporter: SpanExporter, reader: SpanReader, settings: Settings) -> ExporterQueue:
-    if settings.spool is None:
-        return ExporterQueue(name, exporter, reader, _limits(settings))
-    # Only who asks for a spool pays for the import.
-    from otel_rollout.delivery.spool import open_spool
-    from otel_rollout.delivery.spooled_queue import SpooledQueue
-
-    spool = open_spool(settings.spool, name, settings.max_spool_bytes)
-    return SpooledQueue(name, exporter, reader, spool, _limits(settings))
-
-
-def _limits(settings: Settings) -> QueueLimits:
-    return QueueLimits(
-        max_bytes=settings.max_queue_bytes,
-        max_spans=settings.max_queue_spans,
-        batch_bytes=settings.max_batch_bytes,
-        batch_spans=settings.max_batch_spans,
-        delay=settings.schedule_delay_ms / 1000,
-    )
-
-
-class _Request:
-    """What `init` was asked for."""
-
-    def __init__(
-        self,
-        project_name: str,
-        experiment_name: str,
-        backends: list[Any],
-        tracer_provider: TracerProvider | None,
-        settings: Settings,
-    ) -> None:
-        self.project_name = project_name
-        self.experiment_name = experiment_name
-        self.backends = backends
-        self.tracer_provider = tracer_provider
-        self.settings = settings
-
-    def require_same(self, other: _Request) -> None:
-        """Raise AlreadyInitializedError where `other` asks for something else."""
-        differences = []
-        for name in ("project_name", "experiment_name", "backends", "tracer_provider"):
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if mine != theirs:
-                differences.append(f"{name} was {mine!r}, now {theirs!r}")
-        for name, mine in vars(self.settings).items():
-            theirs = getattr(other.settings, name)
-            if mine != theirs:
-                differences.append(f"{name} was {mine!r}, now {theirs!r}")
-        if differences:
-            raise AlreadyInitializedError(
-                f"init was called before with other settings: {'; '.join(differences)}; call shutdown() first"
-            )
 
 
 class _State:
     """What the module remembers between calls."""
 
-    request: _Request | None = None
+    request: InitRequest | None = None
     last_pipeline: Pipeline | None = None
     unfinished: Pipeline | None = None
-    """What `shutdown` has taken, until it is delivered or lost."""
-    global_provider: GlobalProvider | None = None
-    global_processor: Final = QueueProcessor()
-    processors: ClassVar[list[tuple[weakref.ref[Any], QueueProcessor]]] = []
-    """Our processor on each of the application's providers."""
+    """The pipeline that `shutdown` has taken, until its spans are delivered or lost."""
 
 
 _state: Final = _State()
@@ -438,7 +251,7 @@ class RolloutTraceConfig:
         """Go back to how it was before `init`."""
         cls._instance = None
 
-    def describe(self, request: _Request, pipeline: Pipeline | None) -> None:
+    def describe(self, request: InitRequest, pipeline: Pipeline | None) -> None:
         """Show what `init` was asked for."""
         self.project_name = request.project_name
         self.experiment_name = request.experiment_name

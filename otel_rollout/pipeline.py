@@ -11,11 +11,11 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.trace import Span, TracerProvider
 
-from otel_rollout import runtime
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
 from otel_rollout.safety.log_once import internal_error, internal_errors
 from otel_rollout.settings import Settings
+from otel_rollout.spans import runtime
 from otel_rollout.spans.global_provider import GlobalProvider
 from otel_rollout.spans.open_spans import OpenSpans
 from otel_rollout.spans.provider import resource_of_child
@@ -101,6 +101,11 @@ class Pipeline:
         elif self._provider_spans is not None and tokenizer is not None:
             self._provider_spans.note_tokenizer(span, tokenizer)
 
+    def request_flush(self) -> None:
+        """Have every queue send what it holds soon, without waiting for it."""
+        for queue in self.queues:
+            queue.hurry()
+
     def flush(self, timeout: float) -> bool:
         """Wait until every queue has settled what it holds; whether every backend has all of it.
 
@@ -171,7 +176,7 @@ class QueueProcessor(SpanProcessor):
         if span.context is None or not span.context.trace_flags.sampled:
             return
         pipeline = runtime.pipeline
-        is_on = pipeline is not None and pipeline.queues is self.queues
+        is_on = isinstance(pipeline, Pipeline) and pipeline.queues is self.queues
         if not is_on and not isinstance(ended, RolloutSpan):
             return
         for queue in self.queues:

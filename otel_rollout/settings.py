@@ -11,9 +11,10 @@ from typing import Any, Final, NamedTuple
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.profiles import PROFILES
-from otel_rollout.processing.redaction import BUILT_IN, compile_pattern
+from otel_rollout.pattern_check import compile_pattern
 
 __all__ = [
+    "BUILT_IN",
     "OURS",
     "SETTINGS",
     "STANDARD_VARIABLES",
@@ -24,6 +25,9 @@ __all__ = [
     "read_variables",
     "resolve_settings",
 ]
+
+BUILT_IN: Final = "built-in"
+"""Stands for our keys, or our forms, in a setting."""
 
 _logger = logging.getLogger("otel_rollout")
 

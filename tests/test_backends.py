@@ -7,11 +7,12 @@ import sys
 import pytest
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from otel_rollout import backends, flush, init, rollout_trace_attr, runtime, shutdown
+from otel_rollout import backends, flush, init, rollout_trace_attr, shutdown
 from otel_rollout.backends import backend_names, make_exporters, requested_backend
 from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED
+from otel_rollout.spans import runtime
 from otel_rollout.testing import InMemorySpanExporter
 
 

@@ -18,10 +18,10 @@ from otel_rollout import (
     init,
     rollout_trace_attr,
     rollout_trace_op,
-    runtime,
     shutdown,
     stats,
 )
+from otel_rollout.spans import runtime
 from otel_rollout.testing import InMemorySpanExporter
 from tests.fresh_interpreter import run_program
 

@@ -12,8 +12,9 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanContext, TraceFlags
 
 import otel_rollout
-from otel_rollout import runtime, semconv
+from otel_rollout import semconv
 from otel_rollout.pipeline import QueueProcessor
+from otel_rollout.spans import runtime
 from otel_rollout.testing import InMemorySpanExporter
 
 

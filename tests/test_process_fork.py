@@ -198,7 +198,8 @@ class TestLocksAtFork:
         code, errors = program.run(
             f"""
             import contextlib
-            from otel_rollout import config, runtime
+            from otel_rollout import config
+            from otel_rollout.spans import runtime
             from otel_rollout.spans import trajectory_state
             if "nesting" in {lock!r}:
                 import mlflow.tracing
@@ -264,7 +265,7 @@ class TestLocksAtFork:
                     return super().export(spans)
             start(Slow())
             trace("parent")
-            from otel_rollout import runtime
+            from otel_rollout.spans import runtime
             [queue] = runtime.pipeline.queues
             thread = threading.Thread(target=otel_rollout.shutdown)
             thread.start()

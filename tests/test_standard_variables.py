@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace.sampling import DEFAULT_ON
 
-from otel_rollout import init, runtime, shutdown
+from otel_rollout import init, shutdown
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.settings import OURS, SETTINGS, STANDARD_VARIABLES
+from otel_rollout.spans import runtime
 
 
 def setting(name: str) -> Callable[[], Any]:

@@ -21,7 +21,7 @@ from otel_rollout.spans.context import SILENCE, Frame, attach, current_frame, en
 from otel_rollout.values.snapshot import Snapshot, snapshot
 
 if TYPE_CHECKING:
-    from otel_rollout.pipeline import Pipeline
+    from otel_rollout.spans.runtime import RunningPipeline
 
 __all__ = ["Call", "Operation"]
 
@@ -68,7 +68,7 @@ class Operation:
         if kind == "TOOL":
             self.attributes[semconv.TOOL_NAME] = self.name
 
-    def start(self, pipeline: Pipeline, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+    def start(self, pipeline: RunningPipeline, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         """Start the span of one call; None where nothing is traced here."""
         context: Context | None = None
         try:
@@ -113,7 +113,7 @@ class Operation:
             restore(context)
             raise
 
-    def capture(self, name: str, capture: Capture, value: Any, pipeline: Pipeline) -> Snapshot:
+    def capture(self, name: str, capture: Capture, value: Any, pipeline: RunningPipeline) -> Snapshot:
         """Return a snapshot of a side of a call.
 
         Args:
@@ -158,7 +158,7 @@ class Call:
         "yields",
     )
 
-    def __init__(self, operation: Operation, pipeline: Pipeline, span: Span | None, frame: Frame) -> None:
+    def __init__(self, operation: Operation, pipeline: RunningPipeline, span: Span | None, frame: Frame) -> None:
         self.operation = operation
         self.pipeline = pipeline
         self.span = span

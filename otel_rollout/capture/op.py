@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from types import CoroutineType
 from typing import Any, TypeVar, cast, overload
 
-from otel_rollout import runtime, semconv
+from otel_rollout import semconv
 from otel_rollout.capture.call import Call, Capture, Operation
+from otel_rollout.spans import runtime
 
 __all__ = ["rollout_trace_op"]
 

@@ -15,9 +15,10 @@ from opentelemetry import context as context_api
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, StatusCode, get_current_span
 
-from otel_rollout import runtime, semconv
+from otel_rollout import semconv
 from otel_rollout.capture.exceptions import record_failure
 from otel_rollout.safety.log_once import internal_error, warn_once
+from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.spans.trajectory_state import TrajectoryState
 from otel_rollout.values.object_reading import class_name, find_static, integer_text, is_one_of, is_subclass
@@ -25,7 +26,7 @@ from otel_rollout.values.snapshot import snapshot
 from otel_rollout.values.snapshot_json import to_json
 
 if TYPE_CHECKING:
-    from otel_rollout.pipeline import Pipeline
+    from otel_rollout.spans.runtime import RunningPipeline
 
 __all__ = ["annotate", "rollout_trace_attr"]
 
@@ -120,7 +121,7 @@ def annotate(
 
 
 def _annotate(
-    pipeline: Pipeline,
+    pipeline: RunningPipeline,
     reward: Any,
     status: Any,
     input_value: Any,
@@ -278,7 +279,7 @@ class _Trajectory(AbstractContextManager[None]):
     """A running trajectory."""
 
     def __init__(
-        self, pipeline: Pipeline, sample_index: Any, step: Any, rollout_n: Any, name: str, validate: bool
+        self, pipeline: RunningPipeline, sample_index: Any, step: Any, rollout_n: Any, name: str, validate: bool
     ) -> None:
         self._pipeline = pipeline
         self._arguments = (sample_index, step, rollout_n, name, validate)

@@ -24,8 +24,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace import get_current_span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from otel_rollout import runtime
 from otel_rollout.safety.log_once import internal_error
+from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, enter_silence, leave
 from otel_rollout.spans.trajectory_state import TrajectoryState
 

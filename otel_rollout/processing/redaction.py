@@ -13,12 +13,9 @@ from otel_rollout.processing.secret_keys import DEFAULT_REDACTED_KEYS, KeyKind, 
 from otel_rollout.processing.secret_patterns import REDACTED, find_forms, hide_forms
 from otel_rollout.processing.secret_text import NAME_FIELDS, VALUE_FIELDS, SecretTexts, is_model_token
 from otel_rollout.safety.signal_handlers import is_from_signal_handler
+from otel_rollout.settings import BUILT_IN
 
-__all__ = ["BUILT_IN", "DEFAULT_REDACTED_KEYS", "Redactor", "compile_pattern", "make_redactor"]
-
-BUILT_IN: Final = "built-in"
-"""Stands for our keys, or our forms, in a setting."""
-
+__all__ = ["Redactor", "make_redactor"]
 
 BESIDE_A_MODELS_TOKEN: Final = frozenset({"bytes", "decoded_token", "logprob", "logprobs", "rank", "token_id"})
 """Keys beside `token` in what a model's API says of the tokens that it sampled."""

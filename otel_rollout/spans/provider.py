@@ -20,8 +20,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import TracerProvider
 
 from otel_rollout import semconv
-from otel_rollout.capture.sampling import SilenceableSampler, sample_ratio_sampler
 from otel_rollout.spans.ids import SystemIdGenerator
+from otel_rollout.spans.sampling import SilenceableSampler, sample_ratio_sampler
 from otel_rollout.version import __version__
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from contextvars import ContextVar
 from typing import Any, ClassVar, Final
 
-from otel_rollout import runtime, semconv
+from otel_rollout import semconv
 from otel_rollout.integrations.verl import batch as batches
 from otel_rollout.integrations.verl import executor, late_rewards
 from otel_rollout.integrations.verl import rollout as rollouts
@@ -16,6 +16,7 @@ from otel_rollout.integrations.verl.config import max_samples
 from otel_rollout.integrations.verl.faults import is_fault
 from otel_rollout.integrations.verl.hook import Call, Hook, Observer, Patch
 from otel_rollout.integrations.verl.identity import BatchLedger, Row, identify, scalar
+from otel_rollout.spans import runtime
 
 __all__ = ["HOOKS"]
 
@@ -88,8 +89,7 @@ class _Run(Observer):
         running = vars(self._worker)[_RUNNING] = vars(self._worker).get(_RUNNING, 1) - 1
         pipeline = runtime.pipeline
         if running <= 0 and pipeline is not None:
-            for queue in pipeline.queues:
-                queue.hurry()
+            pipeline.request_flush()
 
 
 class _WholeBatch(Observer):

@@ -6,8 +6,8 @@ from collections import Counter, OrderedDict
 from contextvars import ContextVar
 from typing import Any, Final
 
-from otel_rollout.capture.sampling import select_samples
 from otel_rollout.integrations.verl.identity import Identity, Row, identify, scalar
+from otel_rollout.spans.sampling import select_samples
 
 __all__ = ["META_KEY", "Batch", "PromptSelection", "batch_variable"]
 

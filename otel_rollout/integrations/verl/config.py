@@ -9,9 +9,10 @@ from typing import Any, Final
 from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
 from opentelemetry.sdk.environment_variables import OTEL_BSP_MAX_EXPORT_BATCH_SIZE
 
-from otel_rollout import config, runtime
+from otel_rollout import config
 from otel_rollout.integrations.verl.hook import Call, Hook, Observer
 from otel_rollout.safety.log_once import warn_once
+from otel_rollout.spans import runtime
 
 __all__ = ["HOOKS", "max_samples", "start", "start_from"]
 

@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Final
 
 from opentelemetry.trace import get_current_span
 
-from otel_rollout import runtime, semconv
+from otel_rollout import semconv
 from otel_rollout.integrations.verl.hook import Call, Hook, Observer
 from otel_rollout.integrations.verl.rollout import current_rollout
+from otel_rollout.spans import runtime
 from otel_rollout.values.snapshot import snapshot
 
 __all__ = ["GENERATE", "HOOKS"]

@@ -14,12 +14,12 @@ from contextvars import ContextVar, Token
 from types import CoroutineType, FunctionType
 from typing import Any, Final
 
-from otel_rollout import runtime
 from otel_rollout.capture import call as calls
 from otel_rollout.capture.signature import compile_binder, read_signature
 from otel_rollout.integrations.verl import recorded
 from otel_rollout.integrations.verl.faults import is_fault, report
 from otel_rollout.integrations.verl.hook import Call, Hook, Observer, Patch
+from otel_rollout.spans import runtime
 
 __all__ = ["install", "is_replaced", "observe"]
 

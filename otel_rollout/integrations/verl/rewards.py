@@ -9,13 +9,14 @@ import orjson
 from opentelemetry import context as context_api
 from opentelemetry.trace import get_current_span
 
-from otel_rollout import runtime, semconv
+from otel_rollout import semconv
 from otel_rollout.capture.trajectory import annotate
 from otel_rollout.integrations import ray
 from otel_rollout.integrations.verl import config, executor, facts, late_rewards
 from otel_rollout.integrations.verl.hook import Arguments, Call, Hook, Observer
 from otel_rollout.integrations.verl.late_rewards import CARRIER
 from otel_rollout.integrations.verl.rollout import current_rollout
+from otel_rollout.spans import runtime
 from otel_rollout.spans.context import current_frame
 from otel_rollout.spans.recording_span import RolloutSpan
 

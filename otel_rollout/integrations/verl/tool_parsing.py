@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Final
 
 from opentelemetry.trace import StatusCode, get_current_span
 
-from otel_rollout import runtime, semconv
+from otel_rollout import semconv
 from otel_rollout.capture import op
 from otel_rollout.integrations.verl.faults import report
 from otel_rollout.integrations.verl.hook import Call, Hook, Observer, Patch
 from otel_rollout.integrations.verl.tools import MAX_MESSAGE_CHARACTERS, count_tool_call
+from otel_rollout.spans import runtime
 from otel_rollout.values.snapshot import snapshot
 
 __all__ = ["EXTRACT", "HOOKS"]

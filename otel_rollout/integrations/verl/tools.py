@@ -10,11 +10,12 @@ from typing import Any, ClassVar, Final
 
 from opentelemetry.trace import StatusCode, get_current_span
 
-from otel_rollout import runtime, semconv
+from otel_rollout import semconv
 from otel_rollout.capture.exceptions import record_failure
 from otel_rollout.integrations.verl.hook import Call, Hook, Observer, Patch
 from otel_rollout.integrations.verl.patching import observe
 from otel_rollout.integrations.verl.rollout import current_rollout
+from otel_rollout.spans import runtime
 from otel_rollout.values.snapshot import snapshot
 
 __all__ = ["EXECUTE", "HOOKS", "MAX_MESSAGE_CHARACTERS", "UNKNOWN_TOOL", "count_tool_call", "trace_execute"]

@@ -12,7 +12,8 @@ from opentelemetry.sdk.trace.sampling import Decision, ParentBased, Sampler, Sam
 from opentelemetry.trace import Link, SpanKind, TraceState
 from opentelemetry.util.types import Attributes
 
-from otel_rollout import runtime, semconv
+from otel_rollout import semconv
+from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, current_frame
 
 __all__ = ["RolloutSampleRatio", "SilenceableSampler", "sample_ratio_sampler", "select_samples"]

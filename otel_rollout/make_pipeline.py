@@ -1,0 +1,216 @@
+"""From what `init` was asked for to a pipeline: the provider, the exporters with their queues, the tracer."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, ClassVar, Final, cast
+
+from opentelemetry import trace
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanLimits
+from opentelemetry.sdk.trace.export import SpanExporter
+from opentelemetry.sdk.trace.sampling import Sampler
+from opentelemetry.trace import Tracer, TracerProvider
+
+from otel_rollout.backends import make_exporters
+from otel_rollout.delivery.exporter_queue import ExporterQueue
+from otel_rollout.delivery.queue_limits import QueueLimits
+from otel_rollout.errors import ConfigurationError
+from otel_rollout.init_request import InitRequest
+from otel_rollout.pipeline import Pipeline, QueueProcessor
+from otel_rollout.processing.provider_tracer import ProviderTracer
+from otel_rollout.processing.redaction import make_redactor
+from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
+from otel_rollout.settings import Settings
+from otel_rollout.spans import runtime
+from otel_rollout.spans.global_provider import GlobalProvider
+from otel_rollout.spans.ids import SystemIdGenerator
+from otel_rollout.spans.open_spans import OpenSpans
+from otel_rollout.spans.provider import SCOPE, application_provider, is_auto_instrumented, make_provider, make_resource
+from otel_rollout.spans.provider_spans import ProviderSpans
+from otel_rollout.spans.span_bounds import bounds_of, environment_limits
+from otel_rollout.spans.tracer import LightTracer, RolloutTracer
+
+__all__ = ["make_pipeline"]
+
+
+class _Providers:
+    """The providers that have a processor of ours; one is never removed, for the SDK has no way to."""
+
+    global_provider: GlobalProvider | None = None
+    global_processor: Final = QueueProcessor()
+    processors: ClassVar[list[tuple[weakref.ref[Any], QueueProcessor]]] = []
+    """Our processor on each of the application's providers."""
+
+
+_providers: Final = _Providers()
+
+
+def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
+    """Make what a process traces with, and start its queues.
+
+    Args:
+        request: What `init` was asked for.
+        is_backend_given: Whether the backends are an argument of `init`, not the environment's.
+
+    Raises:
+        ConfigurationError: A setting can't work.
+        UnknownExporterError: No exporter has this name.
+        MissingExtraError: An exporter needs a package that isn't installed.
+    """
+    settings = request.settings
+    resource = make_resource(request.project_name, settings.run_id)
+    provider = request.tracer_provider or application_provider()
+    if provider is _providers.global_provider:
+        # An earlier init made it: it is no application's.
+        provider = None
+    otel_tracer = provider.get_tracer(SCOPE.name, SCOPE.version) if provider is not None else None
+    limits = environment_limits()
+    # The limits of a provider that is not ours are its own; the API has no way to ask for them.
+    applied = limits if otel_tracer is None else getattr(otel_tracer, "_span_limits", None)
+    finisher = PayloadFinisher(
+        settings.max_payload_bytes,
+        make_redactor(settings.redact_keys, settings.redact_patterns),
+        getattr(applied, "max_span_attribute_length", None),
+    )
+    # Such a provider has its exporters, from OTEL_TRACES_EXPORTER say: only an argument adds to them.
+    is_complete = request.tracer_provider is not None or is_auto_instrumented()
+    adds_exporters = is_backend_given or not is_complete
+    exporters = make_exporters(request.backends, otlp_profile=settings.otlp_profile) if adds_exporters else []
+    reader = SpanReader(resource, SCOPE, finisher)
+    queues = [_make_queue(name, exporter, reader, settings) for name, exporter in exporters]
+    open_spans = OpenSpans()
+    tracer: RolloutTracer
+    if provider is None or otel_tracer is None:
+        tracer, provider, provider_spans = _trace_with_ours(settings, resource, limits, queues, finisher, open_spans)
+    else:
+        provider_spans = _add_queues(provider, queues)
+        tracer = _provider_tracer(otel_tracer, finisher, provider_spans)
+    for queue in queues:
+        queue.start()
+    # Without a run id that all workers share, groups can't be told apart by run: the workers' would not meet.
+    run = "/".join([request.project_name, request.experiment_name, *([settings.run_id] if settings.run_id else [])])
+    return Pipeline(
+        run,
+        request.experiment_name,
+        settings,
+        tracer,
+        queues,
+        finisher,
+        provider,
+        provider_spans,
+        reader=reader,
+        open_spans=open_spans,
+    )
+
+
+def _trace_with_ours(
+    settings: Settings,
+    resource: Resource,
+    limits: SpanLimits,
+    queues: list[ExporterQueue],
+    finisher: PayloadFinisher,
+    open_spans: OpenSpans,
+) -> tuple[RolloutTracer, TracerProvider, ProviderSpans | None]:
+    """Return a tracer of recording spans, with its provider: a private one, or the global one with `set_global`."""
+    provider = make_provider(resource, limits)
+    sampler = provider.sampler
+    provider_spans = None
+    if settings.set_global:
+        provider_spans = _attach(_providers.global_processor, queues)
+        provider = _make_global(resource, sampler, limits)
+        if provider.has_other_processors:
+            tracer = _provider_tracer(provider.get_tracer(SCOPE.name, SCOPE.version), finisher, provider_spans)
+            return tracer, provider, provider_spans
+    count_end = open_spans.ended
+
+    def on_end(span: Any) -> None:
+        count_end()
+        for queue in queues:
+            queue.put(span)
+
+    light = LightTracer(
+        sampler,
+        SystemIdGenerator(),
+        on_end,
+        is_shared=settings.set_global,
+        open_spans=open_spans,
+        bounds=bounds_of(limits),
+    )
+    return light, provider, provider_spans
+
+
+def _add_queues(provider: Any, queues: list[ExporterQueue]) -> ProviderSpans | None:
+    """Have the spans of the application's provider arrive in our queues too."""
+    if not queues:
+        return None
+    if not hasattr(provider, "add_span_processor"):
+        raise ConfigurationError(
+            f"tracer_provider={provider!r}: this takes no span processors, so no backend can be added to it; "
+            "leave the backend out, or give a provider of the OpenTelemetry SDK"
+        )
+    return _attach(_processor_of(provider), queues)
+
+
+def _attach(processor: QueueProcessor, queues: list[ExporterQueue]) -> ProviderSpans:
+    """Have a provider's spans arrive in `queues`; return what is known of those that are ours."""
+    processor.queues = queues
+    return processor.provider_spans
+
+
+def _processor_of(provider: Any) -> QueueProcessor:
+    """Return our processor on a provider of the application's: one, however often `init` is called with it."""
+    for other, processor in _providers.processors:
+        if other() is provider:
+            return processor
+    added = QueueProcessor()
+    provider.add_span_processor(added)
+    _providers.processors[:] = [pair for pair in _providers.processors if pair[0]() is not None]
+    _providers.processors.append((weakref.ref(provider), added))
+    return added
+
+
+def _provider_tracer(tracer: Tracer, finisher: PayloadFinisher, provider_spans: ProviderSpans | None) -> ProviderTracer:
+    on_start = provider_spans.started if provider_spans is not None else None
+    return ProviderTracer(tracer, finisher, on_start, redactor=finisher.redactor)
+
+
+def _make_global(resource: Resource, sampler: Sampler, limits: SpanLimits) -> GlobalProvider:
+    """Return the process's global provider, by what this `init` says; made by the first one."""
+    if _providers.global_provider is None:
+        _providers.global_provider = GlobalProvider(
+            _providers.global_processor, resource, sampler, limits, _use_the_sdks_spans
+        )
+        trace.set_tracer_provider(_providers.global_provider)
+    else:
+        _providers.global_provider.renew(resource, sampler)
+    return _providers.global_provider
+
+
+def _use_the_sdks_spans() -> None:
+    """Make our spans by the global provider, now that the application has a processor there: light ones skip it."""
+    pipeline = cast("Pipeline | None", runtime.pipeline)
+    if pipeline is not None and pipeline.provider is _providers.global_provider:
+        tracer = pipeline.provider.get_tracer(SCOPE.name, SCOPE.version)
+        pipeline.tracer = _provider_tracer(tracer, pipeline.finisher, _providers.global_processor.provider_spans)
+
+
+def _make_queue(name: str, exporter: SpanExporter, reader: SpanReader, settings: Settings) -> ExporterQueue:
+    if settings.spool is None:
+        return ExporterQueue(name, exporter, reader, _limits(settings))
+    # Only who asks for a spool pays for the import.
+    from otel_rollout.delivery.spool import open_spool
+    from otel_rollout.delivery.spooled_queue import SpooledQueue
+
+    spool = open_spool(settings.spool, name, settings.max_spool_bytes)
+    return SpooledQueue(name, exporter, reader, spool, _limits(settings))
+
+
+def _limits(settings: Settings) -> QueueLimits:
+    return QueueLimits(
+        max_bytes=settings.max_queue_bytes,
+        max_spans=settings.max_queue_spans,
+        batch_bytes=settings.max_batch_bytes,
+        batch_spans=settings.max_batch_spans,
+        delay=settings.schedule_delay_ms / 1000,
+    )

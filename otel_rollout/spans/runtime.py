@@ -1,0 +1,40 @@
+"""The one piece of global state: the running pipeline, or None while tracing is off.
+
+Decorated functions look it up through this module on each call, so that they pickle by reference to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from opentelemetry.trace import Span
+
+from otel_rollout.settings import Settings
+
+if TYPE_CHECKING:
+    from otel_rollout.spans.tracer import RolloutTracer
+
+__all__ = ["RunningPipeline", "pipeline"]
+
+
+class RunningPipeline(Protocol):
+    """The side of a pipeline that ops, trajectories and integrations see."""
+
+    run: str
+    experiment_name: str
+    settings: Settings
+    token2text: bool
+    snapshot_budget: int
+    tracer: RolloutTracer
+
+    def note_tokenizer(self, span: Span, receiver: Any) -> None:
+        """Remember the tokenizer of an op's `self`, if it has one, for the delivery thread."""
+
+    def copy_tokenizer(self, tokenizer: Any) -> Any:
+        """Return the delivery thread's copy of a tokenizer that other threads use."""
+
+    def request_flush(self) -> None:
+        """Have every queue send what it holds soon, without waiting for it."""
+
+
+pipeline: RunningPipeline | None = None
