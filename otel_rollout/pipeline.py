@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
-from opentelemetry.trace import Span, TracerProvider
+from opentelemetry.trace import TracerProvider
 
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
-from otel_rollout.safety.log_once import internal_error, internal_errors
+from otel_rollout.safety.guard import guarded
+from otel_rollout.safety.log_once import internal_errors
 from otel_rollout.settings import Settings
 from otel_rollout.spans import runtime
 from otel_rollout.spans.global_provider import GlobalProvider
@@ -92,14 +93,11 @@ class Pipeline:
             self._tokenizer_copies[id(tokenizer)] = tokenizer, own
         return own
 
-    def note_tokenizer(self, span: Span, receiver: Any) -> None:
-        """Remember the tokenizer of an op's `self`, if it has one, for the delivery thread."""
+    def tokenizer_of(self, receiver: Any) -> Any:
+        """Return the tokenizer of an op's `self` for the delivery thread; None if it has none."""
         tokenizer = fields_of(receiver).get("tokenizer")
         _, tokenizer = self._tokenizer_copies.get(id(tokenizer), (tokenizer, tokenizer))
-        if isinstance(span, RolloutSpan):
-            span.tokenizer = tokenizer
-        elif self._provider_spans is not None and tokenizer is not None:
-            self._provider_spans.note_tokenizer(span, tokenizer)
+        return tokenizer
 
     def request_flush(self) -> None:
         """Have every queue send what it holds soon, without waiting for it."""
@@ -168,11 +166,7 @@ class QueueProcessor(SpanProcessor):
 
     def on_end(self, span: ReadableSpan) -> None:
         """Queue a finished span; once tracing is off, only our own are ours to count."""
-        ended: RolloutSpan | ReadableSpan = span
-        try:
-            ended = self.provider_spans.ended(span)
-        except Exception:  # noqa: BLE001, RUF100 - this is the traced program's thread
-            internal_error("queueing a span")
+        ended = self._ended(span) or span
         if span.context is None or not span.context.trace_flags.sampled:
             return
         pipeline = runtime.pipeline
@@ -181,6 +175,10 @@ class QueueProcessor(SpanProcessor):
             return
         for queue in self.queues:
             _put(queue, ended)
+
+    @guarded("queueing a span")
+    def _ended(self, span: ReadableSpan) -> RolloutSpan | ReadableSpan:
+        return self.provider_spans.ended(span)
 
     def shutdown(self) -> None:
         """Deliver what is queued; called where the provider is shut down before we are."""
@@ -191,11 +189,9 @@ class QueueProcessor(SpanProcessor):
         return flush_queues(self.queues, timeout_millis / 1000)
 
 
+@guarded("queueing a span")
 def _put(queue: ExporterQueue, span: RolloutSpan | ReadableSpan) -> None:
-    try:
-        queue.put(span)
-    except Exception:  # noqa: BLE001, RUF100 - this is the traced program's thread
-        internal_error("queueing a span")
+    queue.put(span)
 
 
 def flush_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:

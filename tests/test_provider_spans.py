@@ -35,10 +35,8 @@ class TestProviderSpans:
         started = [tracer.start_span(str(number)) for number in range(3)]
         for span in started:
             spans.started(span, None)
-            spans.note_tokenizer(span, object())
 
         ended = [spans.ended(span) for span in started if isinstance(span, ReadableSpan)]
 
         assert [isinstance(span, RolloutSpan) for span in ended] == [False, True, True]
         assert not spans._trajectories
-        assert not spans._tokenizers

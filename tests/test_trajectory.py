@@ -338,7 +338,7 @@ STEPS = [
     "otel_rollout.capture.trajectory.snapshot",
     "otel_rollout.capture.trajectory.TrajectoryState.__init__",
     "otel_rollout.capture.trajectory._metadata",
-    "otel_rollout.capture.trajectory._annotate",
+    "otel_rollout.capture.trajectory._leave_out",
     "otel_rollout.spans.tracer.LightTracer.start_root",
     "otel_rollout.spans.recording_span.RolloutSpan.__init__",
     "otel_rollout.spans.recording_span.RolloutSpan.set_attributes",
@@ -365,7 +365,7 @@ class TestInternalErrors:
             with rollout_trace_attr(1, trace=False):
                 pass
             with rollout_trace_attr(1):
-                annotate(reward=1.0, output="answer")
+                annotate(reward=1.0, output="answer", rollout=1)
                 assert op(4) == 4
             with pytest.raises(ValueError) as caught, rollout_trace_attr(1):
                 raise error

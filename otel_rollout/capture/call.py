@@ -16,7 +16,8 @@ from otel_rollout import semconv
 from otel_rollout.capture.exceptions import record_failure
 from otel_rollout.capture.llm import describe_llm_call
 from otel_rollout.capture.signature import compile_binder
-from otel_rollout.safety.log_once import call_user_function, internal_error
+from otel_rollout.safety.guard import guarded
+from otel_rollout.safety.log_once import call_user_function
 from otel_rollout.spans.context import SILENCE, Frame, attach, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.values.snapshot import Snapshot, snapshot
 
@@ -68,6 +69,7 @@ class Operation:
         if kind == "TOOL":
             self.attributes[semconv.TOOL_NAME] = self.name
 
+    @guarded("starting a span")
     def start(self, pipeline: RunningPipeline, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         """Start the span of one call; None where nothing is traced here."""
         context: Context | None = None
@@ -102,13 +104,9 @@ class Operation:
                 call.request = request
                 call.is_turn = frame is not None and frame.trajectory is not None and not frame.is_llm
             if pipeline.token2text and self.has_receiver and args:
-                pipeline.note_tokenizer(span, args[0])
+                tracer.set_tokenizer(span, pipeline.tokenizer_of(args[0]))
             call.token = enter(context, call.frame)
             return call
-        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-            restore(context)
-            internal_error("starting a span")
-            return None
         except BaseException:
             restore(context)
             raise
@@ -171,80 +169,71 @@ class Call:
         self.yielded_bytes = 0
         self.yields = 0
 
+    @guarded("ending a span")
     def succeed(self, result: Any) -> None:
         """End the span with the result of the call."""
-        try:
-            self._leave()
-            span = self.span
-            if span is not None:
-                try:
-                    operation = self.operation
-                    capture = operation.capture_output
-                    shown: Snapshot | None = None
-                    if capture:
-                        shown = operation.capture("capture_output", capture, result, self.pipeline)
-                        self.pipeline.tracer.set_output(span, shown)
-                    if operation.is_llm:
-                        taken = shown if shown is not None and capture is True else snapshot(result)
-                        self._describe(span, taken.value, result)
-                finally:
-                    span.end()
-        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-            internal_error("ending a span")
+        self._leave()
+        span = self.span
+        if span is not None:
+            try:
+                operation = self.operation
+                capture = operation.capture_output
+                shown: Snapshot | None = None
+                if capture:
+                    shown = operation.capture("capture_output", capture, result, self.pipeline)
+                    self.pipeline.tracer.set_output(span, shown)
+                if operation.is_llm:
+                    taken = shown if shown is not None and capture is True else snapshot(result)
+                    self._describe(span, taken.value, result)
+            finally:
+                span.end()
 
+    @guarded("ending a span")
     def fail(self, error: BaseException) -> None:
         """End the span with the exception that left the call."""
-        try:
-            self._leave()
-            span = self.span
-            if span is not None:
-                try:
-                    record_failure(span, error)
-                    if self.operation.is_llm:
-                        self._describe(span, None, error)
-                    if self.yields:
-                        self._set_yielded(span)
-                finally:
-                    span.end()
-        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-            internal_error("ending a span")
+        self._leave()
+        span = self.span
+        if span is not None:
+            try:
+                record_failure(span, error)
+                if self.operation.is_llm:
+                    self._describe(span, None, error)
+                if self.yields:
+                    self._set_yielded(span)
+            finally:
+                span.end()
 
+    @guarded("ending a span")
     def exhaust(self) -> None:
         """End the span of a generator that has come to its end."""
-        try:
-            self._leave()
-            span = self.span
-            if span is not None:
-                try:
-                    if self.operation.is_llm:
-                        self._describe(span, None, None)
-                    self._set_yielded(span)
-                finally:
-                    span.end()
-        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-            internal_error("ending a span")
+        self._leave()
+        span = self.span
+        if span is not None:
+            try:
+                if self.operation.is_llm:
+                    self._describe(span, None, None)
+                self._set_yielded(span)
+            finally:
+                span.end()
 
+    @guarded("pausing a span")
     def pause(self) -> None:
         """Make what was current before the call current again, and remember what its body had made current."""
-        try:
-            self.context = context_api.get_current()
-            self._leave()
-        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-            internal_error("pausing a span")
+        self.context = context_api.get_current()
+        self._leave()
 
+    @guarded("resuming a span")
     def resume(self) -> None:
         """Make what the body of the call had made current, current again."""
-        try:
-            if self.token is None and self.context is not None:
-                before = context_api.get_current()
-                try:
-                    self.token = attach(self.context)
-                except BaseException:
-                    restore(before)
-                    raise
-        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-            internal_error("resuming a span")
+        if self.token is None and self.context is not None:
+            before = context_api.get_current()
+            try:
+                self.token = attach(self.context)
+            except BaseException:
+                restore(before)
+                raise
 
+    @guarded("recording what was yielded")
     def add_yielded(self, item: Any) -> None:
         """Note an item that a generator yields, as it is now."""
         self.yields += 1
@@ -254,22 +243,17 @@ class Call:
             self.yielded = []
         if len(self.yielded) >= MAX_YIELDED_ITEMS or self.yielded_bytes >= MAX_YIELDED_BYTES:
             return
-        try:
-            capture = self.operation.capture_output
-            taken = self.operation.capture("capture_output", capture, item, self.pipeline)
-            self.yielded.append(taken.value)
-            self.yielded_bytes += taken.size
-        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-            internal_error("recording what was yielded")
+        capture = self.operation.capture_output
+        taken = self.operation.capture("capture_output", capture, item, self.pipeline)
+        self.yielded.append(taken.value)
+        self.yielded_bytes += taken.size
 
+    @guarded("ending a span")
     def interrupted(self) -> None:
         """Undo what is left of a call whose end was interrupted by an exception of a signal handler."""
-        try:
-            self._leave()
-            if self.span is not None:
-                self.span.end()
-        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-            internal_error("ending a span")
+        self._leave()
+        if self.span is not None:
+            self.span.end()
 
     def _leave(self) -> None:
         if self.token is not None:

@@ -17,7 +17,8 @@ from opentelemetry.trace import Link, Span, StatusCode, get_current_span
 
 from otel_rollout import semconv
 from otel_rollout.capture.exceptions import record_failure
-from otel_rollout.safety.log_once import internal_error, warn_once
+from otel_rollout.safety.guard import guarded
+from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.spans.trajectory_state import TrajectoryState
@@ -114,12 +115,10 @@ def annotate(
     pipeline = runtime.pipeline
     if pipeline is None:
         return
-    try:
-        _annotate(pipeline, reward, status, input, output, attributes)
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-        internal_error("annotating a trajectory")
+    _annotate(pipeline, reward, status, input, output, attributes)
 
 
+@guarded("annotating a trajectory")
 def _annotate(
     pipeline: RunningPipeline,
     reward: Any,
@@ -260,19 +259,15 @@ class _Silence(AbstractContextManager[None]):
 
     _token: Token[Context] | None = None
 
+    @guarded("silencing a trajectory")
     def __enter__(self) -> None:
-        try:
-            self._token = enter_silence(context_api.get_current())
-        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-            internal_error("silencing a trajectory")
+        self._token = enter_silence(context_api.get_current())
 
+    @guarded("silencing a trajectory")
     def __exit__(self, *exception: object) -> None:
         token, self._token = self._token, None
-        try:
-            if token is not None:
-                leave(token)
-        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-            internal_error("silencing a trajectory")
+        if token is not None:
+            leave(token)
 
 
 class _Trajectory(AbstractContextManager[None]):
@@ -287,14 +282,12 @@ class _Trajectory(AbstractContextManager[None]):
         self._root: Span | None = None
         self._token: Token[Context] | None = None
 
+    @guarded("starting a trajectory")
     def __enter__(self) -> None:
         context: Context | None = None
         try:
             context = context_api.get_current()
             self._start(context)
-        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-            restore(context)
-            internal_error("starting a trajectory")
         except BaseException:
             restore(context)
             raise
@@ -333,6 +326,7 @@ class _Trajectory(AbstractContextManager[None]):
         self._state, self._root = state, root
         self._token = enter(context, Frame(state, root))
 
+    @guarded("ending a trajectory")
     def __exit__(
         self,
         exception_type: type[BaseException] | None,
@@ -343,19 +337,16 @@ class _Trajectory(AbstractContextManager[None]):
         self._token = self._root = self._state = None
         is_left = token is None
         try:
-            try:
-                if token is not None:
-                    leave(token)
-                    is_left = True
-                if root is not None and state is not None:
-                    self._finish(root, state, exception)
-            finally:
-                # A signal handler may have raised before it was left. Not twice without need: a used token's error
-                # takes the place of what a handler raises meanwhile in Python 3.10.
-                if token is not None and not is_left:
-                    leave(token)
-        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-            internal_error("ending a trajectory")
+            if token is not None:
+                leave(token)
+                is_left = True
+            if root is not None and state is not None:
+                self._finish(root, state, exception)
+        finally:
+            # A signal handler may have raised before it was left. Not twice without need: a used token's error
+            # takes the place of what a handler raises meanwhile in Python 3.10.
+            if token is not None and not is_left:
+                leave(token)
 
     def _finish(self, root: Span, state: TrajectoryState, exception: BaseException | None) -> None:
         try:

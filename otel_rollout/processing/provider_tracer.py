@@ -64,6 +64,9 @@ class ProviderTracer(RolloutTracer):
             {semconv.OUTPUT_VALUE: self._finish(taken), semconv.OUTPUT_MIME_TYPE: semconv.JSON_MIME_TYPE}
         )
 
+    def set_tokenizer(self, span: Span, tokenizer: Any) -> None:
+        """Do nothing: decoding takes too long for the caller's thread, and later the span can't be changed."""
+
     def set_annotations(self, root: Span, own: dict[str, Any], others: dict[str, Any]) -> None:
         """Set ours last: beyond its limit, the SDK drops what came first, tags and payload before all."""
         before = {key: value for key, value in (getattr(root, "attributes", None) or {}).items() if key not in others}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from itertools import islice
 from typing import Any, Final
@@ -129,16 +128,9 @@ class SpanReader:
         self._readers += 1
 
     def release(self, span: RolloutSpan | ReadableSpan) -> None:
-        """Give back what a span holds once every exporter is done with it; called once by each.
-
-        A copied context, such as a background task's, keeps the span itself for as long as it lives.
-        """
-        if not isinstance(span, RolloutSpan):
-            return
-        # Without a lock, for a trainer's thread never waits: a count lost between two threads only keeps the payload.
-        span.releases += 1
-        if span.releases >= self._readers:
-            span.readable = span.finished = span.input = span.output = span.events = span.tokenizer = None
+        """Give back what a span holds once every exporter is done with it; called once by each."""
+        if isinstance(span, RolloutSpan):
+            span.release(self._readers)
 
     def read(self, span: RolloutSpan | ReadableSpan, exporter: str) -> ReadableSpan:
         """Return the span in its standard form, for this exporter alone: what it changes there no other one sees.
@@ -148,53 +140,22 @@ class SpanReader:
             exporter: Whose queue asks; a root says what that queue lost of its trajectory.
         """
         if not isinstance(span, RolloutSpan):
-            return self._redacted(sound_span(span))
+            span = sound_span(span)
+            return span if self._redactor is None else redact_span(span, self._redactor)
         if span.readable is not None:
-            readable = sound_span(self._provider_span(span, span.readable))
+            # Of a provider that is not ours: its payload was finished when it was set.
+            readable = sound_span(span.readable)
         else:
             finished = span.finished
             if finished is None:
                 with self._lock:
-                    finished = span.finished
-                    if finished is None:
-                        finished = span.finished = self._finish(span)
-                        span.input = span.output = None
+                    finished = span.finished or span.finish(self._finish(span))
             readable = readable_span(span, finished, self.resource, self._scope)
         if span.parent is None and span.trajectory is not None:
             dropped = span.trajectory.dropped_spans[exporter]
             if dropped:
                 readable = replace_attributes(readable, {**(readable.attributes or {}), semconv.DROPPED_SPANS: dropped})
         return readable
-
-    def _redacted(self, span: ReadableSpan) -> ReadableSpan:
-        return span if self._redactor is None else redact_span(span, self._redactor)
-
-    def _provider_span(self, span: RolloutSpan, readable: ReadableSpan) -> ReadableSpan:
-        """Return a span of a provider that is not ours, whose payload was finished when it was set."""
-        if span.tokenizer is not None:
-            with self._lock:
-                if span.tokenizer is not None:
-                    span.readable = self._with_token_text(readable, span.tokenizer)
-                    # Last: another exporter's thread that finds none takes what is there.
-                    span.tokenizer = None
-        return span.readable or readable
-
-    def _with_token_text(self, span: ReadableSpan, tokenizer: Any) -> ReadableSpan:
-        attributes = dict(span.attributes or {})
-        input_text, output_text = attributes.get(semconv.INPUT_VALUE), attributes.get(semconv.OUTPUT_VALUE)
-        if not isinstance(output_text, str):
-            return span
-        before = output_text.encode("utf-8", "replace")
-        try:
-            after = add_token_text(
-                tokenizer, str(input_text).encode("utf-8", "replace") if input_text else None, before
-            )
-        except ValueError:
-            # The provider's own limit has cut the JSON.
-            return span
-        if after is before:
-            return span
-        return replace_attributes(span, {**attributes, semconv.OUTPUT_VALUE: self._finisher.finish(after)[0].decode()})
 
     def _finish(self, span: RolloutSpan) -> FinishedSpan:
         text, output, cut = self._finish_payload(span)
@@ -249,7 +210,6 @@ class SpanReader:
         output = None if span.output is None else to_json(span.output)
         if output is not None and span.tokenizer is not None:
             output = add_token_text(span.tokenizer, text, output)
-            span.tokenizer = None
         # In one piece: one look sees both.
         if not self._finisher.is_clean(b"%b\n%b" % (text or b"", output or b"")):
             if text is not None:
@@ -292,26 +252,23 @@ def without_payload(span: RolloutSpan | ReadableSpan) -> RolloutSpan | ReadableS
     """Return a copy of a finished span that says how large its payload was; the span itself where that is small."""
     if not isinstance(span, RolloutSpan):
         return _without_payload(span)
-    light = copy.copy(span)
-    light.tokenizer = None
-    # After the copy: what another exporter's thread has finished by now is no longer in the span.
-    finished, readable = span.finished, span.readable
+    # One after the other: what another exporter's thread has finished by now is no longer in the span.
+    taken, finished, readable = (span.input, span.output), span.finished, span.readable
     if readable is not None:
-        light.readable = _without_payload(readable)
-        return span if light.readable is readable else light
+        shorter = _without_payload(readable)
+        return span if shorter is readable else span.copy(readable=shorter)
     if finished is not None:
-        size = len(finished.input or b"") + len(finished.output or b"")
-        light.finished = finished._replace(
+        if len(finished.input or b"") + len(finished.output or b"") <= SMALL_PAYLOAD:
+            return span
+        noted = finished._replace(
             input=None if finished.input is None else orjson.dumps(_note(len(finished.input))),
             output=None if finished.output is None else orjson.dumps(_note(len(finished.output))),
         )
-        light.input = light.output = None
-    else:
-        sides = [side for side in (light.input, light.output) if side is not None]
-        size = sum(side.size for side in sides)
-        light.input = None if light.input is None else _dropped(light.input)
-        light.output = None if light.output is None else _dropped(light.output)
-    return span if size <= SMALL_PAYLOAD else light
+        return span.copy(finished=noted)
+    if sum(side.size for side in taken if side is not None) <= SMALL_PAYLOAD:
+        return span
+    noted_input, noted_output = (None if side is None else _dropped(side) for side in taken)
+    return span.copy(input=noted_input, output=noted_output)
 
 
 def _without_payload(span: ReadableSpan) -> ReadableSpan:

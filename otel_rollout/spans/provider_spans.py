@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any, Final
+from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Span
@@ -25,11 +25,10 @@ _UNKNOWN: Final = _Unknown()
 
 
 class ProviderSpans:
-    """The trajectories and tokenizers of spans that are the SDK's: these can't carry them."""
+    """The trajectories of spans that are the SDK's: these can't carry them."""
 
     def __init__(self) -> None:
         self._trajectories: OrderedDict[int, TrajectoryState | None] = OrderedDict()
-        self._tokenizers: dict[int, Any] = {}
         self._inherited: set[int] = set()
 
     @property
@@ -45,12 +44,7 @@ class ProviderSpans:
         """Remember whose span this is, until it has ended."""
         self._trajectories[span.get_span_context().span_id] = trajectory
         if len(self._trajectories) > MAX_SPANS:
-            forgotten, _ = self._trajectories.popitem(last=False)
-            self._tokenizers.pop(forgotten, None)
-
-    def note_tokenizer(self, span: Span, tokenizer: Any) -> None:
-        """Remember what decodes the token ids of this span's output."""
-        self._tokenizers[span.get_span_context().span_id] = tokenizer
+            self._trajectories.popitem(last=False)
 
     def ended(self, span: ReadableSpan) -> RolloutSpan | ReadableSpan:
         """Return what is queued: the span with what was known of it, or as it is where it is none of ours.
@@ -62,8 +56,4 @@ class ProviderSpans:
         trajectory = self._trajectories.pop(context.span_id, _UNKNOWN) if context is not None else _UNKNOWN
         if context is None or isinstance(trajectory, _Unknown):
             return span
-        ours = RolloutSpan(span.name, context, span.parent, {}, trajectory, (), lambda ended: None)
-        ours.readable = span
-        ours.tokenizer = self._tokenizers.pop(context.span_id, None)
-        ours.end_time = span.end_time
-        return ours
+        return RolloutSpan.of_provider(span, context, trajectory)

@@ -6,6 +6,7 @@ references and bytes; everything else happens on the delivery thread, in `proces
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from time import time_ns
 from types import TracebackType
@@ -16,7 +17,7 @@ from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode
 from opentelemetry.util.types import AnyValue, Attributes
 
 from otel_rollout import semconv
-from otel_rollout.safety.log_once import internal_error
+from otel_rollout.safety.guard import guarded
 from otel_rollout.spans.span_bounds import DEFAULT_BOUNDS, SpanBounds
 from otel_rollout.values.attribute_values import (
     MAX_KEY_CHARACTERS,
@@ -164,6 +165,19 @@ class RolloutSpan(Span):
                 self.add_link(link.context, link.attributes)
         self.start_time = time_ns()
 
+    @classmethod
+    def of_provider(cls, span: ReadableSpan, context: SpanContext, trajectory: TrajectoryState | None) -> RolloutSpan:
+        """Return what stands in our queues for an ended span of a provider that is not ours.
+
+        Args:
+            span: The provider's span.
+            context: Its ids.
+            trajectory: The trajectory that it belongs to.
+        """
+        ours = cls(span.name, context, span.parent, {}, trajectory, (), lambda ended: None)
+        ours.readable, ours.end_time = span, span.end_time
+        return ours
+
     @property
     def context(self) -> SpanContext:
         """The span's ids, made when they are first asked for: a span that nothing runs inside is not, on its way."""
@@ -183,6 +197,36 @@ class RolloutSpan(Span):
             size += self.input.size
         return size if self.output is None else size + self.output.size
 
+    def finish(self, finished: FinishedSpan) -> FinishedSpan:
+        """Keep what is exported of the span, and no longer what it was made from."""
+        self.finished = finished
+        self.input = self.output = self.tokenizer = None
+        return finished
+
+    def release(self, exporters: int) -> None:
+        """Give back what the span holds once each of `exporters` is done with it; called once by each.
+
+        A copied context, such as a background task's, keeps the span itself for as long as it lives.
+        """
+        # Without a lock, for a trainer's thread never waits: a count lost between two threads only keeps the payload.
+        self.releases += 1
+        if self.releases >= exporters:
+            self.readable = self.finished = self.input = self.output = self.events = self.tokenizer = None
+
+    def copy(
+        self,
+        *,
+        input: Snapshot | None = None,  # noqa: A002 - the attribute's name
+        output: Snapshot | None = None,
+        finished: FinishedSpan | None = None,
+        readable: ReadableSpan | None = None,
+    ) -> RolloutSpan:
+        """Return a copy with another payload; this span stays as it is."""
+        copied = copy.copy(self)
+        copied.input, copied.output, copied.tokenizer = input, output, None
+        copied.finished, copied.readable = finished, readable
+        return copied
+
     def get_span_context(self) -> SpanContext:
         """Return the span's ids."""
         return self.context
@@ -191,28 +235,24 @@ class RolloutSpan(Span):
         """Return True until the span has ended."""
         return self.end_time is None
 
+    @guarded("setting an attribute")
     def set_attribute(self, key: str, value: AnyValue) -> None:
         """Set one attribute as its value is now; a key that is no text is dropped and counted."""
-        try:
-            if self.end_time is None:
-                self._set(((key, value),))
-        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
-            internal_error("setting an attribute")
+        if self.end_time is None:
+            self._set(((key, value),))
 
+    @guarded("setting attributes")
     def set_attributes(self, attributes: Mapping[str, AnyValue]) -> None:
         """Set several attributes."""
-        try:
-            if self.end_time is not None:
-                return
-            if type(attributes) is dict and len(attributes) <= MAX_PAIRS:
-                # At once, as another thread may add to it meanwhile.
-                self._set([*attributes.items()])
-                return
-            pairs, dropped = read_pairs(attributes, self.bounds.attributes)
-            self.dropped_attributes += dropped
-            self._set(pairs)
-        except Exception:  # noqa: BLE001, RUF100 - likewise
-            internal_error("setting attributes")
+        if self.end_time is not None:
+            return
+        if type(attributes) is dict and len(attributes) <= MAX_PAIRS:
+            # At once, as another thread may add to it meanwhile.
+            self._set([*attributes.items()])
+            return
+        pairs, dropped = read_pairs(attributes, self.bounds.attributes)
+        self.dropped_attributes += dropped
+        self._set(pairs)
 
     def _set(self, pairs: Sequence[tuple[Any, Any]]) -> None:
         """Set attributes; beyond the limits they are dropped, unless they are there already."""
@@ -244,21 +284,14 @@ class RolloutSpan(Span):
             self.owns_attributes = True
         return self.attributes
 
+    @guarded("adding an event")
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
         """Add an event at `timestamp` (nanoseconds since the epoch; now where None)."""
-        try:
-            self._add_event(name, attributes, timestamp)
-        except Exception:  # noqa: BLE001, RUF100 - likewise
-            internal_error("adding an event")
+        self._add_event(name, attributes, timestamp)
 
+    @guarded("adding a link")
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
         """Add a link to a span of another trace."""
-        try:
-            self._add_link(context, attributes)
-        except Exception:  # noqa: BLE001, RUF100 - likewise
-            internal_error("adding a link")
-
-    def _add_link(self, context: Any, attributes: Any) -> None:
         if self.end_time is not None:
             return
         ids = read_context(context)
@@ -272,13 +305,11 @@ class RolloutSpan(Span):
         self.extra_bytes += EVENT_BYTES + _all_held_bytes(kept)
         links.append(RecordedLink(ids, kept, dropped))
 
+    @guarded("changing a span's name")
     def update_name(self, name: str) -> None:
         """Change the span's name."""
-        try:
-            if self.end_time is None and name is not None:
-                self.name = read_name(name)
-        except Exception:  # noqa: BLE001, RUF100 - likewise
-            internal_error("changing a span's name")
+        if self.end_time is None and name is not None:
+            self.name = read_name(name)
 
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
         """Set the status; OK is final (https://opentelemetry.io/docs/specs/otel/trace/api/#set-status)."""
@@ -294,6 +325,7 @@ class RolloutSpan(Span):
             self.status_code = code
             self.status_description = read_text(description) if code is StatusCode.ERROR else None
 
+    @guarded("recording an exception")
     def record_exception(
         self,
         exception: BaseException,
@@ -311,14 +343,11 @@ class RolloutSpan(Span):
             timestamp: When it was, in nanoseconds since the epoch; now where None.
             escaped: Whether it leaves the span.
         """
-        try:
-            if not issubclass(type(exception), BaseException):
-                self.dropped_events += 1
-                return
-            record = ExceptionRecord(exception)
-            self._add_event(semconv.EXCEPTION_EVENT, attributes, timestamp, record, is_escaped=escaped is True)
-        except Exception:  # noqa: BLE001, RUF100 - likewise
-            internal_error("recording an exception")
+        if not issubclass(type(exception), BaseException):
+            self.dropped_events += 1
+            return
+        record = ExceptionRecord(exception)
+        self._add_event(semconv.EXCEPTION_EVENT, attributes, timestamp, record, is_escaped=escaped is True)
 
     def end(self, end_time: int | None = None) -> None:
         """End the span and hand it over; only the first call counts."""

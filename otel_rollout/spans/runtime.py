@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from opentelemetry.trace import Span
-
 from otel_rollout.settings import Settings
 
 if TYPE_CHECKING:
@@ -27,8 +25,8 @@ class RunningPipeline(Protocol):
     snapshot_budget: int
     tracer: RolloutTracer
 
-    def note_tokenizer(self, span: Span, receiver: Any) -> None:
-        """Remember the tokenizer of an op's `self`, if it has one, for the delivery thread."""
+    def tokenizer_of(self, receiver: Any) -> Any:
+        """Return the tokenizer of an op's `self` for the delivery thread; None if it has none."""
 
     def copy_tokenizer(self, tokenizer: Any) -> Any:
         """Return the delivery thread's copy of a tokenizer that other threads use."""

@@ -61,6 +61,10 @@ class RolloutTracer(abc.ABC):
         """Set the output of `span`."""
 
     @abc.abstractmethod
+    def set_tokenizer(self, span: Span, tokenizer: Any) -> None:
+        """Set what decodes the token ids in the output of `span`."""
+
+    @abc.abstractmethod
     def set_annotations(self, root: Span, own: dict[str, Any], others: dict[str, Any]) -> None:
         """Set what is known of a trajectory at its end.
 
@@ -150,6 +154,10 @@ class LightTracer(RolloutTracer):
     def set_output(self, span: Span, taken: Snapshot) -> None:
         """Keep the output; the delivery thread does the rest."""
         span.output = taken  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
+
+    def set_tokenizer(self, span: Span, tokenizer: Any) -> None:
+        """Keep the tokenizer; the delivery thread does the rest."""
+        span.tokenizer = tokenizer  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
 
     def set_annotations(self, root: Span, own: dict[str, Any], others: dict[str, Any]) -> None:
         """Set ours first: beyond the limit, what comes last is dropped."""
