@@ -6,10 +6,12 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 # Two processes share the test files out; ARGS="-n 0" runs all in one.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# What links on the site may lead to.
+SITE_SOURCE := README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docker-compose.yml docs deploy examples
 # Behind a proxy that has a certificate of its own, uv needs to be told of the system's; pip asks them by itself.
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem),true,false)
 
-.PHONY: help demo test test-fast test-slow test-versions soak fuzz check format drift bench bench-file bench-smoke docs screenshots clean
+.PHONY: help demo test test-fast test-slow test-versions soak fuzz check format drift bench bench-file bench-smoke docs site screenshots clean
 
 help:  ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -38,11 +40,12 @@ fuzz: $(VENV)/.dev  ## Any values, races and signals against ops; then trace fol
 	@$(BIN)/python -m tests.fuzz.folder --mutations 10000 --seed 1
 	@$(BIN)/python -m tests.fuzz.kills --kills 200 --seed 1
 
-check: $(VENV)/.dev  ## Lint, formatting, types
+check: $(VENV)/.dev  ## Lint, formatting, types, the workflows of .github
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests/typing/api.py
+	@$(BIN)/zizmor --offline --quiet --pedantic .github
 
 format: $(VENV)/.dev  ## Format the code
 	@$(BIN)/ruff check --fix .
@@ -66,12 +69,19 @@ bench-smoke: $(VENV)/.dev  ## The same, briefly: does it run at all
 docs: $(VENV)/.dev  ## Write the generated tables of docs/
 	@$(BIN)/python scripts/write_tables.py
 
+site: $(VENV)-site/.complete  ## Build the documentation's site in build/site, and check its links
+	@rm -rf build/site build/site-source && mkdir -p build/site-source
+	@cp -r $(SITE_SOURCE) build/site-source
+	@$(VENV)-site/bin/zensical build --clean --strict
+	@! grep -rEo --include='*.html' '<(script|link|img)[^>]+="(https?:)?//[^"]*"' build/site  # it works offline
+	@echo "file://$(CURDIR)/build/site/index.html"
+
 screenshots: $(VENV)/.dev  ## Take the pictures of docs/images (needs chromium)
 	@$(BIN)/python scripts/phoenix_screenshots.py
 	@$(BIN)/python scripts/mlflow_screenshots.py
 
 clean:  ## Remove what the other targets made
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-site build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	@echo "making $(VENV) …"
@@ -87,3 +97,9 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/uv
 	@echo "installing otel-rollout and its development tools …"
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -e '.[dev]'
 	@touch $@ $(VENV)/.demo
+
+$(VENV)-site/.complete: pyproject.toml | $(BIN)/uv
+	@echo "installing what builds the site …"
+	@$(BIN)/uv venv --quiet --clear --python '>=3.11' $(VENV)-site
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(VENV)-site/bin/python --group site
+	@touch $@
