@@ -40,11 +40,12 @@ fuzz: $(VENV)/.dev  ## Any values, races and signals against ops; then trace fol
 	@$(BIN)/python -m tests.fuzz.folder --mutations 10000 --seed 1
 	@$(BIN)/python -m tests.fuzz.kills --kills 200 --seed 1
 
-check: $(VENV)/.dev  ## Lint, formatting, types, the workflows of .github
+check: $(VENV)/.dev  ## Lint, formatting, types, the layers, the workflows of .github
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests/typing/api.py
+	@$(BIN)/lint-imports
 	@$(BIN)/zizmor --offline --quiet --pedantic .github
 
 format: $(VENV)/.dev  ## Format the code

@@ -1,4 +1,4 @@
-"""Write the tables of docs/configuration.md and docs/attributes.md from the code that they describe.
+"""Write the tables of docs/ (settings, attributes, layers) from the code that they describe.
 
     python scripts/write_tables.py           # rewrite the tables in place
     python scripts/write_tables.py --check   # exit with 1 where a table differs from the code
@@ -12,6 +12,7 @@ import argparse
 import re
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 
 from otel_rollout.semconv import ATTRIBUTES
@@ -41,7 +42,20 @@ def attributes_table() -> str:
     return _table(("attribute", "where", "type", "what it says", "who reads it"), rows)
 
 
-TABLES = {"settings": settings_table, "standard": standard_table, "attributes": attributes_table}
+def layers_table() -> str:
+    """Return the layers of the code, the topmost first."""
+    toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    contracts = toml.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    layers = "\n".join(contracts["contracts"][0]["layers"]).replace("otel_rollout.", "")
+    return f"```text\n{layers}\n```\n"
+
+
+TABLES = {
+    "settings": settings_table,
+    "standard": standard_table,
+    "attributes": attributes_table,
+    "layers": layers_table,
+}
 
 
 def rewritten(text: str) -> str:
