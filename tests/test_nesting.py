@@ -108,7 +108,7 @@ class TestTasksAndThreads:
             with rollout_trace_attr(1, name="root"):
                 await turn()
 
-        with pytest.raises(ExceptionGroup):  # noqa: F821, RUF100
+        with pytest.raises(ExceptionGroup):  # noqa: F821
             asyncio.run(main())
         assert tree(rollout_spans) == [["root", ["turn", ["waiting"], ["failing"]]]]
         by_name = {span["name"]: span for span in rollout_spans.as_dicts()}

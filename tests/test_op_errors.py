@@ -157,13 +157,13 @@ class TestErrors:
     @pytest.mark.skipif(sys.version_info < (3, 11), reason="exception groups came with Python 3.11")
     def test_exception_group(self, rollout_spans: InMemorySpanExporter) -> None:
         """A group of exceptions passes unchanged, and all of them are in the stack trace."""
-        error = ExceptionGroup("two", [ValueError("one"), KeyError("other")])  # noqa: F821, RUF100
+        error = ExceptionGroup("two", [ValueError("one"), KeyError("other")])  # noqa: F821
 
         @rollout_trace_op(name="f")
         def f() -> None:
             raise error
 
-        with pytest.raises(ExceptionGroup) as caught:  # noqa: F821, RUF100
+        with pytest.raises(ExceptionGroup) as caught:  # noqa: F821
             f()
         assert caught.value is error
         (span,) = recorded(rollout_spans)

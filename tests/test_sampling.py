@@ -269,7 +269,7 @@ class TestSelectSamples:
 def seeds() -> Iterator[None]:
     """Seed the random generators alike before, and check that nothing was drawn from them."""
     random.seed(7)
-    np.random.seed(7)  # noqa: NPY002, RUF100
+    np.random.seed(7)
     expected = random.Random(7).random(), np.random.RandomState(7).rand()
     yield
     assert (random.random(), np.random.rand()) == expected

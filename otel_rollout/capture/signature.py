@@ -31,7 +31,7 @@ def compile_binder(function: Callable[..., Any]) -> Binder:
     try:
         parameters = list(read_signature(function).parameters.values())
         return _bind_after_receiver if _hides_receiver(function, parameters) else _compile(parameters)
-    except Exception:  # noqa: BLE001, RUF100 - a callable may do anything when it is looked at
+    except Exception:  # a callable may do anything when it is looked at
         return _bind_after_receiver if _takes_receiver(function) else _bind_unnamed
 
 
@@ -68,7 +68,7 @@ def _takes_receiver(function: Any) -> bool:
     try:
         code = None if inspect.ismethod(function) else function.__code__
         return code is not None and code.co_argcount > 0 and code.co_varnames[0] in _RECEIVERS
-    except Exception:  # noqa: BLE001, RUF100 - a callable may do anything when it is looked at
+    except Exception:  # a callable may do anything when it is looked at
         return False
 
 

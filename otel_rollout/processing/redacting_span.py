@@ -78,7 +78,7 @@ class RedactingSpan(Span):
         exception: BaseException,
         attributes: Attributes = None,
         timestamp: int | None = None,
-        escaped: bool = False,  # noqa: FBT001, FBT002, RUF100 - the API's signature
+        escaped: bool = False,
     ) -> None:
         """Record an exception."""
         described = {**ExceptionRecord(exception).attributes(), "exception.escaped": str(escaped), **(attributes or {})}
@@ -95,7 +95,7 @@ class RedactingSpan(Span):
     def _clean(self, replace: Callable[[Any], Any], value: _Value, instead: Any) -> _Value:
         try:
             return replace(value)  # type: ignore[no-any-return]  # of the kind that it was given
-        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+        except Exception:
             # What can't be searched must not leave.
             internal_error("replacing secrets")
             return instead  # type: ignore[no-any-return]

@@ -89,7 +89,7 @@ class PayloadFinisher:
             finished = cut_json(text, self.max_bytes)
             if self.max_characters is not None:
                 finished = cut_json_characters(finished, self.max_characters)
-        except Exception:  # noqa: BLE001, RUF100 - the span still counts
+        except Exception:  # the span still counts
             internal_error("finishing a payload")
             finished = orjson.dumps("…[the payload could not be read]")
         cut = max(0, len(text) - len(finished))

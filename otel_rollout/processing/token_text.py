@@ -49,7 +49,7 @@ def add_token_text(tokenizer: Any, input_text: bytes | None, output_text: bytes)
 def _decode(tokenizer: Any, ids: list[int]) -> str | None:
     try:
         text = tokenizer.decode(ids)
-    except BaseException as error:  # noqa: BLE001, RUF100 - a panic in a tokenizer of Rust is no Exception
+    except BaseException as error:  # a panic in a tokenizer of Rust is no Exception
         warn_once(
             "token2text",
             "token2text: the tokenizer failed (%s: %s); payloads keep their ids only",

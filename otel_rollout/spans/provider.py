@@ -136,7 +136,7 @@ def read_sampler(environ: Mapping[str, str]) -> tuple[Sampler | None, str]:
         if name != _OUR_SAMPLER:
             factory = points[0].load()
         sampler = factory(argument)
-    except Exception as error:  # noqa: BLE001, RUF100 - somebody else's factory may raise what it likes
+    except Exception as error:  # somebody else's factory may raise what it likes
         return DEFAULT_ON, f"{OTEL_TRACES_SAMPLER_ARG}={argument!r} is ignored, and {OTEL_TRACES_SAMPLER} too: {error}"
     if not isinstance(sampler, Sampler):
         return DEFAULT_ON, f"{OTEL_TRACES_SAMPLER}={name!r} is ignored: {points[0].value} made no Sampler"

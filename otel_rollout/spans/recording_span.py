@@ -261,7 +261,7 @@ class RolloutSpan(Span):
         held = self.extra_bytes
         for key, value in pairs:
             if type(key) is not str or not 0 < len(key) <= MAX_KEY_CHARACTERS:
-                key = read_key(key)  # noqa: PLW2901, RUF100 - the same key, as plain text
+                key = read_key(key)  # noqa: PLW2901 - the same key, as plain text
             is_new = key not in own
             if key is None or (is_new and len(own) >= limit) or held > MAX_EXTRA_BYTES:
                 self.dropped_attributes += 1
@@ -272,7 +272,7 @@ class RolloutSpan(Span):
             if kind is str and len(value) <= MAX_TEXT_CHARACTERS:
                 held += len(value)
             elif kind is not bool and kind is not float and (kind is not int or not -(2**63) <= value < 2**63):
-                value = read_value(value)  # noqa: PLW2901, RUF100 - likewise
+                value = read_value(value)  # noqa: PLW2901 - likewise
                 held += held_bytes(value)
             own[key] = value
         self.extra_bytes = held
@@ -331,7 +331,7 @@ class RolloutSpan(Span):
         exception: BaseException,
         attributes: Attributes = None,
         timestamp: int | None = None,
-        escaped: bool = False,  # noqa: FBT001, FBT002, RUF100 - the API's signature
+        escaped: bool = False,
     ) -> None:
         """Record an exception as an event; its traceback is noted now and written out on the delivery thread.
 

@@ -144,7 +144,7 @@ class LightTracer(RolloutTracer):
         self._count_start()
         light = RolloutSpan(name, span_id, parent, attributes, trajectory, (), self._on_end, self._bounds)
         if trajectory is None:
-            light.set_attribute(semconv.OUTSIDE_TRAJECTORY, True)  # noqa: FBT003, RUF100 - an attribute's value
+            light.set_attribute(semconv.OUTSIDE_TRAJECTORY, True)  # an attribute's value
         return light
 
     def set_input(self, span: Span, taken: Snapshot) -> None:

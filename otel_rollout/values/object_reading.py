@@ -108,7 +108,7 @@ def key_text(key: Any) -> str:
     if key is None or kind is bool:
         return "null" if key is None else "true" if key else "false"
     if kind is not float:
-        read = reader_of(kind)(key, 0, False)  # noqa: FBT003, RUF100 - a reader takes its arguments by position
+        read = reader_of(kind)(key, 0, False)  # a reader takes its arguments by position
         if type(read) is Standin:
             read = read.value
         if not is_one_of(type(read), _LEAVES):
