@@ -30,11 +30,12 @@ def probe() -> dict[str, Any]:
     os.environ["OTEL_ROLLOUT_VERL"] = "off"
     import verl
 
-    from otel_rollout.integrations.verl import ops, plugin, recorded
+    from otel_rollout.integrations.hooks import recorded
+    from otel_rollout.integrations.verl import plugin, rollout_trace
 
     functions: Functions = {}
     # Module by module: Ray changes the signatures of classes that later ones make actors of.
-    hooks: list[Any] = [*plugin.HOOKS, *ops.OPS]
+    hooks: list[Any] = [*plugin.HOOKS, *rollout_trace.OPS]
     modules = list(dict.fromkeys(hook.module for hook in hooks))
     for hook in sorted(hooks, key=lambda hook: modules.index(hook.module)):
         try:
@@ -101,14 +102,14 @@ def main() -> int:
         print(json.dumps(probe()))
         return 0
     sys.path.insert(0, str(ROOT))
-    from otel_rollout.integrations.verl import recorded
+    from otel_rollout.integrations.hooks import recorded
     from scripts import environments
 
     found = installed(options.python or environments.ensure("verl") / "bin" / "python", options.path)
-    version, known = found["version"], recorded.read() if recorded.FILE.exists() else {}
+    version, known = found["version"], recorded.read("verl")
     if options.record:
         known[version] = found["functions"]
-        recorded.FILE.write_text(json.dumps(dict(sorted(known.items())), indent=1, sort_keys=True) + "\n")
+        recorded.path_of("verl").write_text(json.dumps(dict(sorted(known.items())), indent=1, sort_keys=True) + "\n")
         print(f"verl {version}: recorded")
         return 0
     against = version if version in known else max(known, key=lambda each: [int(part) for part in each.split(".")])

@@ -1,8 +1,8 @@
-"""What the functions that we hook look like in the versions of verl that we know.
+"""Recorded signatures of hooked functions, for each supported version of a library.
 
-`recorded.json` has for each version and function its kind and its parameters. A hook that adds to what a function gets
-does so only where the body is one that is recorded too, by a digest of its source: in another one what is added may end
-up where it isn't expected. `scripts/drift.py` compares the file with an installed verl, and writes it.
+`<library>/recorded.json` holds each function's kind and parameters by version. A hook that adds arguments does so only
+if the function's source is recorded too, by a checksum: other code may pass them on to where they don't belong.
+`scripts/drift.py` compares the file with an installed library, and writes it.
 """
 
 from __future__ import annotations
@@ -16,59 +16,53 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from otel_rollout.integrations.verl.hook import Hook, Patch
+from otel_rollout.integrations.hooks.hook import Hook, Patch
 from otel_rollout.signature import read_signature
 
-__all__ = ["describe", "digest", "is_known", "key_of", "read"]
+__all__ = ["describe", "digest", "is_known", "key_of", "path_of", "read"]
 
-FILE: Final = Path(__file__).with_name("recorded.json")
+_KINDS: Final[dict[str, Callable[[Any], bool]]] = {
+    "coroutine function": inspect.iscoroutinefunction,
+    "async generator": inspect.isasyncgenfunction,
+    "generator": inspect.isgeneratorfunction,
+    "function": inspect.isfunction,
+}
 
 
-def read() -> dict[str, dict[str, dict[str, str]]]:
-    """Return what is recorded, by version and function."""
-    content: dict[str, dict[str, dict[str, str]]] = json.loads(FILE.read_text())
+def path_of(library: str) -> Path:
+    """Return the path of a library's recorded file."""
+    return Path(__file__).parents[1] / library / "recorded.json"
+
+
+def read(library: str) -> dict[str, dict[str, dict[str, str]]]:
+    """Return a library's recorded functions by version and key."""
+    content: dict[str, dict[str, dict[str, str]]] = json.loads(path_of(library).read_text())
     return content
 
 
 def is_known(hook: Hook, function: Callable[..., Any]) -> bool:
-    """Whether a function's body is one that is recorded.
-
-    Args:
-        hook: What it is hooked by.
-        function: The function.
-    """
+    """Return whether the source of a hook's function is recorded."""
     found = digest(function, hook.module)
-    return bool(found) and found in _digests().get(key_of(hook), ())
+    return bool(found) and found in _digests(hook.module.partition(".")[0]).get(key_of(hook), ())
 
 
 def key_of(hook: Hook | Patch) -> str:
-    """Return the name under which what a hook is put on is recorded."""
+    """Return a hook's key in the recorded file."""
     return f"{hook.module}:{hook.target}"
 
 
 def describe(hook: Hook | Patch, module: Any) -> dict[str, str]:
-    """Return what is recorded of what a hook is put on.
-
-    Args:
-        hook: The hook.
-        module: The module, imported and not hooked.
-    """
+    """Return the record of a hook's target in an imported module without hooks."""
     *path, name = hook.target.split(".")
     try:
-        owner = functools.reduce(getattr, path, module)
-        found = vars(owner)[name]
+        found = vars(functools.reduce(getattr, path, module))[name]
     except (AttributeError, KeyError):
         return {"kind": "missing"}
     function = getattr(found, "__func__", found)
     if not inspect.isfunction(function):
         return {"kind": type(function).__name__}
     kinds = [type(found).__name__] if function is not found else []
-    tests = {
-        "coroutine function": inspect.iscoroutinefunction,
-        "async generator": inspect.isasyncgenfunction,
-        "generator": inspect.isgeneratorfunction,
-    }
-    kinds.append(next((kind for kind, test in tests.items() if test(function)), "function"))
+    kinds.append(next(kind for kind, test in _KINDS.items() if test(function)))
     signature = read_signature(function)
     bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()]
     text = str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
@@ -79,11 +73,11 @@ def describe(hook: Hook | Patch, module: Any) -> dict[str, str]:
 
 
 def digest(function: Callable[..., Any], module: str) -> str:
-    """Return a digest of a function's source; empty where it can't be told, or others have wrapped the function.
+    """Return a checksum of a function's source; empty if it can't be read, or other code has wrapped the function.
 
     Args:
-        function: The function. Decorators of its own package are looked through: they stand in its source.
-        module: The module that it is defined in.
+        function: The function. Decorators of its own package are unwrapped: they are part of its source.
+        module: The module that defines it.
     """
     own = {module.partition(".")[0], "contextlib"}
     while True:
@@ -101,9 +95,9 @@ def digest(function: Callable[..., Any], module: str) -> str:
 
 
 @functools.cache
-def _digests() -> dict[str, set[str]]:
+def _digests(library: str) -> dict[str, set[str]]:
     known: dict[str, set[str]] = {}
-    for functions in read().values():
+    for functions in read(library).values():
         for key, facts in functions.items():
             known.setdefault(key, set()).add(facts.get("digest", ""))
     return known
