@@ -10,13 +10,14 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 __all__ = ["Call", "Hook", "Observer", "Patch", "after"]
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
+@dataclass(slots=True, eq=False)
 class Call:
     """One call of a hooked function.
 
@@ -29,29 +30,18 @@ class Call:
         is_known: Whether the function's source is recorded, so that arguments may be added.
     """
 
-    __slots__ = ("_signature", "args", "arguments", "is_known", "kwargs", "receiver")
-
-    def __init__(
-        self,
-        receiver: Any,
-        arguments: dict[str, Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        signature: inspect.Signature,
-        is_known: bool,
-    ) -> None:
-        self.receiver = receiver
-        self.arguments = arguments
-        self.args = args
-        self.kwargs = kwargs
-        self.is_known = is_known
-        self._signature = signature
+    receiver: Any
+    arguments: dict[str, Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    signature: inspect.Signature
+    is_known: bool
 
     def replaced(self, values: dict[str, Any]) -> Arguments:
         """Return the given arguments with some replaced; names that are no parameters are ignored."""
-        bound = self._signature.bind(*self.args, **self.kwargs)
+        bound = self.signature.bind(*self.args, **self.kwargs)
         for name, value in values.items():
-            parameter = self._signature.parameters.get(name)
+            parameter = self.signature.parameters.get(name)
             if parameter is not None and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 bound.arguments[name] = value
         return bound.args, bound.kwargs
@@ -61,20 +51,22 @@ class Observer:
     """The steps around one call; a step that fails is logged once, and the call goes on.
 
     Made before the call. Then, in this order: `changed`, `enter`, the span's start, `started`, the call itself, `end`
-    or `fail`, `wrapped`, the span's end, `leave`, `close`.
+    or `fail`, `wrapped`, the span's end, `leave`, `close`. A subclass may set the arguments as class attributes.
+
+    Args:
+        variable: A context variable that is set to `value` during the call.
+        value: The variable's value; None for the observer itself.
+        opens_span: Whether the call is a span, of the hook's kind.
     """
 
     variable: ContextVar[Any] | None = None
-    """A context variable that is set to `value` during the call."""
-
     value: Any = None
-    """The value of `variable`; None for the observer itself."""
+    opens_span: bool = False
 
-    opens_span: ClassVar[bool] = False
-    """Whether the call is a span, of the hook's kind."""
-
-    wraps: ClassVar[bool] = False
-    """Whether the observer implements `wrapped`."""
+    def __init__(self, *, variable: ContextVar[Any] | None = None, value: Any = None, opens_span: bool = False) -> None:
+        self.variable = variable
+        self.value = value
+        self.opens_span = opens_span
 
     def changed(self, call: Call) -> Arguments | None:
         """Return arguments to call the function with; None for those given."""

@@ -169,7 +169,7 @@ class _Watch:
         returned = None
         try:
             guarded(self._hook, observer.end, result)
-            if observer.wraps:
+            if type(observer).wrapped is not Observer.wrapped:
                 returned = guarded(self._hook, observer.wrapped, result)
             if self._span is not None:
                 guarded(self._hook, self._span.succeed, result)

@@ -53,9 +53,7 @@ def _observe_worker_batch(call: Call) -> Observer | None:
     columns, meta = _parts(call.arguments["batch"])
     if columns is None or meta is None:
         return None
-    observer = Observer()
-    observer.variable, observer.value = batch_variable, Batch(columns, meta, max_samples())
-    return observer
+    return Observer(variable=batch_variable, value=Batch(columns, meta, max_samples()))
 
 
 class _Run(Observer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from time import time_ns
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from opentelemetry.trace import get_current_span
 
@@ -34,7 +34,7 @@ class _Generation(Observer):
     """A running turn."""
 
     variable = _generation
-    opens_span: ClassVar[bool] = True
+    opens_span = True
 
     def __init__(self, call: Call) -> None:
         self.served: dict[str, Any] = {}

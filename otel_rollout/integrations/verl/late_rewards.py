@@ -132,13 +132,9 @@ def _observe_trainer(call: Call) -> Observer | None:
     last: dict[str, int] = {}
     for session, _, number in parts:
         last[session] = max(last.get(session, 0), int(number))
-    observer = Observer()
-    observer.variable = _keys
     # The reward is that of an agent loop's last output.
-    observer.value = [
-        f"{batch.partition_id}_{session}" if int(number) == last[session] else None for session, _, number in parts
-    ]
-    return observer
+    keys = [f"{batch.partition_id}_{session}" if int(number) == last[session] else None for session, _, number in parts]
+    return Observer(variable=_keys, value=keys)
 
 
 def _key(validate: bool, uid: Any, rollout_n: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import orjson
 from opentelemetry import context as context_api
@@ -58,7 +58,7 @@ class _Score(Observer):
 class _Computation(Observer):
     """`RewardLoopWorker.compute_score`: a span under the trajectory in the request's carrier."""
 
-    opens_span: ClassVar[bool] = True
+    opens_span = True
 
     def __init__(self, worker: Any, carrier: dict[str, str]) -> None:
         self._worker = worker

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from otel_rollout import op, semconv, trajectory
 from otel_rollout.integrations.hooks.faults import guarded
@@ -28,8 +28,6 @@ OPS: Final = (generation.GENERATE, tools.EXECUTE, tools.EXTRACT)
 
 class _Wrapping(Observer):
     """A call whose result is wrapped."""
-
-    wraps: ClassVar[bool] = True
 
     def __init__(self, call: Call) -> None:
         self._call = call

@@ -12,7 +12,7 @@ import logging
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from opentelemetry.trace import StatusCode, get_current_span
 
@@ -50,7 +50,7 @@ class _ToolCall(Observer):
     """`ToolAgentLoop._call_tool`, through which every tool call goes."""
 
     variable = _tool_call
-    opens_span: ClassVar[bool] = True
+    opens_span = True
 
     def __init__(self, call: Call) -> None:
         self.error: BaseException | None = None
@@ -138,17 +138,11 @@ class _Inside(Observer):
             self._tool_call.error = error
 
 
-class _Execute(Observer):
-    """A tool's `execute` outside verl's agent loops: a span of its own."""
-
-    opens_span: ClassVar[bool] = True
-
-
 class _Extract(Observer):
     """`extract_tool_calls` of a parser: each call that can't be read is a failed TOOL span."""
 
     variable = _failures
-    opens_span: ClassVar[bool] = True
+    opens_span = True
 
     def __init__(self, call: Call) -> None:
         self.value: list[tuple[str, BaseException | None]] = []
@@ -194,7 +188,8 @@ def _count_tool_call(*, is_error: bool) -> None:
 
 
 def _observe_execute(call: Call) -> Observer:
-    return _observe_inside(call) or _Execute()
+    """Observe a tool's `execute`: a span of its own outside verl's agent loops."""
+    return _observe_inside(call) or Observer(opens_span=True)
 
 
 def _observe_inside(call: Call) -> Observer | None:
