@@ -26,12 +26,7 @@ _MARK: Final = "__otel_rollout_hook__"
 
 
 def install(hook: Hook | Patch, module: Any) -> None:
-    """Install a hook; if it doesn't fit, log what isn't traced and leave the module as it is.
-
-    Args:
-        hook: The hook.
-        module: The imported module.
-    """
+    """Install a hook in an imported module; if it doesn't fit, log what isn't traced and change nothing."""
     try:
         if isinstance(hook, Patch):
             hook.apply(module)
@@ -48,7 +43,7 @@ def observe(function: Callable[..., Any], hook: Hook, *, is_method: bool = True)
 
     Args:
         function: A function or a coroutine function.
-        hook: The hook.
+        hook: Its observers.
         is_method: Whether the first argument is `self` or `cls`.
 
     Raises:

@@ -14,19 +14,11 @@ import json
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from otel_rollout.integrations.hooks.hook import Hook, Patch
-from otel_rollout.signature import read_signature
 
-__all__ = ["describe", "digest", "is_known", "key_of", "path_of", "read"]
-
-_KINDS: Final[dict[str, Callable[[Any], bool]]] = {
-    "coroutine function": inspect.iscoroutinefunction,
-    "async generator": inspect.isasyncgenfunction,
-    "generator": inspect.isgeneratorfunction,
-    "function": inspect.isfunction,
-}
+__all__ = ["digest", "is_known", "key_of", "path_of", "read"]
 
 
 def path_of(library: str) -> Path:
@@ -49,27 +41,6 @@ def is_known(hook: Hook, function: Callable[..., Any]) -> bool:
 def key_of(hook: Hook | Patch) -> str:
     """Return a hook's key in the recorded file."""
     return f"{hook.module}:{hook.target}"
-
-
-def describe(hook: Hook | Patch, module: Any) -> dict[str, str]:
-    """Return the record of a hook's target in an imported module without hooks."""
-    *path, name = hook.target.split(".")
-    try:
-        found = vars(functools.reduce(getattr, path, module))[name]
-    except (AttributeError, KeyError):
-        return {"kind": "missing"}
-    function = getattr(found, "__func__", found)
-    if not inspect.isfunction(function):
-        return {"kind": type(function).__name__}
-    kinds = [type(found).__name__] if function is not found else []
-    kinds.append(next(kind for kind, test in _KINDS.items() if test(function)))
-    signature = read_signature(function)
-    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()]
-    text = str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
-    facts = {"kind": " ".join(kinds), "signature": text}
-    if isinstance(hook, Hook) and hook.lost_unknown:
-        facts["digest"] = digest(function, hook.module)
-    return facts
 
 
 def digest(function: Callable[..., Any], module: str) -> str:

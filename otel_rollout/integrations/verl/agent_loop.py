@@ -89,7 +89,6 @@ class _WholeBatch(Observer):
         guarded(late_rewards.HOOKS[0], late_rewards.add_keys, *self._late, result)
 
     def close(self) -> None:
-        """Remove the rows' numbers."""
         self._meta.pop(META_KEY, None)
 
 

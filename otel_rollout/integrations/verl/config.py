@@ -43,14 +43,9 @@ class _Start(Observer):
 def start(
     project_name: Any, experiment_name: Any, backend: Any, token2text: Any = False, max_samples: Any = None
 ) -> None:
-    """Switch tracing on, unless it is on already or `backend` is empty; never raises.
+    """Call `otel_rollout.init`, unless tracing is on already or `backend` is empty; never raises.
 
-    Args:
-        project_name: The project.
-        experiment_name: The tag of all trajectories.
-        backend: An exporter's name, a comma list of names, or `otel` for those of `OTEL_TRACES_EXPORTER`.
-        token2text: Whether token ids are decoded beside the ids.
-        max_samples: How many samples of a step each worker traces; None for all.
+    The backend `otel` stands for the exporters of `OTEL_TRACES_EXPORTER`.
     """
     if not backend or runtime.pipeline is not None:
         return

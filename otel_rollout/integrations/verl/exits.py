@@ -18,11 +18,7 @@ SECONDS_TO_FLUSH: Final = 30.0
 
 
 def flush_actors(ray: Any) -> None:
-    """Flush all of verl's actors that trace, if Ray runs and this process is its driver.
-
-    Args:
-        ray: The module.
-    """
+    """Flush all of verl's actors that trace, if Ray runs and this process is its driver."""
     if not ray.is_initialized() or ray.get_runtime_context().worker.mode != ray.SCRIPT_MODE:
         return
     names = [name for name in ray.util.list_named_actors() if name.startswith(ACTOR_NAMES)]

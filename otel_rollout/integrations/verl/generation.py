@@ -46,7 +46,6 @@ class _Generation(Observer):
         self._prompt_ids: Any = call.arguments.get("prompt_ids")
 
     def started(self) -> None:
-        """Record the turn's input."""
         span, pipeline = get_current_span(), runtime.pipeline
         if pipeline is None or not span.is_recording():
             return
@@ -62,7 +61,6 @@ class _Generation(Observer):
         pipeline.tracer.set_input(span, snapshot({key: value for key, value in shown.items() if value is not None}))
 
     def fail(self, error: BaseException) -> None:
-        """Record server and engine request."""
         get_current_span().set_attributes(self.served)
 
     def end(self, result: Any) -> None:

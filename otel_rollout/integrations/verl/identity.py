@@ -80,7 +80,6 @@ class _Step:
     uids_of: dict[Any, OrderedDict[Any, None]] = field(default_factory=dict)
     indices_of: dict[Any, OrderedDict[Any, None]] = field(default_factory=dict)
     rollouts: Counter[Any] = field(default_factory=Counter)
-    earlier: set[Any] = field(default_factory=set)
 
 
 class BatchLedger:
@@ -97,7 +96,7 @@ class BatchLedger:
         Args:
             step: The training step.
             validate: Whether this is a validation pass.
-            uids: One uid per row, the same for all rows of a group.
+            uids: Each row's uid; rows of a group share one.
             indices: Each row's dataset index, if the batch has it.
         """
         seen = _of_step(self._steps, step, validate, _Step)
@@ -105,15 +104,14 @@ class BatchLedger:
         for uid, index in zip(uids, given, strict=True):
             seen.uids_of.setdefault(index, OrderedDict())[uid] = None
             seen.indices_of.setdefault(uid, OrderedDict())[index] = None
-        rows = []
+        rows, earlier = [], set(seen.rollouts)
         for uid, index in zip(uids, given, strict=True):
             # The first uid of an earlier batch has been traced by its index already.
             owners_of_index = seen.uids_of[index]
-            is_alone = len(owners_of_index) == 1 or (uid in seen.earlier and next(iter(owners_of_index)) == uid)
+            is_alone = len(owners_of_index) == 1 or (uid in earlier and next(iter(owners_of_index)) == uid)
             is_unique = indices is not None and is_alone and len(seen.indices_of[uid]) == 1
             rows.append(Row(is_unique, seen.rollouts[uid]))
             seen.rollouts[uid] += 1
-        seen.earlier.update(uids)
         return rows
 
 
@@ -155,13 +153,7 @@ def identify(
 
 
 class Batch:
-    """One call of `AgentLoopWorker.generate_sequences`, before it is split into one call per trajectory.
-
-    Args:
-        columns: The batch's columns by name.
-        meta_info: The batch's `meta_info`.
-        max_samples: How many samples are traced; None for all.
-    """
+    """A worker's part of a batch, of which it traces `max_samples` samples; None for all."""
 
     def __init__(self, columns: dict[str, Any], meta_info: dict[str, Any], max_samples: int | None) -> None:
         self._rows: list[Row] | None = meta_info.get(META_KEY)
@@ -209,14 +201,7 @@ class PromptSelection:
         self._picked: OrderedDict[tuple[Any, bool], set[Any]] = OrderedDict()
 
     def is_traced(self, step: Any, validate: bool, prompt: Any, max_samples: int | None) -> bool:
-        """Return whether a prompt is traced.
-
-        Args:
-            step: The training step.
-            validate: Whether this is a validation pass.
-            prompt: The prompt's key, unique in its step.
-            max_samples: How many prompts are traced; None for all.
-        """
+        """Return whether a prompt is traced; all are if `max_samples` is None."""
         if max_samples is None:
             return True
         picked = _of_step(self._picked, step, validate, set)

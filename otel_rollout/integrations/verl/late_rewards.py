@@ -44,11 +44,7 @@ _keys: Final[ContextVar[Sequence[str | None] | None]] = ContextVar("otel-rollout
 
 
 def is_late(owner: Any) -> bool:
-    """Return whether a colocated reward model computes the rewards.
-
-    Args:
-        owner: A worker or manager, whose `config` is verl's whole configuration.
-    """
+    """Return whether a colocated reward model computes the rewards, by a worker's or manager's configuration."""
     known: bool | None = vars(owner).get(_IS_LATE)
     if known is None:
         # OmegaConf takes a fifth of a millisecond for this.
@@ -59,12 +55,7 @@ def is_late(owner: Any) -> bool:
 
 
 def remember(worker: Any, columns: Mapping[str, Any]) -> None:
-    """Keep the running trajectory's carrier for its reward.
-
-    Args:
-        worker: The agent loop's worker.
-        columns: The sample's columns.
-    """
+    """Keep the running trajectory's carrier on its worker, for the reward."""
     frame = current_frame(context_api.get_current())
     if frame is None or frame.trajectory is None or columns.get("uid") is None or not is_late(worker):
         return
@@ -83,15 +74,7 @@ def take_carriers(self: Any, keys: Iterable[str]) -> dict[str, str]:
 
 
 def add_keys(manager: Any, validate: bool, uids: Sequence[str], rows: Sequence[Row], output: Any) -> None:
-    """Add a column with each row's key to a manager's output, if the rewards come late.
-
-    Args:
-        manager: The agent loop's manager.
-        validate: Whether this is a validation pass.
-        uids: Each row's uid.
-        rows: Each row's number.
-        output: The rows.
-    """
+    """Add a column with each row's key to a manager's output, if the rewards come late."""
     if not is_late(manager) or "rm_scores" in output.batch or len(rows) != len(output):
         return
     reward_loop = sys.modules.get(_REWARD_LOOP)
@@ -115,7 +98,6 @@ class _Scoring(Observer):
             _set_column(data, [found.get(key) for key in keys])
 
     def close(self) -> None:
-        """Take the column out."""
         self._take_out()
 
     def _take_out(self) -> Any:

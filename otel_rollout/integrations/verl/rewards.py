@@ -72,7 +72,6 @@ class _Computation(Observer):
         self._place.__enter__()
 
     def leave(self) -> None:
-        """Leave it."""
         place, self._place = self._place, None
         if place is not None:
             place.__exit__(None, None, None)

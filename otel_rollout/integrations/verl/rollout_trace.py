@@ -136,9 +136,6 @@ def rollout_trace_op(function: Any) -> Any:
     """Trace each call of a function as a span, as `otel_rollout.rollout_trace_op` does.
 
     `generate` of verl's own clients is an LLM op with one span per turn; a tool's `execute` is a TOOL op.
-
-    Args:
-        function: The function.
     """
     if inspect.iscoroutinefunction(function):
         name = getattr(function, "__name__", "")

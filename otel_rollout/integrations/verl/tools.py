@@ -64,7 +64,6 @@ class _ToolCall(Observer):
         self._tools: Any = getattr(call.receiver, "tools", None) if tools is None else tools
 
     def started(self) -> None:
-        """Record the model's request."""
         span, pipeline = get_current_span(), runtime.pipeline
         if pipeline is None or not span.is_recording():
             return
@@ -88,7 +87,6 @@ class _ToolCall(Observer):
         pipeline.tracer.set_input(span, snapshot({"name": name, "arguments": arguments}))
 
     def end(self, result: Any) -> None:
-        """Record the result."""
         span, pipeline = get_current_span(), runtime.pipeline
         if pipeline is None or not span.is_recording():
             return
@@ -129,11 +127,9 @@ class _Inside(Observer):
         self._tool_call = tool_call
 
     def end(self, result: Any) -> None:
-        """Note the result."""
         self._tool_call.raw = result
 
     def fail(self, error: BaseException) -> None:
-        """Note the exception."""
         if isinstance(error, Exception):
             self._tool_call.error = error
 
@@ -148,21 +144,15 @@ class _Extract(Observer):
         self.value: list[tuple[str, BaseException | None]] = []
 
     def end(self, result: Any) -> None:
-        """Make the spans."""
         for message, error in self.value:
             _unreadable(message, error)
 
     def fail(self, error: BaseException) -> None:
-        """Make the spans."""
         self.end(None)
 
 
 def trace_execute(function: Callable[..., Any]) -> Any:
-    """Return a tool's `execute` as a TOOL op; inside a tool call of the agent loop, that call is the span.
-
-    Args:
-        function: The method, a coroutine function.
-    """
+    """Return a tool's `execute`, a coroutine function, as a TOOL op; inside a tool call, that call is the span."""
     execute = observe(function, EXECUTE)
     setattr(execute, _EXECUTE_MARK, True)
     return execute
