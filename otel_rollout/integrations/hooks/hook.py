@@ -94,16 +94,16 @@ class Observer:
 
 
 class _After(Observer):
-    def __init__(self, function: Callable[[Call, Any], object], call: Call) -> None:
+    def __init__(self, function: Callable[[Call, Any], Any], call: Call) -> None:
         self._function = function
         self._call = call
 
-    def end(self, result: Any) -> None:
-        self._function(self._call, result)
+    def wrapped(self, result: Any) -> Any:
+        return self._function(self._call, result)
 
 
-def after(function: Callable[[Call, Any], object]) -> Callable[[Call], Observer]:
-    """Make observers that run `function(call, result)` when the call has returned."""
+def after(function: Callable[[Call, Any], Any]) -> Callable[[Call], Observer]:
+    """Make observers that run `function(call, result)` as `wrapped`: None leaves the result as it is."""
     return partial(_After, function)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from otel_rollout import op, semconv, trajectory
 from otel_rollout.integrations.hooks.faults import guarded
-from otel_rollout.integrations.hooks.hook import Call, Hook, Observer
+from otel_rollout.integrations.hooks.hook import Call, Hook, after
 from otel_rollout.integrations.hooks.patching import is_replaced, observe
 from otel_rollout.integrations.verl import generation, tools
 from otel_rollout.integrations.verl.rollout import Rollout, current_rollout
@@ -26,23 +26,12 @@ OPS: Final = (generation.GENERATE, tools.EXECUTE, tools.EXTRACT)
 """Hooks for functions that verl decorates: by the function's name, and the first only in its own module."""
 
 
-class _Wrapping(Observer):
-    """A call whose result is wrapped."""
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-
-
-class _Attributes(_Wrapping):
-    """`rollout_trace_attr`: the context manager that it returns also makes a trajectory."""
-
-    def wrapped(self, result: Any) -> Any:
-        """Return verl's context manager with our trajectory inside."""
-        kind = type(result)
-        if not hasattr(kind, "__enter__") or not hasattr(kind, "__exit__"):
-            raise TypeError(f"rollout_trace_attr returns {kind.__name__}")
-        given = self._call.arguments
-        return _Traced(result, {name: given[name] for name in _ARGUMENTS if name in given})
+def _add_trajectory(call: Call, result: Any) -> _Traced:
+    """Return `rollout_trace_attr`'s context manager with our trajectory inside."""
+    kind = type(result)
+    if not hasattr(kind, "__enter__") or not hasattr(kind, "__exit__"):
+        raise TypeError(f"rollout_trace_attr returns {kind.__name__}")
+    return _Traced(result, {name: call.arguments[name] for name in _ARGUMENTS if name in call.arguments})
 
 
 class _Traced:
@@ -52,6 +41,7 @@ class _Traced:
         self._verls = verls
         self._arguments = arguments
         self._trajectory: AbstractContextManager[None] | None = None
+        self._rollout: Rollout | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._verls, name)
@@ -77,14 +67,32 @@ class _Traced:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> Any:
-        ours, self._trajectory = self._trajectory, None
-        if ours is not None:
-            self._run(ours.__exit__, kind, error, traceback)
+        self._run(self._end, kind, error, traceback)
         return self._verls.__exit__(kind, error, traceback)
 
     def _begin(self) -> None:
-        self._trajectory = _trajectory(self._arguments)
+        """Begin a trajectory; the first one inside an agent loop has its identity."""
+        arguments, rollout = self._arguments, current_rollout()
+        if rollout is not None and not rollout.is_entered:
+            rollout.is_entered = True
+            step, sample_index, rollout_n, *_ = rollout.identity
+            numbers = {"step": step, "sample_index": sample_index, "rollout_n": rollout_n}
+            arguments = {**arguments, **numbers, "trace": rollout.is_traced}
+        self._trajectory = trajectory.rollout_trace_attr(**arguments)
         self._trajectory.__enter__()
+        if rollout is not None and arguments.get("trace", True):
+            self._rollout = rollout
+            content = {"messages": list(rollout.messages)} if rollout.messages is not None else None
+            trajectory.annotate(input=content, **rollout.attributes)
+
+    def _end(self, *exception: Any) -> None:
+        ours, self._trajectory = self._trajectory, None
+        rollout, self._rollout = self._rollout, None
+        if rollout is not None and rollout.tool_calls:
+            counts: dict[str, Any] = {semconv.TOOL_CALLS: rollout.tool_calls, semconv.TOOL_ERRORS: rollout.tool_errors}
+            trajectory.annotate(**counts)
+        if ours is not None:
+            ours.__exit__(*exception)
 
     def _run(self, step: Callable[..., Any], *arguments: Any) -> None:
         try:
@@ -93,43 +101,6 @@ class _Traced:
             # Ctrl-C, say: verl's context manager is left too.
             self._verls.__exit__(*sys.exc_info())
             raise
-
-
-def _trajectory(arguments: dict[str, Any]) -> AbstractContextManager[None]:
-    """Return a new trajectory; the first one inside an agent loop has its identity."""
-    rollout = current_rollout()
-    if rollout is None:
-        return trajectory.rollout_trace_attr(**arguments)
-    if not rollout.is_entered:
-        rollout.is_entered = True
-        step, sample_index, rollout_n, *_ = rollout.identity
-        numbers = {"step": step, "sample_index": sample_index, "rollout_n": rollout_n}
-        arguments = {**arguments, **numbers, "trace": rollout.is_traced}
-    manager = trajectory.rollout_trace_attr(**arguments)
-    return _Described(manager, rollout) if arguments.get("trace", True) else manager
-
-
-class _Described(AbstractContextManager[None]):
-    """A trajectory whose root span has the rollout's attributes."""
-
-    def __init__(self, manager: AbstractContextManager[None], rollout: Rollout) -> None:
-        self._manager = manager
-        self._rollout = rollout
-
-    def __enter__(self) -> None:
-        self._manager.__enter__()
-        messages = self._rollout.messages
-        content = {"messages": list(messages)} if messages is not None else None
-        trajectory.annotate(input=content, **self._rollout.attributes)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        rollout = self._rollout
-        if rollout.tool_calls:
-            counts: dict[str, Any] = {semconv.TOOL_CALLS: rollout.tool_calls, semconv.TOOL_ERRORS: rollout.tool_errors}
-            trajectory.annotate(**counts)
-        return self._manager.__exit__(kind, error, traceback)
 
 
 def rollout_trace_op(function: Any) -> Any:
@@ -148,24 +119,21 @@ def rollout_trace_op(function: Any) -> Any:
     return op.rollout_trace_op(function)
 
 
-class _Decorated(_Wrapping):
-    """`rollout_trace_op`: functions get our decorator; all else stays verl's."""
+def _decorate(call: Call, result: Any) -> Any:
+    """Return the function with our decorator, instead of verl's if verl's has no options; None for all else."""
+    if not _is_ours():
+        return None
+    given = [*call.args, *call.kwargs.values()]
+    if given and _is_function(given[0]):
+        return rollout_trace_op(given[0] if len(given) == 1 else result)
+    if any(isinstance(value, type) or _is_function(value) for value in given) or not _is_function(result):
+        return None
 
-    def wrapped(self, result: Any) -> Any:
-        """Return the function with our decorator, instead of verl's if verl's has no options."""
-        if not _is_ours():
-            return None
-        given = [*self._call.args, *self._call.kwargs.values()]
-        if given and _is_function(given[0]):
-            return rollout_trace_op(given[0] if len(given) == 1 else result)
-        if any(isinstance(value, type) or _is_function(value) for value in given) or not _is_function(result):
-            return None
+    def decorate(function: Any) -> Any:
+        decorated = result(function)
+        return rollout_trace_op(decorated) if _is_function(decorated) else decorated
 
-        def decorate(function: Any) -> Any:
-            decorated = result(function)
-            return rollout_trace_op(decorated) if _is_function(decorated) else decorated
-
-        return decorate
+    return decorate
 
 
 def _is_function(value: Any) -> bool:
@@ -178,9 +146,9 @@ def _is_ours() -> bool:
     return is_replaced(getattr(config, "init", None))
 
 
-ATTRIBUTES: Final = Hook(_MODULE, "rollout_trace_attr", "trajectories are not traced", _Attributes)
+ATTRIBUTES: Final = Hook(_MODULE, "rollout_trace_attr", "trajectories are not traced", after(_add_trajectory))
 
 HOOKS: Final = (
     ATTRIBUTES,
-    Hook(_MODULE, "rollout_trace_op", "functions are not traced", _Decorated, while_off=True),
+    Hook(_MODULE, "rollout_trace_op", "functions are not traced", after(_decorate), while_off=True),
 )
