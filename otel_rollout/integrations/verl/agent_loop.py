@@ -8,7 +8,7 @@ from typing import Any, Final
 from otel_rollout import runtime, semconv
 from otel_rollout.integrations.hooks import executor
 from otel_rollout.integrations.hooks.faults import guarded
-from otel_rollout.integrations.hooks.hook import Call, Hook, Observer, Patch, after
+from otel_rollout.integrations.hooks.hook import Call, Hook, Observer, after
 from otel_rollout.integrations.verl import late_rewards
 from otel_rollout.integrations.verl.config import max_samples
 from otel_rollout.integrations.verl.identity import (
@@ -26,7 +26,6 @@ from otel_rollout.integrations.verl.rollout import Rollout, rollout_variable
 
 __all__ = ["HOOKS"]
 
-TRUST_METHOD: Final = "otel_rollout_trust_prompts"
 _TRUSTED: Final = "_otel_rollout_trusted"
 _SELECTION: Final = "_otel_rollout_selection"
 _LEDGER: Final = "_otel_rollout_ledger"
@@ -116,13 +115,13 @@ def _tell_workers(call: Call) -> None:
     step = scalar(prompts["global_steps"]) if "global_steps" in prompts else -1
     uids, rows = _number(manager, step, validate, prompts["uid"], prompts["index"])
     trusted = [uid for uid, row in zip(uids, rows, strict=True) if row.is_index_unique]
-    told = [getattr(worker, TRUST_METHOD).remote(trusted) for worker in manager.agent_loop_workers]
+    told = [worker.__ray_call__.remote(_trust_prompts, trusted) for worker in manager.agent_loop_workers]
     ray.get(told, timeout=_SECONDS_TO_TELL_WORKERS)
 
 
-def _trust_prompts(self: Any, uids: list[str]) -> None:
-    """Use these prompts' dataset index as sample index; added to the worker as a method."""
-    trusted = vars(self).setdefault(_TRUSTED, OrderedDict())
+def _trust_prompts(worker: Any, uids: list[str]) -> None:
+    """Use these prompts' dataset index as sample index."""
+    trusted = vars(worker).setdefault(_TRUSTED, OrderedDict())
     trusted.update(dict.fromkeys(uids))
     while len(trusted) > _MAX_TRUSTED:
         trusted.popitem(last=False)
@@ -172,16 +171,10 @@ def _is_traced(manager: Any) -> bool:
     return bool(manager.rollout_config.trace.get("backend"))
 
 
-def _add_methods(module: Any) -> None:
-    setattr(module.AgentLoopWorker, TRUST_METHOD, _trust_prompts)
-    setattr(module.AgentLoopWorker, late_rewards.TAKE_METHOD, late_rewards.take_carriers)
-
-
 _MODULE: Final = "verl.experimental.agent_loop.agent_loop"
 _BY_WORKER: Final = "groups that are split over workers are numbered by worker"
 
 HOOKS: Final = (
-    Patch(_MODULE, "AgentLoopWorker", "rollout.sample_index is the uid, and late rewards are not traced", _add_methods),
     Hook(
         _MODULE,
         "AgentLoopWorker._run_agent_loop",

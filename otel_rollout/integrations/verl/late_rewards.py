@@ -25,12 +25,10 @@ from otel_rollout.integrations.hooks.hook import Call, Hook, Observer
 from otel_rollout.integrations.hooks.patching import is_replaced
 from otel_rollout.integrations.verl.identity import Row, scalar
 
-__all__ = ["CARRIER", "HOOKS", "TAKE_METHOD", "add_keys", "is_late", "remember", "take_carriers"]
+__all__ = ["CARRIER", "HOOKS", "add_keys", "is_late", "remember"]
 
 CARRIER: Final = "otel_rollout_carrier"
 """The column of a reward request with the trajectory's carrier; until then, in the old trainer, with its key."""
-
-TAKE_METHOD: Final = "otel_rollout_take_carriers"
 
 _IS_LATE: Final = "_otel_rollout_is_late"
 _REMEMBERED: Final = "_otel_rollout_carriers"
@@ -67,9 +65,9 @@ def remember(worker: Any, columns: Mapping[str, Any]) -> None:
         remembered.popitem(last=False)
 
 
-def take_carriers(self: Any, keys: Iterable[str]) -> dict[str, str]:
-    """Return and forget the carriers of trajectories that ran here, by key; added to the worker as a method."""
-    remembered = vars(self).get(_REMEMBERED, {})
+def _take_carriers(worker: Any, keys: Iterable[str]) -> dict[str, str]:
+    """Return and forget the carriers of trajectories that ran here, by key."""
+    remembered = vars(worker).get(_REMEMBERED, {})
     return {key: remembered.pop(key) for key in keys if key in remembered}
 
 
@@ -128,8 +126,8 @@ def _ask(keys: Iterable[str | None]) -> dict[str | None, str]:
 
     wanted = [key for key in keys if key is not None]
     workers = [worker for manager in _managers for worker in manager.agent_loop_workers]
-    found = ray.get([getattr(worker, TAKE_METHOD).remote(wanted) for worker in workers], timeout=_SECONDS_TO_ASK)
-    return {key: carrier for each in found for key, carrier in each.items()}
+    asked = [worker.__ray_call__.remote(_take_carriers, wanted) for worker in workers]
+    return {key: carrier for found in ray.get(asked, timeout=_SECONDS_TO_ASK) for key, carrier in found.items()}
 
 
 def _set_column(data: Any, values: list[str] | list[str | None]) -> None:

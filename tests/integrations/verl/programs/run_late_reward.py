@@ -20,8 +20,8 @@ class Handle(harness.Remote):
         super().__init__(target)
         self._loop = loop
 
-    def __getattr__(self, name):
-        method, loop = getattr(self._target, name), self._loop
+    def _method(self, method):
+        loop = self._loop
 
         class Method:
             @staticmethod
