@@ -10,19 +10,29 @@ A verl of a version that is not recorded is compared with the newest that is.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
+import inspect
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 300
 
 Functions = dict[str, dict[str, str]]
+
+_KINDS: Final[dict[str, Callable[[Any], bool]]] = {
+    "coroutine function": inspect.iscoroutinefunction,
+    "async generator": inspect.isasyncgenfunction,
+    "generator": inspect.isgeneratorfunction,
+    "function": inspect.isfunction,
+}
 
 
 def probe() -> dict[str, Any]:
@@ -30,19 +40,44 @@ def probe() -> dict[str, Any]:
     os.environ["OTEL_ROLLOUT_VERL"] = "off"
     import verl
 
-    from otel_rollout.integrations.verl import ops, plugin, recorded
+    from otel_rollout.integrations.hooks import recorded
+    from otel_rollout.integrations.verl import plugin, rollout_trace
 
     functions: Functions = {}
     # Module by module: Ray changes the signatures of classes that later ones make actors of.
-    hooks: list[Any] = [*plugin.HOOKS, *ops.OPS]
+    hooks: list[Any] = [*plugin.HOOKS, *rollout_trace.OPS]
     modules = list(dict.fromkeys(hook.module for hook in hooks))
     for hook in sorted(hooks, key=lambda hook: modules.index(hook.module)):
         try:
-            found = recorded.describe(hook, importlib.import_module(hook.module))
+            found = describe(hook, importlib.import_module(hook.module))
         except ImportError as error:
             found = {"kind": f"missing: {error}"}
         functions[recorded.key_of(hook)] = found
     return {"version": verl.__version__, "functions": functions}
+
+
+def describe(hook: Any, module: Any) -> dict[str, str]:
+    """Return the record of a hook's target in an imported module without hooks."""
+    from otel_rollout.capture.signature import read_signature
+    from otel_rollout.integrations.hooks import recorded
+
+    *path, name = hook.target.split(".")
+    try:
+        found = vars(functools.reduce(getattr, path, module))[name]
+    except (AttributeError, KeyError):
+        return {"kind": "missing"}
+    function = getattr(found, "__func__", found)
+    if not inspect.isfunction(function):
+        return {"kind": type(function).__name__}
+    kinds = [type(found).__name__] if function is not found else []
+    kinds.append(next(kind for kind, test in _KINDS.items() if test(function)))
+    shown = read_signature(function)
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in shown.parameters.values()]
+    text = str(shown.replace(parameters=bare, return_annotation=inspect.Signature.empty))
+    facts = {"kind": " ".join(kinds), "signature": text}
+    if getattr(hook, "lost_unknown", ""):
+        facts["digest"] = recorded.digest(function, hook.module)
+    return facts
 
 
 def compare(known: Functions, found: Functions) -> list[str]:
@@ -101,14 +136,14 @@ def main() -> int:
         print(json.dumps(probe()))
         return 0
     sys.path.insert(0, str(ROOT))
-    from otel_rollout.integrations.verl import recorded
+    from otel_rollout.integrations.hooks import recorded
     from scripts import environments
 
     found = installed(options.python or environments.ensure("verl") / "bin" / "python", options.path)
-    version, known = found["version"], recorded.read() if recorded.FILE.exists() else {}
+    version, known = found["version"], recorded.read("verl")
     if options.record:
         known[version] = found["functions"]
-        recorded.FILE.write_text(json.dumps(dict(sorted(known.items())), indent=1, sort_keys=True) + "\n")
+        recorded.path_of("verl").write_text(json.dumps(dict(sorted(known.items())), indent=1, sort_keys=True) + "\n")
         print(f"verl {version}: recorded")
         return 0
     against = version if version in known else max(known, key=lambda each: [int(part) for part in each.split(".")])

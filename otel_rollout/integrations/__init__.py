@@ -1,1 +1,1 @@
-"""Frameworks that otel-rollout hooks into; nothing here is imported unless the framework is."""
+"""Integrations with other frameworks; none imports its framework."""

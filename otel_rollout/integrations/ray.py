@@ -1,13 +1,13 @@
-"""A trajectory's context across a Ray actor call, as an explicit argument: Ray carries none.
+"""Carry a trajectory's context across a Ray actor call, as an explicit argument: Ray carries none.
 
 carrier = inject()                         # in the trajectory
 worker.score.remote(sample, carrier)
 
 def score(self, sample, carrier):          # in the actor
     with extract(carrier):
-        ...                                # ops here are children of the span that was current at `inject`
+        ...                                # ops are children of the span that was current at `inject`
 
-It is plain text in a dict, so it goes through any other transport as well.
+A carrier is a dict of strings, so other transports work too.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _propagator: Final = TraceContextTextMapPropagator()
 
 
 def inject() -> dict[str, str]:
-    """Return the current place in a trajectory as a carrier; empty while tracing is off or outside any span.
+    """Return a carrier of the current context; empty while tracing is off or outside any span.
 
     Returns:
-        W3C `traceparent` (https://www.w3.org/TR/trace-context/), `tracestate` where there is one, and the
-        trajectory's tags as JSON.
+        W3C `traceparent` (https://www.w3.org/TR/trace-context/), `tracestate` if there is one, and the trajectory's
+        tags as JSON.
     """
     carrier: dict[str, str] = {}
     if runtime.pipeline is None:
@@ -57,16 +57,16 @@ def inject() -> dict[str, str]:
         _propagator.inject(carrier, context)
         if frame is not None and frame.trajectory is not None:
             carrier[TAGS_KEY] = orjson.dumps(frame.trajectory.tags).decode()
-    except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+    except Exception:
         internal_error("injecting a trajectory")
     return carrier
 
 
 def extract(carrier: Mapping[str, str] | None) -> AbstractContextManager[None]:
-    """Run what is inside at the place in a trajectory that `carrier` names: ops become children of that span.
+    """Continue the carrier's trajectory: ops inside become children of the span that was current at `inject`.
 
     Args:
-        carrier: What `inject` returned; nothing happens where it is empty or None, or while tracing is off here.
+        carrier: A result of `inject`; no-op if it is empty or None, or while tracing is off here.
     """
     if runtime.pipeline is None or not carrier:
         return contextlib.nullcontext()
@@ -74,8 +74,6 @@ def extract(carrier: Mapping[str, str] | None) -> AbstractContextManager[None]:
 
 
 class _Extracted(AbstractContextManager[None]):
-    """A stretch at a place in a trajectory of another process."""
-
     def __init__(self, carrier: Mapping[str, str]) -> None:
         self._carrier = carrier
         self._token: Token[Context] | None = None
@@ -83,7 +81,7 @@ class _Extracted(AbstractContextManager[None]):
     def __enter__(self) -> None:
         try:
             self._token = self._enter()
-        except Exception:  # noqa: BLE001, RUF100 - tracing never reaches the traced program
+        except Exception:
             internal_error("extracting a trajectory")
 
     def _enter(self) -> Token[Context] | None:
@@ -96,7 +94,7 @@ class _Extracted(AbstractContextManager[None]):
         trajectory = None
         if TAGS_KEY in self._carrier:
             trajectory = TrajectoryState(orjson.loads(self._carrier[TAGS_KEY]))
-            # The root is in the other process: what is annotated here has to go there by the call's result.
+            # The root span is in the other process; annotations here can't reach it.
             trajectory.root = span
         return enter(current, Frame(trajectory, span))
 

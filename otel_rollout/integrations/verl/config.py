@@ -1,4 +1,4 @@
-"""verl's `RolloutTraceConfig.init` starts `otel_rollout`, with the same settings; verl's own tracing stays off."""
+"""Start `otel_rollout` from verl's `RolloutTraceConfig.init`, with the same settings; verl's own tracing stays off."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
 from opentelemetry.sdk.environment_variables import OTEL_BSP_MAX_EXPORT_BATCH_SIZE
 
 from otel_rollout import config
-from otel_rollout.integrations.verl.hook import Call, Hook, Observer
+from otel_rollout.integrations.hooks.hook import Arguments, Call, Hook, Observer
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans import runtime
 
 __all__ = ["HOOKS", "max_samples", "start", "start_from"]
 
 _RUN_ID_VARIABLE: Final = "OTEL_ROLLOUT_RUN_ID"
+_MAX_SAMPLES: Final = "max_samples_per_step_per_worker"
 
 MAX_BATCH_SPANS: Final = 2048
 """Hundreds of trajectories run at once, and each has spans in every batch: MLflow's database takes as long for a
@@ -24,43 +25,28 @@ trajectory of a batch as for several spans. Bytes bound a batch as elsewhere."""
 
 
 class _Start(Observer):
-    """`RolloutTraceConfig.init`: we trace in place of verl, which gets `backend=None`.
+    """`RolloutTraceConfig.init`: we trace, and verl gets `backend=None`.
 
-    It gets no number of samples either: verl picks them with numpy's global generator, which the traced program may
-    draw from as well.
+    verl gets no number of samples either: it picks them with numpy's global generator, which the traced program may
+    use as well.
     """
 
     def __init__(self, call: Call) -> None:
-        self._is_on = bool(call.arguments["backend"])
-        start(
-            call.arguments["project_name"],
-            call.arguments["experiment_name"],
-            call.arguments["backend"],
-            call.arguments.get("token2text", False),
-            call.arguments.get("max_samples_per_step_per_worker"),
-        )
+        start_from(call.arguments)
 
-    def changed(self, call: Call) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    def changed(self, call: Call) -> Arguments | None:
         """Return the arguments without a backend."""
-        if not self._is_on:
+        if not call.arguments["backend"]:
             return None
-        nothing: dict[str, Any] = {"backend": None}
-        if call.arguments.get("max_samples_per_step_per_worker") is not None:
-            nothing["max_samples_per_step_per_worker"] = None
-        return call.replaced(nothing)
+        return call.replaced({name: None for name in ("backend", _MAX_SAMPLES) if call.arguments.get(name) is not None})
 
 
 def start(
     project_name: Any, experiment_name: Any, backend: Any, token2text: Any = False, max_samples: Any = None
 ) -> None:
-    """Switch tracing on, unless it is on already or `backend` is None; whatever the settings, nothing is raised.
+    """Call `otel_rollout.init`, unless tracing is on already or `backend` is empty; never raises.
 
-    Args:
-        project_name: The project.
-        experiment_name: What every trajectory is tagged with.
-        backend: An exporter's name, names separated by commas, or `otel` for those of `OTEL_TRACES_EXPORTER`.
-        token2text: Whether token ids are decoded beside the ids.
-        max_samples: How many samples of a step each worker traces; None for all.
+    The backend `otel` stands for the exporters of `OTEL_TRACES_EXPORTER`.
     """
     if not backend or runtime.pipeline is not None:
         return
@@ -69,31 +55,24 @@ def start(
     settings: dict[str, Any] = {}
     if not os.environ.get(OTEL_BSP_MAX_EXPORT_BATCH_SIZE):
         settings["max_batch_spans"] = MAX_BATCH_SPANS
-    run_id = _run_id()
-    if run_id and not os.environ.get(_RUN_ID_VARIABLE):
-        settings["run_id"] = run_id
     try:
+        if not os.environ.get(_RUN_ID_VARIABLE):
+            settings["run_id"] = _run_id()
         config.init(
             project_name or "verl", experiment_name or "default", backend, bool(token2text), max_samples, **settings
         )
-    except Exception as error:  # noqa: BLE001, RUF100 - a rollout without traces is better than none
+    except Exception as error:
+        # A wrong setting must not stop the training.
         warn_once(f"verl {backend}", "verl: nothing is traced: trace.backend=%s: %s", backend, error)
 
 
-def start_from(trainer_config: Any) -> None:
-    """Switch tracing on in a process in which verl does not, from verl's whole configuration.
+def start_from(trace: Any) -> None:
+    """Switch tracing on by verl's trace settings.
 
     Args:
-        trainer_config: What `actor_rollout_ref.rollout.trace` is part of.
+        trace: A mapping: the arguments of `RolloutTraceConfig.init`, or `actor_rollout_ref.rollout.trace`.
     """
-    trace = trainer_config.actor_rollout_ref.rollout.trace
-    start(
-        trace.get("project_name"),
-        trace.get("experiment_name"),
-        trace.get("backend"),
-        trace.get("token2text", False),
-        trace.get("max_samples_per_step_per_worker"),
-    )
+    start(*map(trace.get, ("project_name", "experiment_name", "backend", "token2text", _MAX_SAMPLES)))
 
 
 def max_samples() -> int | None:
@@ -103,14 +82,17 @@ def max_samples() -> int | None:
 
 
 def _run_id() -> str | None:
-    """Return one id for all processes of a Ray job: otherwise each would be a run of its own."""
+    """Return an id of the Ray job; without it each of the job's processes would be a run of its own."""
     ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return None
     try:
-        if ray is None or not ray.is_initialized():
-            return None
-        session = ray._private.worker._global_node.session_name  # noqa: SLF001 - nothing public names the session
-        return f"{session}-{ray.get_runtime_context().get_job_id()}"
-    except Exception:  # noqa: BLE001, RUF100 - private to Ray, and only a convenience
+        context = ray.get_runtime_context()
+        # An older Ray has no get_session_name; its internals don't change any more.
+        session = getattr(context, "get_session_name", lambda: context.worker.node.session_name)()
+        return f"{session}-{context.get_job_id()}"
+    except Exception as error:
+        warn_once("verl run id", "verl: each process is a run of its own: set %s (%r)", _RUN_ID_VARIABLE, error)
         return None
 
 

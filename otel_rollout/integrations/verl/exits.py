@@ -1,56 +1,30 @@
-"""What is queued in the actors reaches the backends before Ray kills them: it gives them no time at the end."""
+"""Flush the actors' queues before Ray kills them: it gives them no time at the end."""
 
 from __future__ import annotations
 
 import atexit
-import logging
 import sys
 from typing import Any, Final
 
-from otel_rollout.integrations.verl.hook import Call, Hook, Observer, Patch
+from otel_rollout.integrations.hooks.faults import guarded
+from otel_rollout.integrations.hooks.hook import Call, Hook, Patch
 
 __all__ = ["HOOKS", "flush_actors"]
 
-_logger: Final = logging.getLogger("otel_rollout")
-
 ACTOR_NAMES: Final = ("agent_loop_worker_", "reward_loop_worker_")
-"""How verl names the actors in which we trace."""
+"""Name prefixes of verl's actors that trace."""
 
 SECONDS_TO_FLUSH: Final = 30.0
 
 
-class _Shutdown(Observer):
-    """`ray.shutdown()`, which waits for the actors' traces."""
-
-    def __init__(self, call: Call) -> None:
-        flush_actors(sys.modules["ray"])
-
-
-def flush_at_exit(ray: Any) -> None:
-    """Have the end of the driver wait for the actors' traces.
-
-    Args:
-        ray: The module. Its own handler was registered when it was imported, so it runs after this one.
-    """
-    atexit.unregister(flush_actors)
-    atexit.register(flush_actors, ray)
-
-
 def flush_actors(ray: Any) -> None:
-    """Flush in every actor of verl that traces, as long as Ray runs and this is its driver.
-
-    Args:
-        ray: The module.
-    """
-    try:
-        if not ray.is_initialized() or ray.get_runtime_context().worker.mode != ray.SCRIPT_MODE:
-            return
-        names = [name for name in ray.util.list_named_actors() if name.startswith(ACTOR_NAMES)]
-        flushed = [ray.get_actor(name).__ray_call__.remote(_flush) for name in names]
-        if flushed:
-            ray.wait(flushed, num_returns=len(flushed), timeout=SECONDS_TO_FLUSH)
-    except Exception as error:  # noqa: BLE001, RUF100 - the program ends, in whatever state its actors are
-        _logger.warning("verl: the last traces of the actors may be lost: %s", error)
+    """Flush all of verl's actors that trace, if Ray runs and this process is its driver."""
+    if not ray.is_initialized() or ray.get_runtime_context().worker.mode != ray.SCRIPT_MODE:
+        return
+    names = [name for name in ray.util.list_named_actors() if name.startswith(ACTOR_NAMES)]
+    flushed = [ray.get_actor(name).__ray_call__.remote(_flush) for name in names]
+    if flushed:
+        ray.wait(flushed, num_returns=len(flushed), timeout=SECONDS_TO_FLUSH)
 
 
 def _flush(actor: Any) -> bool:
@@ -59,9 +33,23 @@ def _flush(actor: Any) -> bool:
     return flush(SECONDS_TO_FLUSH)
 
 
+def _observe_shutdown(call: Call) -> None:
+    flush_actors(sys.modules["ray"])
+
+
+def _flush_at_exit(ray: Any) -> None:
+    # Ray registered its own handler when it was imported, so it runs after this one.
+    atexit.unregister(_at_exit)
+    atexit.register(_at_exit, ray)
+
+
+def _at_exit(ray: Any) -> None:
+    guarded(HOOKS[0], flush_actors, ray)
+
+
 _LOST: Final = "the last step's traces may be lost at the end"
 
 HOOKS: Final = (
-    Hook("ray", "shutdown", _LOST, _Shutdown, while_off=True),
-    Patch("ray", "is_initialized", _LOST, flush_at_exit),
+    Hook("ray", "shutdown", _LOST, _observe_shutdown, while_off=True),
+    Patch("ray", "is_initialized", _LOST, _flush_at_exit),
 )

@@ -1,8 +1,8 @@
-"""What verl knows of a finished trajectory, as attributes of its root span."""
+"""Translate verl's output of a trajectory into attributes of its root span."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from otel_rollout import semconv
@@ -17,15 +17,14 @@ TRUNCATED: Final = "truncated"
 
 
 def describe_output(
-    outputs: Sequence[Any], columns: Mapping[str, Any], rollout: Rollout, *, response_limit: int | None
+    outputs: Sequence[Any], rollout: Rollout, *, response_limit: int | None
 ) -> tuple[dict[str, Any], dict[str, Any], str | None]:
-    """Return the attributes, the root's output and its status (None for what follows from the exception, if any).
+    """Return the root span's attributes, output and status (None if only an exception decides on it).
 
     Args:
-        outputs: The trajectory's `AgentLoopOutput`s, the last of which has the reward.
-        columns: The columns of the sample.
-        rollout: What was seen while it ran.
-        response_limit: The longest response, where known.
+        outputs: The trajectory's `AgentLoopOutput`s, the last one with the reward.
+        rollout: The trajectory.
+        response_limit: The longest response, if known.
     """
     final, step = outputs[-1], rollout.identity.step
     extra = getattr(final, "extra_fields", None) or {}
@@ -55,12 +54,11 @@ def describe_output(
         semconv.CACHED_TOKENS: rollout.cached_tokens,
         semconv.MIN_WEIGHTS_VERSION: oldest,
         semconv.MAX_WEIGHTS_VERSION: newest,
-        semconv.DATA_SOURCE: _text(columns.get("data_source")),
         semconv.REWARD_EXTRA_INFO: to_json(snapshot(info)).decode() if info else None,
         semconv.NUM_OUTPUTS: len(outputs) if len(outputs) > 1 else None,
     }
     if isinstance(newest, int) and isinstance(step, int) and step > 0:
-        # As verl's v1 trainer counts it: 0 for what the newest weights before this step have made.
+        # As verl's v1 trainer counts it: 0 for the newest weights before this step.
         attributes[semconv.STALENESS] = step - 1 - newest
     output: dict[str, Any] = {"reward": reward}
     if info:
@@ -71,7 +69,7 @@ def describe_output(
 
 
 def _last_turn(final: Any) -> list[int]:
-    """Return the ids of the last thing that the model said."""
+    """Return the ids of the model's last turn, without those of tools."""
     ids, backwards = list(final.response_ids), list(final.response_mask)[::-1]
     if 1 not in backwards or len(backwards) != len(ids):
         return ids
@@ -85,7 +83,3 @@ def _numbers(values: Any) -> list[float] | None:
         return None
     numbers = [scalar(value) for value in values]
     return [float(number) for number in numbers if isinstance(number, (int, float))]
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(scalar(value))

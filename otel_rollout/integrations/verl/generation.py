@@ -1,15 +1,15 @@
-"""One turn of the model: one span, however often generation is aborted and resumed inside it."""
+"""Trace each turn of the model as one span, however often generation is aborted and resumed in it."""
 
 from __future__ import annotations
 
 from contextvars import ContextVar
 from time import time_ns
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from opentelemetry.trace import get_current_span
 
 from otel_rollout import semconv
-from otel_rollout.integrations.verl.hook import Call, Hook, Observer
+from otel_rollout.integrations.hooks.hook import Call, Hook, Observer, after
 from otel_rollout.integrations.verl.rollout import current_rollout
 from otel_rollout.spans import runtime
 from otel_rollout.values.snapshot import snapshot
@@ -26,20 +26,20 @@ _generation: Final[ContextVar[_Generation | None]] = ContextVar("otel-rollout-ve
 
 
 def _observe_generate(call: Call) -> Observer:
-    """`FullyAsyncLLMServerClient.generate` calls its parent's once per attempt: those are events of the one span."""
+    """Observe a turn, or an attempt in it: `FullyAsyncLLMServerClient.generate` calls its parent's once per attempt."""
     turn = _generation.get()
     return _Generation(call) if turn is None else _Attempt(turn)
 
 
 class _Generation(Observer):
-    """A turn that is running."""
+    """A running turn."""
 
-    variable: ClassVar[ContextVar[Any] | None] = _generation
-    opens_span: ClassVar[bool] = True
+    variable = _generation
+    opens_span = True
 
     def __init__(self, call: Call) -> None:
         self.served: dict[str, Any] = {}
-        """Who has served the current attempt."""
+        """The current attempt's server and engine request."""
         self.is_aborted = False
         self._arguments = call.arguments
         request_id = call.arguments.get("request_id")
@@ -47,7 +47,6 @@ class _Generation(Observer):
         self._prompt_ids: Any = call.arguments.get("prompt_ids")
 
     def started(self) -> None:
-        """Record what the turn starts from."""
         span, pipeline = get_current_span(), runtime.pipeline
         if pipeline is None or not span.is_recording():
             return
@@ -55,7 +54,7 @@ class _Generation(Observer):
         shown = dict(self._arguments)
         start = self._known_prefix()
         if start:
-            # Each turn gets the whole conversation: what the turns before have shown is left out.
+            # Each turn gets the whole conversation: ids of earlier turns are left out.
             shown["prompt_ids"] = self._prompt_ids[start:]
             shown["prompt_ids_start"] = start
         elif start is None:
@@ -63,11 +62,10 @@ class _Generation(Observer):
         pipeline.tracer.set_input(span, snapshot({key: value for key, value in shown.items() if value is not None}))
 
     def fail(self, error: BaseException) -> None:
-        """Record who has served it."""
         get_current_span().set_attributes(self.served)
 
     def end(self, result: Any) -> None:
-        """Record what the turn has come to, and who has served it."""
+        """Record the turn's result, server and engine request."""
         span = get_current_span()
         if not span.is_recording():
             return
@@ -97,7 +95,7 @@ class _Generation(Observer):
             shown.append((len(self._prompt_ids) + len(token_ids), hash(new)))
 
     def _known_prefix(self) -> int | None:
-        """Return how many of the prompt's ids earlier turns have shown; None where the prompt went another way."""
+        """Return how many of the prompt's ids earlier turns have recorded; None if the prompt doesn't continue them."""
         rollout = current_rollout()
         known = rollout.sequences.get(self._request_id) if rollout is not None else None
         if not known or type(self._prompt_ids) is not list:
@@ -112,7 +110,7 @@ class _Generation(Observer):
 
 
 class _Attempt(Observer):
-    """A part of a turn, which was aborted, or went on with what an aborted one had left."""
+    """A part of a turn that was aborted, or resumed an aborted one: an event of the turn's span."""
 
     def __init__(self, turn: _Generation) -> None:
         self._turn = turn
@@ -136,28 +134,17 @@ class _Attempt(Observer):
             span.add_event(ABORTED, facts)
 
 
-class _Served(Observer):
-    """Who serves the running turn: the server that the load balancer picks."""
-
-    def __init__(self, call: Call) -> None:
-        self._turn = _generation.get()
-
-    def end(self, result: Any) -> None:
-        """Note the server's name."""
-        if self._turn is not None and isinstance(result, (tuple, list)) and isinstance(result[0], (str, int)):
-            self._turn.served[semconv.SERVER] = str(result[0])
+def _note_server(call: Call, result: Any) -> None:
+    turn = _generation.get()
+    if turn is not None and isinstance(result, (tuple, list)) and isinstance(result[0], (str, int)):
+        turn.served[semconv.SERVER] = str(result[0])
 
 
-class _EngineRequest(Observer):
-    """The id under which the engine knows the running turn: vLLM's own spans carry it."""
-
-    def __init__(self, call: Call) -> None:
-        self._turn = _generation.get()
-
-    def end(self, result: Any) -> None:
-        """Note the id."""
-        if self._turn is not None and isinstance(result, (str, int)):
-            self._turn.served[semconv.ENGINE_REQUEST_ID] = str(result)
+def _note_engine_request(call: Call, result: Any) -> None:
+    """Note the engine's request id: vLLM's own spans carry it."""
+    turn = _generation.get()
+    if turn is not None and isinstance(result, (str, int)):
+        turn.served[semconv.ENGINE_REQUEST_ID] = str(result)
 
 
 def _extra_fields(output: Any) -> dict[str, Any]:
@@ -170,6 +157,11 @@ GENERATE: Final = Hook(
 )
 
 HOOKS: Final = (
-    Hook(_MODULE, "LLMServerClient._acquire_server", "servers are not recorded", _Served),
-    Hook(_MODULE, "LLMServerClient._vllm_request_id", "engine request ids are not recorded", _EngineRequest),
+    Hook(_MODULE, "LLMServerClient._acquire_server", "servers are not recorded", after(_note_server)),
+    Hook(
+        _MODULE,
+        "LLMServerClient._vllm_request_id",
+        "engine request ids are not recorded",
+        after(_note_engine_request),
+    ),
 )

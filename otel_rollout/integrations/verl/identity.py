@@ -1,33 +1,51 @@
-"""Which trajectory this is: step, sample and rollout number, such that no two of a run are the same.
+"""Identify trajectories by step, sample and rollout number, unique in a run; and sample prompts by them.
 
-verl's own numbers don't always tell trajectories apart (all of verl 0.9.1):
+verl's own numbers don't always tell trajectories apart (verl 0.9.1):
 
-- `rollout_n` counts neighbours with the same `index` within one worker's part of the batch: it starts again where a
-  group is split over workers, and is 0 for all n sessions of a prompt in the v1 trainer.
-- `index` is 0 for every row of a dataset without `extra_info.index`, and occurs twice where two datasets are
-  trained on together.
-- the step is -1 in fully async training.
+- `rollout_n` counts neighbours with the same `index` in one worker's part of the batch: it restarts if a group is split
+  over workers, and is 0 for all n sessions of a prompt in the v1 trainer.
+- `index` is 0 for each row of a dataset without `extra_info.index`, and two datasets in one run share indices.
+- The step is -1 in fully async training.
 
-`uid` is one prompt of one step in all of them. Where verl gives nothing better, `rollout.sample_index_from` and
+`uid` is one prompt of one step in all of them. If verl gives nothing better, `rollout.sample_index_from` and
 `rollout.rollout_n_from` say so.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeVar
 
 from otel_rollout import semconv
+from otel_rollout.spans.sampling import select_samples
 
-__all__ = ["BatchLedger", "Identity", "Row", "identify", "scalar"]
+__all__ = [
+    "META_KEY",
+    "Batch",
+    "BatchLedger",
+    "Identity",
+    "PromptSelection",
+    "Row",
+    "batch_variable",
+    "identify",
+    "scalar",
+    "uid_of",
+]
 
-_MAX_STEPS: Final = 8
-"""How many steps a ledger remembers: asynchronous trainers have several in flight."""
+META_KEY: Final = "otel_rollout_rows"
+"""The key in a batch's `meta_info` (no agent loop or training data sees it) of the whole batch's `Row`s."""
+
+_T = TypeVar("_T")
+
+_MAX_STEPS: Final = 16
+"""How many steps are remembered: asynchronous trainers have several in flight."""
 
 
 class Identity(NamedTuple):
-    """What tells a trajectory apart from all others of the run, and where it comes from."""
+    """A trajectory's unique numbers, and where they come from."""
 
     step: Any
     sample_index: Any
@@ -38,24 +56,34 @@ class Identity(NamedTuple):
     dataset_index: Any = None
 
     def attributes(self) -> dict[str, Any]:
-        """Return what the root span says beside the tags."""
-        attributes = {semconv.SAMPLE_INDEX_FROM: self.sample_index_from, semconv.ROLLOUT_N_FROM: self.rollout_n_from}
-        if self.uid is not None:
-            attributes[semconv.UID] = self.uid
-        if self.dataset_index is not None:
-            attributes[semconv.DATASET_INDEX] = self.dataset_index
-        return attributes
+        """Return the root span's attributes beside the tags."""
+        attributes = {
+            semconv.SAMPLE_INDEX_FROM: self.sample_index_from,
+            semconv.ROLLOUT_N_FROM: self.rollout_n_from,
+            semconv.UID: self.uid,
+            semconv.DATASET_INDEX: self.dataset_index,
+        }
+        return {key: value for key, value in attributes.items() if value is not None}
 
 
 class Row(NamedTuple):
-    """What the whole batch shows of one of its rows."""
+    """A row's facts that only the whole batch shows."""
 
     is_index_unique: bool
     rollout_n: int
 
 
+@dataclass
+class _Step:
+    """The batches of one step so far."""
+
+    uids_of: dict[Any, OrderedDict[Any, None]] = field(default_factory=dict)
+    indices_of: dict[Any, OrderedDict[Any, None]] = field(default_factory=dict)
+    rollouts: Counter[Any] = field(default_factory=Counter)
+
+
 class BatchLedger:
-    """Sees the whole batches of a step before they are split over workers, and numbers their rows."""
+    """Numbers the rows of a step's whole batches, before they are split over workers."""
 
     def __init__(self) -> None:
         self._steps: OrderedDict[tuple[Any, bool], _Step] = OrderedDict()
@@ -63,44 +91,28 @@ class BatchLedger:
     def number(
         self, step: Any, validate: bool, uids: Sequence[Hashable], indices: Sequence[Hashable] | None
     ) -> list[Row]:
-        """Return what this batch, with the earlier ones of the step, shows of each of its rows.
+        """Return each row's facts, from this batch and the earlier ones of its step.
 
         Args:
             step: The training step.
             validate: Whether this is a validation pass.
-            uids: One uid per row: rows of one group have the same.
-            indices: The dataset's index of each row, where the batch has it.
+            uids: Each row's uid; rows of a group share one.
+            indices: Each row's dataset index, if the batch has it.
         """
-        key = (step, validate)
-        seen = self._steps.setdefault(key, _Step())
-        self._steps.move_to_end(key)
-        while len(self._steps) > _MAX_STEPS:
-            self._steps.popitem(last=False)
+        seen = _of_step(self._steps, step, validate, _Step)
         given = [None] * len(uids) if indices is None else indices
         for uid, index in zip(uids, given, strict=True):
             seen.uids_of.setdefault(index, OrderedDict())[uid] = None
             seen.indices_of.setdefault(uid, OrderedDict())[index] = None
-        rows = []
+        rows, earlier = [], set(seen.rollouts)
         for uid, index in zip(uids, given, strict=True):
-            rollout_n = seen.rollouts.get(uid, 0)
-            seen.rollouts[uid] = rollout_n + 1
-            # The first of an earlier batch has been traced by its index already.
+            # The first uid of an earlier batch has been traced by its index already.
             owners_of_index = seen.uids_of[index]
-            is_alone = len(owners_of_index) == 1 or (uid in seen.earlier and next(iter(owners_of_index)) == uid)
+            is_alone = len(owners_of_index) == 1 or (uid in earlier and next(iter(owners_of_index)) == uid)
             is_unique = indices is not None and is_alone and len(seen.indices_of[uid]) == 1
-            rows.append(Row(is_unique, rollout_n))
-        seen.earlier.update(dict.fromkeys(uids))
+            rows.append(Row(is_unique, seen.rollouts[uid]))
+            seen.rollouts[uid] += 1
         return rows
-
-
-class _Step:
-    """What was seen of one step."""
-
-    def __init__(self) -> None:
-        self.uids_of: dict[Any, OrderedDict[Any, None]] = {}
-        self.indices_of: dict[Any, OrderedDict[Any, None]] = {}
-        self.rollouts: dict[Any, int] = {}
-        self.earlier: dict[Any, None] = {}
 
 
 def identify(
@@ -111,21 +123,19 @@ def identify(
     is_index_trusted: bool = False,
     nth_of_group: int | None = None,
 ) -> Identity:
-    """Return which trajectory this is.
+    """Return a trajectory's identity.
 
     Args:
         trajectory: verl's own numbers: `step`, `sample_index`, `rollout_n`, `validate`.
-        columns: The columns of the sample: `uid`, `index`, `session_id`.
-        row: What the whole batch shows of this row, where that was seen.
+        columns: The sample's columns: `uid`, `index`, `session_id`.
+        row: The row's facts from the whole batch, if a ledger has seen it.
         is_index_trusted: Whether no other prompt of the step has this index.
         nth_of_group: How many of its group came before it in this worker's part of the batch.
     """
     step = scalar(trajectory.get("step"))
     index = scalar(columns.get("index"))
-    uid = columns.get("uid")
-    uid = None if uid is None else str(scalar(uid))
+    uid = uid_of(columns)
     session = scalar(columns.get("session_id"))
-    sample_index = scalar(trajectory.get("sample_index"))
     if session is not None:
         rollout_n, rollout_n_from = session, "session_id"
     elif row is not None:
@@ -139,14 +149,91 @@ def identify(
     if uid is not None and (not is_trusted or step == -1 or index is None):
         return Identity(step, uid, rollout_n, "uid", rollout_n_from, uid, index)
     origin = "index" if index is not None else "row of the worker"
-    return Identity(step, sample_index, rollout_n, origin, rollout_n_from, uid, index)
+    return Identity(step, scalar(trajectory.get("sample_index")), rollout_n, origin, rollout_n_from, uid, index)
+
+
+class Batch:
+    """A worker's part of a batch, of which it traces `max_samples` samples; None for all."""
+
+    def __init__(self, columns: dict[str, Any], meta_info: dict[str, Any], max_samples: int | None) -> None:
+        self._rows: list[Row] | None = meta_info.get(META_KEY)
+        self._seen: Counter[str | None] = Counter()
+        self._traced: set[Any] | None = None
+        self._left: int | None = None
+        keys = columns.get("uid")
+        if keys is None:
+            keys = columns.get("index")
+        if max_samples is not None:
+            if keys is None:
+                # Nothing tells the samples apart: the first rows are traced.
+                self._left = max_samples
+            else:
+                names = [scalar(key) for key in keys]
+                picked = select_samples(names, max_samples, step=meta_info.get("global_steps", -1))
+                self._traced = {names[position] for position in picked}
+
+    def identify(self, trajectory: dict[str, Any], columns: dict[str, Any]) -> Identity:
+        """Return a trajectory's identity; called once per row, in order."""
+        uid = uid_of(columns)
+        nth = None if uid is None else self._seen[uid]
+        self._seen[uid] += 1
+        row = None
+        position = scalar(columns.get("priority"))
+        if self._rows is not None and isinstance(position, int) and 0 <= position < len(self._rows):
+            row = self._rows[position]
+        return identify(trajectory, columns, row=row, nth_of_group=nth)
+
+    def is_traced(self, columns: dict[str, Any]) -> bool:
+        """Return whether a sample is traced; called once per row, in order."""
+        if self._left is not None:
+            self._left -= 1
+            return self._left >= 0
+        if self._traced is None:
+            return True
+        key = columns.get("uid")
+        return scalar(columns.get("index") if key is None else key) in self._traced
+
+
+class PromptSelection:
+    """Samples prompts that arrive one by one: the first ones of a step, with all their rollouts."""
+
+    def __init__(self) -> None:
+        self._picked: OrderedDict[tuple[Any, bool], set[Any]] = OrderedDict()
+
+    def is_traced(self, step: Any, validate: bool, prompt: Any, max_samples: int | None) -> bool:
+        """Return whether a prompt is traced; all are if `max_samples` is None."""
+        if max_samples is None:
+            return True
+        picked = _of_step(self._picked, step, validate, set)
+        if len(picked) < max_samples:
+            picked.add(prompt)
+        return prompt in picked
+
+
+batch_variable: Final[ContextVar[Batch | None]] = ContextVar("otel-rollout-verl-batch", default=None)
 
 
 def scalar(value: Any) -> Any:
-    """Return the Python scalar in a numpy or torch one; anything else as it is."""
+    """Return the Python scalar in a numpy or torch one; other values as they are."""
     if not hasattr(type(value), "item"):
         return value
     try:
         return value.item()
-    except Exception:  # noqa: BLE001, RUF100 - an array of several elements has no item
+    except (ValueError, RuntimeError):
+        # Arrays of several elements.
         return value
+
+
+def uid_of(columns: Mapping[str, Any]) -> str | None:
+    """Return a sample's uid, if it has one."""
+    uid = columns.get("uid")
+    return None if uid is None else str(scalar(uid))
+
+
+def _of_step(steps: OrderedDict[tuple[Any, bool], _T], step: Any, validate: bool, make: Callable[[], _T]) -> _T:
+    key = (step, validate)
+    found = steps.setdefault(key, make())
+    steps.move_to_end(key)
+    while len(steps) > _MAX_STEPS:
+        steps.popitem(last=False)
+    return found

@@ -1,8 +1,8 @@
-"""The entry point of verl's plugin group: importing this module hooks everything up.
+"""The entry point for verl's plugin group: importing this module installs all hooks.
 
-verl imports it in its own `__init__`, in the driver and in every Ray actor that unpickles something of verl, before any
-of the modules that trace. Each hook stands on its own: where one doesn't fit the installed verl, one warning says what
-is not traced, and nothing is raised.
+verl imports it in its own `__init__`, in the driver and in each Ray actor that unpickles an object of verl, before any
+of the modules that trace. Each hook stands on its own: if one doesn't fit the installed verl, one warning says what
+isn't traced.
 """
 
 from __future__ import annotations
@@ -11,21 +11,19 @@ import os
 from functools import partial
 from typing import Final
 
+from otel_rollout.integrations.hooks import patching
+from otel_rollout.integrations.hooks.hook import Hook, Patch
+from otel_rollout.integrations.hooks.import_hook import after_import
 from otel_rollout.integrations.verl import (
     agent_loop,
     config,
     exits,
     generation,
     late_rewards,
-    ops,
-    patching,
     rewards,
-    rollout,
-    tool_parsing,
+    rollout_trace,
     tools,
 )
-from otel_rollout.integrations.verl.hook import Hook, Patch
-from otel_rollout.integrations.verl.import_hook import after_import
 
 __all__ = ["HOOKS", "VARIABLE", "install"]
 
@@ -34,21 +32,19 @@ VARIABLE: Final = "OTEL_ROLLOUT_VERL"
 
 HOOKS: Final[tuple[Hook | Patch, ...]] = (
     *config.HOOKS,
-    *rollout.HOOKS,
-    *ops.HOOKS,
+    *rollout_trace.HOOKS,
     *agent_loop.HOOKS,
     *generation.HOOKS,
     *tools.HOOKS,
-    *tool_parsing.HOOKS,
     *rewards.HOOKS,
     *late_rewards.HOOKS,
     *exits.HOOKS,
 )
-"""All that is changed in verl and Ray, beside what verl decorates itself (`ops.OPS`)."""
+"""All changes to verl and Ray, beside the functions that verl decorates itself (`rollout_trace.OPS`)."""
 
 
 def install() -> None:
-    """Hook into verl's modules, each as soon as it has been imported; again does nothing."""
+    """Hook verl's modules, each as soon as it has been imported; idempotent."""
     for hook in HOOKS:
         after_import(hook.module, partial(patching.install, hook))
 

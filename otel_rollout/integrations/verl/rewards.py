@@ -1,9 +1,9 @@
-"""The reward: what is known when it is there goes to the trajectory's root, and its process is linked."""
+"""Record rewards and final metrics on the root span; link spans of the reward process."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import orjson
 from opentelemetry import context as context_api
@@ -12,10 +12,11 @@ from opentelemetry.trace import get_current_span
 from otel_rollout import semconv
 from otel_rollout.capture.trajectory import annotate
 from otel_rollout.integrations import ray
-from otel_rollout.integrations.verl import config, executor, facts, late_rewards
-from otel_rollout.integrations.verl.hook import Arguments, Call, Hook, Observer
+from otel_rollout.integrations.hooks import executor
+from otel_rollout.integrations.hooks.hook import Arguments, Call, Hook, Observer, after
+from otel_rollout.integrations.verl import config, facts, late_rewards
 from otel_rollout.integrations.verl.late_rewards import CARRIER
-from otel_rollout.integrations.verl.rollout import current_rollout
+from otel_rollout.integrations.verl.rollout import current_rollout, rollout_variable
 from otel_rollout.spans import runtime
 from otel_rollout.spans.context import current_frame
 from otel_rollout.spans.recording_span import RolloutSpan
@@ -24,7 +25,7 @@ __all__ = ["HOOKS"]
 
 
 class _Score(Observer):
-    """`AgentLoopWorker._compute_score`, which is called at the end of each trajectory, inside it."""
+    """`AgentLoopWorker._compute_score`, at the end of each trajectory, inside it."""
 
     def __init__(self, call: Call) -> None:
         self._worker = call.receiver
@@ -32,22 +33,20 @@ class _Score(Observer):
         self._columns = call.arguments["kwargs"]
 
     def changed(self, call: Call) -> Arguments | None:
-        """Return the arguments with the trajectory's place among the columns of the reward's request."""
-        if not call.is_known or type(self._columns) is not dict:
+        """Add the trajectory's carrier to the columns of the reward's request."""
+        carrier = ray.inject() if call.is_known and type(self._columns) is dict else None
+        if not carrier:
             return None
-        carrier = ray.inject()
-        return (
-            call.replaced({"kwargs": {**self._columns, CARRIER: orjson.dumps(carrier).decode()}}) if carrier else None
-        )
+        return call.replaced({"kwargs": {**self._columns, CARRIER: orjson.dumps(carrier).decode()}})
 
     def end(self, result: Any) -> None:
-        """Record what is known of the trajectory."""
+        """Record reward and final metrics."""
         rollout, pipeline = current_rollout(), runtime.pipeline
         frame = current_frame(context_api.get_current())
         if rollout is None or pipeline is None or frame is None or frame.trajectory is None or not self._outputs:
             return
         limit = getattr(getattr(self._worker, "rollout_config", None), "response_length", None)
-        attributes, output, status = facts.describe_output(self._outputs, self._columns, rollout, response_limit=limit)
+        attributes, output, status = facts.describe_output(self._outputs, rollout, response_limit=limit)
         root = frame.trajectory.root
         if isinstance(root, RolloutSpan):
             # The delivery thread adds the ids' text.
@@ -57,21 +56,10 @@ class _Score(Observer):
             late_rewards.remember(self._worker, self._columns)
 
 
-class _MadeWorker(Observer):
-    """`RewardLoopWorker.__init__`, after which its process traces as the agent loops' do."""
-
-    def __init__(self, call: Call) -> None:
-        self._worker = call.receiver
-
-    def end(self, result: Any) -> None:
-        """Switch tracing on."""
-        config.start_from(self._worker.config)
-
-
 class _Computation(Observer):
-    """`RewardLoopWorker.compute_score`: a span under the trajectory that asks."""
+    """`RewardLoopWorker.compute_score`: a span under the trajectory in the request's carrier."""
 
-    opens_span: ClassVar[bool] = True
+    opens_span = True
 
     def __init__(self, worker: Any, carrier: dict[str, str]) -> None:
         self._worker = worker
@@ -79,19 +67,18 @@ class _Computation(Observer):
         self._place: AbstractContextManager[None] | None = None
 
     def enter(self) -> None:
-        """Go to the place in the trajectory."""
-        executor.keep_context()
+        """Enter the trajectory."""
+        executor.keep_context(rollout_variable)
         self._place = ray.extract(self._carrier)
         self._place.__enter__()
 
     def leave(self) -> None:
-        """Leave it."""
         place, self._place = self._place, None
         if place is not None:
             place.__exit__(None, None, None)
 
     def end(self, result: Any) -> None:
-        """Record the reward here where it comes too late for the trajectory's root."""
+        """Record the reward here if it is too late for the root span."""
         if late_rewards.is_late(self._worker):
             get_current_span().set_attribute(semconv.REWARD, float(result["reward_score"]))
 
@@ -105,13 +92,18 @@ def _observe_computation(call: Call) -> Observer | None:
     return None if not carrier or runtime.pipeline is None else _Computation(call.receiver, carrier)
 
 
+def _start_tracing(call: Call, result: Any) -> None:
+    """Switch tracing on in the reward process, where verl doesn't."""
+    config.start_from(call.receiver.config.actor_rollout_ref.rollout.trace)
+
+
 _REWARD_LOOP: Final = "verl.experimental.reward_loop.reward_loop"
 
 HOOKS: Final = (
     Hook(
         "verl.experimental.agent_loop.agent_loop",
         "AgentLoopWorker._compute_score",
-        "rewards and what else is known of a trajectory at its end are not recorded",
+        "rewards and final metrics of trajectories are not recorded",
         _Score,
         needs=("outputs", "kwargs"),
         lost_unknown="the reward process is not linked",
@@ -120,7 +112,7 @@ HOOKS: Final = (
         _REWARD_LOOP,
         "RewardLoopWorker.__init__",
         "rewards are not traced in their process",
-        _MadeWorker,
+        after(_start_tracing),
         while_off=True,
     ),
     Hook(

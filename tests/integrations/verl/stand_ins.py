@@ -13,11 +13,12 @@ from inspect import Parameter
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
-from otel_rollout.integrations.verl import ops, patching, plugin, recorded
-from otel_rollout.integrations.verl.hook import Hook, Patch
+from otel_rollout.integrations.hooks import patching, recorded
+from otel_rollout.integrations.hooks.hook import Hook, Patch
+from otel_rollout.integrations.verl import plugin, rollout_trace
 
-NEWEST = max(recorded.read(), key=lambda version: [int(part) for part in version.split(".")])
-HOOKS = [hook for hook in (*plugin.HOOKS, *ops.OPS) if isinstance(hook, Hook)]
+NEWEST = max(recorded.read("verl"), key=lambda version: [int(part) for part in version.split(".")])
+HOOKS = [hook for hook in (*plugin.HOOKS, *rollout_trace.OPS) if isinstance(hook, Hook)]
 PATCHES = [hook for hook in plugin.HOOKS if isinstance(hook, Patch)]
 
 _ANYWHERE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -41,7 +42,7 @@ class Form:
 
 def form_of(hook: Hook) -> Form:
     """Return the form that is recorded of what a hook is put on."""
-    facts = recorded.read()[NEWEST][recorded.key_of(hook)]
+    facts = recorded.read("verl")[NEWEST][recorded.key_of(hook)]
     namespace: dict[str, Any] = {}
     exec(f"def function{facts['signature']}: ...", namespace)
     kinds = {"classmethod": classmethod, "staticmethod": staticmethod}
@@ -241,12 +242,12 @@ class StandIn:
 
 def install(stand_in: StandIn) -> None:
     """Put a hook on a stand-in, as the plugin does, or by the decorator that verl has there."""
-    if stand_in.hook not in ops.OPS:
+    if stand_in.hook not in rollout_trace.OPS:
         patching.install(stand_in.hook, stand_in.module)
         return
     found = vars(stand_in.owner).get(stand_in.name)
     if inspect.isfunction(found):
-        setattr(stand_in.owner, stand_in.name, ops.rollout_trace_op(found))
+        setattr(stand_in.owner, stand_in.name, rollout_trace.rollout_trace_op(found))
 
 
 async def _later(result: Any) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout.integrations.verl import recorded
+from otel_rollout.integrations.hooks import recorded
 from scripts import drift
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -67,7 +67,7 @@ class TestCompare:
         assert any(
             line.startswith("verl.utils.rollout_trace:rollout_trace_op: kind function → missing") for line in lines
         )
-        assert lines[-1].endswith(f"changes since {max(recorded.read())}")
+        assert lines[-1].endswith(f"changes since {max(recorded.read('verl'))}")
 
     def test_no_verl(self) -> None:
         """An environment without verl is an error that says so."""

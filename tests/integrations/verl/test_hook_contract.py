@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 
 from otel_rollout import rollout_trace_attr
-from otel_rollout.integrations.verl import faults, generation, ops, patching, recorded
-from otel_rollout.integrations.verl.hook import Hook
+from otel_rollout.integrations.hooks import faults, patching, recorded
+from otel_rollout.integrations.hooks.hook import Hook
+from otel_rollout.integrations.verl import generation, rollout_trace
 from otel_rollout.integrations.verl.late_rewards import CARRIER
 from otel_rollout.safety import log_once
 from otel_rollout.testing import InMemorySpanExporter
@@ -188,14 +189,16 @@ class TestEveryHook:
             made = hook.observer(call)
             if made is not None:
                 kind = type(made)
-                made.__class__ = type(kind.__name__, (kind,), {step: fail, "wraps": step == "wrapped" or kind.wraps})
+                made.__class__ = type(kind.__name__, (kind,), {step: fail})
             return made
 
         broken = copy.copy(hook)
         object.__setattr__(broken, "observer", observer)
-        monkeypatch.setattr(ops, "OPS", (*ops.OPS, broken) if hook in ops.OPS else ops.OPS)
-        if hook in ops.OPS:
-            monkeypatch.setattr(ops, "rollout_trace_op", lambda function: patching.observe(function, broken))
+        monkeypatch.setattr(
+            rollout_trace, "OPS", (*rollout_trace.OPS, broken) if hook in rollout_trace.OPS else rollout_trace.OPS
+        )
+        if hook in rollout_trace.OPS:
+            monkeypatch.setattr(rollout_trace, "rollout_trace_op", lambda function: patching.observe(function, broken))
         with rollout_trace_attr(step=3, sample_index=3):
             check(broken, stand_ins.form_of(hook), stand_ins.plausible, monkeypatch, caplog)
 
@@ -204,7 +207,7 @@ class TestEveryHook:
         self, hook: Hook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Where a hook can't be put on, one warning says what is not traced; where it can, it is on."""
-        if hook in ops.OPS:
+        if hook in rollout_trace.OPS:
             return
         for name, form in stand_ins.drifts(stand_ins.form_of(hook)):
             caplog.clear()
@@ -217,14 +220,18 @@ class TestEveryHook:
             said = [record.getMessage() for record in caplog.records]
             assert said or is_on
             assert is_on or name != "as recorded"
-            assert all(message.startswith((f"verl: {hook.lost}", f"verl: {hook.lost_unknown},")) for message in said)
+            library = hook.module.partition(".")[0]
+            assert all(
+                message.startswith((f"{library}: {hook.lost}", f"{library}: {hook.lost_unknown},")) for message in said
+            )
 
     @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.target)
     def test_missing_class(self, hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
         """A module without the class, or the function, is one warning."""
         with caplog.at_level(logging.WARNING, "otel_rollout"):
             patching.install(hook, object())
-        assert [record.getMessage().startswith(f"verl: {hook.lost}") for record in caplog.records] == [True]
+        library = hook.module.partition(".")[0]
+        assert [record.getMessage().startswith(f"{library}: {hook.lost}") for record in caplog.records] == [True]
 
     @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.target)
     @pytest.mark.parametrize("value", [None, object(), 3, int], ids=["None", "an object", "a number", "a C class"])
@@ -244,8 +251,8 @@ class TestEveryHook:
     def test_everything_hooked_is_recorded(self) -> None:
         """Of each hook, each version of verl that is supported is recorded."""
         keys = {recorded.key_of(hook) for hook in (*HOOKS, *PATCHES)}
-        assert {version: keys ^ functions.keys() for version, functions in recorded.read().items()} == {
-            version: set() for version in recorded.read()
+        assert {version: keys ^ functions.keys() for version, functions in recorded.read("verl").items()} == {
+            version: set() for version in recorded.read("verl")
         }
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from otel_rollout.integrations.verl.batch import META_KEY, Batch, PromptSelection
-from otel_rollout.integrations.verl.identity import BatchLedger, Row, identify
+from otel_rollout.integrations.verl.identity import META_KEY, Batch, BatchLedger, PromptSelection, Row, identify
 
 
 def trajectory(step: int = 3, index: object = 7, rollout_n: int = 0) -> dict[str, object]:

@@ -17,10 +17,11 @@ import cloudpickle
 import pytest
 
 from otel_rollout import flush
-from otel_rollout.integrations.verl import patching, plugin
-from otel_rollout.integrations.verl.hook import Hook, Observer
-from otel_rollout.integrations.verl.import_hook import after_import
-from otel_rollout.integrations.verl.ops import rollout_trace_op
+from otel_rollout.integrations.hooks import patching
+from otel_rollout.integrations.hooks.hook import Hook, Observer
+from otel_rollout.integrations.hooks.import_hook import after_import
+from otel_rollout.integrations.verl import plugin
+from otel_rollout.integrations.verl.rollout_trace import rollout_trace_op
 from otel_rollout.testing import InMemorySpanExporter
 
 T = TypeVar("T")

@@ -9,7 +9,8 @@ from types import ModuleType
 import pytest
 
 from otel_rollout import RolloutTraceConfig, flush
-from otel_rollout.integrations.verl import patching, plugin
+from otel_rollout.integrations.hooks import patching
+from otel_rollout.integrations.verl import plugin
 from otel_rollout.integrations.verl.config import max_samples, start
 from otel_rollout.safety import log_once
 from otel_rollout.spans import runtime

@@ -108,9 +108,16 @@ class Remote:
     def __init__(self, target):
         self._target = target
 
-    def __getattr__(self, name):
-        method = getattr(self._target, name)
+    @property
+    def __ray_call__(self):
+        """Runs a function with the object, as Ray does in an actor."""
+        return self._method(lambda function, *args: function(self._target, *args))
 
+    def __getattr__(self, name):
+        return self._method(getattr(self._target, name))
+
+    @staticmethod
+    def _method(method):
         class Method:
             @staticmethod
             def remote(*args, **kwargs):

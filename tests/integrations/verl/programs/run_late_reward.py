@@ -20,13 +20,17 @@ class Handle(harness.Remote):
         super().__init__(target)
         self._loop = loop
 
-    def __getattr__(self, name):
-        method, loop = getattr(self._target, name), self._loop
+    def _method(self, method):
+        loop = self._loop
 
         class Method:
             @staticmethod
             def remote(*args):
-                return asyncio.run_coroutine_threadsafe(method(*args), loop)
+                async def call():
+                    result = method(*args)
+                    return await result if asyncio.iscoroutine(result) else result
+
+                return asyncio.run_coroutine_threadsafe(call(), loop)
 
         return Method()
 
@@ -60,6 +64,8 @@ async def main() -> None:
     output = await manager.generate_sequences(harness.make_batch(prompts, n, step=6))
     batch = harness.make_batch(prompts, n, step=6)
     batch = batch.union(output)
+    # The trainer's thread asks them.
+    manager.agent_loop_workers = [Handle(worker, loop) for worker in workers]
     batch.reorder(torch.tensor([4, 0, 5, 2, 1, 3]))
     columns = set(batch.non_tensor_batch)
     batch = batch.union(await asyncio.to_thread(trainer._compute_reward_colocate, batch))

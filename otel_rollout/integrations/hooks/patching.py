@@ -1,8 +1,7 @@
-"""Runs an observer around each call of a function: the one place in which a hook touches what verl does.
+"""Wrap a function so that an observer runs around each call.
 
-The function is called once, with the arguments that were given, and what it returns or raises is what the caller gets.
-An observer that fails is reported once and left out. Arguments and results are changed only by observers that say so
-(`changed`, `wrapped`), and stay as they were where that fails.
+The function is called once, with the given arguments, and its result or exception goes to the caller. A step of an
+observer that fails is logged once and skipped. Only `changed` and `wrapped` replace arguments or results.
 """
 
 from __future__ import annotations
@@ -10,52 +9,45 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
-from contextvars import ContextVar, Token
+from contextvars import Token
 from types import CoroutineType, FunctionType
 from typing import Any, Final
 
 from otel_rollout.capture import call as calls
 from otel_rollout.capture.signature import compile_binder, read_signature
-from otel_rollout.integrations.verl import recorded
-from otel_rollout.integrations.verl.faults import is_fault, report
-from otel_rollout.integrations.verl.hook import Call, Hook, Observer, Patch
+from otel_rollout.integrations.hooks import recorded
+from otel_rollout.integrations.hooks.faults import guarded, report
+from otel_rollout.integrations.hooks.hook import Call, Hook, Observer, Patch
 from otel_rollout.spans import runtime
 
 __all__ = ["install", "is_replaced", "observe"]
 
 _MARK: Final = "__otel_rollout_hook__"
-_POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def install(hook: Hook | Patch, module: Any) -> None:
-    """Put a hook in place; where it doesn't fit, one warning says what is not traced, and all stays as it is.
-
-    Args:
-        hook: The hook.
-        module: The module that it is for, imported.
-    """
+    """Install a hook in an imported module; if it doesn't fit, log what isn't traced and change nothing."""
     try:
         if isinstance(hook, Patch):
             hook.apply(module)
         else:
             _replace(hook, module)
-    except Exception as error:  # noqa: BLE001, RUF100 - verl goes on as it is
-        report(hook.target, hook.lost, error.with_traceback(None))
+    except Exception as error:
+        report(hook, error.with_traceback(None))
 
 
 def observe(function: Callable[..., Any], hook: Hook, *, is_method: bool = True) -> Callable[..., Any]:
-    """Return a function that does what `function` does, and is observed.
+    """Return an observed wrapper of a function.
 
-    It has the original's name, module, signature and kind: verl and Ray look at these, and cloudpickle finds classes
-    by them.
+    It keeps name, module, signature and kind: verl and Ray look at these, and cloudpickle finds classes by them.
 
     Args:
         function: A function or a coroutine function.
-        hook: How it is observed.
-        is_method: Whether its first argument is `self` or `cls`.
+        hook: Its observers.
+        is_method: Whether the first argument is `self` or `cls`.
 
     Raises:
-        TypeError: It is a generator, or lacks a parameter that the hook needs.
+        TypeError: The function is a generator, or lacks a parameter that the hook needs.
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(f"{hook.target} is a generator")
@@ -67,15 +59,13 @@ def observe(function: Callable[..., Any], hook: Hook, *, is_method: bool = True)
 
 
 def is_replaced(function: Any) -> bool:
-    """Whether this is what `install` has put in place of a function."""
+    """Return whether a function is a wrapper that `install` or `observe` made."""
     return hasattr(function, _MARK)
 
 
 def _replace(hook: Hook, module: Any) -> None:
     *path, name = hook.target.split(".")
-    owner = module
-    for part in path:
-        owner = getattr(owner, part)
+    owner = functools.reduce(getattr, path, module)
     try:
         found = vars(owner)[name]
     except KeyError:
@@ -91,57 +81,47 @@ def _replace(hook: Hook, module: Any) -> None:
 
 
 class _Observed:
-    """What is known of a function before it is called."""
+    """A hooked function, read once."""
 
     def __init__(self, function: Callable[..., Any], hook: Hook, is_method: bool) -> None:
-        parameters = list(read_signature(function).parameters.values())
-        names = [parameter.name for parameter in parameters]
-        missing = [name for name in hook.needs if name not in names]
+        self._signature = read_signature(function)
+        parameters = self._signature.parameters
+        missing = [name for name in hook.needs if name not in parameters]
         if missing:
-            raise TypeError(f"{hook.target} takes {', '.join(names) or 'nothing'}, not {', '.join(missing)}")
+            raise TypeError(f"{hook.target} takes {', '.join(parameters) or 'nothing'}, not {', '.join(missing)}")
         self.hook = hook
         self.operation = calls.Operation(
             function, hook.name, hook.kind, capture_inputs=hook.captures[0], capture_output=hook.captures[1]
         )
-        self.is_known = not hook.lost_unknown or recorded.is_known(hook, function)
-        if not self.is_known:
-            report(hook.target, hook.lost_unknown, TypeError("it does something else than it did"))
+        self._is_known = not hook.lost_unknown or recorded.is_known(hook, function)
+        if not self._is_known:
+            report(hook, TypeError("its source is not one that is recorded"), hook.lost_unknown)
         self._is_method = is_method
         self._bind = compile_binder(function)
-        self._positions = {
-            parameter.name: position for position, parameter in enumerate(parameters) if parameter.kind in _POSITIONAL
-        }
-        self._named = frozenset(
-            parameter.name
-            for parameter in parameters
-            if parameter.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        )
-        self._rest = next(
-            (parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.VAR_KEYWORD), None
-        )
+        self._rest = next((name for name, each in parameters.items() if each.kind is each.VAR_KEYWORD), None)
 
     def is_off(self) -> bool:
-        """Whether a call is not observed at all."""
+        """Return whether calls are not observed."""
         return runtime.pipeline is None and not self.hook.while_off
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """Return a call of the function; raises TypeError where the arguments are not its own."""
+        """Return a call of the function; raises TypeError if the arguments don't fit."""
         arguments = self._bind(*args, **kwargs)
         if self._rest is not None:
             arguments.update(arguments.pop(self._rest, ()))
         receiver = args[0] if args and self._is_method else None
-        return Call(receiver, arguments, args, kwargs, self._positions, self._named, self.is_known)
+        return Call(receiver, arguments, args, kwargs, self._signature, self._is_known)
 
 
 class _Watch:
     """One call, observed."""
 
-    __slots__ = ("_hook", "_misfit", "_observer", "_span", "_token", "args", "kwargs")
+    __slots__ = ("_hook", "_misfit", "_span", "_token", "args", "kwargs", "observer")
 
     def __init__(self, observed: _Observed, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.args, self.kwargs = args, kwargs
+        self.observer: Observer | None = None
         self._hook = observed.hook
-        self._observer: Observer | None = None
         self._span: calls.Call | None = None
         self._token: Token[Any] | None = None
         self._misfit: TypeError | None = None
@@ -151,107 +131,85 @@ class _Watch:
             self.fail(error)
             raise
 
-    @property
-    def settles(self) -> bool:
-        """Whether there is something to wait for when the call has returned."""
-        return self._observer is not None and self._observer.settles
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether there is nothing to observe in this call."""
-        return self._observer is None
-
     def _begin(self, observed: _Observed) -> None:
         try:
             call = observed.call(self.args, self.kwargs)
         except TypeError as error:
-            # Where the program calls it wrongly, the function says so.
+            # If the program's call is wrong, the function raises the same.
             self._misfit = error.with_traceback(None)
             return
-        self._observer = observer = self._try(self._hook.observer, call)
+        self.observer = observer = guarded(self._hook, self._hook.observer, call)
         if observer is None:
             return
-        # A step that an observer has nothing to do in would cost more than all of the rest here.
+        # Calling empty steps would cost more than all of the rest here.
         kind = type(observer)
         if kind.changed is not Observer.changed:
-            changed = self._try(observer.changed, call)
+            changed = guarded(self._hook, observer.changed, call)
             if changed is not None:
                 self.args, self.kwargs = changed
         self._enter(observer)
         pipeline = runtime.pipeline
         if observer.opens_span and pipeline is not None:
-            self._span = self._try(observed.operation.start, pipeline, self.args, self.kwargs)
+            self._span = guarded(self._hook, observed.operation.start, pipeline, self.args, self.kwargs)
         if kind.started is not Observer.started:
-            self._try(observer.started)
+            guarded(self._hook, observer.started)
 
     def end(self, result: Any) -> Any:
-        """Return what the caller gets for the function's result."""
-        observer = self._observer
+        """Return the caller's value for the function's result."""
+        observer = self.observer
         if observer is None:
             if self._misfit is not None:
-                report(self._hook.target, self._hook.lost, self._misfit)
+                report(self._hook, self._misfit)
             return result
         returned = None
         try:
-            self._try(observer.end, result)
-            if observer.wraps:
-                returned = self._try(observer.wrapped, result)
+            guarded(self._hook, observer.end, result)
+            if type(observer).wrapped is not Observer.wrapped:
+                returned = guarded(self._hook, observer.wrapped, result)
             if self._span is not None:
-                self._try(self._span.succeed, result)
+                guarded(self._hook, self._span.succeed, result)
         finally:
             self._finish(observer)
         return result if returned is None else returned
 
     def fail(self, error: BaseException) -> None:
-        """Note that an exception leaves the call."""
-        observer = self._observer
+        """Record an exception that leaves the call."""
+        observer = self.observer
         if observer is None:
             return
         try:
-            self._try(observer.fail, error)
+            guarded(self._hook, observer.fail, error)
             if self._span is not None:
-                self._try(self._span.fail, error)
+                guarded(self._hook, self._span.fail, error)
         finally:
             self._finish(observer)
 
-    async def settle(self, result: Any) -> None:
-        """Wait for what the observer waits for."""
-        if self._observer is None:
-            return
-        try:
-            await self._observer.settle(result)
-        except BaseException as error:
-            if not is_fault(error):
-                raise
-            report(self._hook.target, self._hook.lost, error)
-
     def suspend(self) -> None:
-        """Leave the call's context: it has returned a coroutine that runs later."""
-        if self._observer is not None:
+        """Leave the call's context: the call has returned a coroutine that runs later."""
+        if self.observer is not None:
             if self._span is not None:
-                self._try(self._span.pause)
-            self._leave(self._observer)
+                guarded(self._hook, self._span.pause)
+            self._leave(self.observer)
 
     def resume(self) -> None:
         """Enter the call's context again."""
-        if self._observer is not None:
-            self._enter(self._observer)
+        if self.observer is not None:
+            self._enter(self.observer)
             if self._span is not None:
-                self._try(self._span.resume)
+                guarded(self._hook, self._span.resume)
 
     def _finish(self, observer: Observer) -> None:
         try:
             self._leave(observer)
         finally:
             if type(observer).close is not Observer.close:
-                self._try(observer.close)
+                guarded(self._hook, observer.close)
 
     def _enter(self, observer: Observer) -> None:
         if type(observer).enter is not Observer.enter:
-            self._try(observer.enter)
-        variable = observer.variable
-        if variable is not None:
-            self._token = self._try(_set, variable, observer)
+            guarded(self._hook, observer.enter)
+        if observer.variable is not None:
+            self._token = observer.variable.set(observer if observer.value is None else observer.value)
 
     def _leave(self, observer: Observer) -> None:
         token, self._token = self._token, None
@@ -259,23 +217,10 @@ class _Watch:
             try:  # noqa: SIM105 - contextlib.suppress costs more than the rest
                 token.var.reset(token)
             except ValueError:
-                # An abandoned coroutine is closed from another context than it ran in.
+                # An abandoned coroutine is closed in another context than it ran in.
                 pass
         if type(observer).leave is not Observer.leave:
-            self._try(observer.leave)
-
-    def _try(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return step(*arguments)
-        except BaseException as error:
-            if not is_fault(error):
-                raise
-            report(self._hook.target, self._hook.lost, error)
-            return None
-
-
-def _set(variable: ContextVar[Any], observer: Observer) -> Token[Any]:
-    return variable.set(observer.value)
+            guarded(self._hook, observer.leave)
 
 
 def _around_coroutine(function: Callable[..., Any], observed: _Observed) -> Callable[..., Any]:
@@ -286,8 +231,6 @@ def _around_coroutine(function: Callable[..., Any], observed: _Observed) -> Call
         watch = _Watch(observed, args, kwargs)
         try:
             result = await function(*watch.args, **watch.kwargs)
-            if watch.settles:
-                await watch.settle(result)
         except BaseException as error:
             watch.fail(error)
             raise
@@ -307,7 +250,7 @@ def _around_function(function: Callable[..., Any], observed: _Observed) -> Calla
         except BaseException as error:
             watch.fail(error)
             raise
-        if type(result) is not CoroutineType or watch.is_idle:
+        if type(result) is not CoroutineType or watch.observer is None:
             return watch.end(result)
         # A coroutine function in disguise, by a decorator.
         watch.suspend()
@@ -322,8 +265,6 @@ async def _follow(watch: _Watch, coroutine: Coroutine[Any, Any, Any]) -> Any:
     watch.resume()
     try:
         result = await coroutine
-        if watch.settles:
-            await watch.settle(result)
     except BaseException as error:
         watch.fail(error)
         raise

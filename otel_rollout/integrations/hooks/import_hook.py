@@ -1,4 +1,4 @@
-"""Run a function once a module has been imported, so that what it defines can be hooked before anybody uses it."""
+"""Run a callback as soon as a module has been imported, before any other code uses it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final
 
-from otel_rollout.integrations.verl.faults import report
+from otel_rollout.integrations.hooks.faults import report
+from otel_rollout.integrations.hooks.hook import Patch
 
 __all__ = ["after_import"]
 
@@ -20,7 +21,7 @@ _callbacks: Final[dict[str, list[Callback]]] = {}
 
 
 def after_import(name: str, callback: Callback) -> None:
-    """Call `callback` with the module when it has been imported; at once where it is imported already.
+    """Call `callback` with a module once it is imported; at once if it is already.
 
     Args:
         name: The module's full name.
@@ -37,7 +38,7 @@ def after_import(name: str, callback: Callback) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds nothing by itself: lets the others find a watched module and adds to what its loader does."""
+    """Wraps the loader that another finder returns for a watched module."""
 
     def __init__(self) -> None:
         self._searching: set[str] = set()
@@ -45,21 +46,24 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec that the other finders have for a watched module."""
+        """Return the other finders' spec of a watched module, with its loader wrapped."""
         if fullname not in _callbacks or fullname in self._searching:
             return None
         self._searching.add(fullname)
         try:
             spec = importlib.util.find_spec(fullname)
-        except Exception:  # noqa: BLE001, RUF100 - the import system asks the others once more, and has their answer
+        except Exception:
+            # The import system asks the other finders once more and raises what they raise.
             return None
         finally:
             self._searching.discard(fullname)
         if spec is not None and spec.loader is not None:
             try:
                 _extend(spec.loader, fullname)
-            except Exception as error:  # noqa: BLE001, RUF100 - a loader may take no attributes
-                report(fullname, f"{fullname} is not traced", error.with_traceback(None))
+            except Exception as error:
+                # A loader may take no attributes.
+                patch = Patch(fullname, fullname, f"{fullname} is not traced", lambda module: None)
+                report(patch, error.with_traceback(None))
         return spec
 
 

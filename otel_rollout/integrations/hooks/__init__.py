@@ -1,0 +1,1 @@
+"""Hooks for the functions of any trainer: a hook observes calls and never changes what the caller gets."""

@@ -1,0 +1,154 @@
+"""The parts of a hook: a `Hook` names a function and makes an `Observer` for each of its calls.
+
+`patching` runs the observer around the call; an observer that fails doesn't change the call.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+__all__ = ["Call", "Hook", "Observer", "Patch", "after"]
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call of a hooked function.
+
+    Args:
+        receiver: `self` or `cls`; None for a function.
+        arguments: The arguments by name, with defaults and the content of `**kwargs`.
+        args: The positional arguments as given, `self` included.
+        kwargs: The keyword arguments as given.
+        signature: The function's signature.
+        is_known: Whether the function's source is recorded, so that arguments may be added.
+    """
+
+    receiver: Any
+    arguments: dict[str, Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    signature: inspect.Signature
+    is_known: bool
+
+    def replaced(self, values: dict[str, Any]) -> Arguments:
+        """Return the given arguments with some replaced; names that are no parameters are ignored."""
+        bound = self.signature.bind(*self.args, **self.kwargs)
+        for name, value in values.items():
+            parameter = self.signature.parameters.get(name)
+            if parameter is not None and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                bound.arguments[name] = value
+        return bound.args, bound.kwargs
+
+
+class Observer:
+    """The steps around one call; a step that fails is logged once, and the call goes on.
+
+    Made before the call. Then, in this order: `changed`, `enter`, the span's start, `started`, the call itself, `end`
+    or `fail`, `wrapped`, the span's end, `leave`, `close`. A subclass may set the arguments as class attributes.
+
+    Args:
+        variable: A context variable that is set to `value` during the call.
+        value: The variable's value; None for the observer itself.
+        opens_span: Whether the call is a span, of the hook's kind.
+    """
+
+    variable: ContextVar[Any] | None = None
+    value: Any = None
+    opens_span: bool = False
+
+    def __init__(self, *, variable: ContextVar[Any] | None = None, value: Any = None, opens_span: bool = False) -> None:
+        self.variable = variable
+        self.value = value
+        self.opens_span = opens_span
+
+    def changed(self, call: Call) -> Arguments | None:
+        """Return arguments to call the function with; None for those given."""
+
+    def enter(self) -> None:
+        """Run before the function's code, and before that of a coroutine that it returned."""
+
+    def started(self) -> None:
+        """Run when the span has started and is current."""
+
+    def end(self, result: Any) -> None:
+        """Run when the call, or its coroutine, has returned; the span is current."""
+
+    def fail(self, error: BaseException) -> None:
+        """Run when an exception leaves the call; the span is current."""
+
+    def wrapped(self, result: Any) -> Any:
+        """Return a value for the caller in place of the result; None for the result."""
+
+    def leave(self) -> None:
+        """Run when the function's code has stopped or is suspended, as often as `enter`."""
+
+    def close(self) -> None:
+        """Run once, at the end."""
+
+
+class _After(Observer):
+    def __init__(self, function: Callable[[Call, Any], Any], call: Call) -> None:
+        self._function = function
+        self._call = call
+
+    def wrapped(self, result: Any) -> Any:
+        return self._function(self._call, result)
+
+
+def after(function: Callable[[Call, Any], Any]) -> Callable[[Call], Observer]:
+    """Make observers that run `function(call, result)` as `wrapped`: None leaves the result as it is."""
+    return partial(_After, function)
+
+
+@dataclass(frozen=True)
+class Hook:
+    """A function to observe.
+
+    Args:
+        module: The function's module.
+        target: The function's name with its class: `AgentLoopWorker.generate_sequences`.
+        lost: A phrase for the log on what isn't traced without the hook.
+        observer: Makes a call's observer; None if there is nothing to observe.
+        needs: Required parameters.
+        kind: The span's kind, if the observer opens one.
+        name: The span's name; None for the function's.
+        captures: Whether arguments and result are recorded.
+        while_off: Whether calls are observed while tracing is off in this process.
+        lost_unknown: A phrase for the log on what isn't traced if the function's source isn't recorded; empty if the
+            hook adds no arguments.
+    """
+
+    module: str
+    target: str
+    lost: str
+    observer: Callable[[Call], Observer | None]
+    needs: tuple[str, ...] = ()
+    kind: str = "CHAIN"
+    name: str | None = None
+    captures: tuple[bool, bool] = (False, False)
+    while_off: bool = False
+    lost_unknown: str = ""
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A change to a module other than around a function.
+
+    Args:
+        module: The module.
+        target: The patched object's name.
+        lost: A phrase for the log on what isn't traced without the patch.
+        apply: Takes the module and patches it; may raise.
+    """
+
+    module: str
+    target: str
+    lost: str
+    apply: Callable[[Any], None]
