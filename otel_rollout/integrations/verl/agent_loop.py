@@ -71,14 +71,8 @@ class _Run(Observer):
         """Request a flush of the queues if no trajectory runs: the step is over. Doesn't wait."""
         self._state[_RUNNING] = self._state.get(_RUNNING, 1) - 1
         pipeline = runtime.pipeline
-<<<<<<< 0ccf14045a47c41eaad925118fe8cbdff56de969
-        if running <= 0 and pipeline is not None:
-            pipeline.request_flush()
-=======
         if self._state[_RUNNING] <= 0 and pipeline is not None:
-            for queue in pipeline.queues:
-                queue.hurry()
->>>>>>> 71260c601aacafda0ee73bd502b5a7b386aa6bf8
+            pipeline.request_flush()
 
 
 class _WholeBatch(Observer):
