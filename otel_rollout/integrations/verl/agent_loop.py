@@ -89,7 +89,7 @@ class _Run(Observer):
         pipeline = runtime.pipeline
         if running <= 0 and pipeline is not None:
             for queue in pipeline.queues:
-                queue.hurry()
+                queue.request_flush()
 
 
 class _WholeBatch(Observer):
