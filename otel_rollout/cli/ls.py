@@ -10,8 +10,8 @@ from typing import Any
 from otel_rollout.cli.json_output import print_json
 from otel_rollout.cli.reading import ProblemLog, in_order_of_prompts, require_rich, selected
 from otel_rollout.cli.trajectory_filters import add_filters, add_folder
-from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
-from otel_rollout.trace_folder.step_summary import summarise_steps
+from otel_rollout.trace_folder.folder_stats import summarise_steps
+from otel_rollout.trace_folder.reader import RecordedTrajectory
 from otel_rollout.trace_tree import printable
 
 __all__ = ["add_to", "run"]

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from otel_rollout import semconv
 from otel_rollout.cli.wording import size, step_name
-from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
+from otel_rollout.trace_folder.reader import RecordedTrajectory
 from otel_rollout.trace_tree import (
     KIND_STYLES,
     STATUS_STYLES,

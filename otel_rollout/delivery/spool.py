@@ -20,7 +20,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.file_modes import make_folder, open_private
-from otel_rollout.trace_folder.frames import FileGoneError, FrameFile, make_compressor, read_frame, require_zstandard
+from otel_rollout.trace_folder.append_file import FileGoneError
+from otel_rollout.trace_folder.frames import FrameFile, make_compressor, read_frame, require_zstandard
 from otel_rollout.trace_folder.layout import FRAMES, new_worker
 from otel_rollout.trace_folder.otlp_json import decode_line, encode_line
 

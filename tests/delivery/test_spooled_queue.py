@@ -18,7 +18,8 @@ from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.spool import Spool
-from otel_rollout.trace_folder.frames import FrameFile, is_being_written
+from otel_rollout.trace_folder.file_lock import is_being_written
+from otel_rollout.trace_folder.frames import FrameFile
 from tests.delivery.queues import QUICK, RETRY, is_balanced, until
 
 
