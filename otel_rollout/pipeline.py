@@ -203,7 +203,7 @@ def flush_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:
     """
     deadline = time.monotonic() + timeout
     for queue in queues:
-        queue.hurry()
+        queue.request_flush()
     results = [queue.flush(max(0.0, deadline - time.monotonic())) for queue in queues]
     return all(results)
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from otel_rollout.analysis.trace_tree import printable
 from otel_rollout.cli.trajectory_filters import filters_of
 from otel_rollout.errors import MissingExtraError
-from otel_rollout.trace_folder.reader import ReadProblem, read
-from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
+from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory, read
 
 __all__ = ["ProblemLog", "in_order_of_prompts", "require_rich", "selected"]
 

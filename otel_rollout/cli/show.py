@@ -11,7 +11,7 @@ from otel_rollout.analysis.trace_tree import printable
 from otel_rollout.cli.json_output import print_json_text
 from otel_rollout.cli.reading import ProblemLog, in_order_of_prompts, require_rich, selected
 from otel_rollout.cli.trajectory_filters import add_filters, add_folder
-from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
+from otel_rollout.trace_folder.reader import RecordedTrajectory
 
 __all__ = ["add_to", "run"]
 

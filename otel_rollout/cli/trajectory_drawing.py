@@ -26,7 +26,7 @@ from otel_rollout.analysis.trace_tree import (
     walk_tree,
 )
 from otel_rollout.cli.wording import size, step_name
-from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
+from otel_rollout.trace_folder.reader import RecordedTrajectory
 from otel_rollout.wording import counted
 
 __all__ = ["draw_heading", "draw_spans"]

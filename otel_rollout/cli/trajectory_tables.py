@@ -13,9 +13,8 @@ from otel_rollout import semconv
 from otel_rollout.analysis.trace_tree import STATUS_STYLES, duration, printable, shorten
 from otel_rollout.cli.screen import plain_table
 from otel_rollout.cli.wording import size, step_name
-from otel_rollout.trace_folder.folder_stats import FolderStats
-from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
-from otel_rollout.trace_folder.step_summary import StepSummary
+from otel_rollout.trace_folder.folder_stats import FolderStats, StepSummary
+from otel_rollout.trace_folder.reader import RecordedTrajectory
 
 __all__ = ["step_table", "totals_table", "trajectory_table"]
 

@@ -1,4 +1,4 @@
-"""Spans of one exporter that wait on disk, oldest first, in files of the trace folder's format."""
+"""The spool: batches of one exporter on disk, oldest first, in the trace folder's format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.file_modes import make_folder, open_private
-from otel_rollout.trace_folder.frames import FileGoneError, FrameFile, make_compressor, read_frame, require_zstandard
+from otel_rollout.trace_folder.append_file import FileGoneError
+from otel_rollout.trace_folder.frames import FrameFile, make_compressor, read_frame, require_zstandard
 from otel_rollout.trace_folder.layout import FRAMES, new_worker
 from otel_rollout.trace_folder.otlp_json import decode_line, encode_line
 
@@ -30,17 +31,17 @@ if TYPE_CHECKING:
 __all__ = ["Spool", "open_spool"]
 
 MIN_FILE_BYTES: Final = 64 * 1024 * 1024
-"""A file that has grown to this is followed by a new one: what is delivered is removed a file at a time."""
+"""A file of this size is followed by a new one, since delivered spans are removed a file at a time."""
 MAX_FILES: Final = 256
 
 
 def open_spool(folder: str, exporter: str, max_bytes: int) -> Spool:
-    """Return the spool of one exporter.
+    """Make the folder of one exporter's spool, and return the spool.
 
     Args:
         folder: The folder of all spools.
         exporter: The exporter's name.
-        max_bytes: What the spool takes at most.
+        max_bytes: The bound on the spool's files.
 
     Raises:
         ConfigurationError: The folder can't be made or written to.
@@ -61,18 +62,19 @@ def open_spool(folder: str, exporter: str, max_bytes: int) -> Spool:
 
 
 class Spool:
-    """A bounded queue of batches on disk, which outlives its process and is only read by it as long as it lives.
+    """A bounded FIFO queue of batches on disk; other processes read it once this one has ended.
 
     Args:
-        folder: Where the files are; made with the first of them.
-        max_bytes: What they take at most.
+        folder: The folder of the files.
+        max_bytes: The bound on their size.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self.folder = folder
         self.trouble = ""
+        """Why the last `append` or `take` failed."""
         self._max_bytes = max_bytes
-        # Each file is held open: of hundreds there is none left for the trainer.
+        # Each file is held open, and a process has about a thousand file descriptors.
         self._file_bytes = max(MIN_FILE_BYTES, max_bytes // MAX_FILES)
         self._reset()
 
@@ -85,15 +87,15 @@ class Spool:
         self._compressor: zstandard.ZstdCompressor | None = None
 
     def append(self, spans: Sequence[ReadableSpan], *, is_forced: bool = False) -> bool:
-        """Put a batch on disk; False where that is not possible, `trouble` says why.
+        """Append a batch; False if that failed, and `trouble` says why.
 
         Args:
             spans: The batch.
-            is_forced: Whether the bound doesn't count: the spans are on disk already, in what is settled next.
+            is_forced: Ignore the bound: the spans are on disk already, in the batch that is settled next.
         """
         try:
             line = encode_line(spans)
-        except Exception as error:  # noqa: BLE001, RUF100 - of whatever a span holds; delivery goes on
+        except Exception as error:
             self.trouble = f"a batch can't be written as JSON ({type(error).__name__}: {error})"
             return False
         with self._lock:
@@ -104,7 +106,7 @@ class Spool:
                 try:
                     self._bytes += self._last_file().append(line, len(spans))
                 except FileGoneError:
-                    # Somebody has removed it; what was in it is found to be missing when it is its turn.
+                    # Somebody removed it; `take` reports its batches as missing.
                     self._bytes += self._next_file().append(line, len(spans))
             except OSError as error:
                 self.trouble = f"the spool can't be written to ({error})"
@@ -112,10 +114,10 @@ class Spool:
         return True
 
     def take(self) -> tuple[list[ReadableSpan], int]:
-        """Read the oldest batch; it stays on disk until it is settled.
+        """Read the oldest batch, which stays on disk until it is settled.
 
         Returns:
-            Its spans; none where it can't be read any more. And how many spans it had when it was written.
+            Its spans, or none if it can't be read; and the number of spans that were written.
         """
         with self._lock:
             while self._files and self._files[0].is_empty:
@@ -131,7 +133,7 @@ class Spool:
             return [], count
 
     def settle(self) -> None:
-        """Forget the batch that `take` gave: it is delivered, lost, or on disk again."""
+        """Remove the batch that `take` returned: it is delivered, lost, or on disk again."""
         with self._lock:
             if not self._files:
                 return
@@ -140,11 +142,10 @@ class Spool:
                 self._remove_first()
 
     def close(self, deadline: float = math.inf) -> None:
-        """Let go of the files: what is in them is for `otel-rollout replay`.
+        """Close the files, and leave them to `otel-rollout replay`.
 
         Args:
-            deadline: When this must be over, in seconds of `time.monotonic`; where the disk hangs, the end of the
-                process lets go of them.
+            deadline: In seconds of `time.monotonic`; if the disk hangs until then, the process's end closes them.
         """
         if not self._lock.acquire(timeout=min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX)):
             return
@@ -153,7 +154,7 @@ class Spool:
                 file = self._files.popleft()
                 with contextlib.suppress(OSError):
                     if time.monotonic() < deadline:
-                        file.trim()
+                        file.remove_settled()
                 with contextlib.suppress(OSError):
                     file.close()
         finally:
@@ -170,7 +171,7 @@ class Spool:
 
     def _next_file(self) -> _SpoolFile:
         self._number += 1
-        # One for all files: it keeps megabytes.
+        # Shared by all files: a compressor takes megabytes.
         self._compressor = self._compressor or make_compressor()
         file = _SpoolFile(self.folder / f"{self._worker}-{self._number:06d}{FRAMES}", self._compressor)
         self._files.append(file)
@@ -180,35 +181,35 @@ class Spool:
         file = self._files.popleft()
         self._bytes -= file.bytes
         with contextlib.suppress(OSError):
-            # What can't be removed is at worst delivered again, by a replay.
+            # A file that can't be removed is at worst delivered again, by a replay.
             file.remove()
         with contextlib.suppress(OSError):
             file.close()
 
 
 class _SpoolFile:
-    """One file, and which of its batches are still to be delivered.
+    """One file, with the places of its batches.
 
     Args:
-        path: Where it is.
-        compressor: What compresses.
+        path: The file.
+        compressor: Compresses the batches.
     """
 
     def __init__(self, path: Path, compressor: zstandard.ZstdCompressor) -> None:
         self.path = path
         self.bytes = 0
         self._frames = FrameFile(path, compressor)
-        # Offset, length and number of spans of each batch: there may be many.
+        # Offset, length and number of spans of each batch, one after the other: there may be many.
         self._batches = array("Q")
         self._settled = 0
 
     @property
     def is_empty(self) -> bool:
-        """Whether all that was put in is settled."""
+        """True if all batches are settled."""
         return self._settled == len(self._batches)
 
     def append(self, line: bytes, spans: int) -> int:
-        """Append a batch, and return the bytes that it takes."""
+        """Append a batch and return its size on disk."""
         frame = self._frames.append(line)
         self._batches.extend((frame.offset, frame.length, spans))
         self.bytes += frame.length
@@ -220,14 +221,14 @@ class _SpoolFile:
         return offset, length, spans
 
     def settle_first(self) -> None:
-        """Forget the oldest batch."""
+        """Count the oldest batch as settled."""
         self._settled += 3
 
-    def trim(self) -> None:
-        """Cut off what is settled, so that nobody delivers it again.
+    def remove_settled(self) -> None:
+        """Rewrite the file without the settled batches, which would be delivered again.
 
         Raises:
-            OSError: That is not possible; the file is as it was.
+            OSError: The disk failed; the file is unchanged.
         """
         if self.is_empty:
             self.remove()
@@ -250,5 +251,5 @@ class _SpoolFile:
         self.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let go of the file, so that others may take it."""
+        """Close the file, which gives up its lock."""
         self._frames.close()

@@ -1,7 +1,7 @@
-"""Who may read the files that we make: nobody else, unless they are put into a folder that says otherwise.
+"""The modes of the files that we create: private, unless their folder is shared.
 
-A folder that we make is 0700 and a file 0600. In a folder that exists a file takes its group and other bits (0750 makes
-0640), whatever the umask: a disk that is shared is set up once, by its folder.
+A folder that we create is 0700, a file 0600. In an existing folder a file takes its group and other bits (0750 makes
+0640), whatever the umask: a shared disk is set up once, by its folder.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _FOLDER_BITS_OF_OTHERS: Final = 0o077
 
 
 def open_private(path: str | os.PathLike[str], flags: int) -> int:
-    """Open a file, make it if there is none, and return its descriptor; a symlink in its place is not followed.
+    """Open a file, or create it, and return its descriptor; a symlink is not followed.
 
     Args:
-        path: The file, in a folder that exists.
-        flags: What `os.open` is to do beside that.
+        path: The file, in an existing folder.
+        flags: Further flags of `os.open`.
 
     Raises:
-        OSError: It can't be made or opened; `ELOOP` if it is a symlink.
+        OSError: It can't be created or opened; `ELOOP` if it is a symlink.
     """
     flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, _FILE)
     except FileExistsError:
         return os.open(path, flags)
-    # Some network file systems let nobody change modes: there it stays private, or as they have it.
+    # Some network file systems refuse to change modes: there the file stays private, or as they made it.
     with suppress(OSError, AttributeError):
         mode = _FILE | (os.stat(os.path.dirname(path) or ".").st_mode & _FILE_BITS_OF_OTHERS)  # noqa: PTH116, PTH120
         if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
@@ -44,14 +44,14 @@ def open_private(path: str | os.PathLike[str], flags: int) -> int:
 
 
 def make_folder(path: Path, within: Path | None = None) -> None:
-    """Make a folder, and those above it that are missing.
+    """Create a folder, and its missing parents.
 
     Args:
         path: The folder.
-        within: The folder that it belongs to: what is made below that takes its group and other bits.
+        within: The folder that it belongs to; folders created below take its group and other bits.
 
     Raises:
-        OSError: One can't be made.
+        OSError: One can't be created.
     """
     if path.is_dir():
         return
@@ -59,7 +59,7 @@ def make_folder(path: Path, within: Path | None = None) -> None:
     try:
         path.mkdir(_FOLDER)
     except FileExistsError:
-        # Another process was faster; what is no folder is an error.
+        # Another process was faster, or it is no folder.
         if not path.is_dir():
             raise
         return
@@ -67,16 +67,12 @@ def make_folder(path: Path, within: Path | None = None) -> None:
         with suppress(OSError):
             shared = path.parent.stat().st_mode & _FOLDER_BITS_OF_OTHERS
             if shared:
-                # With what the system has set by itself: a folder in a set-group-id folder is one too.
+                # Keeps the set-group-id bit, which the system inherits.
                 path.chmod(stat.S_IMODE(path.stat().st_mode) | shared)
 
 
 def narrow(path: Path) -> None:
-    """Take from a file what its folder does not allow, for a file that a library has made for us.
-
-    Args:
-        path: The file.
-    """
+    """Remove the mode bits that a file's folder does not allow, from a file that a library has created for us."""
     with suppress(OSError):
         mode = stat.S_IMODE(path.stat().st_mode)
         allowed = _FILE | (path.parent.stat().st_mode & _FILE_BITS_OF_OTHERS)

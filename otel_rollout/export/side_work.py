@@ -153,11 +153,11 @@ class SideWork:
             self._log.warn("queue_full", f"{kind} are being lost (queue_full); otel_rollout.stats() counts them")
         self._start()
 
-    def hurry(self) -> None:
+    def request_flush(self) -> None:
         """Try what waits now, unless the backend asked to wait."""
         self._start_anew_if_forked()
         with self._lock:
-            self._hurry()
+            self._make_all_due()
 
     def flush(self, timeout: float) -> bool:
         """Try again now, and wait until all that was added before is done or turned away.
@@ -171,7 +171,7 @@ class SideWork:
         self._start_anew_if_forked()
         with self._lock:
             number, lost_before = self._added, self._lost_at_flush
-            self._hurry()
+            self._make_all_due()
             self._progress.wait_for(
                 lambda: all(entry.is_denied for entry in self._waiting(number)), min(timeout, threading.TIMEOUT_MAX)
             )
@@ -190,7 +190,7 @@ class SideWork:
         with self._lock:
             if self._deadline is None:
                 self._deadline = deadline
-                self._hurry()
+                self._make_all_due()
             # A second call waits no longer than the first.
             deadline = min(deadline, self._deadline)
             must_work_here = self._thread is None and bool(self._lanes)
@@ -237,7 +237,7 @@ class SideWork:
     def _total_lost(self) -> int:
         return sum(lost.total() for lost in self._lost.values())
 
-    def _hurry(self) -> None:
+    def _make_all_due(self) -> None:
         for lane in self._lanes.values():
             lane.due = lane.not_before
             for entry in lane.entries.values():

@@ -12,7 +12,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.replay.source import Total, Unit, UnreadableError
-from otel_rollout.trace_folder.frames import DamagedFrameError, Frame, TornFrame, read_frame, scan_frames, try_take
+from otel_rollout.trace_folder.file_lock import exclusive_lock
+from otel_rollout.trace_folder.frames import DamagedFrameError, FrameExtent, TornFrame, read_frame, scan_frames
 from otel_rollout.trace_folder.layout import NO_STEP, is_frame_file, step_of
 from otel_rollout.trace_folder.otlp_json import decode_line
 from otel_rollout.trace_folder.reader import read
@@ -110,7 +111,7 @@ class SpoolSource:
         for path in self._files():
             with ExitStack() as held:
                 try:
-                    is_ours = held.enter_context(try_take(path)) is not None
+                    is_ours = held.enter_context(exclusive_lock(path)) is not None
                 except FileNotFoundError:
                     # Delivered and removed in the meantime.
                     continue
@@ -215,7 +216,7 @@ class _Batch:
         traces: Which traces of it are wanted; all where None.
     """
 
-    def __init__(self, path: Path, frame: Frame, traces: set[int] | None) -> None:
+    def __init__(self, path: Path, frame: FrameExtent, traces: set[int] | None) -> None:
         self.is_damaged = False
         self.part = ""
         self._path = path

@@ -11,12 +11,11 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.replay.source import Total, Unit, UnreadableError
-from otel_rollout.trace_folder.frames import Frame, scan_frames
+from otel_rollout.trace_folder.frames import FrameExtent, scan_frames
 from otel_rollout.trace_folder.index import read_index
 from otel_rollout.trace_folder.index_entry import IndexEntry
 from otel_rollout.trace_folder.layout import index_path
-from otel_rollout.trace_folder.reader import ReadProblem, read
-from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
+from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory, read
 from otel_rollout.trace_folder.selection import Filters
 from otel_rollout.trace_folder.stored_file import LineCache, StoredFile
 from otel_rollout.trace_folder.trace_files import find_trace_files
@@ -112,7 +111,7 @@ def _is_damage(problem: ReadProblem) -> bool:
     with suppress(OSError):
         if any(entry.offset == problem.offset for entry in read_index(index_path(problem.path))):
             return True
-        return any(isinstance(frame, Frame) for frame in scan_frames(problem.path, problem.offset))
+        return any(isinstance(frame, FrameExtent) for frame in scan_frames(problem.path, problem.offset))
     return False
 
 

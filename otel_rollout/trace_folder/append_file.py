@@ -1,4 +1,4 @@
-"""A file that grows by whole pieces: each is there entirely or not at all, as far as the disk lets us."""
+"""An append-only file: each write is there entirely or not at all, as far as the disk allows."""
 
 from __future__ import annotations
 
@@ -10,48 +10,44 @@ from pathlib import Path
 from typing import Final
 
 from otel_rollout.export.file_modes import make_folder, open_private
-from otel_rollout.trace_folder.file_lock import hold
+from otel_rollout.trace_folder.file_lock import lock_shared
 
 __all__ = ["AppendFile", "FileGoneError"]
 
-
 _ATTEMPTS: Final = 4
 _MAX_PIECES: Final = 1024
-"""More than these no system call takes (IOV_MAX of Linux)."""
+"""A system call takes no more pieces (IOV_MAX of Linux)."""
 
 
 class FileGoneError(OSError):
-    """The file was removed, or taken by another process, so nothing that is appended to it would be found."""
+    """The file was removed or taken by another process: nobody would find what is appended to it."""
 
 
 class AppendFile:
-    """A file with one writer, made where there is none and held until it is closed.
+    """A file with one writer, created if it is missing and locked until it is closed.
 
     Args:
-        path: The file; folders on the way are made too.
-        within: The folder that it belongs to; folders made below it are as open as it is, others are private.
+        path: The file; missing folders are created.
+        within: The folder that it belongs to; folders created below take its mode, others are private.
 
     Raises:
-        OSError: It can't be made or opened.
+        OSError: It can't be created or opened.
         FileGoneError: Another process is removing or consuming it.
     """
 
     def __init__(self, path: str | os.PathLike[str], within: Path | None = None) -> None:
         self.path = Path(path)
         self.descriptor = _open(self.path, within)
-        if not hold(self.descriptor):
+        if not lock_shared(self.descriptor):
             os.close(self.descriptor)
             raise _gone(self.path)
         self.end = os.fstat(self.descriptor).st_size
 
     def append(self, pieces: Sequence[bytes | memoryview]) -> int:
-        """Write `pieces`, one behind the other, behind what is there, and return where the first begins.
-
-        Args:
-            pieces: What belongs together.
+        """Write `pieces`, one behind the other, at the end, and return the offset of the first.
 
         Raises:
-            OSError: The disk did not take all of it; what it took is cut off again.
+            OSError: The disk did not take all of it; the part that it took is cut off again.
             FileGoneError: The file was removed.
         """
         if os.fstat(self.descriptor).st_nlink == 0:
@@ -61,7 +57,7 @@ class AppendFile:
             for first in range(0, len(pieces), _MAX_PIECES):
                 end = self._write(pieces[first : first + _MAX_PIECES], end)
         except OSError:
-            # Where even that fails, what comes next is written over the rest of this.
+            # If even that fails, the next write overwrites the rest.
             with suppress(OSError):
                 os.ftruncate(self.descriptor, start)
             raise
@@ -79,14 +75,10 @@ class AppendFile:
         return offset + size
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return a piece of what was appended.
-
-        Args:
-            offset: Where it begins.
-            length: How long it is.
+        """Return a part of the file.
 
         Raises:
-            OSError: It can't be read, or is no longer there.
+            OSError: It can't be read, or was cut off.
         """
         data = os.pread(self.descriptor, length, offset)
         while len(data) < length:
@@ -97,20 +89,20 @@ class AppendFile:
         return data
 
     def clear(self) -> None:
-        """Cut off everything.
+        """Truncate the file to nothing.
 
         Raises:
-            OSError: The disk did not let us.
+            OSError: The disk failed.
         """
         os.ftruncate(self.descriptor, 0)
         self.end = 0
 
     def close(self) -> None:
-        """Let go of the file; a second time is harmless."""
+        """Close the file; idempotent."""
         if self.descriptor >= 0:
             descriptor, self.descriptor = self.descriptor, -1
             with suppress(OSError):
-                # NFS may say only now that it is full; what was appended is not to be stored twice for that.
+                # NFS may report only now that the disk is full; spans must not be stored twice for that.
                 os.close(descriptor)
 
 
@@ -118,7 +110,7 @@ def _open(path: Path, within: Path | None) -> int:
     for _ in range(_ATTEMPTS):
         with suppress(FileNotFoundError):
             return open_private(path, os.O_RDWR)
-        # Whoever removes old files removes folders that are empty: again, if that was between these two lines.
+        # Again, if `enforce_bound` of another process removes the empty folder between these two calls.
         make_folder(path.parent, within)
     return open_private(path, os.O_RDWR)
 

@@ -1,4 +1,4 @@
-"""Who may touch a file: its writer holds it shared, and whoever removes or consumes it takes it exclusively."""
+"""Locks on files: a writer holds a shared lock; removing or consuming a file takes the exclusive one."""
 
 from __future__ import annotations
 
@@ -16,55 +16,56 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["hold", "is_being_written", "open_to_read", "remove", "size_of", "try_hold_alone", "try_lock", "try_take"]
+__all__ = [
+    "exclusive_folder_lock",
+    "exclusive_lock",
+    "is_being_written",
+    "lock_shared",
+    "open_to_read",
+    "remove",
+    "size_of",
+    "try_lock",
+]
 
 QUIET_SECONDS: Final = 3600.0
-"""Where files can't be locked: one that was modified since then counts as being written."""
+"""Without locks, a file that was modified within this time counts as being written."""
 
+# A pipe would not be opened before somebody writes to it.
 _OPTIONS: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-"""A pipe would not be opened before somebody writes to it."""
-
 _BUSY: Final = (errno.EWOULDBLOCK, errno.EACCES)
 _ATTEMPTS: Final = 50
 
 
-def hold(descriptor: int) -> bool:
-    """Hold a file that is open, as its writer, until it is closed; False where it was removed or is being consumed.
-
-    Args:
-        descriptor: The open file.
-    """
+def lock_shared(descriptor: int) -> bool:
+    """Lock an open file as its writer until it is closed; False if it was removed or is being consumed."""
     for attempt in range(_ATTEMPTS):
         if _lock(descriptor, is_exclusive=False) is not False:
             return os.fstat(descriptor).st_nlink > 0
-        # Somebody who looks whether it is being written holds it for microseconds.
+        # `is_being_written` of another process holds the lock for microseconds.
         time.sleep(0.0002 * attempt)
     return False
 
 
-def is_being_written(path: str | os.PathLike[str]) -> bool:
-    """Say whether a process holds the file at `path` open to write to it; False if there is none to be opened.
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file exclusively until it is closed; True also if the file system has no locks."""
+    return _lock(descriptor, is_exclusive=True) is not False
 
-    Args:
-        path: The file.
-    """
+
+def is_being_written(path: str | os.PathLike[str]) -> bool:
+    """Return True if a process holds the file open to write to it."""
     try:
-        with try_take(path) as descriptor:
+        with exclusive_lock(path) as descriptor:
             return descriptor is None
     except OSError:
-        # Gone, or nothing that anybody writes lines to.
         return False
 
 
 @contextmanager
-def try_take(path: str | os.PathLike[str]) -> Iterator[int | None]:
-    """Take a file for oneself while the context lasts: give its descriptor, or None where another process has it.
-
-    Args:
-        path: The file.
+def exclusive_lock(path: str | os.PathLike[str]) -> Iterator[int | None]:
+    """Hold the exclusive lock of a file; gives the file's descriptor, or None if another process has a lock.
 
     Raises:
-        FileNotFoundError: There is none, or it was removed in the meantime.
+        FileNotFoundError: There is no such file, or it was removed in the meantime.
         OSError: It can't be opened, or is no regular file.
     """
     descriptor = _open(path)
@@ -81,62 +82,60 @@ def try_take(path: str | os.PathLike[str]) -> Iterator[int | None]:
 
 
 @contextmanager
-def try_hold_alone(folder: Path) -> Iterator[bool]:
-    """Be the only one who tidies a folder while the context lasts; gives False where another process is.
-
-    Args:
-        folder: The folder; where there is none, or no lock to be had, one is as good as alone.
-    """
+def exclusive_folder_lock(folder: Path) -> Iterator[bool]:
+    """Hold the exclusive lock of a folder; gives False if another process has it, True if there are no locks."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     except OSError:
         yield True
         return
     try:
-        yield _lock(descriptor, is_exclusive=True) is not False
+        yield try_lock(descriptor)
     finally:
         os.close(descriptor)
 
 
 def open_to_read(path: str | os.PathLike[str]) -> int:
-    """Open a file to read it, and return its descriptor.
-
-    Args:
-        path: The file; a link to one is as good.
+    """Open a regular file, or a link to one, and return its descriptor.
 
     Raises:
-        OSError: It is gone, can't be read, or is no file but a folder, a pipe, a device.
+        OSError: It is gone, can't be read, or is a folder, a pipe, a device.
     """
     return _regular(os.open(path, os.O_RDONLY | _OPTIONS), path)
 
 
 def size_of(path: str | os.PathLike[str]) -> int:
-    """Return how many bytes a file has.
-
-    Args:
-        path: The file; a link to one is as good.
+    """Return the size of a regular file, or of the one that a link leads to.
 
     Raises:
-        OSError: It is gone, can't be looked at, or is no file but a folder, a pipe, a device.
+        OSError: It is gone, or is a folder, a pipe, a device.
     """
     status = os.stat(path)  # noqa: PTH116 - one of many
     if not stat.S_ISREG(status.st_mode):
-        raise _no_file(path)
+        raise _not_regular(path)
     return status.st_size
 
 
-def try_lock(descriptor: int) -> bool:
-    """Lock a file that is open, until it is closed; False if another process has it, True where there are no locks.
-
-    Args:
-        descriptor: The open file.
-    """
-    return _lock(descriptor, is_exclusive=True) is not False
+def remove(path: Path, index: Path | None = None) -> bool:
+    """Remove a file and its index unless a process writes it; True if it is gone."""
+    try:
+        with exclusive_lock(path) as descriptor:
+            if descriptor is None:
+                return False
+            if index is not None:
+                # First: an index without its file would mislead.
+                index.unlink(missing_ok=True)
+            path.unlink()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _open(path: str | os.PathLike[str]) -> int:
     try:
-        # NFS takes an exclusive lock only on what is open for writing.
+        # NFS takes an exclusive lock only on a file that is open for writing.
         descriptor = os.open(path, os.O_RDWR | _OPTIONS)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -149,40 +148,19 @@ def _regular(descriptor: int, path: str | os.PathLike[str]) -> int:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise _no_file(path)
+    raise _not_regular(path)
 
 
-def _no_file(path: str | os.PathLike[str]) -> OSError:
+def _not_regular(path: str | os.PathLike[str]) -> OSError:
     return OSError(errno.EINVAL, "no regular file", str(path))
 
 
 def _lock(descriptor: int, *, is_exclusive: bool) -> bool | None:
-    """Lock without waiting; None where this file system has no locks."""
+    """Lock without waiting; None if this file system has no locks."""
     if fcntl is None:
         return None
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_EX if is_exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except OSError as error:
         return False if error.errno in _BUSY else None
-    return True
-
-
-def remove(path: Path, index: Path | None = None) -> bool:
-    """Remove a file that nobody writes; whether it is gone.
-
-    Args:
-        path: The file.
-        index: The index that goes with it, before it: an index without its file would mislead.
-    """
-    try:
-        with try_take(path) as descriptor:
-            if descriptor is None:
-                return False
-            if index is not None:
-                index.unlink(missing_ok=True)
-            path.unlink()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
     return True

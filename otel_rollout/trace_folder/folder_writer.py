@@ -1,4 +1,4 @@
-"""Writes spans into a trace folder: a trajectory whose root has ended as a frame, the others into the journal."""
+"""Writes spans into a trace folder: a trajectory whose root has ended as a frame, others into the journal."""
 
 from __future__ import annotations
 
@@ -18,30 +18,25 @@ from otel_rollout.trace_folder import frames, layout
 from otel_rollout.trace_folder.frames import require_zstandard
 from otel_rollout.trace_folder.index import TraceSummary
 from otel_rollout.trace_folder.journal import Journal, JournalPart
-from otel_rollout.trace_folder.otlp_json import decode_line, encode_line, joined_pieces
+from otel_rollout.trace_folder.otlp_json import decode_line, encode_line, join_lines
 from otel_rollout.trace_folder.step_files import StepFiles
 
 __all__ = ["FolderWriter"]
 
 MAX_LINE_BYTES: Final = 16 * 2**20
-"""A trajectory that grows beyond this is written in several lines: receivers take bodies up to 20 MiB, and memory is
-bounded by what one line takes."""
+"""A larger trajectory is written in several lines, since receivers take bodies up to 20 MiB; bounds memory, too."""
 MAX_BATCH_LINE_BYTES: Final = frames.MAX_LINE_BYTES - MAX_LINE_BYTES
-"""What a trace has in one batch: with what was there before, it is a line that readers take."""
+"""The bound on a trace's part of one batch; together with its earlier spans it fits into a line."""
 MAX_OPEN_BYTES: Final = 2**30
 MAX_OPEN_PARTS: Final = 100_000
-"""Beyond these the trajectories that have been open longest are written without their root."""
+"""Beyond these, the trajectories that have been open longest are written without their root."""
 MAX_CLOSED: Final = 16_384
-"""How many ended trajectories are remembered: a span of one that comes late is not the first of a new one."""
+"""How many ended trajectories are remembered, so that a late span doesn't begin a new one."""
 MAX_STORED: Final = 100_000
 
 
 class _OpenTrace:
-    """A trace whose root has not ended yet.
-
-    Args:
-        trace_id: The trace.
-    """
+    """A trace whose root has not ended yet."""
 
     __slots__ = ("bytes", "parts", "summary")
 
@@ -52,12 +47,12 @@ class _OpenTrace:
 
 
 class FolderWriter:
-    """Writes spans into a trace folder, which other processes may write into at the same time.
+    """Writes spans into a trace folder; other processes may do so at the same time.
 
     Args:
-        folder: The folder, made where there is none.
-        file_max_bytes: A file that has grown to this is followed by a new one.
-        max_bytes: What the whole folder may take; beyond it the oldest files are removed. None for no bound.
+        folder: The folder, created if it is missing.
+        file_max_bytes: A file of this size is followed by a new one.
+        max_bytes: The bound on the folder's size, above which the oldest files are removed; None for no bound.
     """
 
     def __init__(
@@ -76,7 +71,7 @@ class FolderWriter:
         self._open: OrderedDict[int, _OpenTrace] = OrderedDict()
         self._open_parts = 0
         self._closed: OrderedDict[int, None] = OrderedDict()
-        # What is on disk already of a batch that could not be written whole, and comes again.
+        # The spans of a failed batch that are on disk already, and will come again.
         self._stored: set[tuple[int, int]] = set()
 
     @property
@@ -85,21 +80,21 @@ class FolderWriter:
         return self._files.worker
 
     def write(self, spans: Sequence[ReadableSpan]) -> None:
-        """Write spans; when this returns all of them are in files, where the death of the process does not reach them.
+        """Write spans; when this returns all of them are in files, and survive the death of the process.
 
         Args:
             spans: Finished spans, of any number of traces.
 
         Raises:
-            OSError: Not all could be written; what was is not written again when the same spans come again.
-            TypeError: A span can't be said in JSON.
-            ValueError: A trace has more in this batch than readers take.
-            OverflowError: An id has more bits than OTLP has room for.
+            OSError: Not all were written; those that were are not written again when the batch is repeated.
+            TypeError: A span can't be encoded as JSON.
+            ValueError: A trace has more bytes in this batch than readers take.
+            OverflowError: An id is too long for OTLP.
             MissingExtraError: zstandard isn't installed.
         """
         if self._process != os.getpid():
             self.after_fork()
-        # Before anything is taken: the journal could do without, and nobody would hear of it.
+        # First: the journal works without it, and nobody would notice.
         require_zstandard()
         with self._lock:
             known = {key for key in map(_key, spans) if key in self._stored} if self._stored else set()
@@ -118,24 +113,24 @@ class FolderWriter:
                 raise
             self._stored -= known
             with suppress(OSError):
-                # All is stored: what fails here is tried again with the next batch.
+                # All spans are stored; what fails here is repeated with the next batch.
                 self._make_room(running)
-                self._journal.tidy(self._live_parts())
+                self._journal.compact(self._live_parts())
 
     def close(self) -> None:
-        """Write the open trajectories without their root, and let go of all files."""
+        """Write the open trajectories without their root, and close all files."""
         if self._process != os.getpid():
             self.after_fork()
         with self._lock:
             with suppress(OSError):
-                # What can't be written stays in the journal, where readers find it.
+                # Trajectories that can't be written stay in the journal, where readers find them.
                 while self._open:
                     self._write_open(next(iter(self._open)))
             self._journal.close()
             self._files.close()
 
     def after_fork(self) -> None:
-        """Start anew in a forked child: files and open trajectories are the parent's."""
+        """Start empty in a forked child: files and open trajectories are the parent's."""
         if self._process == os.getpid():
             return
         self._journal.forget()
@@ -145,7 +140,7 @@ class FolderWriter:
     def _sort(
         self, spans: Sequence[ReadableSpan], known: set[tuple[int, int]]
     ) -> tuple[dict[int, list[ReadableSpan]], dict[int, list[ReadableSpan]]]:
-        """Return the traces that go into frames now, and those that go into the journal; each with its root last."""
+        """Split spans into traces that go into frames now, and those that go into the journal; the root comes last."""
         traces: dict[int, list[ReadableSpan]] = {}
         roots: dict[int, ReadableSpan] = {}
         for span in spans:
@@ -187,7 +182,7 @@ class FolderWriter:
             self._write_open(trace_id)
         lines, summary = self._read_open(trace_id)
         summary.add(batch)
-        self._files.append(joined_pieces([*lines, line]), summary)
+        self._files.append(join_lines([*lines, line]), summary)
         self._forget(trace_id)
         self._closed[trace_id] = None
         if len(self._closed) > MAX_CLOSED:
@@ -197,18 +192,18 @@ class FolderWriter:
         """Write an open trajectory without its root."""
         lines, summary = self._read_open(trace_id)
         if lines:
-            self._files.append(joined_pieces(lines), summary)
+            self._files.append(join_lines(lines), summary)
         self._forget(trace_id)
 
     def _read_open(self, trace_id: int) -> tuple[list[bytes], TraceSummary]:
-        """Return what the journal has of a trajectory; the summary is a copy, for what can't be written comes again."""
+        """Return a trajectory's lines in the journal, and a copy of its summary, since a failed write is repeated."""
         trace = self._open.get(trace_id)
         if trace is None:
             return [], TraceSummary(trace_id)
         lines = self._journal.read(trace.parts)
         if len(lines) == len(trace.parts):
             return lines, copy.copy(trace.summary)
-        # To insist would hold up all that comes after.
+        # An error would hold up all later spans.
         warn_once("journal", "%s was changed by another process: running trajectories miss spans", self._journal.path)
         summary = TraceSummary(trace_id)
         for line in lines:

@@ -1,16 +1,17 @@
-"""The index beside a file of trajectories: what each is, and where, so that lists and filters need not read spans.
+"""The index beside a file of trajectories, so that lists and filters need not read spans.
 
-A line is a JSON object with the fields of `IndexEntry` by name, and a checksum as the last. Readers pass over names
-that they don't know, and over lines that are damaged or of another form: the frames say the same.
+A line is a JSON object with the fields of `IndexEntry`, and its checksum. Readers ignore unknown names, and skip lines
+that are damaged or of another form: the frames say the same.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
+from pathlib import Path
 from types import NoneType
 from typing import Any, Final
 
@@ -18,17 +19,27 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.trace_folder.file_lock import open_to_read
+from otel_rollout.export.file_modes import open_private
+from otel_rollout.trace_folder.file_lock import exclusive_lock, open_to_read
 from otel_rollout.trace_folder.index_entry import ATTRIBUTE_FIELDS, IndexEntry, Row, row_of
+from otel_rollout.trace_folder.layout import NEW, index_path
+from otel_rollout.trace_folder.lines import is_whole, seal_of
 from otel_rollout.trace_folder.otlp_json import decode_line
-from otel_rollout.trace_folder.sealed_line import is_whole, seal_of
 
-__all__ = ["MAX_INDEX_LINE_BYTES", "TraceSummary", "entries_of", "index_line", "read_index", "read_rows"]
+__all__ = [
+    "MAX_INDEX_LINE_BYTES",
+    "TraceSummary",
+    "entries_of",
+    "index_line",
+    "read_index",
+    "read_rows",
+    "write_journal_index",
+]
 
 MAX_TEXT_CHARACTERS: Final = 1024
-"""A longer text of the root stays out of the index."""
+"""Longer strings of the root are left out."""
 MAX_INDEX_LINE_BYTES: Final = 2**24
-"""A longer line is not written, and read by nobody."""
+"""Longer lines are neither written nor read."""
 
 _LEFT_OUT: Final = frozenset(
     {
@@ -46,11 +57,7 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 class TraceSummary:
-    """What the index will say of a trace, gathered as its spans come.
-
-    Args:
-        trace_id: The trace.
-    """
+    """Collects the fields of a trace's index entry from its spans."""
 
     __slots__ = (
         "_attributes",
@@ -80,11 +87,7 @@ class TraceSummary:
         self._has_tags = False
 
     def add(self, spans: Iterable[ReadableSpan]) -> None:
-        """Take note of spans of the trace.
-
-        Args:
-            spans: The spans.
-        """
+        """Add spans of the trace."""
         for span in spans:
             self.spans += 1
             start, end = span.start_time, span.end_time
@@ -109,7 +112,7 @@ class TraceSummary:
 
     @property
     def step(self) -> int | None:
-        """The training step, where it is a whole number."""
+        """The training step, if it is an integer."""
         step = self._attributes.get(semconv.STEP)
         return step if type(step) is int else None
 
@@ -119,14 +122,7 @@ class TraceSummary:
         return bool(self._attributes.get(semconv.VALIDATE))
 
     def entry(self, offset: int, length: int, size: int, checksum: str) -> IndexEntry:
-        """Return what the index says.
-
-        Args:
-            offset: The frame's first byte.
-            length: How many bytes the frame has.
-            size: How many bytes the line has.
-            checksum: The line's.
-        """
+        """Return the entry; the arguments are its fields `offset`, `length`, `bytes` and `checksum`."""
         attributes = {_clean(key): _clean(value) for key, value in self._attributes.items()}
         validate, reward = attributes.get(semconv.VALIDATE), attributes.get(semconv.REWARD)
         entry = IndexEntry(
@@ -153,23 +149,20 @@ class TraceSummary:
             attributes,
         )
         for key, field in ATTRIBUTE_FIELDS.items():
-            # Nothing but what the field says as it is: a step that is a text, a reward that is an integer stay.
+            # Only if the field has the same object: a step that is a string, a reward that is an integer stay.
             if key in attributes and attributes[key] is getattr(entry, field):
                 del attributes[key]
         return entry
 
 
 def index_line(entry: IndexEntry) -> bytes:
-    """Return an entry as a line of an index, with its checksum and its line end."""
+    """Return an entry as a sealed line, with its line end."""
     start = orjson.dumps(entry._asdict())[:-1]
     return start + seal_of(start)
 
 
 def read_index(path: str | PathLike[str]) -> list[IndexEntry]:
-    """Return the entries of an index but for those that are damaged; none where there is no index.
-
-    Args:
-        path: The index.
+    """Return the sound entries of an index; none if there is no index.
 
     Raises:
         OSError: It can't be read.
@@ -178,10 +171,7 @@ def read_index(path: str | PathLike[str]) -> list[IndexEntry]:
 
 
 def read_rows(path: str | PathLike[str]) -> list[Row]:
-    """Return the rows of an index but for those that are damaged; none where there is no index.
-
-    Args:
-        path: The index.
+    """Return the sound rows of an index; none if there is no index.
 
     Raises:
         OSError: It can't be read.
@@ -193,13 +183,13 @@ def read_rows(path: str | PathLike[str]) -> list[Row]:
             try:
                 rows += list(map(row_of, map(orjson.loads, sound)))
             except (LookupError, TypeError, ValueError):
-                # Whole and no entry: somebody else's, or of a version to come.
+                # Whole, but no entry: of another program or version.
                 rows += _sound_rows(sound)
     return rows
 
 
 def _read_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
-    """Yield the whole lines of an index, some thousands at once, up to one that is longer than any."""
+    """Yield the complete lines of an index, thousands at once, up to one that is too long."""
     descriptor = open_to_read(path)
     try:
         rest = b""
@@ -221,12 +211,12 @@ def _sound_rows(lines: Iterable[bytes]) -> Iterator[Row]:
 
 
 def entries_of(line: bytes, offset: int, length: int, checksum: str) -> list[IndexEntry]:
-    """Return what an index would say of a line, an entry for each of its traces.
+    """Return an entry for each trace in a line.
 
     Args:
-        line: The line, with or without its end.
-        offset: Where it or its frame begins.
-        length: How many bytes it or its frame has.
+        line: The line, with or without its line end.
+        offset: The offset of the line or its frame.
+        length: The length of the line or its frame.
         checksum: The line's.
 
     Raises:
@@ -241,8 +231,30 @@ def entries_of(line: bytes, offset: int, length: int, checksum: str) -> list[Ind
     return [summary.entry(offset, length, size, checksum) for summary in summaries.values()]
 
 
+def write_journal_index(journal: Path, rows: Sequence[Row]) -> None:
+    """Write the index of a journal whose process has ended; failing is no error: readers parse the journal then.
+
+    Args:
+        journal: The journal.
+        rows: The rows of all its lines.
+    """
+    path = index_path(journal)
+    new = path.with_name(f".{path.name}{NEW}")
+    # Locked meanwhile, so that no two readers write it at once.
+    with suppress(OSError), exclusive_lock(journal) as descriptor:
+        if descriptor is None:
+            return
+        try:
+            with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
+                file.writelines(index_line(IndexEntry._make(row)) for row in rows)
+            new.replace(path)
+        except OSError:
+            new.unlink()
+            raise
+
+
 def _scalars(attributes: Mapping[str, Any], trace_id: str) -> dict[str, Any]:
-    """Return what fits into an index: texts, truth values and numbers; what says the trace id once more is left out."""
+    """Return the attributes that fit into an index: strings other than the trace id, booleans and numbers."""
     scalars: dict[str, Any] = {}
     for key, value in attributes.items():
         if key in _LEFT_OUT:
@@ -263,7 +275,7 @@ def _text(value: Any) -> str | None:
 
 
 def _clean(value: Any) -> Any:
-    """Return a value without lone surrogates, which JSON can't say."""
+    """Replace lone surrogates, which JSON can't encode."""
     if not isinstance(value, str) or value.isascii():
         return value
     return value.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""What the index says of one line of a file of trajectories."""
+"""One entry of an index: the fields of a trajectory, and where its line stands."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ __all__ = ["ATTRIBUTE_FIELDS", "IndexEntry", "Row", "attributes_of", "place_of",
 
 
 class IndexEntry(NamedTuple):
-    """What the index says of a line; the fields are the names on disk.
+    """The index's fields for the spans of one trace in one line; their names are those on disk.
 
     Args:
-        trace_id: The trace id, 32 hexadecimal digits.
-        start_time: When its first span started, in nanoseconds since 1970.
-        end_time: When its last span ended, in nanoseconds since 1970.
-        has_root: Whether the root is in it.
-        step: The training step, where it is a whole number.
-        sample_index: Which prompt.
-        rollout_n: Which rollout of the prompt.
-        validate: Whether it is part of a validation pass; None where nothing says so.
+        trace_id: 32 hexadecimal digits.
+        start_time: The start of the first span, in nanoseconds since 1970.
+        end_time: The end of the last span, in nanoseconds since 1970.
+        has_root: Whether the root is in the line.
+        step: The training step, if it is an integer.
+        sample_index: The prompt.
+        rollout_n: The number of the rollout of the prompt.
+        validate: Whether it is part of a validation pass; None if unknown.
         experiment_name: The experiment.
-        status: What became of it, where the root says so.
-        reward: The reward, where the root has one.
+        status: The root's `rollout.status`.
+        reward: The root's reward.
         offset: The frame's first byte in its file.
-        length: How many bytes the frame has.
-        bytes: How many bytes the line has, without its end.
-        checksum: That of the line, 8 hexadecimal digits: the end of its frame, or of a journal's line.
-        spans: How many spans are in it.
+        length: The frame's size in bytes.
+        bytes: The line's size in bytes, without its line end.
+        checksum: The line's, 8 hexadecimal digits: the end of its frame, or of a journal's line.
+        spans: The number of spans.
         status_code: The root's status: 0 for unset, 1 for ok, 2 for an error.
-        name: The root's name; without a root, that of its first span.
-        project_name: The project, where its resource names one.
-        run_id: The run, where its resource names one.
-        attributes: The root's scalar attributes without payload; without a root, the tags. Without those that the other
-            fields have.
+        name: The root's name; without a root, that of the first span.
+        project_name: The resource's project.
+        run_id: The resource's run.
+        attributes: The root's other scalar attributes, without payload; without a root, the tags.
     """
 
     trace_id: str
@@ -65,10 +64,10 @@ class IndexEntry(NamedTuple):
 
 
 Row: TypeAlias = Sequence[Any]
-"""The fields of an `IndexEntry` in order, as they were parsed: making entries of all takes a tenth of listing them."""
+"""The fields of an `IndexEntry` in order; converting all rows takes a tenth of the time of listing them."""
 
 place_of: Final[Callable[[str], int]] = IndexEntry._fields.index
-"""Where a field stands in a row."""
+"""Returns the position of a field in a row."""
 
 ATTRIBUTE_FIELDS: Final = {
     semconv.STEP: "step",
@@ -79,28 +78,21 @@ ATTRIBUTE_FIELDS: Final = {
     semconv.STATUS: "status",
     semconv.REWARD: "reward",
 }
-"""The attributes that have a field, and its name."""
+"""The attributes that have a field of their own."""
 
 _fields_of: Final[Callable[[Mapping[str, Any]], tuple[Any, ...]]] = itemgetter(*IndexEntry._fields)
 _is_trace_id: Final = re.compile("[0-9a-f]{32}").fullmatch
 _none: Final = type(None)
 _SCALARS: Final = frozenset({str, int, float, bool, _none})
-_TEXT: Final = frozenset({str, _none})
 _TYPES: Final[Sequence[frozenset[Any]]] = tuple(
     {
         "has_root": frozenset({bool}),
         "step": frozenset({int, _none}),
-        "sample_index": _SCALARS,
-        "rollout_n": _SCALARS,
+        **dict.fromkeys(("sample_index", "rollout_n", "experiment_name", "status"), _SCALARS),
         "validate": frozenset({bool, _none}),
-        "experiment_name": _SCALARS,
-        "status": _SCALARS,
         "reward": frozenset({float, _none}),
-        "trace_id": frozenset({str}),
-        "checksum": frozenset({str}),
-        "name": frozenset({str}),
-        "project_name": _TEXT,
-        "run_id": _TEXT,
+        **dict.fromkeys(("trace_id", "checksum", "name"), frozenset({str})),
+        **dict.fromkeys(("project_name", "run_id"), frozenset({str, _none})),
         "attributes": frozenset({dict}),
     }.get(name, frozenset({int}))
     for name in IndexEntry._fields
@@ -110,18 +102,15 @@ _sound_types: set[tuple[type, ...]] = set()
 
 
 def row_of(message: Mapping[str, Any]) -> Row:
-    """Return what a line of an index says; names that are not ours are passed over.
-
-    Args:
-        message: The line, parsed.
+    """Return the row of a parsed line of an index; unknown names are ignored.
 
     Raises:
         LookupError: A field is missing.
-        ValueError: A field has a value that no index has.
+        ValueError: A field has another type, or is out of range.
     """
     row = _fields_of(message)
     types = tuple(map(type, row))
-    # Of thousands of rows nearly all are alike in this.
+    # Nearly all rows have the same types.
     if types not in _sound_types:
         if not all(each in allowed for each, allowed in zip(types, _TYPES, strict=True)):
             raise ValueError("a field has another type")
@@ -142,11 +131,7 @@ def row_of(message: Mapping[str, Any]) -> Row:
 
 
 def attributes_of(row: Row) -> dict[str, Any]:
-    """Return the root's scalar attributes, with those that have a field of their own.
-
-    Args:
-        row: The root's entry.
-    """
+    """Return the root's scalar attributes, with those that have a field of their own."""
     entry = IndexEntry._make(row)
     fields = {key: getattr(entry, field) for key, field in ATTRIBUTE_FIELDS.items()}
     known = {key: value for key, value in fields.items() if value is not None}

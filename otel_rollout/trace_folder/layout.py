@@ -1,12 +1,12 @@
-"""What the files and folders of a trace folder are called.
+"""The names of the files and folders in a trace folder.
 
 DIR/step=000007/<worker>.jsonl.zst              the trajectories of training step 7, a frame each
 DIR/step=000007/<worker>.index.jsonl            a line for each frame
-DIR/step=000007/<worker>-2.jsonl.zst            what came after the first file was full
+DIR/step=000007/<worker>-2.jsonl.zst            the next file, once the first was full
 DIR/validate/step=000007/<worker>.jsonl.zst     the validation passes of step 7
-DIR/no-step/<worker>.jsonl.zst                  what has no step
+DIR/no-step/<worker>.jsonl.zst                  spans without a step
 DIR/open/<worker>.jsonl                         the journal: spans whose root has not ended yet
-DIR/open/<worker>.index.jsonl                   a line for each of its lines, once its process is gone
+DIR/open/<worker>.index.jsonl                   a line for each line of the journal, once its process has ended
 """
 
 from __future__ import annotations
@@ -43,11 +43,9 @@ FRAMES: Final = ".jsonl.zst"
 INDEX: Final = ".index.jsonl"
 LINES: Final = ".jsonl"
 NEW: Final = ".new"
-"""A journal that is being written anew, or a journal's index; it takes the place of the old one."""
+"""The suffix of a journal, or of its index, that is being rewritten and will replace the old one."""
 
 STEP: Final = "step="
-"""What the names of the steps' folders begin with."""
-
 VALIDATE: Final = "validate"
 NO_STEP: Final = "no-step"
 OPEN: Final = "open"
@@ -63,16 +61,16 @@ _MAX_STEP_DIGITS: Final = 18
 
 
 def new_worker() -> str:
-    """Return a name for what this process writes: `<hostname>-<pid>-<4 hexadecimal digits>`."""
+    """Return a new name for the files of this process: `<hostname>-<pid>-<4 hexadecimal digits>`."""
     host = re.sub(r"[^A-Za-z0-9_.-]", "_", socket.gethostname())[:_MAX_HOST_CHARACTERS].lstrip(".")
     return f"{host or 'host'}-{os.getpid()}-{secrets.token_hex(2)}"
 
 
 def step_folder(step: int | None, *, validate: bool) -> str:
-    """Return the folder of a step, relative to the trace folder.
+    """Return a step's folder, relative to the trace folder.
 
     Args:
-        step: The training step; None for what has none.
+        step: The training step; None for spans without one.
         validate: Whether it is a validation pass.
     """
     name = NO_STEP if step is None else f"{STEP}{step:06d}"
@@ -80,7 +78,7 @@ def step_folder(step: int | None, *, validate: bool) -> str:
 
 
 def step_of(name: str) -> int | None:
-    """Return the step that a folder's name says; None where it says none."""
+    """Return the step in a folder's name, if there is one."""
     if not name.startswith(STEP):
         return None
     number = name[len(STEP) :]
@@ -89,39 +87,33 @@ def step_of(name: str) -> int | None:
 
 
 def is_step_folder(name: str) -> bool:
-    """Say whether we call a folder of trajectories that."""
+    """Return True if `step_folder` makes this name."""
     step = step_of(name)
     return name == NO_STEP or (step is not None and name == step_folder(step, validate=False))
 
 
 def is_frame_file(name: str) -> bool:
-    """Say whether we call a file of frames that, in a trace folder or a spool."""
+    """Return True if we name a file of frames so, in a trace folder or a spool."""
     return _FRAME_FILE.fullmatch(name) is not None
 
 
 def is_journal_file(name: str, *, may_be_new: bool = False) -> bool:
-    """Say whether we call a journal that.
+    """Return True if we name a journal so.
 
     Args:
         name: The name.
-        may_be_new: Whether what is written to take its place, or its index's, is one too.
+        may_be_new: Accept the file that will replace a journal or its index, too.
     """
     return _JOURNAL_FILE.fullmatch(name) is not None or (may_be_new and _NEW_FILE.fullmatch(name) is not None)
 
 
 def data_path(folder: Path, worker: str, number: int) -> Path:
-    """Return the file of a worker's trajectories.
-
-    Args:
-        folder: The folder of the step.
-        worker: The worker's name.
-        number: 1 for its first file there.
-    """
+    """Return a worker's file of trajectories in a step's folder; its first has the number 1."""
     return folder / f"{worker}{FRAMES}" if number == 1 else folder / f"{worker}-{number}{FRAMES}"
 
 
 def index_path(path: Path) -> Path:
-    """Return the index that belongs to a file of trajectories, or to a journal."""
+    """Return the index of a file of trajectories, or of a journal."""
     return path.with_name(path.name.removesuffix(FRAMES).removesuffix(LINES) + INDEX)
 
 
@@ -132,7 +124,7 @@ def journal_path(folder: Path, worker: str) -> Path:
 
 def worker_of(path: str | os.PathLike[str]) -> str:
     """Return the name of the worker that wrote a file of a trace folder or a spool."""
-    name = os.path.basename(path)  # noqa: PTH119 - readers have texts, and many
+    name = os.path.basename(path)  # noqa: PTH119 - readers have strings, and many
     for ending in (INDEX, FRAMES, LINES):
         if name.endswith(ending):
             name = name.removesuffix(ending)

@@ -1,9 +1,9 @@
-"""Spans as one line of OTLP JSON, and back, with nothing lost on the way.
+"""Spans as one line of OTLP JSON; nothing is lost on the way there and back.
 
-A line is an `ExportTraceServiceRequest` in JSON: ids in hexadecimal, 64-bit integers as text, enums as numbers. Spans
-stand in the order in which they are given: where the resource or the scope changes, another group begins. A tab, which
-JSON lets stand between its signs and never within a text, is before each span and behind the last one of a group: who
-wants one span need not parse the others.
+A line is an `ExportTraceServiceRequest` in JSON: ids in hexadecimal, 64-bit integers as strings, enums as numbers.
+Spans keep their order: another group begins with each change of the resource or the scope. A tab stands before each
+span and behind the last one of a group, so that one span is found without parsing the others; JSON allows tabs between
+its tokens, and never within strings.
 
 Source: https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding and
 https://opentelemetry.io/docs/specs/otel/protocol/file-exporter/.
@@ -11,35 +11,43 @@ https://opentelemetry.io/docs/specs/otel/protocol/file-exporter/.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+import base64
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
+import orjson
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, StatusCode
 
-from otel_rollout.trace_folder.otlp_json_attributes import MAX_CACHED, add_pairs, dumps, encode_attributes
-from otel_rollout.trace_folder.otlp_json_reading import decode_line
+from otel_rollout.trace_folder.otlp_json_reading import IS_REMOTE, START, decode_line
 
-__all__ = ["decode_line", "encode_line", "is_line", "join_lines", "joined_pieces"]
+__all__ = ["clean", "decode_line", "encode_line", "is_line", "join_lines"]
 
-HAS_IS_REMOTE: Final = 0x100
-IS_REMOTE: Final = 0x200
-START: Final = b'{"resourceSpans":['
+_HAS_IS_REMOTE: Final = 0x100
 _END: Final = b"]}"
 _FIRST_SPAN: Final = "\t"
 _NEXT_SPAN: Final = ",\t"
 _LAST_SPAN: Final = b"\t]}]}"
 _NEXT_RESOURCE: Final = b"\t]}]},"
 _NEXT_SCOPE: Final = b"\t]},"
-_SHORT_TEXT: Final = 64
-_MAX_CACHED_ORIGINS: Final = 256
-
 _STATUS_UNSET: Final = b',"status":{}}'
 
-# Most names are the same on thousands of spans, and their resource and scope always are.
+_SHORT_TEXT: Final = 64
+_MAX_CACHED: Final = 8192
+_MAX_CACHED_ORIGINS: Final = 256
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+# Most names and attributes (tags, kinds, MIME types) are the same on thousands of spans, and their resource and scope
+# always are. Attributes stand here with the comma before them.
 _encoded_names: dict[str, str] = {}
+_encoded_pairs: dict[tuple[str, type, str | bool], bytes] = {}
+_encoded_keys: dict[str, bytes] = {}
+_encoded_int_keys: dict[str, bytes] = {}
 _encoded_resources: dict[int, tuple[Resource, bytes]] = {}
 _encoded_scopes: dict[int, tuple[InstrumentationScope, bytes]] = {}
 
@@ -47,14 +55,14 @@ _encoded_scopes: dict[int, tuple[InstrumentationScope, bytes]] = {}
 def encode_line(spans: Sequence[ReadableSpan], *, with_end: bool = False) -> bytes:
     """Return spans as one line of OTLP JSON.
 
-    What JSON can't say is made sayable: a lone surrogate becomes a question mark, an integer beyond 64 bits a text.
+    Lone surrogates become question marks, and integers beyond 64 bits strings.
 
     Args:
-        spans: Finished spans, of the SDK or of ours, in the order in which they are to stand.
-        with_end: Whether the line end is part of it.
+        spans: Finished spans, the SDK's or ours, in order.
+        with_end: Add the line end.
 
     Raises:
-        TypeError: A span can't be said in JSON.
+        TypeError: A span can't be encoded.
         OverflowError: A trace id has more than 128 bits, or a span id more than 64.
     """
     pieces: list[bytes] = [START]
@@ -85,23 +93,11 @@ def encode_line(spans: Sequence[ReadableSpan], *, with_end: bool = False) -> byt
     return b"".join(pieces)
 
 
-def join_lines(lines: Sequence[bytes]) -> bytes:
-    """Return one line with the spans of all `lines`, in order; the lines are those of `encode_line`, and not parsed.
+def join_lines(lines: Sequence[bytes]) -> list[bytes | memoryview]:
+    """Return one line with the spans of all `lines`, in pieces, so that nothing is copied or parsed.
 
     Args:
-        lines: Lines, with or without their line ends.
-
-    Raises:
-        ValueError: One is no such line.
-    """
-    return b"".join(joined_pieces(lines))
-
-
-def joined_pieces(lines: Sequence[bytes]) -> list[bytes | memoryview]:
-    """Return the pieces of `join_lines`, where a copy of them all in one is not needed.
-
-    Args:
-        lines: Lines, with or without their line ends.
+        lines: Lines of `encode_line`, with or without their line ends.
 
     Raises:
         ValueError: One is no such line.
@@ -120,16 +116,12 @@ def joined_pieces(lines: Sequence[bytes]) -> list[bytes | memoryview]:
 
 
 def is_line(line: bytes) -> bool:
-    """Say whether bytes look like a line of `encode_line`, from their beginning to their end.
-
-    Args:
-        line: The bytes.
-    """
+    """Return True if a line begins and ends as those of `encode_line` do."""
     return _end_of(line) >= 0
 
 
 def _end_of(line: bytes) -> int:
-    """Return how long a line is without its end; -1 where it is none."""
+    """Return the length of a line without its line end; -1 if it is no line of ours."""
     end = len(line) - 1 if line.endswith(b"\n") else len(line)
     return end if line.startswith(START) and line.endswith(_END, 0, end) else -1
 
@@ -141,14 +133,12 @@ def _encode_resource(resource: Resource) -> bytes:
         return known[1]
     message: dict[str, Any] = {"resource": {}}
     if resource.attributes:
-        message["resource"]["attributes"] = encode_attributes(resource.attributes)
+        message["resource"]["attributes"] = _encode_attributes(resource.attributes)
     if resource.schema_url:
         message["schemaUrl"] = resource.schema_url
-    encoded = dumps(message)[:-1] + b',"scopeSpans":['
-    if len(_encoded_resources) >= _MAX_CACHED_ORIGINS:
-        _encoded_resources.clear()
-    # With the resource itself, for an id is only one's own as long as one lives.
-    _encoded_resources[id(resource)] = (resource, encoded)
+    encoded = _dumps(message)[:-1] + b',"scopeSpans":['
+    # With the resource itself: its id is unique only while it lives.
+    _remember(_encoded_resources, id(resource), (resource, encoded), _MAX_CACHED_ORIGINS)
     return encoded
 
 
@@ -163,28 +153,23 @@ def _encode_scope(scope: InstrumentationScope | None) -> bytes:
     if scope.version is not None:
         message["scope"]["version"] = scope.version
     if scope.attributes:
-        message["scope"]["attributes"] = encode_attributes(scope.attributes)
+        message["scope"]["attributes"] = _encode_attributes(scope.attributes)
     if scope.schema_url:
         message["schemaUrl"] = scope.schema_url
-    encoded = dumps(message)[:-1] + b',"spans":['
-    if len(_encoded_scopes) >= _MAX_CACHED_ORIGINS:
-        _encoded_scopes.clear()
-    _encoded_scopes[id(scope)] = (scope, encoded)
+    encoded = _dumps(message)[:-1] + b',"spans":['
+    _remember(_encoded_scopes, id(scope), (scope, encoded), _MAX_CACHED_ORIGINS)
     return encoded
 
 
 def _encode_span(pieces: list[bytes], span: ReadableSpan, context: SpanContext, before: str) -> None:
-    """Append a span to the pieces of a line, behind `before`.
-
-    In pieces, because a tree of dicts for each span takes longer than all its payload.
-    """
+    """Append a span to the pieces of a line, behind `before`; building a dict for each span would take longer."""
     start, end = span.start_time, span.end_time
     # OTLP numbers the kinds from 1, the API from 0.
     pieces.append(_head(context, span.parent, span.name, span.kind.value + 1, start, end, before))
     if attributes := span.attributes:
         pieces.append(b',"attributes":[')
         first = len(pieces)
-        add_pairs(pieces, attributes.items())
+        _add_attributes(pieces, attributes.items())
         pieces[first] = pieces[first][1:]
         pieces.append(b"]")
     if (
@@ -195,11 +180,11 @@ def _encode_span(pieces: list[bytes], span: ReadableSpan, context: SpanContext, 
         or start is None
         or end is None
         or span.dropped_attributes
-        # Without any kept: a limit of none, or a span that was made smaller.
+        # Also if none were kept: the limit is 0, or the span was shrunk.
         or span.dropped_events
         or span.dropped_links
     ):
-        pieces += (b",", dumps(_rest(span, context))[1:])
+        pieces += (b",", _dumps(_rest(span, context))[1:])
     else:
         pieces.append(_STATUS_UNSET)
 
@@ -214,9 +199,9 @@ def _head(
     before: str,
 ) -> bytes:
     """Return a span up to its attributes."""
-    # As the tuples that contexts are: each of their properties is a call of Python.
+    # Unpacked as tuples: each property of a context is a Python call.
     trace_id, span_id, _, trace_flags, _, _ = context
-    flags, above, times = HAS_IS_REMOTE | (int(trace_flags) & 0xFF), "", ""
+    flags, above, times = _HAS_IS_REMOTE | (int(trace_flags) & 0xFF), "", ""
     if parent is not None:
         _, parent_id, is_remote, *_ = parent
         if is_remote:
@@ -232,16 +217,12 @@ def _head(
 
 
 def _encode_name(name: str) -> str:
-    encoded = dumps(name).decode()
-    if len(_encoded_names) >= MAX_CACHED:
-        _encoded_names.clear()
-    if len(encoded) <= _SHORT_TEXT:
-        _encoded_names[name] = encoded
-    return encoded
+    encoded = _dumps(name).decode()
+    return _remember(_encoded_names, name, encoded) if len(encoded) <= _SHORT_TEXT else encoded
 
 
 def _rest(span: ReadableSpan, context: SpanContext) -> dict[str, Any]:
-    """Return of a span's message what few spans have, and the status."""
+    """Return the fields that few spans have, and the status."""
     message: dict[str, Any] = {}
     if context.trace_state:
         message["traceState"] = context.trace_state.to_header()
@@ -268,7 +249,7 @@ def _rest(span: ReadableSpan, context: SpanContext) -> dict[str, Any]:
 def _encode_event(event: Any) -> dict[str, Any]:
     encoded: dict[str, Any] = {"timeUnixNano": str(event.timestamp), "name": event.name}
     if event.attributes:
-        encoded["attributes"] = encode_attributes(event.attributes)
+        encoded["attributes"] = _encode_attributes(event.attributes)
     if dropped := getattr(event, "dropped_attributes", 0):
         encoded["droppedAttributesCount"] = dropped
     return encoded
@@ -279,12 +260,98 @@ def _encode_link(link: Any) -> dict[str, Any]:
     encoded: dict[str, Any] = {
         "traceId": f"{context.trace_id:032x}",
         "spanId": f"{context.span_id:016x}",
-        "flags": HAS_IS_REMOTE | (IS_REMOTE if context.is_remote else 0) | (context.trace_flags & 0xFF),
+        "flags": _HAS_IS_REMOTE | (IS_REMOTE if context.is_remote else 0) | (context.trace_flags & 0xFF),
     }
     if context.trace_state:
         encoded["traceState"] = context.trace_state.to_header()
     if link.attributes:
-        encoded["attributes"] = encode_attributes(link.attributes)
+        encoded["attributes"] = _encode_attributes(link.attributes)
     if dropped := getattr(link, "dropped_attributes", 0):
         encoded["droppedAttributesCount"] = dropped
+    return encoded
+
+
+def _add_attributes(pieces: list[bytes], attributes: Iterable[tuple[str, Any]]) -> None:
+    """Append attributes to the pieces of a list, each behind a comma."""
+    value: Any
+    for key, value in attributes:
+        kind = type(value)
+        if kind is str:
+            if len(value) > _SHORT_TEXT:
+                pieces += (_encoded_keys.get(key) or _encode_key(key), _dumps(value), b"}}")
+                continue
+        elif kind is int and _INT64_MIN <= value <= _INT64_MAX:
+            # Token counts differ from span to span: caching them costs more than encoding them.
+            pieces.append(b'%b%d"}}' % (_encoded_int_keys.get(key) or _encode_int_key(key), value))
+            continue
+        elif kind is not bool:
+            pieces += (b",", _dumps({"key": key, "value": _encode_value(value)}))
+            continue
+        pieces.append(_encoded_pairs.get((key, kind, value)) or _encode_pair(key, value))
+
+
+def _encode_attributes(attributes: Mapping[str, Any]) -> list[Any]:
+    """Return attributes as a list of `KeyValue`s."""
+    return [{"key": key, "value": _encode_value(value)} for key, value in attributes.items()]
+
+
+def _encode_value(value: Any) -> dict[str, Any]:
+    """Return an `AnyValue`, an empty one for None."""
+    if isinstance(value, str):
+        return {"stringValue": value}
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    if isinstance(value, int):
+        return {"intValue" if _INT64_MIN <= value <= _INT64_MAX else "stringValue": str(int(value))}
+    if isinstance(value, float):
+        if math.isfinite(value):
+            # orjson rejects float subclasses such as numpy.float64.
+            return {"doubleValue": float(value)}
+        return {"doubleValue": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
+    if isinstance(value, (bytes, bytearray)):
+        return {"bytesValue": base64.b64encode(value).decode()}
+    if isinstance(value, Mapping):
+        pairs = [{"key": str(key), "value": _encode_value(item)} for key, item in value.items()]
+        return {"kvlistValue": {"values": pairs}}
+    if isinstance(value, Sequence):
+        return {"arrayValue": {"values": [_encode_value(item) for item in value]}}
+    return {} if value is None else {"stringValue": str(value)}
+
+
+def _dumps(message: Any) -> bytes:
+    """Return a message as JSON, without lone surrogates."""
+    try:
+        return orjson.dumps(message)
+    except orjson.JSONEncodeError:
+        return orjson.dumps(clean(message))
+
+
+def clean(message: Any) -> Any:
+    """Replace lone surrogates, which reach us through file names and model output, by question marks."""
+    if isinstance(message, str):
+        return message if message.isascii() else message.encode("utf-8", "replace").decode()
+    if isinstance(message, dict):
+        return {key: clean(item) for key, item in message.items()}
+    return [clean(item) for item in message] if isinstance(message, list) else message
+
+
+def _encode_key(key: str) -> bytes:
+    """Return a string attribute up to its value, behind a comma."""
+    return _remember(_encoded_keys, key, b',{"key":%b,"value":{"stringValue":' % _dumps(key))
+
+
+def _encode_int_key(key: str) -> bytes:
+    """Return an integer attribute up to its digits, behind a comma."""
+    return _remember(_encoded_int_keys, key, b',{"key":%b,"value":{"intValue":"' % _dumps(key))
+
+
+def _encode_pair(key: str, value: str | bool) -> bytes:
+    encoded = b"," + _dumps({"key": key, "value": _encode_value(value)})
+    return _remember(_encoded_pairs, (key, type(value), value), encoded)
+
+
+def _remember(known: dict[_Key, _Value], key: _Key, encoded: _Value, most: int = _MAX_CACHED) -> _Value:
+    if len(known) >= most:
+        known.clear()
+    known[key] = encoded
     return encoded

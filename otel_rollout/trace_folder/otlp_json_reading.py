@@ -1,4 +1,4 @@
-"""From a line of OTLP JSON back to spans."""
+"""Lines of OTLP JSON as spans: all parsed at once, or each when it is first used."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
+from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.spans.counted_span import CountedSpan
 
-__all__ = ["MALFORMED", "decode_line", "decode_resource", "decode_scope", "decode_span", "parse_json"]
+__all__ = ["IS_REMOTE", "START", "LazySpan", "decode_line", "lazy_spans"]
 
-MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What a message of another form ends in."""
+IS_REMOTE: Final = 0x200
+START: Final = b'{"resourceSpans":['
 LONG_BYTES: Final = 2**23
 MAX_VALUES: Final = 2**22
-"""More values than these are in no line of ours; as objects of Python they take a multiple of the line."""
+"""No line of ours has more values; as Python objects they take a multiple of the line."""
 
+_MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""The errors that messages of another form cause."""
+_COMMA: Final = ord(",")
 _TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_IS_REMOTE: Final = 0x200
 _MAX_CACHED: Final = 256
 _UNSET: Final = Status(StatusCode.UNSET)
 _trace_flags: Final = [TraceFlags(flags) for flags in range(0x100)]
@@ -34,24 +37,20 @@ _resources: dict[bytes, Resource] = {}
 _scopes: dict[bytes, InstrumentationScope] = {}
 
 
-class _RecordedEvent(Event):
-    _dropped = 0
-
-    @property
-    def dropped_attributes(self) -> int:
-        return self._dropped
+class _WithDropped:
+    dropped_attributes = 0
 
 
-class _RecordedLink(Link):
-    _dropped = 0
+class _RecordedEvent(_WithDropped, Event):
+    """An event with an explicit count of dropped attributes."""
 
-    @property
-    def dropped_attributes(self) -> int:
-        return self._dropped
+
+class _RecordedLink(_WithDropped, Link):
+    """A link with an explicit count of dropped attributes."""
 
 
 def decode_line(line: bytes) -> list[ReadableSpan]:
-    """Return the spans of a line of OTLP JSON, in order.
+    """Return the spans of a line of OTLP JSON, in order, all parsed.
 
     Args:
         line: An `ExportTraceServiceRequest` in JSON, written by `encode_line` or by any OTLP file exporter.
@@ -61,24 +60,84 @@ def decode_line(line: bytes) -> list[ReadableSpan]:
     """
     try:
         spans: list[ReadableSpan] = []
-        for resource_spans in parse_json(line).get("resourceSpans", ()):
-            resource = decode_resource(resource_spans)
+        for resource_spans in _parse_json(line).get("resourceSpans", ()):
+            resource = _decode_resource(resource_spans)
             for scope_spans in resource_spans.get("scopeSpans", ()):
-                scope = decode_scope(scope_spans)
-                spans += [decode_span(span, resource, scope) for span in scope_spans.get("spans", ())]
-    except MALFORMED as error:
+                scope = _decode_scope(scope_spans)
+                spans += [_decode_span(span, resource, scope) for span in scope_spans.get("spans", ())]
+    except _MALFORMED as error:
         raise ValueError(f"no line of OTLP JSON ({type(error).__name__}: {error}): {line[:40]!r}") from error
     return spans
 
 
-def parse_json(text: bytes) -> Any:
-    """Return what JSON says.
+class LazySpan(CountedSpan):
+    """A span that is parsed on first use.
 
     Args:
-        text: The JSON.
+        message: The span as JSON.
+        resource: Its resource.
+        scope: Its scope.
+    """
+
+    def __init__(self, message: bytes, resource: Resource, scope: InstrumentationScope | None) -> None:
+        # The SDK's is not called: the attributes that it sets must be missing until they are asked for.
+        self._unparsed = (message, resource, scope)
+
+    def __getattr__(self, name: str) -> Any:
+        fields = vars(self)
+        if (unparsed := fields.get("_unparsed")) is not None:
+            message, resource, scope = unparsed
+            try:
+                parsed = vars(_decode_span(_parse_json(message), resource, scope))
+            except _MALFORMED as error:
+                raise UnreadableTraceError(
+                    f"no span of OTLP JSON ({type(error).__name__}: {error}): {message[:40]!r}"
+                ) from error
+            # An exporter may have assigned to a field before anything was read.
+            for field, value in parsed.items():
+                fields.setdefault(field, value)
+            fields.pop("_unparsed", None)
+        if name not in fields:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        # Set, if another thread has parsed it meanwhile.
+        return fields[name]
+
+
+def lazy_spans(line: bytes, trace_id: str) -> list[ReadableSpan] | None:
+    """Return the spans of a line, each unparsed; None if the line has to be parsed as a whole.
+
+    Args:
+        line: A line that only `encode_line` writes, with a tab before each span; its checksum holds.
+        trace_id: The trace of all its spans.
+    """
+    first = b'{"traceId":"%b","spanId":"' % trace_id.encode()
+    spans: list[ReadableSpan] = []
+    resource: Resource | None = None
+    scope: InstrumentationScope | None = None
+    is_open, start = False, 0
+    # `split` is slower: it looks at each byte by itself.
+    while (tab := line.find(b"\t", start)) >= 0:
+        if resource is not None and is_open and line.startswith(first, start):
+            is_open = line[tab - 1] == _COMMA
+            spans.append(LazySpan(line[start : tab - is_open], resource, scope))
+        elif not is_open and line.endswith(b'"spans":[', start, tab):
+            try:
+                new_resource, scope = _decode_origin(line[start:tab])
+            except _MALFORMED:
+                return None
+            resource, is_open = new_resource or resource, True
+        else:
+            return None
+        start = tab + 1
+    # A journal's line, which has a line end, may have changed since it was listed; parsing it shows that.
+    return spans if not is_open and line[start:] == b"]}]}]}" else None
+
+
+def _parse_json(text: bytes) -> Any:
+    """Parse JSON.
 
     Raises:
-        ValueError: It is no JSON, or has more values than there is memory for.
+        ValueError: It is no JSON, or has more than `MAX_VALUES` values.
     """
     if len(text) > LONG_BYTES and _count_values(text) > MAX_VALUES and _count_values(_TEXT.sub(b"", text)) > MAX_VALUES:
         raise ValueError(f"more than {MAX_VALUES:,} values")
@@ -86,13 +145,23 @@ def parse_json(text: bytes) -> Any:
 
 
 def _count_values(text: bytes) -> int:
-    """Return how many values there are at most: commas and brackets within texts count too."""
+    """Return an upper bound on the number of values: commas and brackets within strings count too."""
     return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
-def decode_resource(message: dict[str, Any]) -> Resource:
+@lru_cache(_MAX_CACHED)
+def _decode_origin(piece: bytes) -> tuple[Resource | None, InstrumentationScope | None]:
+    """Return the resource, if it changes, and the scope that stand before the first span of a group."""
+    for before in (START, b"]}]},"):
+        if piece.startswith(before):
+            message = orjson.loads(piece[len(before) :] + b"]}]}")
+            return _decode_resource(message), _decode_scope(message["scopeSpans"][0])
+    return None, _decode_scope(orjson.loads(piece.removeprefix(b"]},") + b"]}"))
+
+
+def _decode_resource(message: dict[str, Any]) -> Resource:
     """Return the resource of a `ResourceSpans`."""
-    # One object for all spans of a process: exporters know it by its identity.
+    # One object for all spans of a process: exporters cache by its identity.
     inner, schema_url = message.get("resource", {}), _text_or_none(message.get("schemaUrl"))
     key = orjson.dumps((inner, schema_url))
     resource = _resources.get(key)
@@ -103,7 +172,7 @@ def decode_resource(message: dict[str, Any]) -> Resource:
     return resource
 
 
-def decode_scope(message: dict[str, Any]) -> InstrumentationScope | None:
+def _decode_scope(message: dict[str, Any]) -> InstrumentationScope | None:
     """Return the scope of a `ScopeSpans`."""
     inner, schema_url = message.get("scope"), _text_or_none(message.get("schemaUrl"))
     if inner is None:
@@ -122,17 +191,8 @@ def decode_scope(message: dict[str, Any]) -> InstrumentationScope | None:
     return scope
 
 
-def decode_span(message: dict[str, Any], resource: Resource, scope: InstrumentationScope | None) -> CountedSpan:
-    """Return the span of a `Span`.
-
-    Args:
-        message: The span.
-        resource: Its resource.
-        scope: Its scope.
-
-    Raises:
-        ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError: It is no such message.
-    """
+def _decode_span(message: dict[str, Any], resource: Resource, scope: InstrumentationScope | None) -> CountedSpan:
+    """Return the span of a `Span`, or raise one of `_MALFORMED`."""
     get = message.get
     trace_id, flags, trace_state = message["traceId"], get("flags", 1), get("traceState")
     parent_id = get("parentSpanId")
@@ -141,7 +201,7 @@ def decode_span(message: dict[str, Any], resource: Resource, scope: Instrumentat
     span = CountedSpan(
         name=_text(get("name", "")),
         context=_decode_context(trace_id, message["spanId"], flags & 0xFF, trace_state),
-        parent=_decode_parent(trace_id, parent_id, flags & (0xFF | _IS_REMOTE), trace_state) if parent_id else None,
+        parent=_decode_parent(trace_id, parent_id, flags & (0xFF | IS_REMOTE), trace_state) if parent_id else None,
         resource=resource,
         attributes=_decode_attributes(get("attributes", ())),
         events=[_decode_event(event) for event in events] if events else (),
@@ -164,7 +224,7 @@ def _decode_context(trace_id: str, span_id: str, flags: int, trace_state: str | 
     return SpanContext(
         _id(trace_id, 128),
         _id(span_id, 64),
-        bool(flags & _IS_REMOTE),
+        bool(flags & IS_REMOTE),
         _trace_flags[flags & 0xFF],
         TraceState.from_header([trace_state]) if trace_state else None,
     )
@@ -183,7 +243,7 @@ def _decode_event(message: dict[str, Any]) -> Event:
     time = _time(message.get("timeUnixNano", 0))
     event = _RecordedEvent(_text(message.get("name", "")), _decode_attributes(message.get("attributes", ())), time)
     if dropped := message.get("droppedAttributesCount"):
-        event._dropped = _count(dropped)  # noqa: SLF001 - our own class
+        event.dropped_attributes = _count(dropped)
     return event
 
 
@@ -192,7 +252,7 @@ def _decode_link(message: dict[str, Any]) -> Link:
     context = _decode_context(message["traceId"], message["spanId"], flags, trace_state)
     link = _RecordedLink(context, _decode_attributes(message.get("attributes", ())))
     if dropped := message.get("droppedAttributesCount"):
-        link._dropped = _count(dropped)  # noqa: SLF001 - our own class
+        link.dropped_attributes = _count(dropped)
     return link
 
 
@@ -200,7 +260,7 @@ def _decode_attributes(pairs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
     for pair in pairs:
         key, value = pair["key"], pair.get("value") or {}
-        # What there is most of, first.
+        # Strings first: they are the most frequent.
         text = value.get("stringValue")
         attributes[key if type(key) is str else _text(key)] = text if type(text) is str else _decode_value(value)
     return attributes
@@ -211,7 +271,7 @@ def _decode_value(message: dict[str, Any]) -> Any:
         if kind == "stringValue":
             return _text(value)
         if kind == "boolValue":
-            return _truth(value)
+            return _boolean(value)
         if kind == "intValue":
             return int(value)
         if kind == "doubleValue":
@@ -227,7 +287,7 @@ def _decode_value(message: dict[str, Any]) -> Any:
 
 def _text(value: Any) -> str:
     if type(value) is not str:
-        raise TypeError(f"{type(value).__name__} in place of a text")
+        raise TypeError(f"{type(value).__name__} instead of a string")
     return value
 
 
@@ -235,9 +295,9 @@ def _text_or_none(value: Any) -> str | None:
     return None if value is None else _text(value)
 
 
-def _truth(value: Any) -> bool:
+def _boolean(value: Any) -> bool:
     if type(value) is not bool:
-        raise TypeError(f"{type(value).__name__} in place of a truth value")
+        raise TypeError(f"{type(value).__name__} instead of a boolean")
     return value
 
 

@@ -1,25 +1,34 @@
-"""The trajectories of a trace folder, a spool, or any folder with lines of OTLP JSON, one step after the other."""
+"""Reads the trajectories of a trace folder, a spool, or any folder with lines of OTLP JSON, step by step."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from os import PathLike
 from typing import Any, Final
 
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import StatusCode
+
 from otel_rollout.analysis.trace_tree import printable
-from otel_rollout.trace_folder.index_entry import IndexEntry, place_of
-from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory, main_row
+from otel_rollout.errors import RolloutTraceError, UnreadableTraceError
+from otel_rollout.trace_folder.index_entry import IndexEntry, Row, attributes_of, place_of
+from otel_rollout.trace_folder.otlp_json import encode_line
 from otel_rollout.trace_folder.selection import Selection
-from otel_rollout.trace_folder.stored_file import LineCache, Part, ReadProblem, StoredFile
+from otel_rollout.trace_folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.trace_folder.trace_files import StepKey, TraceFile, find_trace_files
 
 __all__ = ["ReadProblem", "RecordedTrajectory", "read"]
 
 _TRACE_ID: Final = place_of("trace_id")
+_HAS_ROOT: Final = place_of("has_root")
+_STEP: Final = place_of("step")
+_START_TIME: Final = place_of("start_time")
+_NAME: Final = place_of("name")
 _line_of: Final = itemgetter(*map(place_of, ("trace_id", "checksum", "bytes", "spans", "start_time", "end_time")))
-"""What tells a line from others: the same once more is of a file that was copied, or of a write that was repeated."""
+"""Identifies a line; it comes twice if a file was copied, or a write repeated."""
 _logger = logging.getLogger("otel_rollout")
 
 
@@ -35,23 +44,24 @@ def read(
     reward: tuple[float | None, float | None] | None = None,
     on_problem: Callable[[ReadProblem], None] | None = None,
 ) -> Iterator[RecordedTrajectory]:
-    """Read the trajectories of a trace folder: lazily, a step before its validation, what has no step last.
+    """Read the trajectories of a trace folder lazily, ordered by step; those without a step come last.
 
-    What the filters ask is answered by the indexes; spans are read on first use of a trajectory's `spans`.
+    The filters are answered by the indexes; spans are read on first use of a trajectory's `spans`.
 
     Args:
         folder: The folder that the `file` exporter writes, or a spool.
-        step: One training step, or whatever says which steps are `in` it: a range, a set, a list.
-        sample_index: The prompt; compared as text, so that 7 and "7" are the same prompt.
-        rollout_n: Which rollout of the prompt; compared as text.
-        validate: Validation passes only, or none of them.
+        step: One training step, or a container of steps: a range, a set, a list.
+        sample_index: The prompt; compared as a string, so that 7 and "7" are the same prompt.
+        rollout_n: The number of the rollout of the prompt; compared as a string.
+        validate: True for validation passes only, False for none of them.
         experiment: The experiment's name.
         status: `completed`, `error`, `cancelled` or `truncated`.
         reward: The lowest and the highest reward, both included; None for an open end.
-        on_problem: Is told of what can't be read and is left out, a torn frame say; a warning is logged where None.
+        on_problem: Called for everything that can't be read and is skipped, such as a torn frame; by default a
+            warning is logged.
 
     Returns:
-        An iterator; only one step's index entries are in memory at a time.
+        An iterator that holds the index entries of one step at a time. A step's training comes before its validation.
 
     Raises:
         NoTracesError: The folder doesn't exist or holds no traces.
@@ -83,10 +93,10 @@ def _trajectories(
     loose = _by_trace(part for file in files if file.key is None for part in parts_of(file))
     loose_ids: dict[StepKey, list[str]] = {}
     for trace_id, parts in loose.items():
-        entry = IndexEntry._make(main_row(parts))
+        entry = IndexEntry._make(_main_row(parts))
         loose_ids.setdefault(StepKey.of(entry.step, validate=bool(entry.validate)), []).append(trace_id)
     if loose:
-        # Journals before the steps' folders: what is running now and ends meanwhile is found in one of the two.
+        # Again, now that the journals are read: a trajectory that has ended meanwhile is in a step's folder.
         files = find_trace_files(folder, selection)
     placed: dict[StepKey, list[TraceFile]] = {}
     for file in files:
@@ -94,9 +104,8 @@ def _trajectories(
             placed.setdefault(file.key, []).append(file)
     for key in sorted(key for key in {*placed, *loose_ids} if key.is_in(selection)):
         own = [part for file in placed.get(key, ()) for part in parts_of(file)]
-        # One at a time: what is done with a trajectory's spans is not for us to keep.
         if not loose and len({row[_TRACE_ID] for _, row in own}) == len(own):
-            # Nearly always: a trajectory is one line of one file.
+            # The usual case: a trajectory is one line of one file.
             for part in own if takes is None else [part for part in own if takes(part[1])]:
                 yield RecordedTrajectory(part[1], (part,), find)
             continue
@@ -106,7 +115,7 @@ def _trajectories(
         for trace_id, parts in traces.items():
             parts.extend(loose.pop(trace_id, ()))
         for parts in filter(None, traces.values()):
-            row = main_row(parts)
+            row = _main_row(parts)
             if takes is None or takes(row):
                 yield RecordedTrajectory(row, parts, find)
 
@@ -120,3 +129,193 @@ def _by_trace(parts: Iterable[Part]) -> dict[str, list[Part]]:
             known.add(key)
             traces.setdefault(key[0], []).append(part)
     return traces
+
+
+def _main_row(parts: Sequence[Part]) -> Row:
+    """Return the row of the part that represents a trajectory, whatever their order.
+
+    That is the part with the root; else the one that started first, of those with a step if there are any.
+    """
+    if len(parts) == 1:
+        return parts[0][1]
+    return min(
+        (row for _, row in parts),
+        key=lambda row: (not row[_HAS_ROOT], row[_STEP] is None, row[_START_TIME], row[_NAME]),
+    )
+
+
+class RecordedTrajectory:
+    """A recorded trajectory, made by `read`; its spans are read on first use.
+
+    Args:
+        row: The index's row of the part that represents it.
+        parts: The stored lines that hold its spans, at least one.
+        find: Finds its lines again if they were moved.
+    """
+
+    __slots__ = (
+        "_find",
+        "_parts",
+        "_row",
+        "_spans",
+        "end_time",
+        "experiment_name",
+        "has_root",
+        "name",
+        "project_name",
+        "reward",
+        "rollout_n",
+        "run_id",
+        "sample_index",
+        "start_time",
+        "status",
+        "step",
+        "trace_id",
+        "validate",
+    )
+
+    # Attributes, not properties, which take ten times as long: there are thousands of trajectories.
+    trace_id: str
+    """The trace id, 32 hexadecimal digits."""
+    step: int | None
+    """The training step, if it is an integer."""
+    sample_index: int | str | None
+    """The prompt in the dataset."""
+    rollout_n: int | str | None
+    """The number of the rollout of the prompt."""
+    validate: bool
+    """Whether it is part of a validation pass."""
+    experiment_name: str | None
+    """The experiment given to `init`."""
+    status: str | None
+    """`completed`, `error`, `cancelled` or `truncated`; None without a root."""
+    reward: float | None
+    """The reward given to `annotate`."""
+    start_time: int
+    """The start of its first span, in nanoseconds since 1970."""
+    end_time: int
+    """The end of its last span, in nanoseconds since 1970."""
+    has_root: bool
+    """False while it is running, and if its process ended before it did."""
+    name: str
+    """The root's name; without a root, that of one of its spans."""
+    project_name: str | None
+    """The project given to `init`."""
+    run_id: str | None
+    """The run of its process."""
+
+    def __init__(self, row: Row, parts: Sequence[Part], find: Callable[[str], Sequence[Part]]) -> None:
+        self._row = row
+        self._parts = parts
+        self._find = find
+        self._spans: list[ReadableSpan] | None = None
+        (
+            self.trace_id,
+            self.start_time,
+            self.end_time,
+            self.has_root,
+            self.step,
+            self.sample_index,
+            self.rollout_n,
+            validate,
+            self.experiment_name,
+            self.status,
+            self.reward,
+            _,  # One by one: a star makes a list, which takes half as long again.
+            _,
+            _,
+            _,
+            _,
+            _,
+            self.name,
+            self.project_name,
+            self.run_id,
+            _,
+        ) = row
+        self.validate = validate is True
+        if len(parts) > 1:
+            self.start_time = min(entry.start_time for entry in self._entries())
+            self.end_time = max(entry.end_time for entry in self._entries())
+
+    def __repr__(self) -> str:
+        tags = f"step={self.step!r} sample_index={self.sample_index!r} rollout_n={self.rollout_n!r}"
+        return f"<RecordedTrajectory {self.trace_id} {tags} status={self.status!r} reward={self.reward!r}>"
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """The root's scalar attributes without payload; without a root, the tags."""
+        return attributes_of(self._row)
+
+    @property
+    def failed(self) -> bool:
+        """True if it ended in an error; a cancelled one did not."""
+        if self.status is not None:
+            return self.status == "error"
+        return self.has_root and IndexEntry._make(self._row).status_code == StatusCode.ERROR.value
+
+    @property
+    def duration(self) -> float:
+        """The seconds from its start to its end."""
+        return (self.end_time - self.start_time) / 1e9
+
+    @property
+    def span_count(self) -> int:
+        """The number of its spans."""
+        if len(self._parts) > 1 and any(file.is_journal for file, _ in self._parts):
+            # After a crash a journal may have spans that are in a frame as well.
+            with suppress(UnreadableTraceError):
+                return len(self.spans)
+        return sum(entry.spans for entry in self._entries())
+
+    @property
+    def size_bytes(self) -> int:
+        """Its size in bytes as OTLP JSON."""
+        return sum(entry.bytes for entry in self._entries())
+
+    @property
+    def stored_bytes(self) -> int:
+        """Its size in bytes on disk, without the index."""
+        return sum(entry.length for entry in self._entries())
+
+    @property
+    def spans(self) -> list[ReadableSpan]:
+        """All of its spans, the root last; read on first use, and each parsed when one of its attributes is read.
+
+        Raises:
+            UnreadableTraceError: The file is damaged or gone; a damaged span raises it when it is parsed.
+        """
+        if self._spans is None:
+            try:
+                try:
+                    self._spans = self._read()
+                except MovedError:
+                    # It was running when it was listed: its spans have moved from the journal to a frame.
+                    self._parts = self._find(self.trace_id) or self._parts
+                    self._spans = self._read()
+            except RolloutTraceError:
+                raise
+            except (OSError, ValueError) as error:
+                raise UnreadableTraceError(f"the trajectory {self.trace_id} can't be read: {error}") from error
+        return self._spans
+
+    def otlp_json(self) -> bytes:
+        """Return it as one line of OTLP JSON, as the `file` exporter writes it and OTLP receivers take it.
+
+        Raises:
+            UnreadableTraceError: The file is damaged or gone, or has values that OTLP has no type for.
+        """
+        spans = self.spans
+        try:
+            return encode_line(spans)
+        except (ArithmeticError, RecursionError, TypeError) as error:
+            raise UnreadableTraceError(f"the trajectory {self.trace_id} can't be encoded as OTLP: {error}") from error
+
+    def _entries(self) -> Iterator[IndexEntry]:
+        return (IndexEntry._make(row) for _, row in self._parts)
+
+    def _read(self) -> list[ReadableSpan]:
+        lines = [file.read_spans(row) for file, row in self._parts]
+        if len(lines) == 1:
+            return lines[0]
+        spans = {span.context.span_id: span for line in lines for span in line if span.context}
+        return sorted(spans.values(), key=lambda span: span.parent is None)

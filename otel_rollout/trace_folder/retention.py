@@ -1,4 +1,4 @@
-"""A bound on what a trace folder takes on disk: the oldest files go first, none that is being written."""
+"""The bound on a trace folder's size: the oldest files are removed first, none that is being written."""
 
 from __future__ import annotations
 
@@ -9,20 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from otel_rollout.trace_folder import layout
-from otel_rollout.trace_folder.file_lock import remove, try_hold_alone
+from otel_rollout.trace_folder.file_lock import exclusive_folder_lock, remove
 
 __all__ = ["enforce_bound"]
 
 
-class _Stored(NamedTuple):
-    """A file of spans, with its index.
-
-    Args:
-        modified: When it was last written to.
-        path: The file.
-        bytes: What both take.
-        index_path: The index, where it has one.
-    """
+class _StoredFile(NamedTuple):
+    """A file of spans, with its index if it has one; `bytes` is the size of both."""
 
     modified: float
     path: Path
@@ -31,24 +24,24 @@ class _Stored(NamedTuple):
 
 
 def enforce_bound(folder: Path, max_bytes: int) -> int:
-    """Remove the files of a trace folder that were written longest ago, until it is within its bound.
+    """Remove the files that were modified longest ago until a trace folder is within its bound.
 
-    What a process is writing stays, so a folder can be over its bound by that. Where another process is at it already,
-    this leaves it to that one: two would each take a file that the other holds for one that is being written.
+    A file that is being written stays, so a folder can exceed its bound. Only one process does this at a time: two
+    would each take a file that the other has locked for one that is being written.
 
     Args:
         folder: The folder.
-        max_bytes: What it may take.
+        max_bytes: The bound.
 
     Returns:
-        The bytes that are gone.
+        The number of bytes removed.
     """
-    with try_hold_alone(folder) as is_held:
-        return _remove_oldest(folder, max_bytes) if is_held else 0
+    with exclusive_folder_lock(folder) as is_locked:
+        return _remove_oldest(folder, max_bytes) if is_locked else 0
 
 
 def _remove_oldest(folder: Path, max_bytes: int) -> int:
-    stored = sorted(_files(folder), key=lambda file: (file.modified, file.path))
+    stored = sorted(_our_files(folder), key=lambda file: (file.modified, file.path))
     excess = sum(file.bytes for file in stored) - max_bytes
     removed = 0
     for file in stored:
@@ -58,14 +51,14 @@ def _remove_oldest(folder: Path, max_bytes: int) -> int:
             continue
         removed += file.bytes
         with suppress(OSError):
-            # A step that has nothing left; where it has something, this fails.
+            # Fails unless the step's folder is empty.
             file.path.parent.rmdir()
     return removed
 
 
-def _files(folder: Path) -> list[_Stored]:
-    """Return the files that we wrote, by their names and places; nothing else in the folder is ours to remove."""
-    found: list[_Stored] = []
+def _our_files(folder: Path) -> list[_StoredFile]:
+    """Return the files that we wrote, by their names and places; all others are not ours to remove."""
+    found: list[_StoredFile] = []
     for place in _folders(folder):
         if layout.is_step_folder(place.name):
             found += _files_of(place, layout.is_frame_file)
@@ -79,13 +72,13 @@ def _files(folder: Path) -> list[_Stored]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """Return the folders in a folder; what a link leads to is somebody else's."""
+    """Return the folders in a folder, without symlinks."""
     with suppress(OSError), os.scandir(folder) as entries:
         return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
     return []
 
 
-def _files_of(folder: Path, is_ours: Callable[[str], bool]) -> list[_Stored]:
+def _files_of(folder: Path, is_ours: Callable[[str], bool]) -> list[_StoredFile]:
     sizes: dict[str, tuple[float, int]] = {}
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -96,9 +89,9 @@ def _files_of(folder: Path, is_ours: Callable[[str], bool]) -> list[_Stored]:
     found = []
     for name, (modified, size) in sizes.items():
         if is_ours(name):
-            path = folder / name
-            index = layout.index_path(path)
-            has_index = index.name in sizes
-            total = size + (sizes[index.name][1] if has_index else 0)
-            found.append(_Stored(modified, path, total, index if has_index else None))
+            index = layout.index_path(folder / name)
+            if index.name in sizes:
+                found.append(_StoredFile(modified, folder / name, size + sizes[index.name][1], index))
+            else:
+                found.append(_StoredFile(modified, folder / name, size, None))
     return found

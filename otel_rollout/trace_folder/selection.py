@@ -1,4 +1,4 @@
-"""Which trajectories of a folder are asked for."""
+"""Filters of trajectories, applied to the rows of an index."""
 
 from __future__ import annotations
 
@@ -30,17 +30,7 @@ class Filters(TypedDict, total=False):
 
 
 class Selection:
-    """Filters; one that is None lets everything through, all others must agree.
-
-    Args:
-        step: One training step, or whatever says which steps are `in` it: a range, a set, a list.
-        sample_index: The prompt; compared as text, so that 7 and "7" are the same prompt.
-        rollout_n: Which rollout of the prompt; compared as text.
-        validate: Validation passes only, or none of them.
-        experiment: The experiment's name.
-        status: What became of the trajectory.
-        reward: The lowest and the highest reward, both included; None for an open end.
-    """
+    """The filters of `read`, all of which must match; None matches everything."""
 
     def __init__(
         self,
@@ -54,9 +44,9 @@ class Selection:
     ) -> None:
         self._steps = (step,) if isinstance(step, int) else step
         self.step_ending = str(int(step)).removeprefix("-") if isinstance(step, int) else ""
-        """How the name of the step's folder ends, where one step is asked for: most of a run's thousands don't."""
+        """The end of the step's folder name, for a single step: it excludes most of a run's thousands."""
         self._validate = validate
-        # Only what is asked for: a step has thousands of trajectories, and most questions are about the step alone.
+        # Only the given filters: a step has thousands of trajectories.
         self._checks: list[Callable[[Row], bool]] = []
         if sample_index is not None:
             sample = str(sample_index)
@@ -75,28 +65,19 @@ class Selection:
             self._checks.append(lambda row: _is_between(low, row[_REWARD], high))
 
     def takes_step(self, step: int | None, *, validate: bool) -> bool:
-        """Say whether what is asked for can be among the trajectories of a step.
-
-        Args:
-            step: The step; None for what has none.
-            validate: Whether they are validation passes; not known of what has no step.
-        """
+        """Return True if trajectories of a step can match; without a step, `validate` is unknown."""
         if self._steps is not None and (step is None or step not in self._steps):
             return False
         return step is None or self._validate in (None, validate)
 
     @property
     def is_narrow(self) -> bool:
-        """Whether it leaves out any trajectory of a step that `takes_step`."""
+        """False if all trajectories of a step that `takes_step` match."""
         return bool(self._checks)
 
     def takes(self, row: Row) -> bool:
-        """Say whether a trajectory of a step that `takes_step` is asked for.
-
-        Args:
-            row: What the index says of it.
-        """
-        for check in self._checks:  # noqa: SIM110 - all() costs twice as much, thousands of times
+        """Return True if a trajectory of a step that `takes_step` matches, by its row of the index."""
+        for check in self._checks:  # noqa: SIM110 - all() takes twice as long
             if not check(row):
                 return False
         return True

@@ -1,18 +1,18 @@
-"""The files that one worker has open: one for each step that is being rolled out, the longest unused closed first."""
+"""The open files of one worker, each with its index: one for each step that is being rolled out."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from otel_rollout.trace_folder import layout
-from otel_rollout.trace_folder.append_file import FileGoneError
-from otel_rollout.trace_folder.frames import make_compressor
-from otel_rollout.trace_folder.index import TraceSummary
+from otel_rollout.trace_folder.append_file import AppendFile, FileGoneError
+from otel_rollout.trace_folder.frames import FrameFile, make_compressor
+from otel_rollout.trace_folder.index import MAX_INDEX_LINE_BYTES, TraceSummary, index_line
 from otel_rollout.trace_folder.retention import enforce_bound
-from otel_rollout.trace_folder.step_file import StepFile
 
 if TYPE_CHECKING:
     import zstandard
@@ -21,20 +21,20 @@ __all__ = ["StepFiles"]
 
 MAX_FILES: Final = 8
 FILES_IN_BOUND: Final = 8
-"""With a bound on the folder no file grows beyond this part of it, for only whole files can be removed."""
+"""With a bound on the folder, the part of it that one file has at most: only whole files can be removed."""
 CHECKS_IN_BOUND: Final = 32
-"""How often the bound is looked at while a worker writes as much as the bound allows."""
+"""How often the bound is checked while a worker writes as much as the bound allows."""
 _ATTEMPTS: Final = 8
 
 
 class StepFiles:
-    """One worker's files.
+    """One worker's files; of more than `MAX_FILES` the one that was used least recently is closed.
 
     Args:
         folder: The trace folder.
         worker: The worker's name.
-        file_max_bytes: A file that has grown to this is followed by a new one.
-        max_bytes: What the whole folder may take; None for no bound.
+        file_max_bytes: A file of this size is followed by a new one.
+        max_bytes: The bound on the whole folder; None for no bound.
     """
 
     def __init__(self, folder: Path, worker: str, file_max_bytes: int, max_bytes: int | None) -> None:
@@ -42,7 +42,7 @@ class StepFiles:
         self._folder = folder
         self._max_bytes = max_bytes
         self._file_max_bytes = file_max_bytes if max_bytes is None else min(file_max_bytes, max_bytes // FILES_IN_BOUND)
-        self._files: OrderedDict[str, StepFile] = OrderedDict()
+        self._files: OrderedDict[str, _StepFile] = OrderedDict()
         self._numbers: dict[str, int] = {}
         self._compressor: zstandard.ZstdCompressor | None = None
         self._written = 0
@@ -52,7 +52,7 @@ class StepFiles:
 
         Args:
             pieces: Its spans as a line, in pieces.
-            summary: What the index says of it.
+            summary: The fields of its index entry.
 
         Raises:
             OSError: The disk did not take it, and has none of it.
@@ -64,35 +64,39 @@ class StepFiles:
                 self._written += file.append(pieces, summary)
                 break
             except FileGoneError:
-                # Somebody has removed it: what comes goes into the next one.
+                # The next spans go into the next file.
                 self._close(place, is_full=True)
                 if attempt == _ATTEMPTS - 1:
                     raise
-        if file.end >= self._file_max_bytes:
+        if file.frames.end >= self._file_max_bytes:
             self._close(place, is_full=True)
         if self._max_bytes is not None and self._written > self._max_bytes // CHECKS_IN_BOUND:
-            self._keep_bound(place)
+            self._written = 0
+            for other in [other for other in self._files if other != place]:
+                # The file of a step that is over can be removed once it is closed; others are opened again.
+                self._close(other)
+            enforce_bound(self._folder, self._max_bytes)
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files, and enforce the bound."""
         for place in list(self._files):
             self._close(place)
         if self._max_bytes is not None:
             enforce_bound(self._folder, self._max_bytes)
 
     def forget(self) -> None:
-        """Let go of all files as they are; in a forked child, where they are the parent's."""
+        """Close all files as they are; in a forked child they are the parent's."""
         for file in self._files.values():
             file.forget()
         self._files.clear()
 
-    def _file(self, place: str) -> StepFile:
+    def _file(self, place: str) -> _StepFile:
         file = self._files.get(place)
         if file is None:
             if self._compressor is None:
                 self._compressor = make_compressor()
             path = layout.data_path(self._folder / place, self.worker, self._numbers.setdefault(place, 1))
-            file = self._files[place] = StepFile(path, self._compressor, self._folder)
+            file = self._files[place] = _StepFile(path, self._compressor, self._folder)
             if len(self._files) > MAX_FILES:
                 self._close(next(iter(self._files)))
         self._files.move_to_end(place)
@@ -100,13 +104,65 @@ class StepFiles:
 
     def _close(self, place: str, *, is_full: bool = False) -> None:
         file = self._files.pop(place, None)
-        can_go_on = file.close() if file is not None else True
-        if is_full or not can_go_on:
+        can_be_continued = file.close() if file is not None else True
+        if is_full or not can_be_continued:
             self._numbers[place] = self._numbers.get(place, 1) + 1
 
-    def _keep_bound(self, place: str) -> None:
-        self._written = 0
-        for other in [other for other in self._files if other != place]:
-            # A step that is over may be removed once we let go of its file; one that is not is opened again.
-            self._close(other)
-        enforce_bound(self._folder, self._max_bytes or 0)
+
+class _StepFile:
+    """A file of trajectories with its index.
+
+    Args:
+        path: The file of the trajectories.
+        compressor: Compresses them.
+        within: The trace folder.
+
+    Raises:
+        OSError: It can't be created or opened.
+        FileGoneError: Another process is removing or consuming it.
+    """
+
+    def __init__(self, path: Path, compressor: zstandard.ZstdCompressor, within: Path) -> None:
+        self.frames = FrameFile(path, compressor, within)
+        try:
+            self._index = AppendFile(layout.index_path(path), within)
+        except OSError:
+            self.frames.close()
+            raise
+        self._waiting: list[bytes] = []
+
+    def append(self, pieces: Sequence[bytes | memoryview], summary: TraceSummary) -> int:
+        """Append a trajectory, and return its size on disk.
+
+        Raises:
+            OSError: The disk did not take it, and has none of it.
+            FileGoneError: The file or its index was removed.
+        """
+        # The index keeps the order of the frames: readers decompress each frame that it has no line for.
+        self._write_index()
+        offset, length = self.frames.append(*pieces)
+        line = index_line(summary.entry(offset, length, sum(map(len, pieces)), self.frames.checksum))
+        if len(line) > MAX_INDEX_LINE_BYTES:
+            return length
+        self._waiting.append(line)
+        with suppress(OSError):
+            # The trajectory is stored, and found without the index.
+            self._write_index()
+        return length + len(line)
+
+    def close(self) -> bool:
+        """Close both files; False if the index lacks lines, so that no more may be appended."""
+        with suppress(OSError):
+            self._write_index()
+        self.forget()
+        return not self._waiting
+
+    def forget(self) -> None:
+        """Close both files as they are."""
+        self._index.close()
+        self.frames.close()
+
+    def _write_index(self) -> None:
+        if self._waiting:
+            self._index.append(self._waiting)
+            self._waiting.clear()

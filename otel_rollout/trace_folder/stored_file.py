@@ -1,4 +1,4 @@
-"""What one file holds: a part of a trace for each trace of each line, and the spans behind it."""
+"""One file of lines: the rows of its traces, by its index or by scanning it, and their spans."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ from typing import Final, TypeAlias
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.trace_folder.file_lock import size_of
-from otel_rollout.trace_folder.frames import DamagedFrameError, Frame, checksum_at, read_frame, scan_frames
-from otel_rollout.trace_folder.index import entries_of, read_rows
+from otel_rollout.trace_folder.frames import (
+    DamagedFrameError,
+    FrameExtent,
+    checksum_at,
+    read_frame,
+    read_range,
+    scan_frames,
+)
+from otel_rollout.trace_folder.index import entries_of, read_rows, write_journal_index
 from otel_rollout.trace_folder.index_entry import IndexEntry, Row, place_of
-from otel_rollout.trace_folder.journal import unsealed
-from otel_rollout.trace_folder.journal_index import MIN_BYTES, write_journal_index
-from otel_rollout.trace_folder.lazy_span import lazy_spans
-from otel_rollout.trace_folder.otlp_json import decode_line
-from otel_rollout.trace_folder.plain_lines import read_piece, scan_lines
-from otel_rollout.trace_folder.sealed_line import checksum_of
+from otel_rollout.trace_folder.lines import checksum_of, scan_lines, unseal
+from otel_rollout.trace_folder.otlp_json_reading import decode_line, lazy_spans
 from otel_rollout.trace_folder.trace_files import TraceFile
 
 __all__ = ["LineCache", "MovedError", "Part", "ReadProblem", "StoredFile"]
 
+MIN_BYTES: Final = 2**20
+"""A smaller journal gets no index: it is parsed in milliseconds."""
 
 _OFFSET: Final = place_of("offset")
 _LENGTH: Final = place_of("length")
@@ -33,17 +38,17 @@ _MAX_BLANK_BYTES: Final = 4096
 
 
 class MovedError(FileNotFoundError):
-    """What stood here has moved on: a journal's lines go once their trajectory has ended."""
+    """The line is no longer here: a journal's lines are removed once their trajectory has ended."""
 
 
 @dataclass(frozen=True)
 class ReadProblem:
-    """Something that could not be read, and was left out.
+    """Something that could not be read, and was skipped.
 
     Args:
-        what: What it is: `torn frame`, `torn line`, `unreadable line`, `unreadable file`.
+        what: `torn frame`, `torn line`, `unreadable line` or `unreadable file`.
         path: The file.
-        offset: Where in it.
+        offset: The first byte of it.
     """
 
     what: str
@@ -55,7 +60,7 @@ class ReadProblem:
 
 
 class LineCache:
-    """The line that was read last: the traces of a line that holds several are asked for one after the other."""
+    """Caches the last line that was read, for the traces of a line that has several."""
 
     __slots__ = ("_last",)
 
@@ -63,14 +68,7 @@ class LineCache:
         self._last: tuple[str, int, list[ReadableSpan]] | None = None
 
     def spans_of(self, trace_id: str, path: str, offset: int, read: Callable[[], bytes]) -> list[ReadableSpan]:
-        """Return the spans of a trace in a line.
-
-        Args:
-            trace_id: The trace, 32 hexadecimal digits.
-            path: The line's file.
-            offset: Where it stands in it.
-            read: Reads it.
-        """
+        """Return the spans of a trace in the line at `offset` of `path`; `read` returns that line."""
         last = self._last
         if last is not None and (last[0], last[1]) == (path, offset):
             spans = _of_trace(trace_id, last[2])
@@ -90,9 +88,9 @@ class StoredFile:
     """A file of lines.
 
     Args:
-        file: Which.
-        cache: The line that was read last.
-        on_problem: Is told of what can't be read.
+        file: The file.
+        cache: The cache of all files.
+        on_problem: Called for everything that can't be read.
     """
 
     def __init__(self, file: TraceFile, cache: LineCache, on_problem: Callable[[ReadProblem], None]) -> None:
@@ -103,18 +101,18 @@ class StoredFile:
 
     @property
     def is_journal(self) -> bool:
-        """Whether its lines are plain, so that they can go again."""
+        """True if its lines are uncompressed, as a journal's, from which lines are removed again."""
         return not self._file.is_compressed
 
     def parts(self) -> list[Part]:
-        """Return what is in the file, from its index as far as that reaches; nothing once the file is gone."""
+        """Return the file's traces, from its index as far as that reaches; none once the file is gone."""
         try:
             rows = self._frames() if self._file.is_compressed else self._lines()
         except FileNotFoundError:
-            # Old steps may be removed while they are read.
+            # Old steps may be removed meanwhile.
             return []
         except OSError:
-            self._on_problem(ReadProblem("unreadable file", self._file.path, 0))
+            self._report("unreadable file", 0)
             return []
         return [(self, row) for row in rows]
 
@@ -122,7 +120,7 @@ class StoredFile:
         """Return the spans of a part.
 
         Args:
-            row: What the index says of it.
+            row: Its row of the index.
 
         Raises:
             MovedError: They are no longer here.
@@ -134,10 +132,10 @@ class StoredFile:
         def read() -> bytes:
             if self._file.is_compressed:
                 return read_frame(self._place, entry.offset, entry.length)
-            line = read_piece(self._place, entry.offset, entry.length)
+            line = read_range(self._place, entry.offset, entry.length)
             if checksum_of(line[:-1]) != entry.checksum:
                 raise ValueError("another line")
-            return self._unsealed(line)
+            return self._unseal(line)
 
         try:
             spans = self._cache.spans_of(entry.trace_id, self._place, entry.offset, read)
@@ -151,13 +149,13 @@ class StoredFile:
 
     def _frames(self) -> Sequence[Row]:
         rows = read_rows(self._file.index_place) if self._file.index_place else []
-        # After the index: what a running process adds meanwhile is more than the index says, never less.
+        # After the index: what a process appends meanwhile is missing there, and not missing here.
         size = size_of(self._place)
         end = _covered(rows)
         if end == size:
             return rows
         if rows and (end is None or end > size or not self._is_frame(rows[-1])):
-            # Of a line that is missing, doubled, or of another file it is not known which: each is looked at.
+            # A line may be missing, doubled, or of another file: check each.
             rows = self._standing(rows, size)
         found: list[Row] = []
         end = 0
@@ -171,40 +169,40 @@ class StoredFile:
         return found
 
     def _standing(self, rows: Sequence[Row], size: int) -> list[Row]:
-        """Return the rows whose frames stand where they say, in order and each once."""
+        """Return the rows whose frames stand where they say, in order, without duplicates."""
         found: list[Row] = []
         end = 0
         for row in sorted(rows, key=itemgetter(_OFFSET)):
             offset = row[_OFFSET]
             if offset >= size:
-                self._on_problem(ReadProblem("torn frame", self._file.path, offset))
+                self._report("torn frame", offset)
             elif offset >= end and self._is_frame(row):
                 found.append(row)
                 end = offset + row[_LENGTH]
         return found
 
     def _scan(self, start: int, end: int) -> Iterator[Row]:
-        """Yield what stands between two places of a file of frames, where its index says nothing of it."""
+        """Yield the rows of the frames between two offsets, which have no row in the index."""
         is_damaged = False
         while start < end:
             frame = next(scan_frames(self._place, start), None)
             if frame is None or frame.offset >= end:
                 return
             start = frame.offset + frame.length
-            if isinstance(frame, Frame):
+            if isinstance(frame, FrameExtent):
                 try:
                     line = read_frame(self._place, frame.offset, frame.length)
                 except DamagedFrameError:
-                    # Perhaps it is torn, and what should be its end is the beginning of the next.
+                    # It may be torn, and its supposed end the beginning of the next.
                     start = frame.offset + 1
                 else:
                     is_damaged = False
-                    yield from self._entries(line, frame, checksum_at(self._place, frame))
+                    yield from self._entries(line, frame, checksum_at(self._place, *frame))
                     continue
             elif start >= end and self._file.is_being_written():
                 return
             if not is_damaged:
-                self._on_problem(ReadProblem("torn frame", self._file.path, frame.offset))
+                self._report("torn frame", frame.offset)
             is_damaged = True
 
     def _lines(self) -> Sequence[Row]:
@@ -221,37 +219,40 @@ class StoredFile:
     def _scan_lines(self, start: int) -> Iterator[Row]:
         for offset, length, line in scan_lines(self._place, start):
             if line is None:
-                self._on_problem(ReadProblem("unreadable line", self._file.path, offset))
+                self._report("unreadable line", offset)
             elif line.endswith(b"\n"):
-                yield from self._entries(line, Frame(offset, length), checksum_of(line[:-1]))
+                yield from self._entries(line, (offset, length), checksum_of(line[:-1]))
             elif not self._file.is_being_written():
-                self._on_problem(ReadProblem("torn line", self._file.path, offset))
+                self._report("torn line", offset)
 
-    def _entries(self, line: bytes, place: Frame, checksum: str) -> Sequence[Row]:
+    def _entries(self, line: bytes, extent: tuple[int, int], checksum: str) -> Sequence[Row]:
         if len(line) <= _MAX_BLANK_BYTES and line.isspace():
             return []
         try:
-            return entries_of(self._unsealed(line), *place, checksum)
+            return entries_of(self._unseal(line), *extent, checksum)
         except ValueError:
-            self._on_problem(ReadProblem("unreadable line", self._file.path, place.offset))
+            self._report("unreadable line", extent[0])
             return []
 
     def _is_last_line(self, row: Row) -> bool:
-        """Say whether that line stands there and no whole one follows: what was indexed is not written to any more."""
+        """Return True if that line stands there and no whole one follows it."""
         (_, _, line), *more = islice(scan_lines(self._place, row[_OFFSET]), 2)
         if line is None or not line.endswith(b"\n") or checksum_of(line[:-1]) != row[_CHECKSUM]:
             return False
         return all(rest is not None and not rest.endswith(b"\n") for _, _, rest in more)
 
-    def _unsealed(self, line: bytes) -> bytes:
-        return unsealed(line, may_have_none=not self._file.is_journal or line.endswith(b"]}\n"))
+    def _unseal(self, line: bytes) -> bytes:
+        return unseal(line, may_be_unsealed=not self._file.is_journal or line.endswith(b"]}\n"))
 
     def _is_frame(self, row: Row) -> bool:
-        return bool(row[_CHECKSUM] == checksum_at(self._place, Frame(row[_OFFSET], row[_LENGTH])))
+        return bool(row[_CHECKSUM] == checksum_at(self._place, row[_OFFSET], row[_LENGTH]))
+
+    def _report(self, what: str, offset: int) -> None:
+        self._on_problem(ReadProblem(what, self._file.path, offset))
 
 
 Part: TypeAlias = tuple[StoredFile, Row]
-"""Spans of one trace in one line: the file, and where in it."""
+"""The spans of one trace in one line: the file and the row."""
 
 
 def _of_trace(trace_id: str, spans: list[ReadableSpan]) -> list[ReadableSpan]:
@@ -260,6 +261,6 @@ def _of_trace(trace_id: str, spans: list[ReadableSpan]) -> list[ReadableSpan]:
 
 
 def _covered(rows: Sequence[Row]) -> int | None:
-    """Return where the last row ends if they stand one behind the other from the first byte on; else None."""
+    """Return the end of the last row if the rows leave no gap from the first byte on; else None."""
     ends = [0, *accumulate(row[_LENGTH] for row in rows)]
     return ends[-1] if [row[_OFFSET] for row in rows] == ends[:-1] else None

@@ -1,4 +1,4 @@
-"""Which files of a folder hold traces, and what their places say of them."""
+"""Finds the files of a folder that hold traces, with the step that their folder is named for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from otel_rollout.errors import NoTracesError
-from otel_rollout.trace_folder.frames import is_being_written
+from otel_rollout.trace_folder.file_lock import is_being_written
 from otel_rollout.trace_folder.layout import (
     FRAMES,
     INDEX,
@@ -28,11 +28,11 @@ __all__ = ["StepKey", "TraceFile", "find_trace_files"]
 
 EVERYTHING: Final = Selection()
 MAX_DEPTH: Final = 16
-"""Links can lead round in a circle."""
+"""Symlinks can form a cycle."""
 
 
 class StepKey(NamedTuple):
-    """What trajectories are put in order by: those of a step before its validation, those without a step last."""
+    """The sort key of trajectories: a step's training before its validation, those without a step last."""
 
     has_no_step: bool
     step: int
@@ -44,7 +44,7 @@ class StepKey(NamedTuple):
         return cls(True, 0, False) if step is None else cls(False, step, validate)
 
     def is_in(self, selection: Selection) -> bool:
-        """Say whether what is asked for can be of this step."""
+        """Return True if trajectories of this step can match."""
         return selection.takes_step(None if self.has_no_step else self.step, validate=self.validate)
 
 
@@ -52,9 +52,9 @@ class TraceFile(NamedTuple):
     """A file that holds traces.
 
     Args:
-        place: The file's path, as a text: a step can have hundreds of files.
-        index_place: That of its index; None where it has none.
-        key: The step of all that is in it; None where its place doesn't say.
+        place: The file's path, as a string: a step can have hundreds of files.
+        index_place: The path of its index, if it has one.
+        key: The step of all its trajectories, if its folder has one.
     """
 
     place: str
@@ -68,34 +68,34 @@ class TraceFile(NamedTuple):
 
     @property
     def is_compressed(self) -> bool:
-        """Whether its lines are zstd frames."""
+        """True if its lines are zstd frames."""
         return self.place.endswith(FRAMES)
 
     @property
     def is_journal(self) -> bool:
-        """Whether it is a journal of ours, which may have an index."""
+        """True if it is a journal of ours, which may have an index."""
         return _is_journal(self.place)
 
     @property
     def worker(self) -> str:
-        """The process that writes it."""
+        """The name of the process that writes it."""
         return worker_of(self.place)
 
     def disk_bytes(self) -> int:
-        """Return its size with that of its index; 0 once it is gone."""
+        """Return the size of the file and its index; 0 once it is gone."""
         return sum(_size(path) for path in (self.place, self.index_place) if path)
 
     def is_being_written(self) -> bool:
-        """Say whether a process holds it open to write."""
+        """Return True if a process holds it open to write."""
         return is_being_written(self.place)
 
 
 def find_trace_files(folder: str | PathLike[str], selection: Selection = EVERYTHING) -> list[TraceFile]:
-    """Return the files that can hold what is asked for, in the order of their names.
+    """Return the files that can hold matching trajectories, sorted by path.
 
     Args:
         folder: A trace folder, a spool, or any folder above or in one.
-        selection: What is asked for; folders of other steps are not looked into.
+        selection: The filters; folders of other steps are not listed.
 
     Raises:
         NoTracesError: The folder doesn't exist, or nothing in it holds traces.
@@ -111,14 +111,14 @@ def find_trace_files(folder: str | PathLike[str], selection: Selection = EVERYTH
 
 
 class _Context(NamedTuple):
-    """What the folders on the way say."""
+    """What the names of the folders above a file say."""
 
     validate: bool = False
     key: StepKey | None = None
 
 
 class _Walk:
-    """A walk through a folder, what links lead to at last; no folder twice, and no file because of a link to it."""
+    """A walk through a folder, symlinks last; no folder is listed twice, nor a file because of a link to it."""
 
     def __init__(self, selection: Selection) -> None:
         self.files: list[TraceFile] = []
@@ -139,7 +139,7 @@ class _Walk:
         for file in self.files if self._links else ():
             with suppress(OSError):
                 known.add(_identity(file.place))
-        # What is found behind one may have links too.
+        # The list may grow meanwhile: a linked folder may contain links.
         for path, name, context, depth in self._links:
             index = f"{_stem(name)}{INDEX}"
             has_index = os.path.exists(f"{os.path.dirname(path)}/{index}")  # noqa: PTH110, PTH120
@@ -151,7 +151,7 @@ class _Walk:
             except PermissionError:
                 raise
             except OSError:
-                # It leads nowhere, or to itself: who reads it says so.
+                # Broken or circular: reading it reports that.
                 self._add(path, name, set(), context)
                 continue
             if identity not in known:
@@ -189,7 +189,7 @@ class _Walk:
             elif not entry.is_dir(follow_symlinks=False):
                 self._add(entry.path, name, names, context)
             elif depth < MAX_DEPTH and not name.startswith("."):
-                # Old steps may be removed while they are read.
+                # Old steps may be removed meanwhile.
                 with suppress(FileNotFoundError):
                     self._look_into(entry.path, _enter(name, step, context), depth + 1)
 
@@ -203,12 +203,12 @@ class _Walk:
 
 
 def _enter(name: str, step: int | None, context: _Context) -> _Context:
-    """Return what is known in the folder `name`."""
+    """Return the context in the folder `name`."""
     if name == VALIDATE:
         return _Context(validate=True)
     if name == NO_STEP:
         return _Context(key=StepKey.of(None, validate=False))
-    # Not within the journals, nor in a folder of somebody else's: their lines must say it themselves.
+    # In a journal, or a folder that is not ours, the lines themselves have the step.
     return _Context() if step is None else _Context(key=StepKey.of(step, validate=context.validate))
 
 

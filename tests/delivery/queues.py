@@ -103,5 +103,5 @@ def block(queue, exporter, span):
     exporter.gate.clear()
     exporter.entered.clear()
     queue.put(span)
-    queue.hurry()
+    queue.request_flush()
     assert exporter.entered.wait(10)

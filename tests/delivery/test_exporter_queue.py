@@ -319,7 +319,7 @@ class TestInterruptions:
                 super().append(item)
                 raise Interrupt
 
-        queue._items = Items()
+        queue._store.spans = Items()
         with pytest.raises(Interrupt):
             queue.put(make_span())
         assert queue.stats().queued == 1

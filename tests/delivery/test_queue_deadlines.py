@@ -61,10 +61,10 @@ class TestDeadlines:
         block(queue, exporter, make_span())
         results = []
         flushes = [threading.Thread(target=lambda: results.append(queue.flush(10))) for _ in range(2)]
-        hurries = queue._hurries
+        flushes_before = queue._flushes
         for thread in flushes:
             thread.start()
-        until(lambda: queue._hurries == hurries + 2)
+        until(lambda: queue._flushes == flushes_before + 2)
         exporter.gate.set()
         for thread in flushes:
             thread.join()

@@ -14,11 +14,12 @@ import pytest
 
 from otel_rollout import read
 from otel_rollout.delivery import spool
+from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.spool import Spool
-from otel_rollout.delivery.spooled_queue import SpooledQueue
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.trace_folder.frames import FrameFile, is_being_written
+from otel_rollout.trace_folder.file_lock import is_being_written
+from otel_rollout.trace_folder.frames import FrameFile
 from tests.delivery.queues import QUICK, RETRY, is_balanced, until
 
 
@@ -37,9 +38,8 @@ def make_queue(reader, tmp_path):
 
         def make(backend, *, max_spool_bytes=2**30, policy=QUICK, **limits):
             limits = {"delay": 0.01, "max_bytes": 20_000, "batch_bytes": 4_000, **limits}
-            queue = SpooledQueue(
-                "backend", backend, reader, Spool(tmp_path, max_spool_bytes), QueueLimits(**limits), policy
-            )
+            spool = Spool(tmp_path, max_spool_bytes)
+            queue = ExporterQueue("backend", backend, reader, QueueLimits(**limits), policy, spool)
             queue.start()
 
             def end():
@@ -201,7 +201,7 @@ class TestFaults:
     def test_an_error_of_our_own(self, make_queue, backend, make_span, monkeypatch, caplog):
         """A fault while a batch is taken is logged, and delivery goes on."""
         queue = make_queue(backend)
-        taken = queue._take_batch
+        taken = queue._store.take
         faults = [MemoryError()]
 
         def take():
@@ -209,7 +209,7 @@ class TestFaults:
                 raise faults.pop()
             return taken()
 
-        monkeypatch.setattr(queue, "_take_batch", take)
+        monkeypatch.setattr(queue._store, "take", take)
         queue.put(make_span("kept"))
         assert queue.flush(10) is True
         assert backend.names == ["kept"]
@@ -234,7 +234,7 @@ class TestFaults:
         assert queue.join() is False
         assert time.monotonic() - start < 10
         gate.set()
-        queue._spiller.join(10)
+        queue._store._thread.join(10)
 
 
 class TestEnd:
@@ -302,7 +302,7 @@ class TestEnd:
         stats = queue.stats()
         assert (stats.queued, stats.spooled, stats.lost) == (0, 0, {"shutdown": 12})
         gate.set()
-        queue._spiller.join(10)
+        queue._store._thread.join(10)
         queue._thread.join(0 if is_hanging else 10)
         stats = queue.stats()
         assert is_balanced(stats)
@@ -349,8 +349,7 @@ class TestEnd:
 
     def test_without_threads_the_shutdown_puts_all_on_disk(self, make_queue, backend, make_span, monkeypatch, tmp_path):
         """At the interpreter's exit, where no thread can be started, nothing is lost either."""
-        queue_class = SpooledQueue
-        monkeypatch.setattr(queue_class, "start", lambda self: None)
+        monkeypatch.setattr(ExporterQueue, "start", lambda self: None)
         backend.outcome = lambda spans: RETRY
         queue = make_queue(backend)
         for number in range(10):

@@ -21,8 +21,8 @@ from otel_rollout.export.otlp_encoding import encode_spans
 from otel_rollout.export.profiles import weave_profile
 from otel_rollout.processing.shrink import shrink_span
 from otel_rollout.testing import InMemorySpanExporter
-from otel_rollout.trace_folder.lazy_span import lazy_spans
 from otel_rollout.trace_folder.otlp_json import encode_line
+from otel_rollout.trace_folder.otlp_json_reading import lazy_spans
 from otel_rollout_console.exporter import ConsoleSpanExporter
 from otel_rollout_mlflow.plain_spans import pack, unpack
 from otel_rollout_mlflow.translate import otlp_spans, stored_spans

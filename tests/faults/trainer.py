@@ -185,13 +185,13 @@ def account(
 
 def spooled(folder: Path) -> list[str]:
     """Return the ids of the spans in a spool, torn frames left out."""
-    from otel_rollout.trace_folder.frames import Frame, read_frame, scan_frames
+    from otel_rollout.trace_folder.frames import FrameExtent, read_frame, scan_frames
     from otel_rollout.trace_folder.otlp_json import decode_line
 
     return [
         f"{span.context.span_id:016x}"
         for path in sorted(folder.rglob("*.zst"))
         for frame in scan_frames(path)
-        if isinstance(frame, Frame)
+        if isinstance(frame, FrameExtent)
         for span in decode_line(read_frame(path, frame.offset, frame.length))
     ]

@@ -84,7 +84,8 @@ def make_folder(folder: Path) -> None:
         second._files.close()
         second._journal.forget()
         spooled = FrameFile(folder / "spooled" / "host-7-0007-000001.jsonl.zst")
-        spooled.append_all([encode_line(make_trajectory(4, sample)) for sample in (1, 2)])
+        for sample in (1, 2):
+            spooled.append(encode_line(make_trajectory(4, sample)))
         spooled.close()
         (folder / ".replay").mkdir()
         (folder / ".replay" / "console-0123456789ab.txt").write_text("# delivered\ntoken\n")

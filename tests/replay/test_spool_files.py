@@ -15,7 +15,7 @@ from otel_rollout.replay import spool_files
 from otel_rollout.replay.wording import describe
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.trace_folder import index, stored_file
-from otel_rollout.trace_folder.frames import Frame, FrameFile, scan_frames
+from otel_rollout.trace_folder.frames import FrameExtent, FrameFile, scan_frames
 from otel_rollout.trace_folder.otlp_json import decode_line, encode_line
 from tests.replay.recordings import Memory
 
@@ -161,7 +161,7 @@ class TestRemoval:
         """What was being written when its process was killed is lost, and said to be."""
         folder = spool()
         file = next(folder.rglob("*000001.jsonl.zst"))
-        last = [frame for frame in scan_frames(file) if isinstance(frame, Frame)][-1]
+        last = [frame for frame in scan_frames(file) if isinstance(frame, FrameExtent)][-1]
         file.write_bytes(file.read_bytes()[: last.offset + last.length - 9])
 
         done = replayed(folder, memory, is_removing=True)

@@ -24,8 +24,9 @@ from opentelemetry.trace import SpanContext, TraceFlags
 from writing import contents, count_spans, ids, lines_of, make_span, random_id, spans_of_line, trajectory
 
 from otel_rollout.trace_folder import folder_writer, journal, step_files
+from otel_rollout.trace_folder.file_lock import is_being_written
 from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.frames import TornFrame, is_being_written, read_frame, scan_frames
+from otel_rollout.trace_folder.frames import TornFrame, read_frame, scan_frames
 from otel_rollout.trace_folder.index import read_index
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"

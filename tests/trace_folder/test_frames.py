@@ -17,16 +17,15 @@ from hypothesis import strategies as st
 
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.trace_folder import file_lock, frames
+from otel_rollout.trace_folder.append_file import AppendFile, FileGoneError
+from otel_rollout.trace_folder.file_lock import exclusive_lock, is_being_written
 from otel_rollout.trace_folder.frames import (
     MAX_LINE_BYTES,
     DamagedFrameError,
-    FileGoneError,
     FrameFile,
     TornFrame,
-    is_being_written,
     read_frame,
     scan_frames,
-    try_take,
 )
 
 # Noise doesn't compress: frames with many blocks, and of every size.
@@ -38,7 +37,8 @@ def path(tmp_path):
     """A file of frames, one per line of LINES, that nobody writes any more."""
     path = tmp_path / "frames.jsonl.zst"
     file = FrameFile(path)
-    file.append_all(LINES)
+    for line in LINES:
+        file.append(line)
     file.close()
     return path
 
@@ -49,7 +49,7 @@ class TestAppending:
     def test_each_line_is_a_frame_of_its_own(self, tmp_path):
         """What append returns is where that line is read, alone."""
         file = FrameFile(tmp_path / "new" / "folder" / "frames.jsonl.zst")
-        frames = [file.append(b"one"), *file.append_all([b"two", b"three"])]
+        frames = [file.append(b"one"), file.append(b"two"), file.append(b"th", memoryview(b"ree"))]
         assert [read_frame(file.path, *frame) for frame in frames] == [b"one", b"two", b"three"]
         assert frames[0].offset == 0
         assert file.end == sum(frame.length for frame in frames) == file.path.stat().st_size
@@ -169,18 +169,18 @@ class TestFaults:
 
         monkeypatch.setattr(os, "pwritev", pwritev)
         monkeypatch.setattr(os, "pwrite", pwrite)
-        frames = file.append_all([LINES[2], b"more"])
+        frames = [file.append(LINES[2]), file.append(b"more")]
         file.close()
         assert [read_frame(path, *frame) for frame in frames] == [LINES[2], b"more"]
 
-    def test_many_lines_are_appended_at_once(self, tmp_path):
+    def test_many_pieces_are_appended_at_once(self, tmp_path):
         """More than one system call takes."""
-        file = FrameFile(tmp_path / "frames.jsonl.zst")
-        lines = [str(number).encode() for number in range(2500)]
-        frames = file.append_all(lines)
+        file = AppendFile(tmp_path / "lines.jsonl")
+        lines = [b"%d\n" % number for number in range(2500)]
+        assert file.append(lines) == 0
+        assert file.append([b"last"]) == file.path.stat().st_size - 4
         file.close()
-        assert list(scan_frames(file.path)) == frames
-        assert [read_frame(file.path, *frame) for frame in frames] == lines
+        assert file.path.read_bytes() == b"".join([*lines, b"last"])
 
 
 class TestScanning:
@@ -315,11 +315,11 @@ class TestLocks:
         """While a file is open for appending nobody takes it; afterwards anybody may."""
         file = FrameFile(path)
         assert is_being_written(path)
-        with try_take(path) as taken:
+        with exclusive_lock(path) as taken:
             assert taken is None
         file.close()
         assert not is_being_written(path)
-        with try_take(path) as taken:
+        with exclusive_lock(path) as taken:
             assert taken is not None
 
     def test_a_killed_writer_holds_nothing(self, path):
@@ -335,19 +335,19 @@ class TestLocks:
 
     def test_two_do_not_take_the_same_file(self, path):
         """Who takes a file has it alone."""
-        with try_take(path) as first, try_take(path) as second:
+        with exclusive_lock(path) as first, exclusive_lock(path) as second:
             assert first is not None
             assert second is None
 
     def test_a_file_that_is_being_consumed_is_not_continued(self, path):
         """A writer that comes back while somebody consumes its file is told so."""
-        with try_take(path), pytest.raises(FileGoneError):
+        with exclusive_lock(path), pytest.raises(FileGoneError):
             FrameFile(path)
 
     def test_a_file_that_is_gone(self, tmp_path):
         """Nobody writes it, and it can't be taken."""
         assert not is_being_written(tmp_path / "none")
-        with pytest.raises(FileNotFoundError), try_take(tmp_path / "none"):
+        with pytest.raises(FileNotFoundError), exclusive_lock(tmp_path / "none"):
             pass
 
     def test_without_locks_a_recent_file_counts_as_written(self, path, monkeypatch):

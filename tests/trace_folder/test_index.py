@@ -16,8 +16,8 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 from otel_rollout.trace_folder import layout
 from otel_rollout.trace_folder.index import MAX_INDEX_LINE_BYTES, TraceSummary, entries_of, index_line, read_index
 from otel_rollout.trace_folder.index_entry import IndexEntry, attributes_of
+from otel_rollout.trace_folder.lines import seal_of
 from otel_rollout.trace_folder.otlp_json import encode_line
-from otel_rollout.trace_folder.sealed_line import seal_of
 
 CHECKSUM = "0123abcd"
 TRACE = 2**100 + 1

@@ -10,7 +10,7 @@ import pytest
 from otel_rollout.trace_folder import journal as journal_module
 from otel_rollout.trace_folder.file_lock import is_being_written
 from otel_rollout.trace_folder.journal import Journal
-from otel_rollout.trace_folder.sealed_line import seal_of
+from otel_rollout.trace_folder.lines import seal_of
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ class TestJournal:
         parts = journal.append([line(b"one")], [])
         assert is_being_written(journal.path)
         journal.release(parts)
-        journal.tidy([])
+        journal.compact([])
         assert journal.path.read_bytes() == b""
         journal.close()
         assert not journal.path.exists()
@@ -83,7 +83,7 @@ class TestJournal:
         parts = journal.append([line(b"%d" % number) for number in range(10)], [])
         live = [parts[2], parts[8]]
         journal.release(part for part in parts if part not in live)
-        journal.tidy(reversed(live))
+        journal.compact(reversed(live))
         assert journal.path.read_bytes() == stored(b"2") + stored(b"8")
         assert journal.read(live) == [line(b"2"), line(b"8")]
         assert is_being_written(journal.path)
@@ -95,7 +95,7 @@ class TestJournal:
         """Writing anew costs as much as what is alive."""
         parts = journal.append([line(b"x") for _ in range(10)], [])
         journal.release(parts[:4])
-        journal.tidy(parts[4:])
+        journal.compact(parts[4:])
         assert journal.path.stat().st_size == 10 * len(stored(b"x"))
 
     def test_where_it_cannot_be_written_anew_it_stays_as_it_is(self, journal, monkeypatch):
@@ -105,10 +105,10 @@ class TestJournal:
         with monkeypatch.context() as patch:
             patch.setattr(os, "pwritev", refuse)
             with pytest.raises(OSError, match="No space"):
-                journal.tidy(parts[:1])
+                journal.compact(parts[:1])
         assert journal.read(parts[:1]) == [line(b"x")]
         assert [path.name for path in journal.path.parent.iterdir()] == ["worker.jsonl"]
-        journal.tidy(parts[:1])
+        journal.compact(parts[:1])
         assert journal.read(parts[:1]) == [line(b"x")]
         assert journal.path.stat().st_size == len(stored(b"x"))
 

@@ -14,10 +14,10 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext
 
 from otel_rollout import read
-from otel_rollout.trace_folder import lazy_span
+from otel_rollout.trace_folder import otlp_json_reading
 from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.lazy_span import LazySpan, lazy_spans
 from otel_rollout.trace_folder.otlp_json import encode_line, join_lines
+from otel_rollout.trace_folder.otlp_json_reading import LazySpan, lazy_spans
 from tests.sdk import COPIES
 
 from .recordings import make_span, make_trajectory, trace_id_of
@@ -42,7 +42,7 @@ def of_one_trace(span: ReadableSpan) -> ReadableSpan:
 def test_they_say_what_was_written(parts):
     """Of any spans in any groups, joined from parts or not: the very same as when the line is parsed whole."""
     parts = [[of_one_trace(span) for span in part] for part in parts]
-    line = join_lines([encode_line(part) for part in parts])
+    line = b"".join(join_lines([encode_line(part) for part in parts]))
     found = lazy_spans(line, f"{1:032x}")
     assert [whole(span) for span in found] == [whole(span) for part in parts for span in part]
 
@@ -53,8 +53,8 @@ def test_one_span_is_parsed_without_the_others(tmp_path, monkeypatch):
     writer.write(make_trajectory(7, 1, 2))
     writer.close()
     parsed = []
-    genuine = lazy_span.decode_span
-    monkeypatch.setattr(lazy_span, "decode_span", lambda *arguments: parsed.append(1) or genuine(*arguments))
+    genuine = otlp_json_reading._decode_span
+    monkeypatch.setattr(otlp_json_reading, "_decode_span", lambda *arguments: parsed.append(1) or genuine(*arguments))
     [trajectory] = read(tmp_path)
     *others, root = trajectory.spans
     assert (len(others), parsed) == (2, [])

@@ -379,7 +379,7 @@ class TestJoining:
         """In order, with or without line ends, and with empty parts between."""
         lines = [encode_line(part) + b"\n" * (number % 2) for number, part in enumerate(parts)]
         expected = [whole(span) for part in parts for span in part]
-        joined = join_lines(lines)
+        joined = b"".join(join_lines(lines))
         assert [whole(span) for span in decode_line(joined)] == expected
         assert b"\n" not in joined
 

@@ -413,7 +413,7 @@ class TestJournalOfTheDead:
         def refuse(*arguments):
             raise OSError(errno.EROFS, "Read-only file system")
 
-        monkeypatch.setattr("otel_rollout.trace_folder.journal_index.open_private", refuse)
+        monkeypatch.setattr("otel_rollout.trace_folder.index.open_private", refuse)
         assert self.facts(folder) == self.facts(folder)
         assert len(parsed) == 6
         assert [path.name for path in journal.parent.iterdir()] == [journal.name]
@@ -424,7 +424,7 @@ class TestJournalOfTheDead:
         def refuse(entry):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr("otel_rollout.trace_folder.journal_index.index_line", refuse)
+        monkeypatch.setattr("otel_rollout.trace_folder.index.index_line", refuse)
         assert len(self.facts(folder)) == 3
         assert [path.name for path in journal.parent.iterdir()] == [journal.name]
 
@@ -675,8 +675,8 @@ class TestDamage:
 
     def test_a_line_longer_than_any(self, folder, problems, monkeypatch):
         """It is told and left out, and takes no more memory than the longest of ours."""
-        monkeypatch.setattr("otel_rollout.trace_folder.plain_lines.MAX_LINE_BYTES", 50_000)
-        monkeypatch.setattr("otel_rollout.trace_folder.plain_lines._SKIPPED_BYTES", 1000)
+        monkeypatch.setattr("otel_rollout.trace_folder.lines.MAX_LINE_BYTES", 50_000)
+        monkeypatch.setattr("otel_rollout.trace_folder.lines._SKIPPED_BYTES", 1000)
         path = folder / "export.jsonl"
         write_lines(path, make_trajectory(1), make_trajectory(2, payload='"' + "x" * 40_000 + '"'), make_trajectory(3))
         assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0), (3, 0, 0)]

@@ -8,7 +8,7 @@ import threading
 import pytest
 from writing import contents, ids, trajectory
 
-from otel_rollout.trace_folder.file_lock import try_take
+from otel_rollout.trace_folder.file_lock import exclusive_lock
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.frames import FrameFile
 from otel_rollout.trace_folder.retention import enforce_bound
@@ -134,7 +134,7 @@ class TestEnforceBound:
         make_file("step=000002/w-1-00ab.jsonl.zst", modified=2)
         make_file("step=000003/w-1-00ab.jsonl.zst", modified=3)
         held = FrameFile(tmp_path / "step=000001" / "w-1-00ab.jsonl.zst")
-        with try_take(tmp_path / "step=000002" / "w-1-00ab.jsonl.zst"):
+        with exclusive_lock(tmp_path / "step=000002" / "w-1-00ab.jsonl.zst"):
             assert enforce_bound(tmp_path, 0) == 1000
         held.close()
         assert sorted(path.name for path in tmp_path.iterdir()) == ["step=000001", "step=000002"]
