@@ -166,63 +166,6 @@ def after_fork() -> None:
             pipeline.after_fork()
 
 
-<<<<<<< 46402b22e80bcda3554e29b1ff648d46f7943d5f
-=======
-def _make_queue(name: str, exporter: SpanExporter, reader: SpanReader, settings: Settings) -> ExporterQueue:
-    spool = None
-    if settings.spool is not None:
-        # Imported here: without a spool nobody pays for it.
-        from otel_rollout.delivery.spool import open_spool
-
-        spool = open_spool(settings.spool, name, settings.max_spool_bytes)
-    return ExporterQueue(name, exporter, reader, _limits(settings), spool=spool)
-
-
-def _limits(settings: Settings) -> QueueLimits:
-    return QueueLimits(
-        max_bytes=settings.max_queue_bytes,
-        max_spans=settings.max_queue_spans,
-        batch_bytes=settings.max_batch_bytes,
-        batch_spans=settings.max_batch_spans,
-        delay=settings.schedule_delay_ms / 1000,
-    )
-
-
-class _Request:
-    """What `init` was asked for."""
-
-    def __init__(
-        self,
-        project_name: str,
-        experiment_name: str,
-        backends: list[Any],
-        tracer_provider: TracerProvider | None,
-        settings: Settings,
-    ) -> None:
-        self.project_name = project_name
-        self.experiment_name = experiment_name
-        self.backends = backends
-        self.tracer_provider = tracer_provider
-        self.settings = settings
-
-    def require_same(self, other: _Request) -> None:
-        """Raise AlreadyInitializedError where `other` asks for something else."""
-        differences = []
-        for name in ("project_name", "experiment_name", "backends", "tracer_provider"):
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if mine != theirs:
-                differences.append(f"{name} was {mine!r}, now {theirs!r}")
-        for name, mine in vars(self.settings).items():
-            theirs = getattr(other.settings, name)
-            if mine != theirs:
-                differences.append(f"{name} was {mine!r}, now {theirs!r}")
-        if differences:
-            raise AlreadyInitializedError(
-                f"init was called before with other settings: {'; '.join(differences)}; call shutdown() first"
-            )
-
-
->>>>>>> e57c785bc373870cfc635429106da3edc1bb938d
 class _State:
     """What the module remembers between calls."""
 

@@ -196,14 +196,13 @@ def _use_the_sdks_spans() -> None:
 
 
 def _make_queue(name: str, exporter: SpanExporter, reader: SpanReader, settings: Settings) -> ExporterQueue:
-    if settings.spool is None:
-        return ExporterQueue(name, exporter, reader, _limits(settings))
-    # Only who asks for a spool pays for the import.
-    from otel_rollout.delivery.spool import open_spool
-    from otel_rollout.delivery.spooled_queue import SpooledQueue
+    spool = None
+    if settings.spool is not None:
+        # Imported here: without a spool nobody pays for it.
+        from otel_rollout.delivery.spool import open_spool
 
-    spool = open_spool(settings.spool, name, settings.max_spool_bytes)
-    return SpooledQueue(name, exporter, reader, spool, _limits(settings))
+        spool = open_spool(settings.spool, name, settings.max_spool_bytes)
+    return ExporterQueue(name, exporter, reader, _limits(settings), spool=spool)
 
 
 def _limits(settings: Settings) -> QueueLimits:

@@ -102,7 +102,7 @@ class Pipeline:
     def request_flush(self) -> None:
         """Have every queue send what it holds soon, without waiting for it."""
         for queue in self.queues:
-            queue.hurry()
+            queue.request_flush()
 
     def flush(self, timeout: float) -> bool:
         """Wait until every queue has settled what it holds; whether every backend has all of it.

@@ -71,14 +71,8 @@ class _Run(Observer):
         """Request a flush of the queues if no trajectory runs: the step is over. Doesn't wait."""
         self._state[_RUNNING] = self._state.get(_RUNNING, 1) - 1
         pipeline = runtime.pipeline
-<<<<<<< 46402b22e80bcda3554e29b1ff648d46f7943d5f
         if self._state[_RUNNING] <= 0 and pipeline is not None:
             pipeline.request_flush()
-=======
-        if running <= 0 and pipeline is not None:
-            for queue in pipeline.queues:
-                queue.request_flush()
->>>>>>> e57c785bc373870cfc635429106da3edc1bb938d
 
 
 class _WholeBatch(Observer):
