@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.profiles import PROFILES
 from otel_rollout.redaction import BUILT_IN, compile_pattern
 
 __all__ = [
@@ -168,14 +167,6 @@ def _read_folder(value: Any) -> str:
     return str(Path(_read_text(value)).expanduser().absolute())
 
 
-def _read_profile(value: Any) -> str:
-    text = str(value).strip().lower()
-    names = ("none", *PROFILES)
-    if text not in names:
-        raise ValueError(f"one of {', '.join(names)}")
-    return text
-
-
 SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         "token2text",
@@ -272,13 +263,6 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "regular expressions for more secrets, separated by spaces; `none` to leave out the built-in forms",
     ),
     Setting(
-        "otlp_profile",
-        ("OTEL_ROLLOUT_OTLP_PROFILE",),
-        _read_profile,
-        "none",
-        "attributes that one backend wants beside the standard ones on its plain OTLP route: `none` or `weave`",
-    ),
-    Setting(
         "set_global",
         ("OTEL_ROLLOUT_SET_GLOBAL",),
         _read_bool,
@@ -335,7 +319,6 @@ class Settings:
     max_payload_bytes: int
     redact_keys: tuple[str, ...]
     redact_patterns: tuple[str, ...]
-    otlp_profile: str
     set_global: bool
 
 
