@@ -13,6 +13,7 @@ from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
 from otel_rollout.object_reading import class_name
 from otel_rollout.payload import Snapshot, cut_text, snapshot
+from otel_rollout.sanitize import fits_int64
 
 __all__ = [
     "MAX_KEY_CHARACTERS",
@@ -97,7 +98,7 @@ def _read_scalar(value: Any) -> str | bool | int | float | None:
         return read_text(value)
     if issubclass(kind, int):
         number = value if kind is int else int.__int__(value)
-        return number if -(2**63) <= number < 2**63 else None
+        return number if fits_int64(number) else None
     return float.__float__(value) if issubclass(kind, float) else None
 
 

@@ -12,6 +12,8 @@ from typing import Any, Final
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
+from otel_rollout.sanitize import INT64_MAX, INT64_MIN, fits_int64, replace_surrogates
+
 __all__ = [
     "LARGE_TEXT",
     "MAX_CACHED",
@@ -28,7 +30,7 @@ LARGE_TEXT: Final = 16 * 1024
 """A longer one is copied as seldom as can be."""
 MAX_CACHED: Final = 8192
 _MAX_KEPT_NUMBER: Final = 0x4000
-_INT64_MIN, _INT64_MAX, _UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+_UINT64_MAX: Final = 2**64 - 1
 
 # Tags of length-delimited fields: (field number << 3) | 2.
 _SPAN_ATTRIBUTES: Final = b"\x4a"
@@ -126,7 +128,7 @@ def _encode_pair(key: str, value: Any) -> bytes:
         number = _VALUE_TRUE if value else _VALUE_FALSE
     elif kind is float:
         number = _VALUE_DOUBLE(0x21, value)
-    elif kind is int and _INT64_MIN <= value <= _INT64_MAX:
+    elif kind is int and INT64_MIN <= value <= INT64_MAX:
         number = _VALUE_INT + varint(value & _UINT64_MAX)
     else:
         message = SpanMessage()
@@ -161,7 +163,7 @@ def _fill_value(message: AnyValue, value: Any) -> None:
     elif isinstance(value, bool):
         message.bool_value = value
     elif isinstance(value, int):
-        if _INT64_MIN <= value <= _INT64_MAX:
+        if fits_int64(value):
             message.int_value = value
         else:
             message.string_value = str(value)
@@ -186,6 +188,4 @@ def _fill_value(message: AnyValue, value: Any) -> None:
 
 def plain_text(value: Any) -> str:
     """Return a value as a text that protobuf takes."""
-    text = value if isinstance(value, str) else str(value)
-    # Protobuf refuses lone surrogates, which reach us through file names and model output.
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    return replace_surrogates(value if isinstance(value, str) else str(value))

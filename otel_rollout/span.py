@@ -33,6 +33,7 @@ from otel_rollout.attribute_values import (
 from otel_rollout.exception_record import ExceptionRecord, exception_text
 from otel_rollout.log_once import internal_error
 from otel_rollout.payload import Snapshot
+from otel_rollout.sanitize import INT64_MAX, INT64_MIN
 from otel_rollout.span_bounds import DEFAULT_BOUNDS, SpanBounds
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ class RolloutSpan(Span):
             kind = type(value)
             if kind is str and len(value) <= MAX_TEXT_CHARACTERS:
                 held += len(value)
-            elif kind is not bool and kind is not float and (kind is not int or not -(2**63) <= value < 2**63):
+            elif kind is not bool and kind is not float and (kind is not int or not INT64_MIN <= value <= INT64_MAX):
                 value = read_value(value)  # noqa: PLW2901, RUF100 - likewise
                 held += held_bytes(value)
             own[key] = value

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import orjson
 
-__all__ = ["ExactText", "JsonText", "sound_json_text", "sound_text", "sound_value"]
+from otel_rollout.sanitize import fits_int64, replace_surrogates
 
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+__all__ = ["ExactText", "JsonText", "sanitize_json", "sanitize_value"]
 
 # Where each digit is a "d": nineteen of them in a row may be an integer over 63 bits.
 _DIGITS: Final = bytes(ord("d") if chr(code).isdigit() and code < 128 else ord(" ") for code in range(256))
@@ -37,12 +37,7 @@ class ExactText(str):
         return self[:1] in ('"', "{", "[")
 
 
-def sound_text(text: str) -> str:
-    """Return `text` with lone surrogates replaced: neither protobuf nor a database takes them."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def sound_value(value: Any) -> Any:
+def sanitize_value(value: Any) -> Any:
     """Return `value` rebuilt from what JSON and MLflow's REST API can hold.
 
     An integer beyond 64 bits becomes a text: with one in a span, MLflow stores the trace, and then can't give it back
@@ -52,23 +47,23 @@ def sound_value(value: Any) -> Any:
         value: An attribute's value, or a value parsed from JSON.
     """
     if isinstance(value, str):
-        return sound_text(value)
+        return replace_surrogates(value)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return value if _INT64_MIN <= value <= _INT64_MAX else str(value)
+        return value if fits_int64(value) else str(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, Mapping):
-        return {sound_text(str(key)): sound_value(item) for key, item in value.items()}
+        return {replace_surrogates(str(key)): sanitize_value(item) for key, item in value.items()}
     if isinstance(value, Sequence):
-        return [sound_value(item) for item in value]
-    return sound_text(str(value))
+        return [sanitize_value(item) for item in value]
+    return replace_surrogates(str(value))
 
 
-def sound_json_text(text: str, *, is_trusted: bool) -> JsonText:
+def sanitize_json(text: str, *, is_trusted: bool) -> JsonText:
     """Return a text that should be JSON as JSON that MLflow takes; one that is not JSON becomes a JSON string.
 
     Args:
@@ -91,7 +86,7 @@ def sound_json_text(text: str, *, is_trusted: bool) -> JsonText:
         else:
             return JsonText(text)
     try:
-        value = sound_value(json.loads(text, parse_constant=lambda name: None))
+        value = sanitize_value(json.loads(text, parse_constant=lambda name: None))
         return JsonText(orjson.dumps(value).decode())
     except (ValueError, TypeError, RecursionError):
         return JsonText(orjson.dumps(text).decode())

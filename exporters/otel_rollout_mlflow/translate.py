@@ -19,7 +19,8 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link, Status
 
 from otel_rollout import semconv
-from otel_rollout_mlflow.json_text import ExactText, JsonText, sound_json_text, sound_text, sound_value
+from otel_rollout.sanitize import replace_surrogates
+from otel_rollout_mlflow.json_text import ExactText, JsonText, sanitize_json, sanitize_value
 
 __all__ = [
     "mlflow_trace_id",
@@ -195,7 +196,9 @@ def _with(span: ReadableSpan, attributes: Mapping[str, Any], resource: Resource)
         parent=span.parent,
         resource=resource,
         attributes=attributes,
-        events=[Event(sound_text(event.name), _scalars(event.attributes), event.timestamp) for event in span.events],
+        events=[
+            Event(replace_surrogates(event.name), _scalars(event.attributes), event.timestamp) for event in span.events
+        ],
         links=[Link(link.context, _scalars(link.attributes)) for link in span.links],
         kind=span.kind,
         status=Status(span.status.status_code, _sound_description(span)),
@@ -237,7 +240,7 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
     """Return the span's attributes under MLflow's names; payloads as `JsonText`, the rest as plain values."""
     given = span.attributes or {}
     is_root = span.parent is None
-    translated = {sound_text(key): sound_value(value) for key, value in given.items() if key not in _MOVED}
+    translated = {replace_surrogates(key): sanitize_value(value) for key, value in given.items() if key not in _MOVED}
     for key in (INPUTS, OUTPUTS):
         payload = payload_of(span, key)
         if payload is not None and key not in translated:
@@ -247,7 +250,7 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
     if not is_root:
         for key in (semconv.SESSION_ID, semconv.CONVERSATION_ID):
             if key in given:
-                translated[f"span.{key}"] = sound_value(given[key])
+                translated[f"span.{key}"] = sanitize_value(given[key])
         return translated
     if TRACE_NAME not in translated:
         translated[TRACE_NAME] = ExactText(_plain(span.name)[:MAX_TRACE_NAME_CHARACTERS] or "trace")
@@ -272,10 +275,10 @@ def payload_of(span: ReadableSpan, side: str) -> JsonText | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        return JsonText(orjson.dumps(sound_value(value)).decode())
+        return JsonText(orjson.dumps(sanitize_value(value)).decode())
     if attributes.get(mime_key) in (None, semconv.JSON_MIME_TYPE):
-        return sound_json_text(value, is_trusted=_is_own(span))
-    return JsonText(orjson.dumps(sound_text(value)).decode())
+        return sanitize_json(value, is_trusted=_is_own(span))
+    return JsonText(orjson.dumps(replace_surrogates(value)).decode())
 
 
 def _as_messages(payload: JsonText) -> JsonText:
@@ -291,28 +294,28 @@ def _as_messages(payload: JsonText) -> JsonText:
 def _span_type(attributes: Mapping[str, Any]) -> str:
     kind = attributes.get(semconv.SPAN_KIND)
     if isinstance(kind, str) and kind:
-        return sound_text(kind.upper())
+        return replace_surrogates(kind.upper())
     return _TYPES_OF_OPERATIONS.get(str(attributes.get(semconv.OPERATION_NAME)), UNKNOWN_TYPE)
 
 
 def _scalars(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the attributes of an event or link, lists as JSON text: MLflow keeps only scalars there."""
-    sound = {sound_text(key): sound_value(value) for key, value in (attributes or {}).items()}
+    clean = {replace_surrogates(key): sanitize_value(value) for key, value in (attributes or {}).items()}
     return {
         key: orjson.dumps(value).decode() if isinstance(value, (list, dict)) else value
-        for key, value in sound.items()
+        for key, value in clean.items()
         if value is not None
     }
 
 
 def _sound_description(span: ReadableSpan) -> str | None:
     description = span.status.description
-    return None if description is None else sound_text(description)
+    return None if description is None else replace_surrogates(description)
 
 
 def _plain(text: str) -> str:
     """Return a text for a column of its own: PostgreSQL takes no NUL there."""
-    return sound_text(text).replace("\x00", "\ufffd")
+    return replace_surrogates(text).replace("\x00", "\ufffd")
 
 
 def _is_own(span: ReadableSpan) -> bool:

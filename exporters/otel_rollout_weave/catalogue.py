@@ -8,9 +8,9 @@ import re
 from typing import Any, Final
 
 from otel_rollout.delivery.outcome import Outcome, Verdict
+from otel_rollout.sanitize import replace_surrogates
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.settings import CREDENTIALS_HINT
-from otel_rollout_weave.text import clean_text
 
 __all__ = ["REWARD", "Catalogue", "object_id_of"]
 
@@ -93,14 +93,14 @@ class Catalogue:
         known = self._references.get(key)
         if known is not None:
             return known
-        plain = clean_text(name)[:MAX_NAME] or "op"
+        plain = replace_surrogates(name)[:MAX_NAME] or "op"
         if len(self._references) >= MAX_OPS:
             return plain
         try:
-            source = _OP_SOURCE.format(name=clean_text(name)).encode()
+            source = _OP_SOURCE.format(name=replace_surrogates(name)).encode()
             file = self._api.create_file(project_id, "obj.py", source)
             value = {"_type": "CustomWeaveType", "weave_type": {"type": "Op"}, "files": {"obj.py": file}}
-            object_id = object_id_of(clean_text(name))
+            object_id = object_id_of(replace_surrogates(name))
             digest = self._api.create_object(project_id, object_id, value)
             reference = f"weave:///{project_id}/op/{object_id}:{digest}"
         except RequestFailedError as failure:

@@ -15,9 +15,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
+from otel_rollout.sanitize import INT64_MAX, fits_int64, replace_surrogates
 from otel_rollout_weave.exception_text import exception_of_span
 from otel_rollout_weave.payload_text import as_inputs, as_output, is_json_of_ours
-from otel_rollout_weave.text import clean_text
 
 __all__ = ["NONE_BELOW", "StatusCounts", "call_id", "call_of_span", "reward_of_span"]
 
@@ -43,7 +43,6 @@ _CLASHES: Final = "other_attributes"
 """Holds attributes whose name another one takes: that of a tag, or one that is its dotted prefix."""
 
 _WEAVE_KINDS: Final = {"AGENT": "agent", "LLM": "llm", "TOOL": "tool", "EVALUATOR": "scorer"}
-_INT64: Final = range(-(2**63), 2**63)
 
 
 class StatusCounts(NamedTuple):
@@ -95,7 +94,7 @@ def call_of_span(
     scope_name = scope.name if scope is not None else ""
     is_ours = is_json_of_ours(semconv.JSON_MIME_TYPE, scope_name)
     reward = reward_of_span(span)
-    conversation = clean_text(attributes[semconv.CONVERSATION_ID]) if semconv.CONVERSATION_ID in attributes else None
+    conversation = _text(attributes[semconv.CONVERSATION_ID]) if semconv.CONVERSATION_ID in attributes else None
     step = attributes.get(semconv.STEP)
     start = span.start_time or 0
     return {
@@ -129,7 +128,7 @@ def call_of_span(
         "turn_id": own_id if conversation else None,
         "wb_run_id": run_id,
         # The column is unsigned: -1, which trainers use for "no step", would fail the whole batch.
-        "wb_run_step": step if run_id and type(step) is int and 0 <= step < 2**63 else None,
+        "wb_run_step": step if run_id and type(step) is int and 0 <= step <= INT64_MAX else None,
     }
 
 
@@ -145,11 +144,11 @@ def _payload(attributes: Mapping[str, Any], key: str) -> str | None:
 
 
 def _display_name(span: ReadableSpan, attributes: Mapping[str, Any], op_name: str) -> str | None:
-    name = clean_text(span.name)
+    name = replace_surrogates(span.name)
     known: list[str] = []
     if span.parent is None:
         parts = [("step", semconv.STEP), ("sample", semconv.SAMPLE_INDEX), ("rollout", semconv.ROLLOUT_N)]
-        known = [f"{label} {clean_text(attributes[key])}" for label, key in parts if key in attributes]
+        known = [f"{label} {_text(attributes[key])}" for label, key in parts if key in attributes]
         if attributes.get(semconv.VALIDATE) is True:
             known.insert(0, "validate")
     if not known and (op_name == name or f"/op/{name}:" in op_name):
@@ -165,17 +164,17 @@ def _call_attributes(span: ReadableSpan, attributes: Mapping[str, Any], *, is_ou
         if key in _ELSEWHERE or (is_ours and key == semconv.METADATA):
             continue
         if key.startswith(_PREFIX):
-            result[clean_text(key[len(_PREFIX) :])] = _plain(value)
+            result[replace_surrogates(key[len(_PREFIX) :])] = _plain(value)
         else:
-            others.append((clean_text(key), value))
+            others.append((replace_surrogates(key), value))
     kind = attributes.get(semconv.SPAN_KIND)
     if kind is not None:
-        result["kind"] = clean_text(kind)
+        result["kind"] = _text(kind)
         if kind in _WEAVE_KINDS:
             result["weave"] = {"kind": _WEAVE_KINDS[kind]}
     run = span.resource.attributes.get(semconv.RUN_ID) if span.resource is not None else None
     if run is not None:
-        result.setdefault("run_id", clean_text(run))
+        result.setdefault("run_id", _text(run))
     for key, value in others:
         _nest(result, key, _plain(value))
     return result
@@ -210,17 +209,23 @@ def _summary(span: ReadableSpan, attributes: Mapping[str, Any], below: StatusCou
         usage["total_tokens"] = usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
         # "usage" is what Weave's own OTLP ingest calls a model that it can't name.
         model = attributes.get(semconv.RESPONSE_MODEL) or attributes.get(semconv.REQUEST_MODEL) or "usage"
-        summary["usage"] = {clean_text(model): usage}
+        summary["usage"] = {_text(model): usage}
     return summary
+
+
+def _text(value: object) -> str:
+    return replace_surrogates(str(value))
 
 
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, float)):
         return value
     if isinstance(value, int):
-        return value if value in _INT64 else str(value)
+        return value if fits_int64(value) else str(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
     if isinstance(value, Mapping):
-        return {clean_text(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return {_text(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(item) for item in value]
-    return clean_text(value)
+    return _text(value)

@@ -18,6 +18,7 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
+from otel_rollout.sanitize import INT64_MAX, fits_int64, replace_surrogates
 from otel_rollout.trace_folder.file_lock import open_to_read
 from otel_rollout.trace_folder.index_entry import ATTRIBUTE_FIELDS, IndexEntry, Row, row_of
 from otel_rollout.trace_folder.otlp_json import decode_line
@@ -42,7 +43,6 @@ _LEFT_OUT: Final = frozenset(
     }
 )
 _READ_BYTES: Final = 2**20
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 class TraceSummary:
@@ -131,8 +131,8 @@ class TraceSummary:
         validate, reward = attributes.get(semconv.VALIDATE), attributes.get(semconv.REWARD)
         entry = IndexEntry(
             f"{self.trace_id:032x}",
-            min(self._start_time or 0, _INT64_MAX),
-            min(self._end_time, _INT64_MAX),
+            min(self._start_time or 0, INT64_MAX),
+            min(self._end_time, INT64_MAX),
             self.has_root,
             self.step,
             attributes.get(semconv.SAMPLE_INDEX),
@@ -253,7 +253,7 @@ def _scalars(attributes: Mapping[str, Any], trace_id: str) -> dict[str, Any]:
         elif isinstance(value, float):
             if math.isfinite(value):
                 scalars[key] = float(value)
-        elif isinstance(value, int) and _INT64_MIN <= value <= _INT64_MAX:
+        elif isinstance(value, int) and fits_int64(value):
             scalars[key] = value
     return scalars
 
@@ -263,7 +263,4 @@ def _text(value: Any) -> str | None:
 
 
 def _clean(value: Any) -> Any:
-    """Return a value without lone surrogates, which JSON can't say."""
-    if not isinstance(value, str) or value.isascii():
-        return value
-    return value.encode("utf-8", "replace").decode()
+    return replace_surrogates(value) if isinstance(value, str) else value

@@ -12,12 +12,13 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
+from otel_rollout.sanitize import INT64_MAX, INT64_MIN, fits_int64, replace_surrogates
+
 __all__ = ["MAX_CACHED", "add_pairs", "dumps", "encode_attributes"]
 
 MAX_CACHED: Final = 8192
 _SHORT_TEXT: Final = 64
 _Key = TypeVar("_Key")
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 # Most attributes (tags, kinds, MIME types) are the same on thousands of spans. Each stands here with the comma before
 # it.
@@ -40,7 +41,7 @@ def add_pairs(pieces: list[bytes], attributes: Iterable[tuple[str, Any]]) -> Non
             if len(value) > _SHORT_TEXT:
                 pieces += (_encoded_keys.get(key) or _encode_key(key), dumps(value), b"}}")
                 continue
-        elif kind is int and _INT64_MIN <= value <= _INT64_MAX:
+        elif kind is int and INT64_MIN <= value <= INT64_MAX:
             # Token counts are another number on each span: to remember them costs more than to write them.
             pieces.append(b'%b%d"}}' % (_encoded_int_keys.get(key) or _encode_int_key(key), value))
             continue
@@ -62,7 +63,7 @@ def _encode_value(value: Any) -> dict[str, Any]:
     if isinstance(value, bool):
         return {"boolValue": value}
     if isinstance(value, int):
-        return {"intValue" if _INT64_MIN <= value <= _INT64_MAX else "stringValue": str(int(value))}
+        return {"intValue" if fits_int64(value) else "stringValue": str(int(value))}
     if isinstance(value, float):
         if math.isfinite(value):
             # Of a subclass, numpy's say, orjson wants nothing.
@@ -89,7 +90,7 @@ def dumps(message: Any) -> bytes:
 def _cleaned(message: Any) -> Any:
     """Return a message without lone surrogates, which reach us through file names and model output."""
     if isinstance(message, str):
-        return message.encode("utf-8", "replace").decode()
+        return replace_surrogates(message)
     if isinstance(message, dict):
         return {key: _cleaned(item) for key, item in message.items()}
     return [_cleaned(item) for item in message] if isinstance(message, list) else message

@@ -15,6 +15,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 from otel_rollout.counted_span import CountedSpan
+from otel_rollout.sanitize import fits_int64
 
 __all__ = ["MALFORMED", "decode_line", "decode_resource", "decode_scope", "decode_span", "parse_json"]
 
@@ -249,7 +250,7 @@ def _count(value: Any) -> int:
 
 def _time(value: Any) -> int:
     time = int(value)
-    if not -(2**63) <= time < 2**63:
+    if not fits_int64(time):
         raise ValueError("a time beyond 64 bits")
     return time
 
