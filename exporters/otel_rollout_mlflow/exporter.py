@@ -19,6 +19,7 @@ from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.http import destination_of, require_requests, shown_url, without_userinfo
 from otel_rollout.log_once import internal_error, warn_once
+from otel_rollout.recent import RecentDict
 from otel_rollout.settings import read_flag
 from otel_rollout.side_work import Kind, SideWork
 from otel_rollout_mlflow.attempt import AttemptError, denied
@@ -34,7 +35,6 @@ from otel_rollout_mlflow.credentials import (
 )
 from otel_rollout_mlflow.database_driver import check_driver
 from otel_rollout_mlflow.http_store import HttpStore
-from otel_rollout_mlflow.recent_ids import RecentIds
 from otel_rollout_mlflow.run_association import RunAssociation, RunQuestion
 from otel_rollout_mlflow.sql_process import SqlProcess
 from otel_rollout_mlflow.sql_store import SqlStore
@@ -48,6 +48,7 @@ EXPERIMENT_ID: Final = "MLFLOW_EXPERIMENT_ID"
 EXPERIMENT_NAME: Final = "MLFLOW_EXPERIMENT_NAME"
 CREATE_RUN: Final = "OTEL_ROLLOUT_MLFLOW_CREATE_RUN"
 DEFAULT_EXPERIMENT: Final = "Default"
+MAX_TRACES: Final = 10_000
 
 
 class MlflowSpanExporter(OutcomeSpanExporter):
@@ -104,9 +105,10 @@ class MlflowSpanExporter(OutcomeSpanExporter):
                 create_run = read_flag(CREATE_RUN)
         self._runs = RunAssociation(run_id, is_created=create_run)
         self._experiments: dict[str, str] = {}
-        self._announced = RecentIds()
-        self._linked = RecentIds()
-        self._rewarded = RecentIds()
+        # What side work was noted for each trace, so that it isn't done again.
+        self._announced: RecentDict[str, bool] = RecentDict(MAX_TRACES)
+        self._linked: RecentDict[str, RunQuestion] = RecentDict(MAX_TRACES)
+        self._rewarded: RecentDict[str, Feedback] = RecentDict(MAX_TRACES)
         self._is_shut_down = False
         # A server is asked over another connection for side work: one that hangs there doesn't hold up spans.
         is_server = self._fault is None and self._uri.kind == "http"
@@ -263,19 +265,23 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         """Note what is to be said of stored spans beside them, each thing once."""
         for info, is_whole in store.trace_infos(experiment_id, spans):
             trace_id = info["trace_id"]
-            if self._announced.add(f"{trace_id} {is_whole}"):
+            if self._announced.get(trace_id) not in (is_whole, True):
+                self._announced[trace_id] = is_whole
                 body = orjson.dumps(info)
                 self.side_work.add("announcements", None, trace_id, body, order=is_whole, payload_bytes=len(body))
         question = self._runs.question(experiment_id, experiment_name)
         if question is not None:
             for trace_id in dict.fromkeys(map(mlflow_trace_id, spans)):
-                if self._linked.add(f"{trace_id} {question}"):
+                if self._linked.get(trace_id) != question:
+                    self._linked[trace_id] = question
                     self.side_work.add("links", question, trace_id, trace_id)
         for span in spans:
             reward = reward_of(span)
             if reward is not None:
                 feedback = Feedback(mlflow_trace_id(span), reward, span.end_time or 0)
-                if self._rewarded.add(str(feedback)):
+                known = self._rewarded.get(feedback.trace_id)
+                if known is None or (known != feedback and known.time_ns <= feedback.time_ns):
+                    self._rewarded[feedback.trace_id] = feedback
                     self.side_work.add("rewards", None, feedback.trace_id, feedback, order=feedback.time_ns)
 
     def _announce(self, _: None, bodies: list[bytes]) -> Outcome:

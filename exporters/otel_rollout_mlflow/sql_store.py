@@ -13,10 +13,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.recent import RecentDict
 from otel_rollout_mlflow.attempt import AttemptError, denied
 from otel_rollout_mlflow.database_driver import check_driver
 from otel_rollout_mlflow.one_transaction import create_assessments
-from otel_rollout_mlflow.recent_ids import RecentIds
 from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file
 from otel_rollout_mlflow.store import FINISHED, REWARD_SOURCE, RUN_KEY_TAG, RUN_SETTLED_TAG, Feedback
 from otel_rollout_mlflow.tracking_uri import TrackingUri
@@ -55,7 +55,7 @@ class SqlStore:
         self._pid = 0
         self._inode: int | None = None
         self._waiting_since: float | None = None
-        self._tags = RecentIds(MAX_TAGS)
+        self._tags: RecentDict[tuple[int, str], str] = RecentDict(MAX_TAGS)
 
     def ensure_experiment(self, name: str) -> str:
         """Return the id of the experiment called `name`, created if there is none."""
@@ -85,7 +85,7 @@ class SqlStore:
         tags = tags_of_traces(spans)
         # The store takes longer for a tag than for a span: each is written once, not with each batch of its trace.
         new = {
-            trace_id: {name: value for name, value in found.items() if _tag(trace_id, name, value) not in self._tags}
+            trace_id: {name: value for name, value in found.items() if self._tags.get((trace_id, name)) != value}
             for trace_id, found in tags.items()
         }
         stored = stored_spans(spans, unwraps_texts=self._version < TEXTS_VERSION, tags=new)
@@ -93,7 +93,7 @@ class SqlStore:
         _attempt(lambda: self._tracing.log_spans(experiment_id, records))
         for trace_id, found in new.items():
             for name, value in found.items():
-                self._tags.add(_tag(trace_id, name, value))
+                self._tags[trace_id, name] = value
 
     def trace_infos(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple[dict[str, Any], bool]]:
         """Return nothing: the store reads from the spans what it is to know of a trace."""
@@ -273,10 +273,6 @@ def _assessment(reward: Feedback) -> Any:
     )
     assessment.assessment_id = reward.assessment_id
     return assessment
-
-
-def _tag(trace_id: int, name: str, value: str) -> str:
-    return f"{trace_id:032x} {name}={value}"
 
 
 def _import_mlflow() -> tuple[Any, tuple[int, ...]]:

@@ -11,7 +11,6 @@ from typing import ClassVar, Final
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
@@ -19,12 +18,12 @@ from otel_rollout.errors import ConfigurationError
 from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.http import require_requests, shown_url
 from otel_rollout.log_once import internal_error
+from otel_rollout.recent import RecentDict
 from otel_rollout.settings import read_flag
 from otel_rollout.side_work import Kind, SideWork
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.catalogue import Catalogue
 from otel_rollout_weave.rewards import Reward, RewardFeedback, reward_feedback_of
-from otel_rollout_weave.sent import SentIds, StatusesByTrace
 from otel_rollout_weave.settings import CREDENTIALS_HINT, WeaveSettings, read_settings
 from otel_rollout_weave.translate import NONE_BELOW, StatusCounts, call_id, call_of_span
 from otel_rollout_weave.wandb_run import run_of_process
@@ -38,6 +37,9 @@ MAX_REQUEST_BYTES: Final = 8 * 1024 * 1024
 
 MAX_REWARDS: Final = 100
 """How many rewards are filed in one request."""
+
+MAX_SENT_IDS: Final = 65_536
+MAX_TRACES: Final = 10_000
 
 IDS_AS_TEXT: Final = "OTEL_ROLLOUT_WEAVE_IDS_AS_TEXT"
 ASK_FIRST: Final = "OTEL_ROLLOUT_WEAVE_ASK_FIRST"
@@ -117,8 +119,11 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         # Of its own, for another thread: one that hangs doesn't hold up calls.
         self._rewards: tuple[WeaveApi, RewardFeedback] | None = None
         self.side_work: SideWork = SideWork("weave", {"rewards": Kind(self._file_rewards, MAX_REWARDS)})
-        self._sent = SentIds()
-        self._statuses = StatusesByTrace()
+        # Ids that were in a request: True if the server has them, False if it may have them. A second row of an id
+        # would be shown too, until ClickHouse happens to merge the two.
+        self._sent: RecentDict[str, bool] = RecentDict(MAX_SENT_IDS)
+        # The calls of trajectories whose root has not come, for the counts that Weave shows on the root.
+        self._statuses: RecentDict[int, StatusCounts] = RecentDict(MAX_TRACES)
         self._told: set[str] = set()
 
     def check(self) -> None:
@@ -142,7 +147,8 @@ class WeaveSpanExporter(OutcomeSpanExporter):
             # Halving the batch finds the span that this came from.
             self._tell(f"internal {type(error).__name__}", "a span can't be sent to Weave", with_traceback=True)
             return Outcome(Verdict.REFUSED, f"{type(error).__name__}: {error}")
-        self._sent.forget(call_id(span) for span in spans)
+        for span in spans:
+            self._sent.pop(call_id(span), None)
         self._count_statuses(spans)
         return DELIVERED
 
@@ -205,10 +211,10 @@ class WeaveSpanExporter(OutcomeSpanExporter):
                 connection.api.post_calls(project_id, [call for _, call in part])
             except RequestFailedError as failure:
                 if failure.outcome.verdict in MAY_BE_STORED:
-                    self._sent.doubt(ids)
+                    self._sent.update(dict.fromkeys(ids, False))
                 raise
             # Forgotten again once the whole batch is through.
-            self._sent.confirm(ids)
+            self._sent.update(dict.fromkeys(ids, True))
 
     def _encoded(
         self,
@@ -230,17 +236,17 @@ class WeaveSpanExporter(OutcomeSpanExporter):
             yield record["id"], orjson.dumps(record)
 
     def _missing(self, api: WeaveApi, project_id: str, spans: Sequence[ReadableSpan]) -> list[ReadableSpan]:
-        sent = self._sent
-        doubtful = [one for span in spans if sent.is_doubtful(one := call_id(span)) or self._ask_first]
+        ids = [call_id(span) for span in spans]
+        doubtful = [one for one in ids if self._ask_first or self._sent.get(one) is False]
         if doubtful:
             try:
-                sent.confirm(api.stored_calls(project_id, doubtful))
+                self._sent.update(dict.fromkeys(api.stored_calls(project_id, doubtful), True))
             except RequestFailedError as failure:
                 if failure.outcome.verdict in MAY_BE_STORED:
                     raise
                 # A key that may write and not read: a call twice is better than none.
                 self._tell("ask", f"Weave does not say which calls it has, so some may come twice: {failure}")
-        return [span for span in spans if not sent.is_stored(call_id(span))]
+        return [span for span, one in zip(spans, ids, strict=True) if not self._sent.get(one)]
 
     # --- the connection
 
@@ -318,21 +324,21 @@ class WeaveSpanExporter(OutcomeSpanExporter):
             _logger.warning("%s", message, exc_info=with_traceback)
 
     def _statuses_below(self, spans: Sequence[ReadableSpan]) -> dict[int, StatusCounts]:
-        below = {_trace_id(span): self._statuses.get(_trace_id(span)) for span in spans if span.parent is None}
+        roots = {_trace_id(span) for span in spans if span.parent is None}
+        below = {trace_id: self._statuses.get(trace_id, NONE_BELOW) for trace_id in roots}
         for span in spans:
-            counts = below.get(_trace_id(span))
-            if counts is not None and span.parent is not None:
-                failed = _has_failed(span)
-                below[_trace_id(span)] = StatusCounts(counts.success + (not failed), counts.error + failed)
+            if span.parent is not None and (trace_id := _trace_id(span)) in below:
+                below[trace_id] = below[trace_id].with_call(span)
         return below
 
     def _count_statuses(self, spans: Sequence[ReadableSpan]) -> None:
         for span in spans:
             if span.parent is not None:
-                self._statuses.add(_trace_id(span), failed=_has_failed(span))
+                trace_id = _trace_id(span)
+                self._statuses[trace_id] = self._statuses.get(trace_id, NONE_BELOW).with_call(span)
         for span in spans:
             if span.parent is None:
-                self._statuses.forget(_trace_id(span))
+                self._statuses.pop(_trace_id(span), None)
 
 
 def _parts(calls: Iterable[tuple[str, bytes]], limit: int) -> Iterator[list[tuple[str, bytes]]]:
@@ -351,10 +357,6 @@ def _parts(calls: Iterable[tuple[str, bytes]], limit: int) -> Iterator[list[tupl
 def _trace_id(span: ReadableSpan) -> int:
     context = span.get_span_context()
     return context.trace_id if context is not None else 0
-
-
-def _has_failed(span: ReadableSpan) -> bool:
-    return span.status.status_code is StatusCode.ERROR
 
 
 def _flag(variable: str) -> bool:

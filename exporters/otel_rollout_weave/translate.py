@@ -46,10 +46,15 @@ _WEAVE_KINDS: Final = {"AGENT": "agent", "LLM": "llm", "TOOL": "tool", "EVALUATO
 
 
 class StatusCounts(NamedTuple):
-    """How many calls ended well and how many failed."""
+    """How many calls succeeded and how many failed."""
 
     success: int
     error: int
+
+    def with_call(self, span: ReadableSpan) -> StatusCounts:
+        """Return the counts with the call of `span` added."""
+        failed = span.status.status_code is StatusCode.ERROR
+        return StatusCounts(self.success + (not failed), self.error + failed)
 
 
 NONE_BELOW: Final = StatusCounts(0, 0)
@@ -195,9 +200,7 @@ def _nest(target: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _summary(span: ReadableSpan, attributes: Mapping[str, Any], below: StatusCounts) -> dict[str, Any]:
-    failed = span.status.status_code is StatusCode.ERROR
-    counts = {"success": below.success + (not failed), "error": below.error + failed}
-    summary: dict[str, Any] = {"status_counts": counts}
+    summary: dict[str, Any] = {"status_counts": below.with_call(span)._asdict()}
     tokens_in = attributes.get(semconv.USAGE_INPUT_TOKENS)
     tokens_out = attributes.get(semconv.USAGE_OUTPUT_TOKENS)
     if type(tokens_in) is int or type(tokens_out) is int:
