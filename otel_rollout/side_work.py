@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from opentelemetry import context as context_api
 
-from otel_rollout.delivery.batch_sender import RetryPolicy
+from otel_rollout.backoff import RetryPolicy
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.delivery.trouble_log import TroubleLog
 from otel_rollout.log_once import internal_error

@@ -16,9 +16,10 @@ from opentelemetry import context as context_api
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter
 
+from otel_rollout.backoff import RetryPolicy
 from otel_rollout.breather import Breather
 from otel_rollout.delivery.batch import Batch
-from otel_rollout.delivery.batch_sender import BatchReport, RetryPolicy, send_batch
+from otel_rollout.delivery.batch_sender import BatchReport, send_batch
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.readable import SpanReader, without_payload

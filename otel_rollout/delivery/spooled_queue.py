@@ -10,8 +10,9 @@ from typing import Final
 
 from opentelemetry.sdk.trace.export import SpanExporter
 
+from otel_rollout.backoff import RetryPolicy
 from otel_rollout.delivery.batch import Batch
-from otel_rollout.delivery.batch_sender import BatchReport, RetryPolicy
+from otel_rollout.delivery.batch_sender import BatchReport
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.delivery.queue_limits import QueueLimits

@@ -9,7 +9,8 @@ from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.delivery.batch_sender import RetryPolicy, send_batch
+from otel_rollout.backoff import RetryPolicy
+from otel_rollout.delivery.batch_sender import send_batch
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.size import readable_size

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from otel_rollout.backends import make_exporters
-from otel_rollout.delivery.batch_sender import RetryPolicy
+from otel_rollout.backoff import RetryPolicy
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.exporter import OutcomeSpanExporter, one_attempt_of

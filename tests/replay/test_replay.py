@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 import otel_rollout
-from otel_rollout.delivery.batch_sender import RetryPolicy
+from otel_rollout.backoff import RetryPolicy
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.exporter import OutcomeSpanExporter
