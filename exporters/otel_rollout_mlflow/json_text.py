@@ -13,7 +13,7 @@ from otel_rollout.sanitize import fits_int64, replace_surrogates
 
 __all__ = ["ExactText", "JsonText", "sanitize_json", "sanitize_value"]
 
-# Where each digit is a "d": nineteen of them in a row may be an integer over 63 bits.
+# Translates each digit to "d": nineteen in a row may be an integer beyond 64 bits.
 _DIGITS: Final = bytes(ord("d") if chr(code).isdigit() and code < 128 else ord(" ") for code in range(256))
 _WIDE: Final = b"d" * 19
 
@@ -21,30 +21,27 @@ _CLOSING: Final = {"{": "}", "[": "]", '"': '"'}
 
 
 class JsonText(str):
-    """A text that is JSON already, to be told from a text that is only a text."""
+    """A text that is JSON."""
 
     __slots__ = ()
 
 
 class ExactText(str):
-    """A text that has to come back as itself, also where it looks like JSON."""
+    """A text that must be read back unchanged, even if it looks like JSON."""
 
     __slots__ = ()
 
     @property
     def looks_like_json(self) -> bool:
-        """Whether MLflow would read it as a text, an object or a list."""
+        """True if MLflow would parse it as JSON: a string, an object or a list."""
         return self[:1] in ('"', "{", "[")
 
 
 def sanitize_value(value: Any) -> Any:
-    """Return `value` rebuilt from what JSON and MLflow's REST API can hold.
+    """Return an attribute's value, or one parsed from JSON, as MLflow's REST API can return it.
 
-    An integer beyond 64 bits becomes a text: with one in a span, MLflow stores the trace, and then can't give it back
-    over REST. A float that is not finite has no place in JSON, and becomes a text too.
-
-    Args:
-        value: An attribute's value, or a value parsed from JSON.
+    Integers beyond 64 bits become text: MLflow stores a trace with one, and then can't return it over REST. Floats that
+    are not finite become text too: JSON has none.
     """
     if isinstance(value, str):
         return replace_surrogates(value)
@@ -64,12 +61,11 @@ def sanitize_value(value: Any) -> Any:
 
 
 def sanitize_json(text: str, *, is_trusted: bool) -> JsonText:
-    """Return a text that should be JSON as JSON that MLflow takes; one that is not JSON becomes a JSON string.
+    """Return JSON that MLflow accepts; a text that is not JSON becomes a JSON string.
 
     Args:
         text: The text.
-        is_trusted: Whether it was written as JSON by otel-rollout; then it is not parsed, unless it holds something
-            that MLflow doesn't take.
+        is_trusted: otel-rollout wrote the text as JSON; it is parsed only if it may hold what MLflow refuses.
     """
     try:
         raw = text.encode()
