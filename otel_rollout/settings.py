@@ -378,18 +378,20 @@ def read_variables(setting: Setting, environ: Mapping[str, str]) -> tuple[Any, l
     return setting.default, ignored
 
 
-def read_flag(variable: str, environ: Mapping[str, str] | None = None) -> bool:
-    """Return whether a variable of ours is set to true; False where it is not set.
+def read_flag(variable: str, *, is_strict: bool = True) -> bool:
+    """Return the value of a true/false variable of ours; False if it is not set.
 
     Args:
         variable: Its name.
-        environ: The environment; the process's own where None.
+        is_strict: Raise for any other value, instead of False: constructors of exporters never raise, `check` does.
 
     Raises:
         ConfigurationError: It is neither true nor false.
     """
-    text = (os.environ if environ is None else environ).get(variable, "")
+    setting = Setting(variable, (variable,), _read_bool, default=False, meaning="")
     try:
-        return bool(text.strip()) and _read_bool(text)
-    except ValueError as error:
-        raise ConfigurationError(f"{variable}={text!r}: this should be {error}") from None
+        return bool(read_variables(setting, os.environ)[0])
+    except ConfigurationError:
+        if is_strict:
+            raise
+        return False

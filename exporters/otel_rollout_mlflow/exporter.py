@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import ClassVar, Final
 
 import orjson
@@ -96,12 +96,8 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             self._uri = parse_tracking_uri(tracking_uri)
         except ConfigurationError as error:
             self._fault = error
-        if create_run is None:
-            create_run = False
-            # `check` says what is wrong.
-            with suppress(ConfigurationError):
-                create_run = read_flag(CREATE_RUN)
-        self._runs = RunAssociation(run_id, is_created=create_run)
+        is_created = read_flag(CREATE_RUN, is_strict=False) if create_run is None else create_run
+        self._runs = RunAssociation(run_id, is_created=is_created)
         self._experiments: dict[str, str] = {}
         # What side work was noted for each trace, so that it isn't done again.
         self._announced: RecentDict[str, bool] = RecentDict(MAX_TRACES)

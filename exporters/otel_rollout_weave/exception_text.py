@@ -1,4 +1,4 @@
-"""A failed span's exception, in the form in which the weave client writes it."""
+"""A failed span's exception as the weave client writes it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,7 @@ _FRAME = re.compile(r'^  File "(?P<filename>.*)", line (?P<line>\d+), in (?P<fun
 
 
 def exception_of_span(span: ReadableSpan) -> str | None:
-    """Return the JSON text of a failed span's exception; None where the span did not fail.
-
-    Args:
-        span: A finished span.
-    """
+    """Return the JSON text of a failed span's exception; None if the span did not fail."""
     if span.status.status_code is not StatusCode.ERROR:
         return None
     found: Mapping[str, Any] = {}

@@ -1,4 +1,4 @@
-"""From a finished span to the record of a Weave call: a pure function.
+"""Translates a span to the record of a Weave call: pure functions.
 
 Source of the record: https://docs.wandb.ai/weave/reference/service-api/calls/calls-complete
 """
@@ -22,7 +22,7 @@ from otel_rollout_weave.payload_text import as_inputs, as_output, is_json_of_our
 __all__ = ["NONE_BELOW", "StatusCounts", "call_id", "call_of_span", "reward_of_span"]
 
 MAX_DISPLAY_NAME: Final = 1024
-"""Weave answers 400 for the whole batch where a display name is longer."""
+"""Weave refuses the whole batch (400) for a longer display name."""
 
 _ELSEWHERE: Final = frozenset(
     {
@@ -36,11 +36,11 @@ _ELSEWHERE: Final = frozenset(
         semconv.SPAN_KIND,
     }
 )
-"""Attributes that have a place of their own in a call."""
+"""Attributes that a call has fields for."""
 
 _PREFIX: Final = "rollout."
 _CLASHES: Final = "other_attributes"
-"""Holds attributes whose name another one takes: that of a tag, or one that is its dotted prefix."""
+"""The key for attributes whose name is taken: by a tag, or by an attribute that is a dotted prefix of it."""
 
 _WEAVE_KINDS: Final = {"AGENT": "agent", "LLM": "llm", "TOOL": "tool", "EVALUATOR": "scorer"}
 
@@ -61,13 +61,13 @@ NONE_BELOW: Final = StatusCounts(0, 0)
 
 
 def call_id(span: ReadableSpan) -> str:
-    """Return the id that a span has as a call: its span id in hexadecimal."""
+    """Return a span's id as a call: its span id in hexadecimal."""
     context = span.get_span_context()
     return f"{context.span_id if context else 0:016x}"
 
 
 def reward_of_span(span: ReadableSpan) -> float | None:
-    """Return the trajectory's reward, of its root or of what has computed it later; None for any other span."""
+    """Return the reward on a span: on the root, or on a span that computed it later; else None."""
     value = (span.attributes or {}).get(semconv.REWARD)
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
@@ -87,9 +87,9 @@ def call_of_span(
         span: A finished span.
         project_id: `entity/project`.
         op_name: The reference of the op, or a plain name of at most 128 characters.
-        run_id: `entity/project/run` of the W&B run that the call belongs to.
-        below: The statuses of the calls under this one, where they are known.
-        ids_as_text: Whether lists of token ids are sent as one text each.
+        run_id: `entity/project/run` of the call's W&B run.
+        below: The status counts of the calls below this one.
+        ids_as_text: Send each list of token ids as one text.
     """
     attributes: Mapping[str, Any] = span.attributes or {}
     context = span.get_span_context()
@@ -132,13 +132,13 @@ def call_of_span(
         "thread_id": conversation,
         "turn_id": own_id if conversation else None,
         "wb_run_id": run_id,
-        # The column is unsigned: -1, which trainers use for "no step", would fail the whole batch.
+        # The column is unsigned: -1, which trainers use for "no step", would have the whole batch refused.
         "wb_run_step": step if run_id and type(step) is int and 0 <= step <= INT64_MAX else None,
     }
 
 
 def _timestamp(nanoseconds: int) -> str:
-    # The server keys rows by this value: a microsecond of difference makes a second call of it for ever.
+    # The server keys rows by this value: a microsecond of difference makes a second call.
     seconds, rest = divmod(nanoseconds, 10**9)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest // 1000:06d}Z"
 
@@ -186,7 +186,7 @@ def _call_attributes(span: ReadableSpan, attributes: Mapping[str, Any], *, is_ou
 
 
 def _nest(target: dict[str, Any], key: str, value: Any) -> None:
-    # Weave's filters read a dotted path as nested objects and can't name a key that holds a dot.
+    # Weave's filters read a dotted path as nested objects; no filter can name a key with a dot.
     here: Any = target
     *path, last = key.split(".")
     for part in path:
@@ -210,7 +210,7 @@ def _summary(span: ReadableSpan, attributes: Mapping[str, Any], below: StatusCou
         if type(tokens_out) is int:
             usage["completion_tokens"] = tokens_out
         usage["total_tokens"] = usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
-        # "usage" is what Weave's own OTLP ingest calls a model that it can't name.
+        # Weave's own OTLP ingest calls an unknown model "usage".
         model = attributes.get(semconv.RESPONSE_MODEL) or attributes.get(semconv.REQUEST_MODEL) or "usage"
         summary["usage"] = {_text(model): usage}
     return summary
