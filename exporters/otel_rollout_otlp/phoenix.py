@@ -1,4 +1,4 @@
-"""Asking a receiver what it has: OTLP itself has no way to, but Phoenix answers on the same address.
+"""Reads spans back from Phoenix at the OTLP endpoint's address: OTLP itself only writes.
 
 Source: https://arize.com/docs/phoenix/sdk-api-reference/rest-api/overview
 """
@@ -23,15 +23,15 @@ NO_WAY: Final = "OTLP has no way to ask a receiver what it has, and this one is 
 
 
 def read_back_from_phoenix(client: HttpClient, endpoint: str, spans: Sequence[ReadableSpan]) -> ReadBack:
-    """Ask which of `spans`, all of one trace, the receiver has, if it is a Phoenix.
+    """Count the stored ones of `spans`, all of one trace, if the receiver is a Phoenix.
 
     Args:
-        client: Sends requests with the exporter's headers.
-        endpoint: Where the spans were sent.
+        client: A client with the exporter's headers.
+        endpoint: The endpoint that the spans were sent to.
         spans: The spans.
 
     Raises:
-        OSError: It is a Phoenix, and did not answer as it should.
+        OSError: It is a Phoenix, and the request failed.
     """
     if not endpoint.endswith(TRACES_PATH):
         return ReadBack(None, NO_WAY)
@@ -46,7 +46,7 @@ def read_back_from_phoenix(client: HttpClient, endpoint: str, spans: Sequence[Re
     url = f"{address}/v1/projects/{quote(project, safe='')}/spans?trace_id={trace_id}&limit=1000"
     answer = client.request("GET", url, headers=accept)
     if answer.status == 404:
-        # There is no such project before its first span has been stored.
+        # A project is created with its first span.
         found = 0
     elif answer.status == 200:
         wanted = {f"{one.span_id:016x}" for one in (span.get_span_context() for span in spans) if one is not None}

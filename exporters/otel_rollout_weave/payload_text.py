@@ -90,8 +90,8 @@ def _as_json(text: str, *, is_trusted: bool, with_ids_as_text: bool) -> bytes:
 
 
 def _is_json(payload: bytes) -> bool:
-    # One invalid payload has the whole batch refused. Only an object or a list counts as JSON: a text that happens to be
-    # a JSON number is a text.
+    # One invalid payload has the whole batch refused. Only an object or a list counts as JSON: a text that is a JSON
+    # number by chance is a text.
     if payload[:1] not in (b"{", b"["):
         return False
     try:
