@@ -1,4 +1,4 @@
-"""Attributes of spans in OTLP's binary form, from pieces that mostly were encoded before.
+"""Encodes attributes in OTLP's binary form, mostly from cached pieces.
 
 Source: opentelemetry-proto's common.proto and https://protobuf.dev/programming-guides/encoding/.
 """
@@ -25,9 +25,9 @@ __all__ = [
 ]
 
 SHORT_TEXT: Final = 64
-"""A text up to this length may be the same on thousands of spans."""
+"""Texts up to this length are cached: they may be the same on thousands of spans."""
 LARGE_TEXT: Final = 16 * 1024
-"""A longer one is copied as seldom as can be."""
+"""Longer texts are copied as seldom as possible."""
 MAX_CACHED: Final = 8192
 _MAX_KEPT_NUMBER: Final = 0x4000
 _UINT64_MAX: Final = 2**64 - 1
@@ -37,7 +37,7 @@ _SPAN_ATTRIBUTES: Final = b"\x4a"
 _PAIR_KEY: Final = b"\x0a"
 _PAIR_VALUE: Final = b"\x12"
 _VALUE_STRING: Final = b"\x0a"
-# The other values: truths and integers (fields 2 and 3, numbers), doubles (field 4, fixed64).
+# Booleans and integers (fields 2 and 3, varints), doubles (field 4, fixed64).
 _VALUE_FALSE: Final = b"\x10\x00"
 _VALUE_TRUE: Final = b"\x10\x01"
 _VALUE_INT: Final = b"\x18"
@@ -49,7 +49,7 @@ _encoded_keys: dict[str, bytes] = {}
 
 
 class _Varints(dict[int, bytes]):
-    """Numbers as protobuf writes them; small ones, of which a span has seven, are kept."""
+    """Varints by number; small ones, of which a span has seven, are cached."""
 
     def __missing__(self, number: int) -> bytes:
         left, parts = number, bytearray()
@@ -67,7 +67,7 @@ varint: Final = _Varints().__getitem__
 
 
 def encode_attributes(parts: list[bytes], attributes: Mapping[str, Any]) -> bool:
-    """Add attributes of a span to its pieces; whether one is large."""
+    """Add attributes of a span to its pieces; return True if one is large."""
     has_large_text = False
     value: Any
     for key, value in attributes.items():
@@ -96,7 +96,7 @@ def encode_attributes(parts: list[bytes], attributes: Mapping[str, Any]) -> bool
 
 
 def _encode_long_text(key: str, value: str) -> tuple[bytes, ...]:
-    """Return a text attribute of a span in pieces."""
+    """Return the pieces of a text attribute."""
     try:
         text = value.encode()
     except UnicodeEncodeError:
@@ -110,7 +110,7 @@ def _encode_long_text(key: str, value: str) -> tuple[bytes, ...]:
 
 
 def _encode_key(key: str) -> bytes:
-    """Return the beginning of a pair: its key, and the tag of its value."""
+    """Return the start of a pair: its key and the tag of its value."""
     name = plain_text(key).encode()
     encoded = _PAIR_KEY + varint(len(name)) + name + _PAIR_VALUE
     if len(_encoded_keys) >= MAX_CACHED:
@@ -120,7 +120,7 @@ def _encode_key(key: str) -> bytes:
 
 
 def _encode_pair(key: str, value: Any) -> bytes:
-    """Return the bytes of a span message that has this attribute and nothing else."""
+    """Return a span message with this attribute alone."""
     kind = type(value)
     if kind is str:
         return b"".join(_encode_long_text(key, value))
@@ -139,12 +139,7 @@ def _encode_pair(key: str, value: Any) -> bytes:
 
 
 def fill_attributes(message: Any, attributes: Mapping[str, Any]) -> None:
-    """Add attributes to a message of protobuf's classes.
-
-    Args:
-        message: Its repeated field of attributes.
-        attributes: The attributes.
-    """
+    """Add attributes to `message`, a repeated field of protobuf's classes."""
     add = message.add
     for key, value in attributes.items():
         if value is None:
@@ -187,5 +182,5 @@ def _fill_value(message: AnyValue, value: Any) -> None:
 
 
 def plain_text(value: Any) -> str:
-    """Return a value as a text that protobuf takes."""
+    """Return a value as text that protobuf accepts."""
     return replace_surrogates(value if isinstance(value, str) else str(value))
