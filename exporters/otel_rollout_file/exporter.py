@@ -16,6 +16,7 @@ from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.settings import Setting, read_bytes, read_variables
+from otel_rollout.span_facts import span_id_of, trace_id_of
 from otel_rollout.trace_folder.append_file import FileGoneError
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.frames import require_zstandard
@@ -129,13 +130,11 @@ class FileSpanExporter(OutcomeSpanExporter):
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
         """Count the ones of `spans`, all of one trace, that are in the folder."""
-        context = spans[0].get_span_context()
         step = (spans[0].attributes or {}).get(semconv.STEP)
-        trace_id = f"{context.trace_id:032x}" if context is not None else ""
         recorded = read(self.settings.folder, step=step if type(step) is int else None)
-        found = next((each for each in recorded if each.trace_id == trace_id), None)
-        stored = {span.context.span_id for span in found.spans if span.context} if found is not None else set()
-        count = sum(span.context is not None and span.context.span_id in stored for span in spans)
+        trace_id = f"{trace_id_of(spans[0]):032x}"
+        found = next((each.spans for each in recorded if each.trace_id == trace_id), ())
+        count = len(set(map(span_id_of, found)) & set(map(span_id_of, spans)))
         return ReadBack(count, f"the trace folder {self.settings.folder}")
 
     def shutdown(self) -> None:

@@ -22,6 +22,7 @@ from otel_rollout.log_once import internal_error, warn_once
 from otel_rollout.recent import RecentDict
 from otel_rollout.settings import read_flag
 from otel_rollout.side_work import Kind, SideWork
+from otel_rollout.span_facts import reward_of, span_id_of, trace_id_of
 from otel_rollout_mlflow.credentials import (
     CLIENT_CERTIFICATE,
     INSECURE_TLS,
@@ -39,7 +40,7 @@ from otel_rollout_mlflow.sql_process import SqlProcess
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import MAX_LINKED_TRACES, MAX_REWARDS, AttemptError, Feedback, Store, denied
 from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
-from otel_rollout_mlflow.translate import mlflow_trace_id, reward_of, span_id_of, trace_id_of
+from otel_rollout_mlflow.translate import mlflow_trace_id
 
 __all__ = ["MlflowSpanExporter"]
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
+from otel_rollout.span_facts import trace_id_of
 from otel_rollout_mlflow.translate import (
     MAX_TRACE_NAME_CHARACTERS,
     mlflow_trace_id,
     session_of,
-    trace_id_of,
     trace_tags,
 )
 

@@ -8,7 +8,6 @@ every value is a JSON text.
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -20,18 +19,16 @@ from opentelemetry.trace import Link, Status
 
 from otel_rollout import semconv
 from otel_rollout.sanitize import replace_surrogates
+from otel_rollout.span_facts import trace_id_of
 from otel_rollout_mlflow.json_text import ExactText, JsonText, sanitize_json, sanitize_value
 
 __all__ = [
     "mlflow_trace_id",
     "otlp_spans",
     "payload_of",
-    "reward_of",
     "session_of",
-    "span_id_of",
     "stored_spans",
     "tags_of_traces",
-    "trace_id_of",
     "trace_tags",
 ]
 
@@ -78,18 +75,6 @@ _WRAPPED_JSON: Final = re.compile(r'"\s*(\{|\[|\\")')
 _OWN_SCOPE: Final = "otel_rollout"
 
 
-def trace_id_of(span: ReadableSpan) -> int:
-    """Return the span's trace id; zero if it has none."""
-    context = span.get_span_context()
-    return 0 if context is None else context.trace_id
-
-
-def span_id_of(span: ReadableSpan) -> str:
-    """Return the span's id in 16 hexadecimal digits; zeros if it has none."""
-    context = span.get_span_context()
-    return f"{0 if context is None else context.span_id:016x}"
-
-
 def mlflow_trace_id(span: ReadableSpan) -> str:
     """Return MLflow's id of the span's trace."""
     return f"tr-{trace_id_of(span):032x}"
@@ -122,14 +107,6 @@ def session_of(span: ReadableSpan) -> str | None:
     # The hash keeps two long ids apart that differ at their ends.
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return f"{text[: MAX_SESSION_CHARACTERS - 17]}-{digest}"
-
-
-def reward_of(span: ReadableSpan) -> float | None:
-    """Return the reward on a span, if it is a finite number: on the root, or on a span that computed it later."""
-    reward = (span.attributes or {}).get(semconv.REWARD)
-    if isinstance(reward, bool) or not isinstance(reward, (int, float)):
-        return None
-    return float(reward) if math.isfinite(reward) else None
 
 
 def otlp_spans(spans: Sequence[ReadableSpan], *, unwraps_texts: bool = True) -> list[ReadableSpan]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,11 +19,12 @@ from otel_rollout.log_once import internal_error, warn_once
 from otel_rollout.recent import RecentDict
 from otel_rollout.settings import read_flag
 from otel_rollout.side_work import Kind, SideWork
+from otel_rollout.span_facts import span_id_of, trace_id_of
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.catalogue import Catalogue
 from otel_rollout_weave.rewards import Reward, RewardFeedback, reward_feedback_of
-from otel_rollout_weave.settings import CREDENTIALS_HINT, WeaveSettings, read_settings
-from otel_rollout_weave.translate import NONE_BELOW, StatusCounts, call_id, call_of_span
+from otel_rollout_weave.settings import CREDENTIALS_HINT, read_settings
+from otel_rollout_weave.translate import NONE_BELOW, StatusCounts, call_of_span
 from otel_rollout_weave.wandb_run import run_of_process
 
 __all__ = ["WeaveSpanExporter"]
@@ -93,11 +95,15 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         max_request_bytes: int = MAX_REQUEST_BYTES,
     ) -> None:
         self._project = project
-        self._entity = entity
-        self._api_key = api_key
-        self._base_url = base_url
-        self._trace_server_url = trace_server_url
-        self._timeout = timeout
+        # Read at each use: the environment and wandb's files may change.
+        self._settings = functools.partial(
+            read_settings,
+            api_key=api_key,
+            base_url=base_url,
+            trace_server_url=trace_server_url,
+            entity=entity,
+            timeout=timeout,
+        )
         self._ids_as_text = read_flag(IDS_AS_TEXT, is_strict=False) if ids_as_text is None else ids_as_text
         self._ask_first = read_flag(ASK_FIRST, is_strict=False) if ask_first is None else ask_first
         self._max_request_bytes = max_request_bytes
@@ -136,7 +142,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
             warn_once(f"Weave {type(error).__name__}", "a span can't be sent to Weave", exc_info=error)
             return Outcome(Verdict.REFUSED, f"{type(error).__name__}: {error}")
         for span in spans:
-            self._sent.pop(call_id(span), None)
+            self._sent.pop(span_id_of(span), None)
         self._count_statuses(spans)
         return DELIVERED
 
@@ -159,7 +165,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         """Count the stored ones of `spans`."""
         catalogue = self._connect()
         project_id = catalogue.project_id(self._project_name(spans[0]))
-        stored = catalogue.api.stored_calls(project_id, [call_id(span) for span in spans])
+        stored = catalogue.api.stored_calls(project_id, [span_id_of(span) for span in spans])
         url = shown_url(catalogue.api.settings.trace_server_url)
         return ReadBack(len(stored), f"project {project_id} of Weave at {url}")
 
@@ -219,13 +225,13 @@ class WeaveSpanExporter(OutcomeSpanExporter):
                 project_id=project_id,
                 op_name=catalogue.op_name(project_id, span.name),
                 run_id=run_id,
-                below=below[_trace_id(span)] if span.parent is None else NONE_BELOW,
+                below=below[trace_id_of(span)] if span.parent is None else NONE_BELOW,
                 ids_as_text=self._ids_as_text,
             )
             yield record["id"], orjson.dumps(record)
 
     def _missing(self, api: WeaveApi, project_id: str, spans: Sequence[ReadableSpan]) -> list[ReadableSpan]:
-        ids = [call_id(span) for span in spans]
+        ids = [span_id_of(span) for span in spans]
         doubtful = [one for one in ids if self._ask_first or self._sent.get(one) is False]
         if doubtful:
             try:
@@ -249,15 +255,6 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         if not settings.api_key:
             raise RequestFailedError(Outcome(Verdict.DENIED, f"no W&B API key: {CREDENTIALS_HINT}"))
         return Catalogue(WeaveApi(settings))
-
-    def _settings(self) -> WeaveSettings:
-        return read_settings(
-            api_key=self._api_key,
-            base_url=self._base_url,
-            trace_server_url=self._trace_server_url,
-            entity=self._entity,
-            timeout=self._timeout,
-        )
 
     def _disconnect(self) -> None:
         catalogue, self._catalogue = self._catalogue, None
@@ -300,21 +297,21 @@ class WeaveSpanExporter(OutcomeSpanExporter):
     # --- the statuses below a root
 
     def _statuses_below(self, spans: Sequence[ReadableSpan]) -> dict[int, StatusCounts]:
-        roots = {_trace_id(span) for span in spans if span.parent is None}
+        roots = {trace_id_of(span) for span in spans if span.parent is None}
         below = {trace_id: self._statuses.get(trace_id, NONE_BELOW) for trace_id in roots}
         for span in spans:
-            if span.parent is not None and (trace_id := _trace_id(span)) in below:
+            if span.parent is not None and (trace_id := trace_id_of(span)) in below:
                 below[trace_id] = below[trace_id].with_call(span)
         return below
 
     def _count_statuses(self, spans: Sequence[ReadableSpan]) -> None:
         for span in spans:
             if span.parent is not None:
-                trace_id = _trace_id(span)
+                trace_id = trace_id_of(span)
                 self._statuses[trace_id] = self._statuses.get(trace_id, NONE_BELOW).with_call(span)
         for span in spans:
             if span.parent is None:
-                self._statuses.pop(_trace_id(span), None)
+                self._statuses.pop(trace_id_of(span), None)
 
 
 def _parts(calls: Iterable[tuple[str, bytes]], limit: int) -> Iterator[list[tuple[str, bytes]]]:
@@ -328,8 +325,3 @@ def _parts(calls: Iterable[tuple[str, bytes]], limit: int) -> Iterator[list[tupl
         size += len(call[1])
     if part:
         yield part
-
-
-def _trace_id(span: ReadableSpan) -> int:
-    context = span.get_span_context()
-    return context.trace_id if context is not None else 0

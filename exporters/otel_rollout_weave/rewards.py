@@ -11,9 +11,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.delivery.outcome import Verdict
 from otel_rollout.log_once import warn_once
+from otel_rollout.span_facts import reward_of, span_id_of, trace_id_of
 from otel_rollout_weave.api import RequestFailedError
 from otel_rollout_weave.catalogue import REWARD, Catalogue
-from otel_rollout_weave.translate import call_id, reward_of_span
 
 __all__ = ["FEEDBACK_TYPE", "Reward", "RewardFeedback", "reward_feedback_of"]
 
@@ -64,11 +64,11 @@ def reward_feedback_of(spans: Sequence[ReadableSpan]) -> list[Reward]:
     """Return the rewards on spans."""
     rewards = []
     for span in spans:
-        value, context = reward_of_span(span), span.get_span_context()
-        if value is not None and context is not None:
+        value = reward_of(span)
+        if value is not None:
             # A reward that comes after the root's end is on a child of the root.
-            root = call_id(span) if span.parent is None else f"{span.parent.span_id:016x}"
-            rewards.append(Reward(root, context.trace_id, value, span.end_time or 0))
+            root = span_id_of(span) if span.parent is None else f"{span.parent.span_id:016x}"
+            rewards.append(Reward(root, trace_id_of(span), value, span.end_time or 0))
     return rewards
 
 

@@ -5,7 +5,6 @@ Source of the record: https://docs.wandb.ai/weave/reference/service-api/calls/ca
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -16,10 +15,11 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.sanitize import INT64_MAX, fits_int64, replace_surrogates
+from otel_rollout.span_facts import reward_of, span_id_of, trace_id_of
 from otel_rollout_weave.exception_text import exception_of_span
 from otel_rollout_weave.payload_text import as_inputs, as_output, is_json_of_ours
 
-__all__ = ["NONE_BELOW", "StatusCounts", "call_id", "call_of_span", "reward_of_span"]
+__all__ = ["NONE_BELOW", "StatusCounts", "call_of_span"]
 
 MAX_DISPLAY_NAME: Final = 1024
 """Weave refuses the whole batch (400) for a longer display name."""
@@ -60,18 +60,6 @@ class StatusCounts(NamedTuple):
 NONE_BELOW: Final = StatusCounts(0, 0)
 
 
-def call_id(span: ReadableSpan) -> str:
-    """Return a span's id as a call: its span id in hexadecimal."""
-    context = span.get_span_context()
-    return f"{context.span_id if context else 0:016x}"
-
-
-def reward_of_span(span: ReadableSpan) -> float | None:
-    """Return the reward on a span: on the root, or on a span that computed it later; else None."""
-    value = (span.attributes or {}).get(semconv.REWARD)
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
-
-
 def call_of_span(
     span: ReadableSpan,
     *,
@@ -92,20 +80,19 @@ def call_of_span(
         ids_as_text: Send each list of token ids as one text.
     """
     attributes: Mapping[str, Any] = span.attributes or {}
-    context = span.get_span_context()
     parent = span.parent
-    own_id = call_id(span)
+    own_id = span_id_of(span)
     scope = span.instrumentation_scope
     scope_name = scope.name if scope is not None else ""
     is_ours = is_json_of_ours(semconv.JSON_MIME_TYPE, scope_name)
-    reward = reward_of_span(span)
+    reward = reward_of(span)
     conversation = _text(attributes[semconv.CONVERSATION_ID]) if semconv.CONVERSATION_ID in attributes else None
     step = attributes.get(semconv.STEP)
     start = span.start_time or 0
     return {
         "project_id": project_id,
         "id": own_id,
-        "trace_id": f"{context.trace_id if context else 0:032x}",
+        "trace_id": f"{trace_id_of(span):032x}",
         "parent_id": f"{parent.span_id:016x}" if parent is not None else None,
         "op_name": op_name,
         "display_name": _display_name(span, attributes, op_name),
