@@ -16,7 +16,6 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
 from otel_rollout.export.exporter import OutcomeSpanExporter
-from otel_rollout.export.profiles import PROFILES, ProfiledSpanExporter
 
 __all__ = ["Backend", "backend_names", "make_exporters", "requested_backend"]
 
@@ -83,14 +82,11 @@ def backend_names(asked: Iterable[str | SpanExporter]) -> str | None:
     return ",".join(entry if isinstance(entry, str) else type(entry).__name__ for entry in asked) or None
 
 
-def make_exporters(
-    asked: Iterable[str | SpanExporter], *, otlp_profile: str = "none"
-) -> list[tuple[str, SpanExporter]]:
+def make_exporters(asked: Iterable[str | SpanExporter]) -> list[tuple[str, SpanExporter]]:
     """Return the exporters with the names that they go by in logs and statistics.
 
     Args:
         asked: Names and exporters.
-        otlp_profile: Which backend's attributes `otlp` adds, see `profiles`.
 
     Raises:
         UnknownExporterError: No exporter has this name.
@@ -107,8 +103,6 @@ def make_exporters(
             label, number = f"{name}-{number}", number + 1
         if isinstance(exporter, OutcomeSpanExporter):
             exporter.check()
-            if entry == "otlp" and otlp_profile != "none":
-                exporter = ProfiledSpanExporter(exporter, PROFILES[otlp_profile])
         made.append((label, exporter))
     return made
 

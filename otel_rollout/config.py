@@ -155,6 +155,127 @@ def _finish(pipeline: Pipeline, timeout: float | None) -> bool:
     return is_whole
 
 
+<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
+=======
+def _make_pipeline(request: _Request, *, is_backend_given: bool) -> Pipeline:
+    settings = request.settings
+    resource = make_resource(request.project_name, settings.run_id)
+    provider = request.tracer_provider or application_provider()
+    if provider is _state.global_provider:
+        # An earlier init made it: it is no application's.
+        provider = None
+    otel_tracer = provider.get_tracer(SCOPE.name, SCOPE.version) if provider is not None else None
+    limits = environment_limits()
+    # The limits of a provider that is not ours are its own; the API has no way to ask for them.
+    applied = limits if otel_tracer is None else getattr(otel_tracer, "_span_limits", None)
+    finisher = PayloadFinisher(
+        settings.max_payload_bytes,
+        make_redactor(settings.redact_keys, settings.redact_patterns),
+        getattr(applied, "max_span_attribute_length", None),
+    )
+    # Such a provider has its exporters, from OTEL_TRACES_EXPORTER say: only an argument adds to them.
+    is_complete = request.tracer_provider is not None or is_auto_instrumented()
+    adds_exporters = is_backend_given or not is_complete
+    exporters = make_exporters(request.backends) if adds_exporters else []
+    reader = SpanReader(resource, SCOPE, finisher)
+    queues = [_make_queue(name, exporter, reader, settings) for name, exporter in exporters]
+    tracer: RolloutTracer
+    provider_spans = None
+    open_spans = OpenSpans()
+    if provider is None or otel_tracer is None:
+        own = make_provider(resource, limits)
+        sampler = own.sampler
+        if settings.set_global:
+            provider_spans = _attach(_state.global_processor, queues)
+            own = _make_global(resource, sampler, limits)
+
+        count_end = open_spans.ended
+
+        def on_end(span: Any) -> None:
+            count_end()
+            for queue in queues:
+                queue.put(span)
+
+        tracer = LightTracer(
+            sampler,
+            SystemIdGenerator(),
+            on_end,
+            is_shared=settings.set_global,
+            open_spans=open_spans,
+            bounds=bounds_of(limits),
+        )
+        if isinstance(own, GlobalProvider) and own.has_other_processors:
+            tracer = _provider_tracer(own.get_tracer(SCOPE.name, SCOPE.version), finisher, provider_spans)
+        provider = own
+    else:
+        if queues:
+            if not hasattr(provider, "add_span_processor"):
+                raise ConfigurationError(
+                    f"tracer_provider={provider!r}: this takes no span processors, so no backend can be added to it; "
+                    "leave the backend out, or give a provider of the OpenTelemetry SDK"
+                )
+            provider_spans = _attach(_processor_of(provider), queues)
+        tracer = _provider_tracer(otel_tracer, finisher, provider_spans)
+    for queue in queues:
+        queue.start()
+    # Without a run id that all workers share, groups can't be told apart by run: the workers' would not meet.
+    run = "/".join([request.project_name, request.experiment_name, *([settings.run_id] if settings.run_id else [])])
+    return Pipeline(
+        run,
+        request.experiment_name,
+        settings,
+        tracer,
+        queues,
+        finisher,
+        provider,
+        provider_spans,
+        reader=reader,
+        open_spans=open_spans,
+    )
+
+
+def _attach(processor: QueueProcessor, queues: list[ExporterQueue]) -> ProviderSpans:
+    """Have a provider's spans arrive in `queues`; return what is known of those that are ours."""
+    processor.queues = queues
+    return processor.provider_spans
+
+
+def _processor_of(provider: Any) -> QueueProcessor:
+    """Return our processor on a provider of the application's: one, however often `init` is called with it."""
+    for other, processor in _state.processors:
+        if other() is provider:
+            return processor
+    added = QueueProcessor()
+    provider.add_span_processor(added)
+    _state.processors[:] = [pair for pair in _state.processors if pair[0]() is not None]
+    _state.processors.append((weakref.ref(provider), added))
+    return added
+
+
+def _provider_tracer(tracer: Tracer, finisher: PayloadFinisher, provider_spans: ProviderSpans | None) -> ProviderTracer:
+    on_start = provider_spans.started if provider_spans is not None else None
+    return ProviderTracer(tracer, finisher, on_start, redactor=finisher.redactor)
+
+
+def _make_global(resource: Resource, sampler: Sampler, limits: SpanLimits) -> GlobalProvider:
+    """Return the process's global provider, by what this `init` says; made by the first one."""
+    if _state.global_provider is None:
+        _state.global_provider = GlobalProvider(_state.global_processor, resource, sampler, limits, _use_the_sdks_spans)
+        trace.set_tracer_provider(_state.global_provider)
+    else:
+        _state.global_provider.renew(resource, sampler)
+    return _state.global_provider
+
+
+def _use_the_sdks_spans() -> None:
+    """Make our spans by the global provider, now that the application has a processor there: light ones skip it."""
+    pipeline = runtime.pipeline
+    if pipeline is not None and pipeline.provider is _state.global_provider:
+        tracer = pipeline.provider.get_tracer(SCOPE.name, SCOPE.version)
+        pipeline.tracer = _provider_tracer(tracer, pipeline.finisher, _state.global_processor.provider_spans)
+
+
+>>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
 def after_fork() -> None:
     """Start empty in a forked child, with locks that no thread of the parent holds."""
     global _lock  # noqa: PLW0603 - a lock can't be freed by another thread than its own

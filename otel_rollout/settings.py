@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from otel_rollout.errors import ConfigurationError
+<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
 from otel_rollout.export.profiles import PROFILES
 from otel_rollout.pattern_check import compile_pattern
+=======
+from otel_rollout.processing.redaction import BUILT_IN, compile_pattern
+>>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
 
 __all__ = [
     "BUILT_IN",
@@ -172,14 +176,6 @@ def _read_folder(value: Any) -> str:
     return str(Path(_read_text(value)).expanduser().absolute())
 
 
-def _read_profile(value: Any) -> str:
-    text = str(value).strip().lower()
-    names = ("none", *PROFILES)
-    if text not in names:
-        raise ValueError(f"one of {', '.join(names)}")
-    return text
-
-
 SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         "token2text",
@@ -276,13 +272,6 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "regular expressions for more secrets, separated by spaces; `none` to leave out the built-in forms",
     ),
     Setting(
-        "otlp_profile",
-        ("OTEL_ROLLOUT_OTLP_PROFILE",),
-        _read_profile,
-        "none",
-        "attributes that one backend wants beside the standard ones on its plain OTLP route: `none` or `weave`",
-    ),
-    Setting(
         "set_global",
         ("OTEL_ROLLOUT_SET_GLOBAL",),
         _read_bool,
@@ -339,7 +328,6 @@ class Settings:
     max_payload_bytes: int
     redact_keys: tuple[str, ...]
     redact_patterns: tuple[str, ...]
-    otlp_profile: str
     set_global: bool
 
 
@@ -399,18 +387,20 @@ def read_variables(setting: Setting, environ: Mapping[str, str]) -> tuple[Any, l
     return setting.default, ignored
 
 
-def read_flag(variable: str, environ: Mapping[str, str] | None = None) -> bool:
-    """Return whether a variable of ours is set to true; False where it is not set.
+def read_flag(variable: str, *, is_strict: bool = True) -> bool:
+    """Return the value of a true/false variable of ours; False if it is not set.
 
     Args:
         variable: Its name.
-        environ: The environment; the process's own where None.
+        is_strict: Raise for any other value, instead of False: constructors of exporters never raise, `check` does.
 
     Raises:
         ConfigurationError: It is neither true nor false.
     """
-    text = (os.environ if environ is None else environ).get(variable, "")
+    setting = Setting(variable, (variable,), _read_bool, default=False, meaning="")
     try:
-        return bool(text.strip()) and _read_bool(text)
-    except ValueError as error:
-        raise ConfigurationError(f"{variable}={text!r}: this should be {error}") from None
+        return bool(read_variables(setting, os.environ)[0])
+    except ConfigurationError:
+        if is_strict:
+            raise
+        return False

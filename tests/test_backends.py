@@ -115,13 +115,6 @@ class TestMaking:
         ):
             make_exporters(["otlp"])
 
-    def test_a_profile_is_put_before_otlp_alone(self):
-        """The setting otlp_profile changes what `otlp` sends, and nothing else."""
-        made = dict(make_exporters(["otlp", "console"], otlp_profile="weave"))
-
-        assert type(made["otlp"]).__name__ == "ProfiledSpanExporter"
-        assert type(made["console"]).__name__ == "ConsoleSpanExporter"
-
     def test_an_exporter_that_cannot_be_loaded_is_a_configuration_error(self, monkeypatch: pytest.MonkeyPatch):
         """A broken entry point is reported by name."""
 

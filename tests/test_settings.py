@@ -122,7 +122,6 @@ class TestValues:
             ("OTEL_ROLLOUT_REDACT_KEYS", ",", "names separated by commas, or none"),
             ("OTEL_ROLLOUT_TOKEN2TEXT", "maybe", "true or false"),
             ("OTEL_ROLLOUT_MAX_SAMPLES_PER_STEP_PER_WORKER", "-3", "a whole number, 0 or more"),
-            ("OTEL_ROLLOUT_OTLP_PROFILE", "jaeger", "one of none, weave"),
         ],
     )
     def test_a_bad_variable_names_itself_and_what_is_right(self, variable: str, text: str, right: str):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import ClassVar, Final, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 
@@ -13,33 +15,64 @@ from otel_rollout import semconv
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.settings import Setting, read_bytes, read_variables
+from otel_rollout.span_facts import span_id_of, trace_id_of
+from otel_rollout.trace_folder.append_file import FileGoneError
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.frames import require_zstandard
 from otel_rollout.trace_folder.reader import read
-from otel_rollout_file.disk_error import outcome_of_error
-from otel_rollout_file.settings import DIR, DIR_MAX_BYTES, FILE_MAX_BYTES, FileSettings, read_settings
 
 __all__ = ["FileSpanExporter"]
+
+DIR: Final = "OTEL_ROLLOUT_DIR"
+DIR_MAX_BYTES: Final = "OTEL_ROLLOUT_DIR_MAX_BYTES"
+FILE_MAX_BYTES: Final = "OTEL_ROLLOUT_FILE_MAX_BYTES"
+
+DEFAULT_DIR: Final = "rollout-traces"
+DEFAULT_FILE_MAX_BYTES: Final = 2**30
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_DENIED: Final = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.EEXIST,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+    }
+)
+
+
+class FileSettings(NamedTuple):
+    """The settings of the exporter; `max_bytes` is None if the folder has no limit."""
+
+    folder: Path
+    file_max_bytes: int
+    max_bytes: int | None
 
 
 class FileSpanExporter(OutcomeSpanExporter):
     """Writes trajectories into a folder; any number of processes write into the same one.
 
     Args:
-        folder: The trace folder; `OTEL_ROLLOUT_DIR` where None, else `rollout-traces` in the working folder.
-        file_max_bytes: A file that has grown to this is followed by a new one; `OTEL_ROLLOUT_FILE_MAX_BYTES` where
-            None, else 1 GiB.
-        max_bytes: What the folder may take, beyond which the oldest files are removed; `OTEL_ROLLOUT_DIR_MAX_BYTES`
-            where None, else there is no bound.
+        folder: The trace folder; else `OTEL_ROLLOUT_DIR`, else `rollout-traces` in the working folder.
+        file_max_bytes: The size at which a file is followed by a new one, such as `512MiB`; else
+            `OTEL_ROLLOUT_FILE_MAX_BYTES`, else 1 GiB.
+        max_bytes: The size of the folder beyond which the oldest files are removed; else `OTEL_ROLLOUT_DIR_MAX_BYTES`,
+            else there is no limit.
 
     Raises:
-        ConfigurationError: A setting has a value that can't work.
+        ConfigurationError: A setting has an invalid value.
     """
 
     variables: ClassVar[Mapping[str, str]] = {
         DIR: "the trace folder; default: rollout-traces in the working folder",
-        FILE_MAX_BYTES: "a file that has grown to this is followed by a new one; default: 1GiB",
-        DIR_MAX_BYTES: "what the folder may take, beyond which the oldest files are removed; unset: no bound",
+        FILE_MAX_BYTES: "the size at which a file is followed by a new one; default: 1GiB",
+        DIR_MAX_BYTES: "the size of the folder beyond which the oldest files are removed; unset: no limit",
     }
 
     def __init__(
@@ -49,7 +82,14 @@ class FileSpanExporter(OutcomeSpanExporter):
         file_max_bytes: int | str | None = None,
         max_bytes: int | str | None = None,
     ) -> None:
-        self.settings: FileSettings = read_settings(folder, file_max_bytes, max_bytes)
+        if folder is None:
+            folder = os.environ.get(DIR, "").strip() or DEFAULT_DIR
+        self.settings = FileSettings(
+            # A trainer may change its working folder later.
+            Path(folder).expanduser().absolute(),
+            _size("file_max_bytes", FILE_MAX_BYTES, file_max_bytes) or DEFAULT_FILE_MAX_BYTES,
+            _size("max_bytes", DIR_MAX_BYTES, max_bytes),
+        )
         self._writer = FolderWriter(
             self.settings.folder, file_max_bytes=self.settings.file_max_bytes, max_bytes=self.settings.max_bytes
         )
@@ -61,54 +101,67 @@ class FileSpanExporter(OutcomeSpanExporter):
         return str(self.settings.folder.resolve())
 
     def check(self) -> None:
-        """Say before the first span what can't work.
+        """Check the settings before the first span.
 
         Raises:
             MissingExtraError: zstandard isn't installed.
-            ConfigurationError: Something that is no folder stands in the folder's place.
+            ConfigurationError: The folder's path is a file.
         """
         require_zstandard()
         folder, is_file = self.settings.folder, False
         with suppress(OSError):
             is_file = folder.exists() and not folder.is_dir()
         if is_file:
-            raise ConfigurationError(f"OTEL_ROLLOUT_DIR={folder}: this should be a folder, and is a file")
+            raise ConfigurationError(f"{DIR}={folder}: this should be a folder, and is a file")
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
-        """Write `spans`; delivered means that the death of this process takes nothing of them away."""
+        """Write `spans`; what is delivered survives the death of this process."""
         if self._is_shut_down:
             return Outcome(Verdict.DENIED, "the exporter is shut down")
         try:
             self._writer.write(spans)
         except OSError as error:
-            return outcome_of_error(error, self.settings.folder)
+            return _outcome_of(error, self.settings.folder)
         except MissingExtraError as error:
             return Outcome(Verdict.DENIED, str(error))
         except (OverflowError, RecursionError, TypeError, ValueError) as error:
-            return Outcome(Verdict.REFUSED, f"a span can't be written as JSON: {_line(error)}")
+            return Outcome(Verdict.REFUSED, f"a span can't be written as JSON: {' '.join(str(error).split())}")
         return DELIVERED
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
-        """Read which of `spans`, all of one trace, are in the folder."""
-        context = spans[0].get_span_context()
-        attributes = spans[0].attributes or {}
-        step = attributes.get(semconv.STEP)
-        trace_id = f"{context.trace_id:032x}" if context is not None else ""
+        """Count the ones of `spans`, all of one trace, that are in the folder."""
+        step = (spans[0].attributes or {}).get(semconv.STEP)
         recorded = read(self.settings.folder, step=step if type(step) is int else None)
-        found = next((each for each in recorded if each.trace_id == trace_id), None)
-        stored = {span.context.span_id for span in found.spans if span.context} if found is not None else set()
-        count = sum(span.context is not None and span.context.span_id in stored for span in spans)
+        trace_id = f"{trace_id_of(spans[0]):032x}"
+        found = next((each.spans for each in recorded if each.trace_id == trace_id), ())
+        count = len(set(map(span_id_of, found)) & set(map(span_id_of, spans)))
         return ReadBack(count, f"the trace folder {self.settings.folder}")
 
     def shutdown(self) -> None:
-        """Write what has no root yet, and let go of the files; a second time is harmless."""
+        """Write the trajectories that have no root yet, and close the files; idempotent."""
         self._is_shut_down = True
         self._writer.close()
 
     def after_fork(self) -> None:
-        """Start anew in a forked child: what the parent has open is the parent's."""
+        """Drop the parent's open files in a forked child."""
         self._writer.after_fork()
 
 
-def _line(error: Any) -> str:
-    return " ".join(str(error).split())
+def _size(name: str, variable: str, value: int | str | None) -> int | None:
+    """Return a size: the argument, else the variable's, else None."""
+    if value is None:
+        size: int | None = read_variables(Setting(name, (variable,), read_bytes, None, ""), os.environ)[0]
+        return size
+    try:
+        return read_bytes(value)
+    except ValueError as error:
+        raise ConfigurationError(f"{name}={value!r}: this should be {error}") from None
+
+
+def _outcome_of(error: OSError, folder: Path) -> Outcome:
+    reason = f"{folder}: {error.strerror or error}"
+    if isinstance(error, FileGoneError) or error.errno not in _DENIED:
+        # A full disk, an interrupted call, too many open files, a network file system that is away: all may pass.
+        hint = f": free space, or limit the folder by {DIR_MAX_BYTES}" if error.errno in _FULL else ""
+        return Outcome(Verdict.RETRY, reason + hint)
+    return Outcome(Verdict.DENIED, f"{reason}: {DIR} must be a folder that this process may write to")

@@ -1,4 +1,4 @@
-"""MLflow as a destination of spans."""
+"""The `mlflow` exporter: trajectories as MLflow traces."""
 
 from __future__ import annotations
 

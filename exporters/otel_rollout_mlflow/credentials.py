@@ -1,4 +1,4 @@
-"""How to authenticate to a tracking server, read where mlflow itself reads it.
+"""The credentials of a tracking server, read from where mlflow itself reads them.
 
 Source: https://mlflow.org/docs/latest/self-hosting/security/basic-http-auth/ and mlflow's environment variables.
 """
@@ -26,13 +26,13 @@ _UNSUPPORTED = ("MLFLOW_TRACKING_AUTH", "MLFLOW_TRACKING_AWS_SIGV4")
 
 @dataclass(frozen=True)
 class Credentials:
-    """What goes with each request.
+    """Credentials of each request.
 
     Args:
         headers: Headers of each request.
-        verify: Whether the server's certificate is checked, or the file that it is checked against.
-        certificate: Our own certificate, if we show one.
-        fault: What is wrong with the settings, if something is.
+        verify: Check the server's certificate; or a file of trusted certificates.
+        certificate: A file with the client certificate.
+        fault: The error in the settings; empty if there is none.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -42,12 +42,7 @@ class Credentials:
 
 
 def read_credentials(environment: Mapping[str, str] | None = None, home: Path | None = None) -> Credentials:
-    """Return the credentials that the environment, or ~/.mlflow/credentials, gives.
-
-    Args:
-        environment: The environment variables; those of the process if not given.
-        home: The user's folder; the real one if not given.
-    """
+    """Return the credentials from the environment, else from ~/.mlflow/credentials; both can be replaced."""
     given = os.environ if environment is None else environment
     stored = _stored(home)
     username = given.get(USERNAME) or stored.get(USERNAME.lower())

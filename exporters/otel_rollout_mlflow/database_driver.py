@@ -1,4 +1,4 @@
-"""The driver that a database needs beside sqlalchemy, looked for without a connection."""
+"""The driver that sqlalchemy needs for a database, checked without a connection."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _PACKAGES: Final = {
     "psycopg": "'psycopg[binary]'",
     "psycopg2": "psycopg2-binary",
 }
-"""The packages whose names are not those of the modules that they bring."""
+"""Packages whose names differ from those of their modules."""
 
 
 def check_driver(uri: str) -> None:
     """Import the driver that sqlalchemy would use for a database.
 
     Args:
-        uri: The database; its password may be in no message.
+        uri: The database; its password must not be in any message.
 
     Raises:
         ConfigurationError: sqlalchemy can't read the URI, or knows no such dialect.
@@ -36,7 +36,7 @@ def check_driver(uri: str) -> None:
     except NoSuchModuleError as error:
         raise ConfigurationError(f"{where}: sqlalchemy knows no such database ({error})") from error
     except (ArgumentError, ValueError) as error:
-        # Without its text: of a password with a special letter it shows a part, as the port.
+        # Without its text, which shows a part of a password with a special letter as the port.
         raise ConfigurationError(
             f"{where}: sqlalchemy can't read it ({type(error).__name__}); it should be "
             "dialect+driver://user:password@host:port/database, with special letters of the password percent-encoded"

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import ClassVar, Final
 
 import orjson
@@ -19,9 +19,10 @@ from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.http import destination_of, require_requests, shown_url, without_userinfo
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.side_work import Kind, SideWork
+from otel_rollout.recent import RecentDict
 from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.settings import read_flag
-from otel_rollout_mlflow.attempt import AttemptError, denied
+from otel_rollout.span_facts import reward_of, span_id_of, trace_id_of
 from otel_rollout_mlflow.credentials import (
     CLIENT_CERTIFICATE,
     INSECURE_TLS,
@@ -34,13 +35,12 @@ from otel_rollout_mlflow.credentials import (
 )
 from otel_rollout_mlflow.database_driver import check_driver
 from otel_rollout_mlflow.http_store import HttpStore
-from otel_rollout_mlflow.recent_ids import RecentIds
 from otel_rollout_mlflow.run_association import RunAssociation, RunQuestion
 from otel_rollout_mlflow.sql_process import SqlProcess
 from otel_rollout_mlflow.sql_store import SqlStore
-from otel_rollout_mlflow.store import MAX_LINKED_TRACES, MAX_REWARDS, Feedback, Store
+from otel_rollout_mlflow.store import MAX_LINKED_TRACES, MAX_REWARDS, AttemptError, Feedback, Store, denied
 from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
-from otel_rollout_mlflow.translate import mlflow_trace_id, reward_of, span_id_of, trace_id_of
+from otel_rollout_mlflow.translate import mlflow_trace_id
 
 __all__ = ["MlflowSpanExporter"]
 
@@ -48,20 +48,20 @@ EXPERIMENT_ID: Final = "MLFLOW_EXPERIMENT_ID"
 EXPERIMENT_NAME: Final = "MLFLOW_EXPERIMENT_NAME"
 CREATE_RUN: Final = "OTEL_ROLLOUT_MLFLOW_CREATE_RUN"
 DEFAULT_EXPERIMENT: Final = "Default"
+MAX_TRACES: Final = 10_000
 
 
 class MlflowSpanExporter(OutcomeSpanExporter):
     """Writes spans to MLflow: one trace per trajectory, in the experiment named after the project.
 
     Args:
-        tracking_uri: The server (`http://…`) or the database (`sqlite:///…`); `MLFLOW_TRACKING_URI` if not given, and
-            `sqlite:///mlruns.db` in the working folder if that isn't set either.
-        experiment_name: The MLflow experiment; if not given, the project name of `init`, else
-            `MLFLOW_EXPERIMENT_ID`, `MLFLOW_EXPERIMENT_NAME`, or the service name.
-        run_id: The run that traces are associated with; if not given, the process's active mlflow run, else
-            `MLFLOW_RUN_ID`.
-        create_run: Whether to make a run for (project, experiment name), one for all workers, where there is none;
-            `OTEL_ROLLOUT_MLFLOW_CREATE_RUN` if not given.
+        tracking_uri: The server (`http://…`) or the database (`sqlite:///…`); else `MLFLOW_TRACKING_URI`, else
+            `sqlite:///mlruns.db` in the working folder.
+        experiment_name: The MLflow experiment; else the project name of `init`, else `MLFLOW_EXPERIMENT_ID`,
+            `MLFLOW_EXPERIMENT_NAME`, or the service name.
+        run_id: The run that traces are associated with; else the process's active mlflow run, else `MLFLOW_RUN_ID`.
+        create_run: Create a run for (project, experiment name), one for all workers, if there is none; else
+            `OTEL_ROLLOUT_MLFLOW_CREATE_RUN`.
         timeout: Seconds for a request to a server.
     """
 
@@ -70,13 +70,13 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         EXPERIMENT_ID: "the experiment of spans that name no project",
         EXPERIMENT_NAME: "the same by its name",
         "MLFLOW_RUN_ID": "the run that traces are associated with",
-        CREATE_RUN: "`true`: make a run for all workers where there is none",
-        USERNAME: "who we are to a server",
+        CREATE_RUN: "`true`: create a run for all workers if there is none",
+        USERNAME: "the user name at a server",
         PASSWORD: "the password",
-        TOKEN: "a token in the place of name and password",
+        TOKEN: "a token in place of user name and password",
         INSECURE_TLS: "`true`: don't check the server's certificate",
         SERVER_CERTIFICATE: "a file of trusted certificates",
-        CLIENT_CERTIFICATE: "our own certificate",
+        CLIENT_CERTIFICATE: "a file with the client certificate",
         WORKSPACE: "the workspace of a server that has several",
     }
 
@@ -97,18 +97,15 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             self._uri = parse_tracking_uri(tracking_uri)
         except ConfigurationError as error:
             self._fault = error
-        if create_run is None:
-            create_run = False
-            # `check` says what is wrong.
-            with suppress(ConfigurationError):
-                create_run = read_flag(CREATE_RUN)
-        self._runs = RunAssociation(run_id, is_created=create_run)
+        is_created = read_flag(CREATE_RUN, is_strict=False) if create_run is None else create_run
+        self._runs = RunAssociation(run_id, is_created=is_created)
         self._experiments: dict[str, str] = {}
-        self._announced = RecentIds()
-        self._linked = RecentIds()
-        self._rewarded = RecentIds()
+        # What side work was noted for each trace, so that it isn't done again.
+        self._announced: RecentDict[str, bool] = RecentDict(MAX_TRACES)
+        self._linked: RecentDict[str, RunQuestion] = RecentDict(MAX_TRACES)
+        self._rewarded: RecentDict[str, Feedback] = RecentDict(MAX_TRACES)
         self._is_shut_down = False
-        # A server is asked over another connection for side work: one that hangs there doesn't hold up spans.
+        # Side work has a connection to the server of its own: a request that hangs there doesn't delay spans.
         is_server = self._fault is None and self._uri.kind == "http"
         self._side_store: Store | None = None
         self._has_side_store = is_server
@@ -125,12 +122,12 @@ class MlflowSpanExporter(OutcomeSpanExporter):
 
     @property
     def destination(self) -> str | None:
-        """The tracking URI, and what stands in the place of the spans' own project."""
+        """The tracking URI, with the workspace and the experiment if they are given."""
         if self._fault is not None:
             return None
         workspace = os.environ.get(WORKSPACE, "") if self._uri.kind == "http" else ""
         parts = [
-            # Who writes to it makes no other place of a server, nor of a database; a query may.
+            # The user name makes no other destination; a query may.
             destination_of(without_userinfo(self._uri.uri), {}),
             f"workspace {workspace}" if workspace else "",
             f"experiment {self._experiment_name}" if self._experiment_name else "",
@@ -138,12 +135,11 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         return ", ".join(part for part in parts if part)
 
     def check(self) -> None:
-        """Look for what can be seen to be wrong without a connection.
+        """Check the settings without a connection.
 
         Raises:
-            ConfigurationError: The tracking URI names nothing that traces can be written to, or a variable of ours is
-                neither true nor false.
-            MissingExtraError: It names a database, and mlflow or the database's driver isn't installed.
+            ConfigurationError: Traces can't be written to the tracking URI, or a variable is neither true nor false.
+            MissingExtraError: The URI is a database, and mlflow or the database's driver isn't installed.
         """
         if self._fault is not None:
             raise self._fault
@@ -161,14 +157,15 @@ class MlflowSpanExporter(OutcomeSpanExporter):
                 check_driver(self._uri.uri)
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
-        """Make one attempt to write `spans`; their runs and rewards follow as side work."""
+        """Make one attempt to write `spans`; links to runs and rewards follow as side work."""
         try:
             with self._opened_store() as store:
                 for (project, experiment_name), group in _groups(spans).items():
                     experiment_id = self._write(store, self._experiment_name or project, group)
                     try:
                         self._add_side_work(store, experiment_id, experiment_name, group)
-                    except Exception:  # noqa: BLE001, RUF100 - the spans are stored, whatever this is
+                    except Exception:
+                        # The spans are stored.
                         internal_error("noting the links and rewards of stored spans")
         except AttemptError as error:
             return error.outcome
@@ -177,7 +174,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         return DELIVERED
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
-        """Ask which of `spans`, all of one trace, MLflow has."""
+        """Count the stored ones of `spans`, all of one trace."""
         with self._opened_store() as store:
             stored = store.span_ids(mlflow_trace_id(spans[0]))
             project = self._experiment_name or _project(spans[0])
@@ -187,7 +184,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         return ReadBack(sum(span_id_of(span) in stored for span in spans), place)
 
     def shutdown(self) -> None:
-        """Finish side work within `export_timeout`, mark a run that was made here as finished, and disconnect."""
+        """Finish side work within `export_timeout`, mark runs created here as finished, and disconnect."""
         if self._is_shut_down:
             warn_once("mlflow shutdown", "MlflowSpanExporter is shut down already")
             return
@@ -199,7 +196,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         try:
             if (store := self._side_store or self._store) is not None:
                 self._runs.finish(store)
-        except Exception as error:  # noqa: BLE001, RUF100 - the spans are stored, and nobody waits for this
+        except Exception as error:
             warn_once("mlflow finish", "the MLflow run could not be marked as finished: %s", error)
         finally:
             for opened in (self._store, self._side_store):
@@ -222,9 +219,9 @@ class MlflowSpanExporter(OutcomeSpanExporter):
 
     @contextmanager
     def _opened_store(self) -> Iterator[Store]:
-        """Hold the store that spans are written to; a database is one process's, which does one thing at a time."""
+        """Lock and return the store of the spans; a database's process does one thing at a time."""
         if self._pid != os.getpid():
-            # Forked: the lock may be held by a thread that isn't here.
+            # After a fork the lock may be held by a thread of the parent.
             self._pid, self._turn = os.getpid(), threading.Lock()
         with self._turn:
             yield self._opened()
@@ -237,7 +234,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         except AttemptError as error:
             if not error.is_missing:
                 raise
-            # The experiment was deleted for good, or the server has another database than before.
+            # The experiment was purged, or the server has a new database.
             for known in (self._experiments, self._announced, self._linked, self._rewarded):
                 known.clear()
             experiment_id = self._experiment_id(store, project)
@@ -260,22 +257,26 @@ class MlflowSpanExporter(OutcomeSpanExporter):
     def _add_side_work(
         self, store: Store, experiment_id: str, experiment_name: str, spans: Sequence[ReadableSpan]
     ) -> None:
-        """Note what is to be said of stored spans beside them, each thing once."""
+        """Add the side work of stored spans, each thing once."""
         for info, is_whole in store.trace_infos(experiment_id, spans):
             trace_id = info["trace_id"]
-            if self._announced.add(f"{trace_id} {is_whole}"):
+            if self._announced.get(trace_id) not in (is_whole, True):
+                self._announced[trace_id] = is_whole
                 body = orjson.dumps(info)
                 self.side_work.add("announcements", None, trace_id, body, order=is_whole, payload_bytes=len(body))
         question = self._runs.question(experiment_id, experiment_name)
         if question is not None:
             for trace_id in dict.fromkeys(map(mlflow_trace_id, spans)):
-                if self._linked.add(f"{trace_id} {question}"):
+                if self._linked.get(trace_id) != question:
+                    self._linked[trace_id] = question
                     self.side_work.add("links", question, trace_id, trace_id)
         for span in spans:
             reward = reward_of(span)
             if reward is not None:
                 feedback = Feedback(mlflow_trace_id(span), reward, span.end_time or 0)
-                if self._rewarded.add(str(feedback)):
+                known = self._rewarded.get(feedback.trace_id)
+                if known is None or (known != feedback and known.time_ns <= feedback.time_ns):
+                    self._rewarded[feedback.trace_id] = feedback
                     self.side_work.add("rewards", None, feedback.trace_id, feedback, order=feedback.time_ns)
 
     def _announce(self, _: None, bodies: list[bytes]) -> Outcome:
@@ -298,13 +299,13 @@ class MlflowSpanExporter(OutcomeSpanExporter):
                 with self._opened_store() as store:
                     work(store)
         except AttemptError as error:
-            # The trace was deleted: trying again would not help.
+            # The trace was deleted: a retry would not help.
             return Outcome(Verdict.REFUSED, error.outcome.reason) if error.is_missing else error.outcome
         return DELIVERED
 
 
 def _groups(spans: Sequence[ReadableSpan]) -> dict[tuple[str | None, str], list[ReadableSpan]]:
-    """Return the spans by project and experiment name; spans without a project of ours go by their service."""
+    """Return the spans by project (else service name) and experiment name."""
     groups: dict[tuple[str | None, str], list[ReadableSpan]] = {}
     names: dict[int, str] = {}
     for span in spans:

@@ -1,4 +1,4 @@
-"""A tracking server: OTLP for the spans, MLflow's REST API for what stands around them. mlflow is not imported.
+"""A tracking server: OTLP for spans, MLflow's REST API for the rest. mlflow is not imported.
 
 Sources: https://mlflow.org/docs/latest/genai/tracing/opentelemetry/ingest/ and
 https://mlflow.org/docs/latest/api_reference/rest-api.html
@@ -10,7 +10,6 @@ import base64
 import re
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
@@ -19,11 +18,20 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.http import HttpAnswer, HttpClient, outcome_of_answer
 from otel_rollout.export.otlp_encoding import encode_spans
-from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout_mlflow.attempt import AttemptError, denied
+from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow.credentials import Credentials
-from otel_rollout_mlflow.store import FINISHED, REWARD_SOURCE, RUN_KEY_TAG, RUN_SETTLED_TAG, Feedback
-from otel_rollout_mlflow.trace_info import TRACE_NAME_TAG, trace_infos, with_stored
+from otel_rollout_mlflow.store import (
+    FINISHED,
+    REWARD_SOURCE,
+    RUN_KEY_TAG,
+    RUN_SETTLED_TAG,
+    AttemptError,
+    Feedback,
+    Store,
+    denied,
+    get_or_create_experiment,
+)
+from otel_rollout_mlflow.trace_info import TRACE_NAME_TAG, timestamp, trace_infos, with_stored
 from otel_rollout_mlflow.translate import otlp_spans
 
 __all__ = ["FIRST_VERSION", "HttpStore"]
@@ -31,9 +39,9 @@ __all__ = ["FIRST_VERSION", "HttpStore"]
 FIRST_VERSION: Final = (3, 6)
 """The first version with an OTLP endpoint."""
 TEXTS_VERSION: Final = (3, 10)
-"""The first tested version that takes JSON text for JSON; to older ones a payload is sent as nested values."""
+"""The first tested version that parses JSON text; older ones get a payload as nested values."""
 TAGS_VERSION: Final = (3, 14)
-"""The first version that makes trace tags of resource attributes; older ones are told of each trace on its own."""
+"""The first version that makes trace tags of resource attributes; older ones need `announce`."""
 
 _DENIED_HINT: Final = (
     "check MLFLOW_TRACKING_URI, and MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
@@ -42,7 +50,7 @@ _MISSING: Final = "RESOURCE_DOES_NOT_EXIST"
 _TAKEN: Final = "RESOURCE_ALREADY_EXISTS"
 
 
-class HttpStore:
+class HttpStore(Store):
     """One tracking server.
 
     Args:
@@ -60,46 +68,36 @@ class HttpStore:
         self._version: tuple[int, ...] | None = None
 
     def ensure_experiment(self, name: str) -> str:
-        """Return the id of the experiment called `name`, created if there is none."""
+        """Return the id of the experiment called `name`; create it if there is none."""
         self._check_version()
-        for _ in range(2):
+
+        def find() -> tuple[str, bool] | None:
             try:
                 found = self._get("/api/2.0/mlflow/experiments/get-by-name", {"experiment_name": name})["experiment"]
             except AttemptError as error:
-                if not error.is_missing:
-                    raise
-            else:
-                if found.get("lifecycle_stage") == "deleted":
-                    raise denied(
-                        f"the MLflow experiment {name!r} (id {found['experiment_id']}) is deleted: restore it, "
-                        "delete it for good, or choose another name"
-                    )
-                return str(found["experiment_id"])
-            try:
-                return str(self._post("/api/2.0/mlflow/experiments/create", {"name": name})["experiment_id"])
-            except AttemptError as error:
-                # Another worker made it between our two requests: look again.
-                if not error.is_taken:
-                    raise
-        raise AttemptError(Outcome(Verdict.RETRY, f"the MLflow experiment {name!r} is there and not there"))
+                if error.is_missing:
+                    return None
+                raise
+            return str(found["experiment_id"]), found.get("lifecycle_stage") == "deleted"
+
+        def create() -> str:
+            return str(self._post("/api/2.0/mlflow/experiments/create", {"name": name})["experiment_id"])
+
+        return get_or_create_experiment(name, find, create)
 
     def write(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
-        """Store spans, and from version 3.14 their traces' names, tags and sessions."""
+        """Store spans with the names, tags and sessions of their traces."""
         version = self._check_version()
         body = encode_spans(otlp_spans(spans, unwraps_texts=version >= TEXTS_VERSION))
-        self._request(
-            "POST",
-            "/v1/traces",
-            body,
-            {"Content-Type": "application/x-protobuf", "x-mlflow-experiment-id": experiment_id},
-        )
+        headers = {"Content-Type": "application/x-protobuf", "x-mlflow-experiment-id": experiment_id}
+        self._request("POST", "/v1/traces", body, headers)
 
     def trace_infos(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple[dict[str, Any], bool]]:
-        """Return what a server before 3.14 is to be told of the traces, each with whether the root was there."""
+        """Return what `announce` has to tell of each trace, and True if the trace's root is among `spans`."""
         return trace_infos(experiment_id, spans) if self._check_version() < TAGS_VERSION else []
 
     def announce(self, infos: Sequence[Mapping[str, Any]]) -> None:
-        """Tell what `trace_infos` returned of traces, unless the whole of one was told already."""
+        """Store trace infos, except for traces whose root was announced before."""
         path = "/api/3.0/mlflow/traces"
         for info in infos:
             stored = self._get(f"{path}/{info['trace_id']}", {})["trace"]["trace_info"]
@@ -108,17 +106,17 @@ class HttpStore:
 
     def link(self, trace_ids: Sequence[str], run_id: str) -> None:
         """Associate at most `MAX_LINKED_TRACES` stored traces with a run."""
-        # The header of the OTLP endpoint does this too, but a failure there only shows in the server's log.
+        # A header of the OTLP endpoint does this too, but its failures only show in the server's log.
         self._post("/api/2.0/mlflow/traces/link-to-run", {"trace_ids": list(trace_ids), "run_id": run_id})
 
     def record(self, rewards: Sequence[Feedback]) -> None:
-        """Store at most `MAX_REWARDS` rewards, each in the place of an older one of its trace."""
+        """Upsert at most `MAX_REWARDS` rewards; one that is older than the stored one changes nothing."""
         for feedback in rewards:
             self._record(feedback)
 
     def _record(self, feedback: Feedback) -> None:
         path = f"/api/3.0/mlflow/traces/{feedback.trace_id}/assessments"
-        moment = datetime.fromtimestamp(feedback.time_ns / 1e9, timezone.utc).isoformat().replace("+00:00", "Z")
+        moment = timestamp(feedback.time_ns)
         assessment = {
             "assessment_id": feedback.assessment_id,
             "assessment_name": "reward",
@@ -133,7 +131,7 @@ class HttpStore:
         try:
             self._post(path, {"assessment": assessment})
         except AttemptError as error:
-            # A second one of this id breaks a constraint of the database, which versions report in different ways.
+            # A second one of this id violates a constraint of the database; versions report that in different ways.
             if error.is_missing or error.outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
                 raise
             path = f"{path}/{feedback.assessment_id}"
@@ -145,7 +143,7 @@ class HttpStore:
                 self._send("PATCH", path, {"assessment": assessment, "update_mask": "feedback,metadata"})
 
     def span_ids(self, trace_id: str) -> set[str] | None:
-        """Return the ids of the spans that a trace has, in 16 hexadecimal digits; None where they aren't listed."""
+        """Return the ids of a trace's spans in 16 hexadecimal digits; None if this version doesn't list them."""
         try:
             trace = self._get("/api/3.0/mlflow/traces/get", {"trace_id": trace_id})["trace"]
         except AttemptError as error:
@@ -168,7 +166,7 @@ class HttpStore:
         return None if info.get("lifecycle_stage") == "deleted" else str(info.get("status", ""))
 
     def find_runs(self, experiment_id: str, key: str) -> list[tuple[str, bool]]:
-        """Return the ids of the runs that were made under `key`, the first made first, and whether each is settled."""
+        """Return the ids of the runs made under `key`, oldest first, and True for each that is settled."""
         body = {
             "experiment_ids": [experiment_id],
             "filter": f"tags.`{RUN_KEY_TAG}` = '{key}'",
@@ -176,16 +174,11 @@ class HttpStore:
             "run_view_type": "ACTIVE_ONLY",
         }
         runs = self._post("/api/2.0/mlflow/runs/search", body).get("runs", [])
-        return [
-            (
-                str(run["info"]["run_id"]),
-                any(tag["key"] == RUN_SETTLED_TAG for tag in run.get("data", {}).get("tags", [])),
-            )
-            for run in runs
-        ]
+        tags = [{tag["key"] for tag in run.get("data", {}).get("tags", [])} for run in runs]
+        return [(str(run["info"]["run_id"]), RUN_SETTLED_TAG in found) for run, found in zip(runs, tags, strict=True)]
 
     def create_run(self, experiment_id: str, name: str, key: str) -> str:
-        """Make a run and return its id."""
+        """Create a run and return its id."""
         body = {
             "experiment_id": experiment_id,
             "run_name": name,
@@ -199,11 +192,11 @@ class HttpStore:
         self._post("/api/2.0/mlflow/runs/delete", {"run_id": run_id})
 
     def settle_run(self, run_id: str) -> None:
-        """Tag a run as the one that those who come later take."""
+        """Tag a run as settled: later workers take this one."""
         self._post("/api/2.0/mlflow/runs/set-tag", {"run_id": run_id, "key": RUN_SETTLED_TAG, "value": "true"})
 
     def set_run_status(self, run_id: str, status: str) -> None:
-        """Mark a run as `RUNNING` or `FINISHED`."""
+        """Set a run's status to `RUNNING` or `FINISHED`."""
         body: dict[str, Any] = {"run_id": run_id, "status": status}
         if status == FINISHED:
             body["end_time"] = int(time.time() * 1000)
@@ -221,7 +214,7 @@ class HttpStore:
             if answer.status not in (200, 404):
                 self._raise(answer, f"{self._address}/version")
             match = re.match(rb"(\d+)\.(\d+)", answer.body) if answer.status == 200 else None
-            # Something in front of the server that hides its version is no reason to give up.
+            # A proxy may hide the server's version.
             version = tuple(int(part) for part in match.groups()) if match else TAGS_VERSION
             if version < FIRST_VERSION:
                 needed = ".".join(str(part) for part in FIRST_VERSION)
@@ -253,7 +246,7 @@ class HttpStore:
 
     def _raise(self, answer: HttpAnswer, url: str) -> None:
         if answer.status == 0:
-            # What answers next may be another version.
+            # The next answer may be another version's.
             self._version = None
         code = ""
         try:
@@ -278,7 +271,7 @@ class HttpStore:
 
 
 def _without_userinfo(uri: str, headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Return the address without a name and password in it, which would end up in logs, and the headers with them."""
+    """Return the address without user and password, which must not be logged, and the headers with them."""
     parts = urlsplit(uri)
     own = dict(headers)
     if "@" not in parts.netloc:

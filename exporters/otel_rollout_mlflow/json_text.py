@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import orjson
 
-__all__ = ["ExactText", "JsonText", "sound_json_text", "sound_text", "sound_value"]
+from otel_rollout.values.sanitize import fits_int64, replace_surrogates
 
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+__all__ = ["ExactText", "JsonText", "sanitize_json", "sanitize_value"]
 
-# Where each digit is a "d": nineteen of them in a row may be an integer over 63 bits.
+# Translates each digit to "d": nineteen in a row may be an integer beyond 64 bits.
 _DIGITS: Final = bytes(ord("d") if chr(code).isdigit() and code < 128 else ord(" ") for code in range(256))
 _WIDE: Final = b"d" * 19
 
@@ -21,60 +21,51 @@ _CLOSING: Final = {"{": "}", "[": "]", '"': '"'}
 
 
 class JsonText(str):
-    """A text that is JSON already, to be told from a text that is only a text."""
+    """A text that is JSON."""
 
     __slots__ = ()
 
 
 class ExactText(str):
-    """A text that has to come back as itself, also where it looks like JSON."""
+    """A text that must be read back unchanged, even if it looks like JSON."""
 
     __slots__ = ()
 
     @property
     def looks_like_json(self) -> bool:
-        """Whether MLflow would read it as a text, an object or a list."""
+        """True if MLflow would parse it as JSON: a string, an object or a list."""
         return self[:1] in ('"', "{", "[")
 
 
-def sound_text(text: str) -> str:
-    """Return `text` with lone surrogates replaced: neither protobuf nor a database takes them."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+def sanitize_value(value: Any) -> Any:
+    """Return an attribute's value, or one parsed from JSON, as MLflow's REST API can return it.
 
-
-def sound_value(value: Any) -> Any:
-    """Return `value` rebuilt from what JSON and MLflow's REST API can hold.
-
-    An integer beyond 64 bits becomes a text: with one in a span, MLflow stores the trace, and then can't give it back
-    over REST. A float that is not finite has no place in JSON, and becomes a text too.
-
-    Args:
-        value: An attribute's value, or a value parsed from JSON.
+    Integers beyond 64 bits become text: MLflow stores a trace with one, and then can't return it over REST. Floats that
+    are not finite become text too: JSON has none.
     """
     if isinstance(value, str):
-        return sound_text(value)
+        return replace_surrogates(value)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return value if _INT64_MIN <= value <= _INT64_MAX else str(value)
+        return value if fits_int64(value) else str(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, Mapping):
-        return {sound_text(str(key)): sound_value(item) for key, item in value.items()}
+        return {replace_surrogates(str(key)): sanitize_value(item) for key, item in value.items()}
     if isinstance(value, Sequence):
-        return [sound_value(item) for item in value]
-    return sound_text(str(value))
+        return [sanitize_value(item) for item in value]
+    return replace_surrogates(str(value))
 
 
-def sound_json_text(text: str, *, is_trusted: bool) -> JsonText:
-    """Return a text that should be JSON as JSON that MLflow takes; one that is not JSON becomes a JSON string.
+def sanitize_json(text: str, *, is_trusted: bool) -> JsonText:
+    """Return JSON that MLflow accepts; a text that is not JSON becomes a JSON string.
 
     Args:
         text: The text.
-        is_trusted: Whether it was written as JSON by otel-rollout; then it is not parsed, unless it holds something
-            that MLflow doesn't take.
+        is_trusted: otel-rollout wrote the text as JSON; it is parsed only if it may hold what MLflow refuses.
     """
     try:
         raw = text.encode()
@@ -91,7 +82,7 @@ def sound_json_text(text: str, *, is_trusted: bool) -> JsonText:
         else:
             return JsonText(text)
     try:
-        value = sound_value(json.loads(text, parse_constant=lambda name: None))
+        value = sanitize_value(json.loads(text, parse_constant=lambda name: None))
         return JsonText(orjson.dumps(value).decode())
     except (ValueError, TypeError, RecursionError):
         return JsonText(orjson.dumps(text).decode())

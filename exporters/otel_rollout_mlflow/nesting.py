@@ -1,7 +1,7 @@
 """mlflow's own spans inside a trajectory: `mlflow.start_span`, `@mlflow.trace` and autologging.
 
-mlflow keeps a provider and a context of its own, so its spans don't see ours: without this they become traces of their
-own. mlflow goes on writing its spans itself, to its own tracking URI and experiment; those should be the exporter's.
+mlflow has a provider and a context of its own: without this its spans don't see ours and become separate traces. mlflow
+still writes its spans itself, to its own tracking URI and experiment, which should be the exporter's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from otel_rollout.safety.log_once import internal_error, warn_once
 __all__ = ["nested_mlflow_spans"]
 
 SECONDS_UNTIL_SENT: Final = 60.0
-"""mlflow forgets a trace with its spans when it is taken off the list of running ones: not before they are sent."""
+"""mlflow drops a trace's spans when the trace is taken off the list of running ones: not before they are sent."""
 
 _running: Final[deque[tuple[float, int]]] = deque()
 _lock = threading.Lock()
@@ -40,10 +40,10 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def nested_mlflow_spans() -> Iterator[None]:
-    """Nest what mlflow traces inside the block under the current span, a trajectory or an op of otel-rollout.
+    """Nest mlflow's spans inside the block under the current span, a trajectory or an op of otel-rollout.
 
-    Does nothing where mlflow isn't imported, is older than 3.10, or no span is current. May be used again inside an
-    op, whose span is then the parent. Whatever fails here, the block runs as it is.
+    Does nothing if mlflow isn't imported or is older than 3.10, or no span is current. May be used again inside an op,
+    whose span is then the parent. An error in here never reaches the block.
     """
     leave = _enter()
     try:
@@ -57,7 +57,7 @@ def nested_mlflow_spans() -> Iterator[None]:
 
 
 def _enter() -> Callable[[], None] | None:
-    """Make the current span the parent of mlflow's; return what takes that back, None where there is nothing to."""
+    """Make the current span the parent of mlflow's spans; return the undo function, None if nothing was done."""
     try:
         current = trace.get_current_span().get_span_context()
         provider: Any = sys.modules.get("mlflow.tracing.provider")
@@ -68,7 +68,7 @@ def _enter() -> Callable[[], None] | None:
             return None
         runtime = provider.get_context_api()
         if runtime is not provider.mlflow_runtime_context:
-            # mlflow shares the global provider and context, and sees our span by itself.
+            # mlflow uses the global provider and context, and sees our span by itself.
             return None
         _register(current.trace_id)
         token = runtime.attach(trace.set_span_in_context(trace.NonRecordingSpan(current), Context()))
@@ -79,12 +79,12 @@ def _enter() -> Callable[[], None] | None:
 
 
 def _register(trace_id: int) -> None:
-    """Put our trace on mlflow's list of running traces: it drops a span whose trace isn't there."""
+    """Put our trace on mlflow's list of running traces: it drops spans of other traces."""
     from mlflow.entities import TraceInfo, TraceState
     from mlflow.tracing.trace_manager import InMemoryTraceManager
 
     manager = InMemoryTraceManager.get_instance()
-    # Before 3.14 mlflow doesn't tell whether a trace has open spans; it drops each after an hour by itself.
+    # Before 3.14 mlflow can't be asked for open spans; it drops each trace after an hour.
     has_open_spans = getattr(manager, "has_open_spans", None)
     with _lock:
         now = time.monotonic()

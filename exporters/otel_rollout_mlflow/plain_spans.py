@@ -1,9 +1,9 @@
-"""Spans as plain tuples, which go from one process to another, and back."""
+"""Spans as pickled plain tuples, for another process."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from opentelemetry.sdk.resources import Resource
@@ -17,27 +17,19 @@ SPANS_OF_A_PIECE: Final = 64
 
 
 def pack(spans: Sequence[ReadableSpan]) -> list[bytes]:
-    """Return the spans as pickled tuples of plain values: what MLflow is told of them, and nothing else.
-
-    Args:
-        spans: The spans.
-    """
-    # A few at a time: thousands of tuples at once would have Python's garbage collector run in the trainer, and one
-    # long pickle would keep its threads waiting.
+    """Return the spans as pickled tuples of the plain values that MLflow stores."""
+    # A few at a time: thousands of tuples at once would start Python's garbage collector in the trainer, and one long
+    # pickle would block its threads.
     return [_pickled(spans[first : first + SPANS_OF_A_PIECE]) for first in range(0, len(spans), SPANS_OF_A_PIECE)]
 
 
 def unpack(packed: Sequence[bytes]) -> list[ReadableSpan]:
-    """Return the spans that `pack` was given.
-
-    Args:
-        packed: What it returned.
-    """
+    """Return the spans that `pack` was given."""
     spans = []
     for piece in packed:
         found = pickle.loads(piece)  # noqa: S301 - it comes from the process that started this one
         resources = {id(resource): Resource(resource) for resource, *_ in found}
-        spans += [_unpacked(resources[id(resource)], *span) for resource, *span in found]
+        spans += [_unpacked(resources[id(resource)], tuple(span)) for resource, *span in found]
     return spans
 
 
@@ -55,9 +47,9 @@ def _packed(span: ReadableSpan) -> tuple[Any, ...]:
         span.name,
         _packed_context(span.get_span_context()),
         _packed_context(span.parent),
-        _packed_attributes(span.attributes),
-        [(event.name, _packed_attributes(event.attributes), event.timestamp) for event in span.events],
-        [(_packed_context(link.context), _packed_attributes(link.attributes)) for link in span.links],
+        dict(span.attributes or {}),
+        [(event.name, dict(event.attributes or {}), event.timestamp) for event in span.events],
+        [(_packed_context(link.context), dict(link.attributes or {})) for link in span.links],
         span.kind.value,
         (span.status.status_code.value, span.status.description),
         span.start_time,
@@ -66,39 +58,22 @@ def _packed(span: ReadableSpan) -> tuple[Any, ...]:
     )
 
 
-def _unpacked(
-    resource: Resource,
-    name: str,
-    context: tuple[Any, ...] | None,
-    parent: tuple[Any, ...] | None,
-    attributes: dict[str, Any],
-    events: list[tuple[Any, ...]],
-    links: list[tuple[Any, ...]],
-    kind: int,
-    status: tuple[int, str | None],
-    start_time: int | None,
-    end_time: int | None,
-    scope: tuple[str, str | None] | None,
-) -> ReadableSpan:
-    code, description = status
+def _unpacked(resource: Resource, packed: tuple[Any, ...]) -> ReadableSpan:
+    name, context, parent, attributes, events, links, kind, (code, description), start, end, scope = packed
     return ReadableSpan(
         name=name,
         context=_unpacked_context(context),
         parent=_unpacked_context(parent),
         resource=resource,
         attributes=attributes,
-        events=[Event(event, found, moment) for event, found, moment in events],
+        events=[Event(*event) for event in events],
         links=[Link(linked, found) for target, found in links if (linked := _unpacked_context(target)) is not None],
         kind=SpanKind(kind),
         status=Status(StatusCode(code), description),
-        start_time=start_time,
-        end_time=end_time,
+        start_time=start,
+        end_time=end,
         instrumentation_scope=None if scope is None else InstrumentationScope(*scope),
     )
-
-
-def _packed_attributes(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
-    return dict(attributes or {})
 
 
 def _packed_context(context: SpanContext | None) -> tuple[Any, ...] | None:

@@ -1,4 +1,4 @@
-"""Which run the traces belong to: the one given, the process's active one, or one that all workers share."""
+"""The run of traces: the given one, the process's active one, or one that all workers share."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from typing import Final, NamedTuple
 
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.safety.log_once import warn_once
-from otel_rollout_mlflow.attempt import AttemptError, denied
-from otel_rollout_mlflow.store import FINISHED, MAX_LINKED_TRACES, RUNNING, Store
+from otel_rollout_mlflow.store import FINISHED, MAX_LINKED_TRACES, RUNNING, AttemptError, Store, denied
 
 __all__ = ["RunAssociation", "RunQuestion", "active_run_id"]
 
 VARIABLE: Final = "MLFLOW_RUN_ID"
 KEY_VARIABLE: Final = "OTEL_ROLLOUT_RUN_ID"
 SECONDS_TO_SETTLE: Final = 5.0
-"""After so long, every worker that made a run at the same time as we did has been seen."""
+"""After so long, the run of every worker that started when we did is found."""
 SECONDS_BETWEEN_LOOKS: Final = 10.0
-"""For so long a run that was there is taken for one that still is, and another server's active run for unknown."""
+"""How long the answer is cached that a run exists, or that the active run is another server's."""
 
 
 def active_run_id() -> str | None:
-    """Return the run that is active in this process, in whichever thread; else the one that was active last.
+    """Return the run that is active in any thread of this process; else the one that was active last.
 
-    mlflow keeps the active run per thread, and has no public function that sees the others' from the exporter's.
+    mlflow keeps the active run per thread, and has no public function to read another thread's.
     """
     fluent = sys.modules.get("mlflow.tracking.fluent")
     try:
@@ -41,13 +40,13 @@ def active_run_id() -> str | None:
 
 
 class RunQuestion(NamedTuple):
-    """What is known of the run that some traces belong to, when their spans are stored.
+    """The candidates for the run of some traces, as known when their spans are stored.
 
     Args:
-        experiment_id: Their MLflow experiment.
-        experiment_name: What `init` calls the experiment: the run's name, if one is made.
+        experiment_id: The traces' MLflow experiment.
+        experiment_name: The experiment name given to `init`; the name of a run that is created.
         active: The process's active run.
-        named: The run that the environment names.
+        named: The run that `MLFLOW_RUN_ID` names.
     """
 
     experiment_id: str
@@ -57,11 +56,11 @@ class RunQuestion(NamedTuple):
 
 
 class RunAssociation:
-    """Finds the run of traces, and associates them with it.
+    """Finds the run of traces and associates them with it.
 
     Args:
         run_id: The run, if it is given.
-        is_created: Whether to make a run for (project, experiment name) where there is none.
+        is_created: Create a run for (project, experiment name) if there is none.
     """
 
     def __init__(self, run_id: str | None, *, is_created: bool) -> None:
@@ -71,12 +70,7 @@ class RunAssociation:
         self._created: dict[tuple[str, str], _CreatedRun] = {}
 
     def question(self, experiment_id: str, experiment_name: str) -> RunQuestion | None:
-        """Return what is known now of the run of some traces; None if they belong to none.
-
-        Args:
-            experiment_id: Their MLflow experiment.
-            experiment_name: What `init` calls the experiment.
-        """
+        """Return the candidates for the run of some traces; None if there are none."""
         active, named = active_run_id(), os.environ.get(VARIABLE) or None
         if self._given or active or named or (self._is_created and experiment_name):
             return RunQuestion(experiment_id, experiment_name, active, named)
@@ -85,13 +79,8 @@ class RunAssociation:
     def link(self, store: Store, question: RunQuestion, trace_ids: list[str]) -> None:
         """Associate at most `MAX_LINKED_TRACES` stored traces with their run.
 
-        Args:
-            store: Where the run and the traces are.
-            question: What is known of the run.
-            trace_ids: The traces.
-
         Raises:
-            AttemptError: Also if the run that is named is not there, or not yet.
+            AttemptError: The store failed, or the named run doesn't exist, or not yet.
         """
         for candidate in (self._given, question.active, question.named):
             if candidate and self._is_there(store, candidate, is_active=candidate == question.active):
@@ -112,12 +101,12 @@ class RunAssociation:
             )
 
     def finish(self, store: Store) -> None:
-        """Settle on the runs that were made and mark them as finished."""
+        """Settle on the runs that were created and mark them as finished."""
         for created in self._created.values():
             created.finish(store)
 
     def _is_there(self, store: Store, run_id: str, *, is_active: bool) -> bool:
-        # MLflow associates traces with a run that it doesn't know, and says nothing.
+        # MLflow associates traces with an unknown run without an error.
         is_there, looked_at = self._looked.get(run_id, (False, float("-inf")))
         if (is_there or is_active) and time.monotonic() - looked_at < SECONDS_BETWEEN_LOOKS:
             return is_there
@@ -127,11 +116,11 @@ class RunAssociation:
 
 
 class _CreatedRun:
-    """One run that all workers of (project, experiment name) share, though nobody tells them of each other.
+    """One run that all workers of (project, experiment name) share without a message between them.
 
-    Each worker looks for the run and makes one if there is none. Where several did so at once, all of them go on with
-    one: the first that a worker has settled on, else the first made. The others are deleted by those who made them.
-    Where `OTEL_ROLLOUT_RUN_ID` names the training run, each training run has an MLflow run of its own.
+    Each worker looks for the run and creates one if there is none. If several did so at once, all use the first that a
+    worker has settled on, else the first created; each deletes its own if it is another. If `OTEL_ROLLOUT_RUN_ID` names
+    the training run, each training run has an MLflow run of its own.
     """
 
     def __init__(self, experiment_id: str, experiment_name: str) -> None:
@@ -147,7 +136,7 @@ class _CreatedRun:
         self._linked: list[str] = []
 
     def link(self, store: Store, trace_ids: list[str]) -> None:
-        """Associate traces with the run as things stand now; one that was deleted is made anew."""
+        """Associate traces with the run; create a new one if it was deleted."""
         status = None if self._run_id is None else store.run_status(self._run_id)
         if status is None:
             self._find(store)
@@ -171,7 +160,7 @@ class _CreatedRun:
             store.set_run_status(self._run_id, FINISHED)
 
     def _find(self, store: Store) -> None:
-        """Choose a run where there is none yet, or it was deleted: by its maker for another one, or by a person."""
+        """Choose a run if there is none yet, or it was deleted: by the worker that created it, or by a person."""
         self._is_settled = False
         if self._own == self._run_id:
             self._own = None

@@ -1,10 +1,10 @@
-"""A tracking database, written to in this process by mlflow's own store."""
+"""A tracking database, written to in this process by MLflow's own store."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -13,12 +13,21 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout_mlflow.attempt import AttemptError, denied
+from otel_rollout.recent import RecentDict
 from otel_rollout_mlflow.database_driver import check_driver
 from otel_rollout_mlflow.one_transaction import create_assessments
-from otel_rollout_mlflow.recent_ids import RecentIds
 from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file
-from otel_rollout_mlflow.store import FINISHED, REWARD_SOURCE, RUN_KEY_TAG, RUN_SETTLED_TAG, Feedback
+from otel_rollout_mlflow.store import (
+    FINISHED,
+    REWARD_SOURCE,
+    RUN_KEY_TAG,
+    RUN_SETTLED_TAG,
+    AttemptError,
+    Feedback,
+    Store,
+    denied,
+    get_or_create_experiment,
+)
 from otel_rollout_mlflow.tracking_uri import TrackingUri
 from otel_rollout_mlflow.translate import stored_spans, tags_of_traces
 
@@ -27,9 +36,9 @@ __all__ = ["FIRST_VERSION", "SqlStore"]
 FIRST_VERSION: Final = (3, 14)
 """The first version whose store takes several traces at once and makes trace tags of resource attributes."""
 TEXTS_VERSION: Final = (3, 18)
-"""The first version whose store leaves a text that looks like JSON a text."""
+"""The first version whose store keeps a text that looks like JSON as text."""
 MAX_TAGS: Final = 20_000
-"""How many tags of traces are remembered as written."""
+"""How many written trace tags are remembered."""
 SECONDS_FOR_OTHERS: Final = 60.0
 """How long another program may take to make the database before it counts as broken."""
 
@@ -40,11 +49,11 @@ _INVALID: Final = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "MALFORME
 _Result = TypeVar("_Result")
 
 
-class SqlStore:
+class SqlStore(Store):
     """One tracking database.
 
     Args:
-        uri: Which one.
+        uri: The database.
     """
 
     def __init__(self, uri: TrackingUri) -> None:
@@ -55,37 +64,27 @@ class SqlStore:
         self._pid = 0
         self._inode: int | None = None
         self._waiting_since: float | None = None
-        self._tags = RecentIds(MAX_TAGS)
+        self._tags: RecentDict[tuple[int, str], str] = RecentDict(MAX_TAGS)
 
     def ensure_experiment(self, name: str) -> str:
-        """Return the id of the experiment called `name`, created if there is none."""
+        """Return the id of the experiment called `name`; create it if there is none."""
         client = self._open()
-        for _ in range(2):
+
+        def find() -> tuple[str, bool] | None:
             found = _attempt(lambda: client.get_experiment_by_name(name))
-            if found is not None:
-                if found.lifecycle_stage == "deleted":
-                    raise denied(
-                        f"the MLflow experiment {name!r} (id {found.experiment_id}) is deleted: restore it, "
-                        "delete it for good, or choose another name"
-                    )
-                return str(found.experiment_id)
-            try:
-                return str(_attempt(lambda: client.create_experiment(name)))
-            except AttemptError as error:
-                # Another process made it between our two requests: look again.
-                if not error.is_taken:
-                    raise
-        raise AttemptError(Outcome(Verdict.RETRY, f"the MLflow experiment {name!r} is there and not there"))
+            return None if found is None else (str(found.experiment_id), found.lifecycle_stage == "deleted")
+
+        return get_or_create_experiment(name, find, lambda: str(_attempt(lambda: client.create_experiment(name))))
 
     def write(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
-        """Store spans, and their traces' names, tags and sessions."""
+        """Store spans with the names, tags and sessions of their traces."""
         self._open()
         from mlflow.entities import Span
 
         tags = tags_of_traces(spans)
-        # The store takes longer for a tag than for a span: each is written once, not with each batch of its trace.
+        # A tag costs the store more than a span: it is written once, not with each batch of its trace.
         new = {
-            trace_id: {name: value for name, value in found.items() if _tag(trace_id, name, value) not in self._tags}
+            trace_id: {name: value for name, value in found.items() if self._tags.get((trace_id, name)) != value}
             for trace_id, found in tags.items()
         }
         stored = stored_spans(spans, unwraps_texts=self._version < TEXTS_VERSION, tags=new)
@@ -93,14 +92,7 @@ class SqlStore:
         _attempt(lambda: self._tracing.log_spans(experiment_id, records))
         for trace_id, found in new.items():
             for name, value in found.items():
-                self._tags.add(_tag(trace_id, name, value))
-
-    def trace_infos(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple[dict[str, Any], bool]]:
-        """Return nothing: the store reads from the spans what it is to know of a trace."""
-        return []
-
-    def announce(self, infos: Sequence[Mapping[str, Any]]) -> None:
-        """Do nothing: there is nothing to announce."""
+                self._tags[trace_id, name] = value
 
     def link(self, trace_ids: Sequence[str], run_id: str) -> None:
         """Associate at most `MAX_LINKED_TRACES` stored traces with a run."""
@@ -108,7 +100,7 @@ class SqlStore:
         _attempt(lambda: client.link_traces_to_run(list(trace_ids), run_id))
 
     def record(self, rewards: Sequence[Feedback]) -> None:
-        """Store at most `MAX_REWARDS` rewards, each in the place of an older one of its trace."""
+        """Upsert at most `MAX_REWARDS` rewards; one that is older than the stored one changes nothing."""
         self._open()
         assessments = [_assessment(feedback) for feedback in rewards]
         if len(assessments) > 1:
@@ -118,7 +110,7 @@ class SqlStore:
             except AttemptError as error:
                 if error.outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
                     raise
-        # One by one, where one is there already, or to learn which of them it is that can't be stored.
+        # One by one: one is stored already, or can't be stored.
         for feedback, assessment in zip(rewards, assessments, strict=True):
             self._record(feedback, assessment)
 
@@ -139,7 +131,7 @@ class SqlStore:
                 _attempt(lambda: store.update_assessment(trace_id, assessment_id, feedback=value, metadata=metadata))
 
     def span_ids(self, trace_id: str) -> set[str] | None:
-        """Return the ids of the spans that a trace has, in 16 hexadecimal digits."""
+        """Return the ids of a trace's spans in 16 hexadecimal digits; None if this version doesn't list them."""
         self._open()
         store = self._tracing.store
         traces = _attempt(lambda: store.batch_get_traces([trace_id]))
@@ -157,7 +149,7 @@ class SqlStore:
         return None if info.lifecycle_stage == "deleted" else str(info.status)
 
     def find_runs(self, experiment_id: str, key: str) -> list[tuple[str, bool]]:
-        """Return the ids of the runs that were made under `key`, the first made first, and whether each is settled."""
+        """Return the ids of the runs made under `key`, oldest first, and True for each that is settled."""
         client = self._open()
         runs = _attempt(
             lambda: client.search_runs(
@@ -169,7 +161,7 @@ class SqlStore:
         return [(str(run.info.run_id), RUN_SETTLED_TAG in run.data.tags) for run in runs]
 
     def create_run(self, experiment_id: str, name: str, key: str) -> str:
-        """Make a run and return its id."""
+        """Create a run and return its id."""
         client = self._open()
         run = _attempt(lambda: client.create_run(experiment_id, run_name=name, tags={RUN_KEY_TAG: key}))
         return str(run.info.run_id)
@@ -180,29 +172,29 @@ class SqlStore:
         _attempt(lambda: client.delete_run(run_id))
 
     def settle_run(self, run_id: str) -> None:
-        """Tag a run as the one that those who come later take."""
+        """Tag a run as settled: later workers take this one."""
         client = self._open()
         _attempt(lambda: client.set_tag(run_id, RUN_SETTLED_TAG, "true"))
 
     def set_run_status(self, run_id: str, status: str) -> None:
-        """Mark a run as `RUNNING` or `FINISHED`."""
+        """Set a run's status to `RUNNING` or `FINISHED`."""
         client = self._open()
         change = client.set_terminated if status == FINISHED else client.update_run
         _attempt(lambda: change(run_id, status=status))
 
     def close(self) -> None:
-        """Close the connections, where the store has any."""
+        """Close the connections."""
         tracing, self._tracing, self._client = self._tracing, None, None
         if tracing is not None and self._pid == os.getpid():
             _dispose(tracing, close=True)
 
     def _open(self) -> Any:
-        """Return mlflow's client of the database, which is made first if it is a sqlite file that isn't there."""
+        """Return MLflow's client of the database; create a SQLite file that doesn't exist."""
         path = self._uri.sqlite_path
         if self._client is not None:
             if self._pid == os.getpid() and (path is None or self._inode == _inode(path)):
                 return self._client
-            # Forked, or the file was replaced: connections must not be shared, nor lead to a file without a name.
+            # After a fork connections must not be shared; after the file was replaced they lead to the old one.
             _dispose(self._tracing, close=self._pid == os.getpid())
             self._client = self._tracing = None
         self._tags.clear()
@@ -215,7 +207,7 @@ class SqlStore:
         return self._client
 
     def _opened(self, make: Callable[[], _Result]) -> _Result:
-        """Make a client, and tell what only another setting or package mends from what passes."""
+        """Make a client; raise DENIED for what only another setting or package fixes."""
         from sqlalchemy.exc import ArgumentError
 
         try:
@@ -235,24 +227,24 @@ class SqlStore:
             try:
                 store(uri, str(path.parent / "mlruns")).engine.dispose()
             finally:
-                # Kept by its URI: after a failure the next attempt would write to the file that was removed.
+                # MLflow keeps engines by URI: after a failure the next attempt would write to the removed file.
                 engine = getattr(store, "_engine_map", {}).pop(uri, None)
                 if engine is not None:
                     engine.dispose()
 
         try:
-            is_whole = _attempt(lambda: ensure_sqlite_file(path, initialise))
+            is_complete = _attempt(lambda: ensure_sqlite_file(path, initialise))
         except OSError as error:
             raise denied(f"{path}: {error}") from error
         now = time.monotonic()
-        if is_whole:
+        if is_complete:
             self._waiting_since = None
         elif self._waiting_since is None or now - self._waiting_since < SECONDS_FOR_OTHERS:
             self._waiting_since = self._waiting_since or now
             raise AttemptError(Outcome(Verdict.RETRY, f"{path} is being made by another program", retry_after=0.5))
         else:
             raise denied(
-                f"{path} is no whole MLflow database, perhaps left by an interrupted start: remove it, or try "
+                f"{path} is an incomplete MLflow database, perhaps left by an interrupted start: remove it, or try "
                 f"`mlflow db upgrade {self._uri.uri}`"
             )
 
@@ -273,10 +265,6 @@ def _assessment(reward: Feedback) -> Any:
     )
     assessment.assessment_id = reward.assessment_id
     return assessment
-
-
-def _tag(trace_id: int, name: str, value: str) -> str:
-    return f"{trace_id:032x} {name}={value}"
 
 
 def _import_mlflow() -> tuple[Any, tuple[int, ...]]:
@@ -301,7 +289,7 @@ def _import_mlflow() -> tuple[Any, tuple[int, ...]]:
 
 
 def _attempt(call: Callable[[], _Result]) -> _Result:
-    """Call mlflow, and turn what it raises into `AttemptError`."""
+    """Call MLflow; raise its exceptions as `AttemptError`."""
     try:
         return call()
     except (AttemptError, OSError):

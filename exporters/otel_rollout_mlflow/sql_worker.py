@@ -1,4 +1,4 @@
-"""The process in which a tracking database is written to, on behalf of the one that started it."""
+"""The worker process of `SqlProcess`, which writes to the tracking database."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout_mlflow.attempt import AttemptError
 from otel_rollout_mlflow.plain_spans import unpack
 from otel_rollout_mlflow.span_upsert import hasten_upserts
 from otel_rollout_mlflow.sql_store import SqlStore
+from otel_rollout_mlflow.store import AttemptError
 
 __all__ = ["serve"]
 
 SECONDS_BETWEEN_LOOKS: Final = 5.0
-"""How soon the end of the parent is seen where a child that it has forked keeps its end of the pipe open."""
+"""How soon the end of the parent is seen if a forked child of it keeps the pipe open."""
 SECONDS_FOR_THE_REST: Final = 30.0
 NICENESS: Final = 10
 
 
 def serve(descriptor: int, parent: int) -> None:
-    """Do what is asked through a pipe until nobody can ask any more.
+    """Answer requests from a pipe until the other end closes it.
 
     Args:
         descriptor: The pipe's file descriptor.
-        parent: The process that asks.
+        parent: The process that sends the requests.
     """
-    # The trainer's processes go first; unknown on Windows.
+    # The trainer's processes go first; Windows has no nice.
     with suppress(AttributeError, OSError):
         os.nice(NICENESS)
     threading.Thread(target=_end_after, args=(parent,), name="otel-rollout-parent", daemon=True).start()
@@ -45,14 +45,14 @@ def serve(descriptor: int, parent: int) -> None:
                     return
                 method, arguments = request
                 connection.send(_answer(store, method, arguments))
-                # After the first answer mlflow is imported, and ours alone in this process.
+                # After the first answer mlflow is imported, and nothing else in this process uses it.
                 hasten_upserts()
         finally:
             store.close()
 
 
 def _end_after(parent: int) -> None:
-    """End this process some time after its parent, whatever it is at: a database may hold up a call for hours."""
+    """End this process some time after its parent, even amid a call: a database may block one for hours."""
     while os.getppid() == parent:
         time.sleep(SECONDS_BETWEEN_LOOKS)
     time.sleep(SECONDS_FOR_THE_REST)

@@ -1,7 +1,7 @@
-"""A fresh sqlite file for MLflow, made safely by many processes that start at once.
+"""A new SQLite file for MLflow, made safely by many processes that start at once.
 
-mlflow checks for tables and then makes them without a lock: of eight processes on one fresh file, seven fail, and now
-and then the file stays broken. Here the file is made aside, under a lock, and appears whole or not at all.
+MLflow checks for tables and then makes them without a lock: of eight processes on one new file, seven fail, and now
+and then the file stays broken. Here the file is made under another name and an exclusive lock, then linked to its own.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ ASIDE_SUFFIX = ".init.tmp"
 
 
 def ensure_sqlite_file(path: Path, initialise: Callable[[Path], None]) -> bool:
-    """Make the database file unless it is there, and return whether it is whole.
+    """Create the database file if it doesn't exist; return True if it is complete.
 
-    It is not whole while a program that doesn't know of our lock, the mlflow command say, is in the middle of making
-    it.
+    It is incomplete while a program that doesn't take our lock, the mlflow command for example, is creating it.
 
     Args:
-        path: Where it belongs.
-        initialise: Makes a database in a file that doesn't exist yet.
+        path: The file.
+        initialise: Creates a database in a file that doesn't exist yet.
 
     Raises:
         OSError: The folder can't be written to.
@@ -40,17 +39,13 @@ def ensure_sqlite_file(path: Path, initialise: Callable[[Path], None]) -> bool:
         if not path.exists():
             _make_aside(path, initialise)
         elif path.stat().st_size == 0:
-            # Made by `touch` or by a look into it; it may be open elsewhere, so it isn't replaced.
+            # Created by `touch` or by opening it; it may be open elsewhere, so it isn't replaced.
             initialise(path)
     return is_initialised(path)
 
 
 def is_initialised(path: Path) -> bool:
-    """Return whether a database file has the tables that traces need, written by a finished transaction.
-
-    Args:
-        path: The file.
-    """
+    """Return True if a database file has the tables that traces need, written by a finished transaction."""
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=20.0)
         with contextlib.closing(connection):
@@ -64,7 +59,7 @@ def is_initialised(path: Path) -> bool:
 
 def _make_aside(path: Path, initialise: Callable[[Path], None]) -> None:
     aside = path.with_name(path.name + ASIDE_SUFFIX)
-    # A process that was killed here left its own; we hold the lock, so nobody is writing to it.
+    # A process that was killed here left its file; we hold the lock, so nobody is writing to it.
     _remove(aside)
     try:
         initialise(aside)
@@ -72,7 +67,7 @@ def _make_aside(path: Path, initialise: Callable[[Path], None]) -> None:
         try:
             os.link(aside, path)
         except FileExistsError:
-            # Another program made it meanwhile: its file stands.
+            # Another program created it meanwhile.
             pass
         except OSError:
             # A file system without hard links.
@@ -88,7 +83,7 @@ def _remove(path: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock that the kernel lets go of when its holder dies."""
+    """Hold an exclusive lock, which the kernel releases when the process dies."""
     try:
         import fcntl
     except ImportError:

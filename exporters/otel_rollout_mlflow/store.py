@@ -1,12 +1,14 @@
-"""What both routes to MLflow can do, and the records that they exchange."""
+"""The interface of a tracking server and a tracking database, and the records that they exchange."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout.export.outcome import Outcome, Verdict
 
 __all__ = [
     "FINISHED",
@@ -17,30 +19,53 @@ __all__ = [
     "RUN_KEY_TAG",
     "RUN_SETTLED_TAG",
     "TIME_KEY",
+    "AttemptError",
     "Feedback",
     "Store",
+    "denied",
+    "get_or_create_experiment",
 ]
 
-MAX_LINKED_TRACES = 100
+MAX_LINKED_TRACES: Final = 100
 """How many traces MLflow associates with a run in one request."""
 
-MAX_REWARDS = 64
-"""How many rewards are stored in one go: a failure in their midst has all of these tried again."""
+MAX_REWARDS: Final = 64
+"""How many rewards are stored at once: a failure among them has all of these tried again."""
 
-REWARD_SOURCE = "otel-rollout"
-"""What the reward's assessment names as its source."""
+REWARD_SOURCE: Final = "otel-rollout"
 
-RUN_KEY_TAG = "otel_rollout.run_key"
-"""The tag that a run is found by which an exporter made."""
+RUN_KEY_TAG: Final = "otel_rollout.run_key"
+"""The tag by which a run that an exporter made is found."""
 
-RUN_SETTLED_TAG = "otel_rollout.run_settled"
-"""The tag of a run that a worker has stayed with: those who come later take this one."""
+RUN_SETTLED_TAG: Final = "otel_rollout.run_settled"
+"""The tag of a run that a worker has settled on: later workers take this one."""
 
-RUNNING = "RUNNING"
-FINISHED = "FINISHED"
+RUNNING: Final = "RUNNING"
+FINISHED: Final = "FINISHED"
 
-TIME_KEY = "otel_rollout.time_ns"
-"""The reward's metadata that says when it was known: of two, the later one counts, in whichever order they arrive."""
+TIME_KEY: Final = "otel_rollout.time_ns"
+"""The reward's metadata key for its time: the later of two rewards counts, in whichever order they arrive."""
+
+
+class AttemptError(Exception):
+    """An attempt to write to MLflow failed.
+
+    Args:
+        outcome: What delivery does next.
+        is_missing: MLflow has no experiment, run or trace of the id in the request.
+        is_taken: MLflow has something of that name already.
+    """
+
+    def __init__(self, outcome: Outcome, *, is_missing: bool = False, is_taken: bool = False) -> None:
+        super().__init__(outcome.reason)
+        self.outcome = outcome
+        self.is_missing = is_missing
+        self.is_taken = is_taken
+
+
+def denied(reason: str) -> AttemptError:
+    """Return the error for a wrong setting: nothing is delivered until it is changed."""
+    return AttemptError(Outcome(Verdict.DENIED, reason))
 
 
 @dataclass(frozen=True)
@@ -59,61 +84,90 @@ class Feedback:
 
     @property
     def assessment_id(self) -> str:
-        """One id per trace: a second one with this id is refused, so a reward that is sent twice is stored once."""
+        """One id per trace: MLflow refuses a second one, so a reward that is sent twice is stored once."""
         return f"a-{self.trace_id.removeprefix('tr-')}"
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The metadata that the assessment is stored with."""
+        """The assessment's metadata."""
         return {TIME_KEY: str(self.time_ns)}
 
     def is_newer_than(self, metadata: Mapping[str, Any] | None) -> bool:
-        """Return whether this reward was known after the one that is stored with this metadata."""
+        """Return True if this reward is later than the stored one that has this metadata."""
         known = str((metadata or {}).get(TIME_KEY, ""))
         return not known.isdecimal() or self.time_ns > int(known)
 
 
 class Store(Protocol):
-    """A tracking server, or a tracking database; each method makes one attempt and raises `AttemptError`."""
+    """A tracking server or database; each method makes one attempt and raises `AttemptError`."""
 
     def ensure_experiment(self, name: str) -> str:
-        """Return the id of the experiment called `name`, created if there is none."""
+        """Return the id of the experiment called `name`; create it if there is none."""
 
     def write(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
-        """Store spans, and as far as they carry them their traces' names, tags and sessions."""
+        """Store spans with the names, tags and sessions of their traces."""
 
     def trace_infos(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple[dict[str, Any], bool]]:
-        """Return what is to be announced of the traces beside their spans, each with whether the root was there."""
+        """Return what `announce` has to tell of each trace, and True if the trace's root is among `spans`."""
+        return []
 
     def announce(self, infos: Sequence[Mapping[str, Any]]) -> None:
-        """Tell what `trace_infos` returned of traces, unless the whole of one was told already."""
+        """Store trace infos, except for traces whose root was announced before."""
+        return
 
     def link(self, trace_ids: Sequence[str], run_id: str) -> None:
         """Associate at most `MAX_LINKED_TRACES` stored traces with a run."""
 
     def record(self, rewards: Sequence[Feedback]) -> None:
-        """Store at most `MAX_REWARDS` rewards, each in the place of an older one of its trace."""
+        """Upsert at most `MAX_REWARDS` rewards; one that is older than the stored one changes nothing."""
 
     def span_ids(self, trace_id: str) -> set[str] | None:
-        """Return the ids of the spans that a trace has, in 16 hexadecimal digits; None where they aren't listed."""
+        """Return the ids of a trace's spans in 16 hexadecimal digits; None if this version doesn't list them."""
 
     def run_status(self, run_id: str) -> str | None:
         """Return the status of a run; None if there is none, or it is deleted."""
 
     def find_runs(self, experiment_id: str, key: str) -> list[tuple[str, bool]]:
-        """Return the ids of the runs that were made under `key`, the first made first, and whether each is settled."""
+        """Return the ids of the runs made under `key`, oldest first, and True for each that is settled."""
 
     def create_run(self, experiment_id: str, name: str, key: str) -> str:
-        """Make a run and return its id."""
+        """Create a run and return its id."""
 
     def delete_run(self, run_id: str) -> None:
         """Delete a run."""
 
     def settle_run(self, run_id: str) -> None:
-        """Tag a run as the one that those who come later take."""
+        """Tag a run as settled: later workers take this one."""
 
     def set_run_status(self, run_id: str, status: str) -> None:
-        """Mark a run as `RUNNING` or `FINISHED`."""
+        """Set a run's status to `RUNNING` or `FINISHED`."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
+
+
+def get_or_create_experiment(name: str, find: Callable[[], tuple[str, bool] | None], create: Callable[[], str]) -> str:
+    """Return the id of an experiment.
+
+    Args:
+        name: Its name.
+        find: Returns its id, and True if it is deleted; None if there is none.
+        create: Creates it and returns its id.
+    """
+    for _ in range(2):
+        found = find()
+        if found is not None:
+            experiment_id, is_deleted = found
+            if is_deleted:
+                raise denied(
+                    f"the MLflow experiment {name!r} (id {experiment_id}) is deleted: restore it, delete it for good, "
+                    "or choose another name"
+                )
+            return experiment_id
+        try:
+            return create()
+        except AttemptError as error:
+            # Another process created it between our two requests: look again.
+            if not error.is_taken:
+                raise
+    raise AttemptError(Outcome(Verdict.RETRY, f"the MLflow experiment {name!r} is there and not there"))

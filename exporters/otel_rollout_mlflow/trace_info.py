@@ -1,4 +1,4 @@
-"""What servers before 3.14 have to be told of a trace, because they don't read it from its spans."""
+"""The trace infos that servers before 3.14 need, because they don't read them from the spans."""
 
 from __future__ import annotations
 
@@ -9,28 +9,24 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
+from otel_rollout.span_facts import trace_id_of
 from otel_rollout_mlflow.translate import (
     MAX_TRACE_NAME_CHARACTERS,
     mlflow_trace_id,
     session_of,
-    trace_id_of,
     trace_tags,
 )
 
-__all__ = ["TRACE_NAME_TAG", "trace_infos", "with_stored"]
+__all__ = ["TRACE_NAME_TAG", "timestamp", "trace_infos", "with_stored"]
 
 TRACE_NAME_TAG: Final = "mlflow.traceName"
 SESSION: Final = "mlflow.trace.session"
 
 
 def trace_infos(experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple[dict[str, Any], bool]]:
-    """Return the bodies of the requests that announce the traces of a batch, each with whether the root was there.
+    """Return the trace infos of a batch, and True for each whose root is in the batch.
 
     Source: StartTraceV3 in https://github.com/mlflow/mlflow/blob/master/mlflow/protos/service.proto
-
-    Args:
-        experiment_id: The experiment that the traces stand in.
-        spans: The batch.
     """
     traces: dict[int, list[ReadableSpan]] = {}
     for span in spans:
@@ -39,14 +35,9 @@ def trace_infos(experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple
 
 
 def with_stored(info: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body with what the server has of the trace already.
+    """Return `info` merged with the trace info that the server has stored.
 
-    What is left out, these versions take for deleted: 3.6 fails on a missing entry of the metadata, 3.10 on a missing
-    assessment.
-
-    Args:
-        info: What is to be said of the trace.
-        stored: What the server answers when it is asked for the trace.
+    These versions delete what is left out: 3.6 fails on a missing metadata entry, 3.10 on a missing assessment.
     """
     kept = {key: stored[key] for key in ("request_preview", "response_preview", "assessments") if key in stored}
     merged = {key: {**stored.get(key, {}), **info[key]} for key in ("tags", "trace_metadata")}
@@ -62,7 +53,7 @@ def _trace_info(experiment_id: str, spans: Sequence[ReadableSpan]) -> tuple[dict
     info: dict[str, Any] = {
         "trace_id": mlflow_trace_id(spans[0]),
         "trace_location": {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": experiment_id}},
-        "request_time": _moment(start),
+        "request_time": timestamp(start),
         "state": "IN_PROGRESS",
         "tags": tags,
         "trace_metadata": {},
@@ -78,7 +69,8 @@ def _trace_info(experiment_id: str, spans: Sequence[ReadableSpan]) -> tuple[dict
     return info, True
 
 
-def _moment(nanoseconds: int) -> str:
+def timestamp(nanoseconds: int) -> str:
+    """Return a time as MLflow's REST API writes it, in UTC with milliseconds."""
     milliseconds = nanoseconds // 1_000_000
     moment = datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"

@@ -1,4 +1,4 @@
-"""Which store a tracking URI names."""
+"""Tracking URIs: a server or a database."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _HELP: Final = (
 
 @dataclass(frozen=True)
 class TrackingUri:
-    """A tracking URI that is understood.
+    """A parsed tracking URI.
 
     Args:
-        kind: How to reach it.
-        uri: The URI, with the path of a sqlite file made absolute.
-        sqlite_path: The sqlite file, if it is one on disk.
+        kind: A server or a database.
+        uri: The URI; the path of a SQLite file is absolute.
+        sqlite_path: The SQLite file, if it is one on disk.
     """
 
     kind: Literal["http", "sql"]
@@ -37,18 +37,18 @@ class TrackingUri:
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether it is a sqlite database that no other process sees, or may be one."""
+        """True if it is, or may be, a SQLite database that no other process sees."""
         return self.uri.startswith("sqlite") and self.sqlite_path is None
 
 
 def parse_tracking_uri(uri: str | None) -> TrackingUri:
-    """Return what a tracking URI names.
+    """Parse a tracking URI.
 
     Args:
-        uri: The URI; where None, `MLFLOW_TRACKING_URI` counts, else a sqlite file in the working folder.
+        uri: The URI; if None, `MLFLOW_TRACKING_URI`, else a SQLite file in the working folder.
 
     Raises:
-        ConfigurationError: It is a folder, a Databricks workspace, or nothing that MLflow knows.
+        ConfigurationError: It is a folder, a Databricks workspace, or unknown to MLflow.
     """
     text = (uri or os.environ.get(VARIABLE, "")).strip() or DEFAULT_URI
     scheme, separator, rest = text.partition("://")
@@ -70,6 +70,6 @@ def _sqlite(scheme: str, rest: str, text: str) -> TrackingUri:
     database, mark, query = rest.removeprefix("/").partition("?")
     if database in ("", ":memory:") or database.startswith("file:"):
         return TrackingUri("sql", text)
-    # The working folder may be another one when the exporter's thread opens the file.
+    # The working folder may have changed when the exporter's thread opens the file.
     path = Path(database).absolute()
     return TrackingUri("sql", f"{scheme}:///{path}{mark}{query}", path)

@@ -1,14 +1,13 @@
-"""From a span to the span that MLflow stores: inputs, outputs, type, session and trace tags under MLflow's names.
+"""Translates a span to the span that MLflow stores: pure functions.
 
-MLflow takes both routes' spans as OpenTelemetry spans whose attributes carry its own names
-(https://mlflow.org/docs/latest/genai/tracing/opentelemetry/). Over OTLP a value is a plain attribute; in the store
+Inputs, outputs, type, session and trace tags get MLflow's attribute names
+(https://mlflow.org/docs/latest/genai/tracing/opentelemetry/). Over OTLP a value is a plain attribute; in the database
 every value is a JSON text.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -19,18 +18,17 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link, Status
 
 from otel_rollout import semconv
-from otel_rollout_mlflow.json_text import ExactText, JsonText, sound_json_text, sound_text, sound_value
+from otel_rollout.span_facts import trace_id_of
+from otel_rollout.values.sanitize import replace_surrogates
+from otel_rollout_mlflow.json_text import ExactText, JsonText, sanitize_json, sanitize_value
 
 __all__ = [
     "mlflow_trace_id",
     "otlp_spans",
     "payload_of",
-    "reward_of",
     "session_of",
-    "span_id_of",
     "stored_spans",
     "tags_of_traces",
-    "trace_id_of",
     "trace_tags",
 ]
 
@@ -63,7 +61,7 @@ _MOVED: Final = frozenset(
         semconv.INPUT_MIME_TYPE,
         semconv.OUTPUT_VALUE,
         semconv.OUTPUT_MIME_TYPE,
-        # The server makes the session of the first span with one of these that it finds, the root or not.
+        # The server takes the session from the first span with one of these, root or not.
         semconv.SESSION_ID,
         semconv.CONVERSATION_ID,
         TRACE_ID,
@@ -77,44 +75,24 @@ _WRAPPED_JSON: Final = re.compile(r'"\s*(\{|\[|\\")')
 _OWN_SCOPE: Final = "otel_rollout"
 
 
-def trace_id_of(span: ReadableSpan) -> int:
-    """Return the span's trace id, zero where it has none."""
-    context = span.get_span_context()
-    return 0 if context is None else context.trace_id
-
-
-def span_id_of(span: ReadableSpan) -> str:
-    """Return the span's id in 16 hexadecimal digits, zero where it has none."""
-    context = span.get_span_context()
-    return f"{0 if context is None else context.span_id:016x}"
-
-
 def mlflow_trace_id(span: ReadableSpan) -> str:
-    """Return the trace id that MLflow gives to the span's trace."""
+    """Return MLflow's id of the span's trace."""
     return f"tr-{trace_id_of(span):032x}"
 
 
 def trace_tags(span: ReadableSpan) -> dict[str, str]:
-    """Return the trace tags that a span knows of: verl's names, and texts as verl writes them.
-
-    Args:
-        span: Any span of the trajectory; the root alone knows how it ended.
-    """
+    """Return a span's trace tags, with verl's names and texts; the status is the root's alone."""
     attributes = span.attributes or {}
     tags = {}
     for key, name in _TAG_NAMES.items():
         value = attributes.get(key)
         if value is not None and (key != semconv.STATUS or span.parent is None):
-            tags[name] = _plain(str(value))[:MAX_TAG_CHARACTERS]
+            tags[name] = _column_text(str(value))[:MAX_TAG_CHARACTERS]
     return tags
 
 
 def session_of(span: ReadableSpan) -> str | None:
-    """Return the session that a root puts its trace into, cut where MLflow would refuse it.
-
-    Args:
-        span: A span; only a root has a session.
-    """
+    """Return a root's session, cut to the length that MLflow accepts; None for other spans."""
     attributes = span.attributes or {}
     if span.parent is not None:
         return None
@@ -123,28 +101,20 @@ def session_of(span: ReadableSpan) -> str | None:
         session = attributes.get(semconv.CONVERSATION_ID)
     if session is None or session == "":
         return None
-    text = _plain(str(session))
+    text = _column_text(str(session))
     if len(text) <= MAX_SESSION_CHARACTERS:
         return text
-    # Two long ids that differ at their ends stay two sessions.
+    # The hash keeps two long ids apart that differ at their ends.
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return f"{text[: MAX_SESSION_CHARACTERS - 17]}-{digest}"
 
 
-def reward_of(span: ReadableSpan) -> float | None:
-    """Return the trajectory's reward, if it is a finite number: its root carries it, or what has computed it later."""
-    reward = (span.attributes or {}).get(semconv.REWARD)
-    if isinstance(reward, bool) or not isinstance(reward, (int, float)):
-        return None
-    return float(reward) if math.isfinite(reward) else None
-
-
 def otlp_spans(spans: Sequence[ReadableSpan], *, unwraps_texts: bool = True) -> list[ReadableSpan]:
-    """Return the spans as MLflow's OTLP endpoint wants them.
+    """Return the spans of one experiment for MLflow's OTLP endpoint.
 
     Args:
-        spans: Spans of one experiment.
-        unwraps_texts: Whether the endpoint takes a text that looks like JSON for JSON, as versions from 3.10 do.
+        spans: The spans.
+        unwraps_texts: The endpoint parses a text that looks like JSON, as versions from 3.10 do.
     """
     with_tags = _with_tags(spans, tags_of_traces(spans))
     return [_with(span, _otlp_attributes(span, unwraps_texts), resource) for span, resource in with_tags]
@@ -153,23 +123,19 @@ def otlp_spans(spans: Sequence[ReadableSpan], *, unwraps_texts: bool = True) -> 
 def stored_spans(
     spans: Sequence[ReadableSpan], *, unwraps_texts: bool, tags: Mapping[int, Mapping[str, str]] | None = None
 ) -> list[ReadableSpan]:
-    """Return the spans as MLflow's SQL store wants them: each attribute as a JSON text.
+    """Return the spans of one experiment for MLflow's SQL store: each attribute as a JSON text.
 
     Args:
-        spans: Spans of one experiment.
-        unwraps_texts: Whether the store takes a text that looks like JSON for JSON, as versions before 3.18 do.
-        tags: The tags to write, by trace id; where None, all that the spans know of.
+        spans: The spans.
+        unwraps_texts: The store parses a text that looks like JSON, as versions before 3.18 do.
+        tags: The tags to write, by trace id; if None, all of the spans' tags.
     """
     with_tags = _with_tags(spans, tags_of_traces(spans) if tags is None else tags)
     return [_with(span, _stored_attributes(span, unwraps_texts), resource) for span, resource in with_tags]
 
 
 def tags_of_traces(spans: Sequence[ReadableSpan]) -> dict[int, dict[str, str]]:
-    """Return the trace tags that these spans know of, by trace id.
-
-    Args:
-        spans: Spans of any traces.
-    """
+    """Return the spans' trace tags by trace id."""
     tags: dict[int, dict[str, str]] = {}
     for span in spans:
         tags.setdefault(trace_id_of(span), {}).update(trace_tags(span))
@@ -179,26 +145,29 @@ def tags_of_traces(spans: Sequence[ReadableSpan]) -> dict[int, dict[str, str]]:
 def _with_tags(
     spans: Sequence[ReadableSpan], tags: Mapping[int, Mapping[str, str]]
 ) -> Iterable[tuple[ReadableSpan, Resource]]:
-    """Give each span the resource that carries its trace's tags.
+    """Return each span with a resource that holds its trace's tags.
 
-    MLflow turns resource attributes into trace tags, whichever span of the trace they come with: so a trajectory can
-    be found before its root has arrived, and the tags don't stand among the root's attributes.
+    MLflow makes trace tags of any span's resource attributes: a trajectory is found before its root has arrived, and
+    the root's attributes don't hold the tags.
     """
     resources = {trace_id: Resource(found) for trace_id, found in tags.items()}
     return [(span, resources[trace_id_of(span)]) for span in spans]
 
 
 def _with(span: ReadableSpan, attributes: Mapping[str, Any], resource: Resource) -> ReadableSpan:
+    description = span.status.description
     return ReadableSpan(
-        name=_plain(span.name),
+        name=_column_text(span.name),
         context=span.get_span_context(),
         parent=span.parent,
         resource=resource,
         attributes=attributes,
-        events=[Event(sound_text(event.name), _scalars(event.attributes), event.timestamp) for event in span.events],
+        events=[
+            Event(replace_surrogates(event.name), _scalars(event.attributes), event.timestamp) for event in span.events
+        ],
         links=[Link(link.context, _scalars(link.attributes)) for link in span.links],
         kind=span.kind,
-        status=Status(span.status.status_code, _sound_description(span)),
+        status=Status(span.status.status_code, None if description is None else replace_surrogates(description)),
         start_time=span.start_time,
         end_time=span.end_time,
         instrumentation_scope=span.instrumentation_scope,
@@ -211,7 +180,7 @@ def _otlp_attributes(span: ReadableSpan, unwraps_texts: bool) -> dict[str, Any]:
         if isinstance(value, ExactText) and unwraps_texts and value.looks_like_json:
             attributes[key] = orjson.dumps(str(value)).decode()
         elif isinstance(value, JsonText) and not (unwraps_texts and value[0] in '{["'):
-            # Only a text, an object or a list is unwrapped: a number or a truth value would stay a text.
+            # MLflow parses strings, objects and lists only: a number or a boolean would stay a text.
             attributes[key] = orjson.loads(str(value))
         else:
             attributes[key] = value
@@ -221,7 +190,11 @@ def _otlp_attributes(span: ReadableSpan, unwraps_texts: bool) -> dict[str, Any]:
 def _stored_attributes(span: ReadableSpan, unwraps_texts: bool) -> dict[str, str]:
     attributes = {}
     for key, value in _attributes(span).items():
-        text = str(value) if isinstance(value, JsonText) else orjson.dumps(_plain_string(value)).decode()
+        if isinstance(value, JsonText):
+            text = str(value)
+        else:
+            # orjson refuses subclasses of str.
+            text = orjson.dumps(str(value) if isinstance(value, str) else value).decode()
         if unwraps_texts and isinstance(value, (ExactText, JsonText)) and _WRAPPED_JSON.match(text):
             text = orjson.dumps(text).decode()
         attributes[key] = text
@@ -229,15 +202,11 @@ def _stored_attributes(span: ReadableSpan, unwraps_texts: bool) -> dict[str, str
     return attributes
 
 
-def _plain_string(value: Any) -> Any:
-    return str(value) if isinstance(value, str) else value
-
-
 def _attributes(span: ReadableSpan) -> dict[str, Any]:
-    """Return the span's attributes under MLflow's names; payloads as `JsonText`, the rest as plain values."""
+    """Return the attributes under MLflow's names: payloads as `JsonText`, the rest as plain values."""
     given = span.attributes or {}
     is_root = span.parent is None
-    translated = {sound_text(key): sound_value(value) for key, value in given.items() if key not in _MOVED}
+    translated = {replace_surrogates(key): sanitize_value(value) for key, value in given.items() if key not in _MOVED}
     for key in (INPUTS, OUTPUTS):
         payload = payload_of(span, key)
         if payload is not None and key not in translated:
@@ -247,39 +216,34 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
     if not is_root:
         for key in (semconv.SESSION_ID, semconv.CONVERSATION_ID):
             if key in given:
-                translated[f"span.{key}"] = sound_value(given[key])
+                translated[f"span.{key}"] = sanitize_value(given[key])
         return translated
     if TRACE_NAME not in translated:
-        translated[TRACE_NAME] = ExactText(_plain(span.name)[:MAX_TRACE_NAME_CHARACTERS] or "trace")
+        translated[TRACE_NAME] = ExactText(_column_text(span.name)[:MAX_TRACE_NAME_CHARACTERS] or "trace")
     session = session_of(span)
     if session is not None:
         translated[semconv.SESSION_ID] = ExactText(session)
     if USER_ID in given:
-        translated[USER_ID] = ExactText(_plain(str(given[USER_ID])))
+        translated[USER_ID] = ExactText(_column_text(str(given[USER_ID])))
     return translated
 
 
 def payload_of(span: ReadableSpan, side: str) -> JsonText | None:
-    """Return the span's input or output as JSON text.
-
-    Args:
-        span: The span.
-        side: `INPUTS` or `OUTPUTS`.
-    """
+    """Return the span's input or output (`side` is `INPUTS` or `OUTPUTS`) as JSON text."""
     value_key, mime_key = _PAYLOADS[side]
     attributes = span.attributes or {}
     value = attributes.get(value_key)
     if value is None:
         return None
     if not isinstance(value, str):
-        return JsonText(orjson.dumps(sound_value(value)).decode())
+        return JsonText(orjson.dumps(sanitize_value(value)).decode())
     if attributes.get(mime_key) in (None, semconv.JSON_MIME_TYPE):
-        return sound_json_text(value, is_trusted=_is_own(span))
-    return JsonText(orjson.dumps(sound_text(value)).decode())
+        return sanitize_json(value, is_trusted=_is_own(span))
+    return JsonText(orjson.dumps(replace_surrogates(value)).decode())
 
 
 def _as_messages(payload: JsonText) -> JsonText:
-    """Return a bare list of chat messages as an object with `messages`, of which MLflow makes a readable preview."""
+    """Return a list of chat messages as an object with `messages`, for which MLflow shows a readable preview."""
     if not payload.startswith("[{") or '"role"' not in payload:
         return payload
     items = orjson.loads(str(payload))
@@ -291,28 +255,23 @@ def _as_messages(payload: JsonText) -> JsonText:
 def _span_type(attributes: Mapping[str, Any]) -> str:
     kind = attributes.get(semconv.SPAN_KIND)
     if isinstance(kind, str) and kind:
-        return sound_text(kind.upper())
+        return replace_surrogates(kind.upper())
     return _TYPES_OF_OPERATIONS.get(str(attributes.get(semconv.OPERATION_NAME)), UNKNOWN_TYPE)
 
 
 def _scalars(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the attributes of an event or link, lists as JSON text: MLflow keeps only scalars there."""
-    sound = {sound_text(key): sound_value(value) for key, value in (attributes or {}).items()}
+    """Return the attributes of an event or link, with lists as JSON text: MLflow stores only scalars there."""
+    clean = {replace_surrogates(key): sanitize_value(value) for key, value in (attributes or {}).items()}
     return {
         key: orjson.dumps(value).decode() if isinstance(value, (list, dict)) else value
-        for key, value in sound.items()
+        for key, value in clean.items()
         if value is not None
     }
 
 
-def _sound_description(span: ReadableSpan) -> str | None:
-    description = span.status.description
-    return None if description is None else sound_text(description)
-
-
-def _plain(text: str) -> str:
-    """Return a text for a column of its own: PostgreSQL takes no NUL there."""
-    return sound_text(text).replace("\x00", "\ufffd")
+def _column_text(text: str) -> str:
+    """Return a text for a database column: PostgreSQL refuses NUL there."""
+    return replace_surrogates(text).replace("\x00", "\ufffd")
 
 
 def _is_own(span: ReadableSpan) -> bool:

@@ -1,4 +1,4 @@
-"""What OpenTelemetry's environment variables say of an OTLP exporter.
+"""The settings of an OTLP exporter from OpenTelemetry's environment variables.
 
 Source: https://opentelemetry.io/docs/specs/otel/protocol/exporter/
 """
@@ -9,18 +9,17 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.http import shown_url
+from otel_rollout.settings import Setting, read_variables
 from otel_rollout.version import __version__
 
 __all__ = ["USER_AGENT", "OtlpEnvironment", "read_environment"]
 
 _logger = logging.getLogger("otel_rollout")
-
-_Value = TypeVar("_Value")
 
 DEFAULT_TIMEOUT: Final = 10.0
 DEFAULT_HTTP_ENDPOINT: Final = "http://localhost:4318"
@@ -38,12 +37,12 @@ class OtlpEnvironment:
     Args:
         endpoint: The full URL.
         headers: Sent with each request.
-        timeout: Seconds for one request.
+        timeout: Seconds for a request.
         compression: `none`, `gzip` or `deflate`.
         certificate: A file of trusted certificates.
-        client_certificate: Our own certificate's file.
-        client_key: Its key's file.
-        is_insecure: Whether gRPC goes without TLS.
+        client_certificate: A file with the client certificate.
+        client_key: A file with its key.
+        is_insecure: Use gRPC without TLS.
     """
 
     endpoint: str
@@ -57,15 +56,15 @@ class OtlpEnvironment:
 
 
 def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
-    """Return what the environment says, each variable for traces before the one for all signals.
+    """Read the environment; a variable for traces precedes the one for all signals.
 
-    A number, a name or a header that can't work is ignored, as the SDK does.
+    An invalid number, name or header is ignored, as in the SDK.
 
     Args:
-        is_grpc: Whether the protocol is gRPC, whose endpoint has no path.
+        is_grpc: The protocol is gRPC, whose endpoint has no path.
 
     Raises:
-        ConfigurationError: An endpoint is none, or a certificate's file can't be read.
+        ConfigurationError: An endpoint is no URL, or a certificate's file can't be read.
     """
     variable, given = _read("ENDPOINT")
     endpoint = given
@@ -79,7 +78,6 @@ def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
     if not has_scheme and not is_host_and_port:
         right = "a URL such as http://localhost:4317" if is_grpc else "a URL such as http://localhost:4318"
         raise ConfigurationError(f"{variable}={shown_url(given or endpoint)!r}: this should be {right}")
-    is_insecure = _read_valid("INSECURE", _boolean, False)  # noqa: FBT003, RUF100 - the default
     return OtlpEnvironment(
         endpoint=endpoint,
         headers=_headers(),
@@ -88,7 +86,7 @@ def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
         certificate=_file("CERTIFICATE"),
         client_certificate=_file("CLIENT_CERTIFICATE"),
         client_key=_file("CLIENT_KEY"),
-        is_insecure=parts.scheme == "http" or (is_host_and_port and is_insecure),
+        is_insecure=parts.scheme == "http" or (is_host_and_port and _read_valid("INSECURE", _boolean, default=False)),
     )
 
 
@@ -97,7 +95,7 @@ def _variables(name: str) -> tuple[str, str]:
 
 
 def _read(name: str) -> tuple[str, str | None]:
-    """Return which variable sets `name`, and its text; the general variable's name and None where neither does."""
+    """Return the variable that sets `name` and its text; None as the text if none does."""
     for variable in _variables(name):
         text = os.environ.get(variable, "").strip()
         if text:
@@ -105,16 +103,12 @@ def _read(name: str) -> tuple[str, str | None]:
     return f"OTEL_EXPORTER_OTLP_{name}", None
 
 
-def _read_valid(name: str, read: Callable[[str], _Value], default: _Value) -> _Value:
-    """Return the value of the first variable for `name` that can work, each that can't with a warning."""
-    for variable in _variables(name):
-        text = os.environ.get(variable, "").strip()
-        try:
-            if text:
-                return read(text)
-        except ValueError as error:
-            _logger.warning("%s=%r is ignored: this should be %s", variable, text, error)
-    return default
+def _read_valid(name: str, read: Callable[[str], Any], default: Any) -> Any:
+    """Return the value of the first valid variable for `name`; warn of each invalid one."""
+    value, ignored = read_variables(Setting(name, _variables(name), read, default, meaning=""), os.environ)
+    for reason in ignored:
+        _logger.warning(reason)
+    return value
 
 
 def _seconds(text: str) -> float:
@@ -128,15 +122,17 @@ def _seconds(text: str) -> float:
 
 
 def _compression(text: str) -> str:
-    if text.lower() not in COMPRESSIONS:
+    compression = text.strip().lower()
+    if compression not in COMPRESSIONS:
         raise ValueError(f"one of {', '.join(COMPRESSIONS)}")
-    return text.lower()
+    return compression
 
 
 def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
+    boolean = text.strip().lower()
+    if boolean not in ("true", "false"):
         raise ValueError("true or false")
-    return text.lower() == "true"
+    return boolean == "true"
 
 
 def _headers() -> dict[str, str]:
@@ -147,7 +143,7 @@ def _headers() -> dict[str, str]:
             continue
         name, separator, value = pair.partition("=")
         if not separator or not name.strip():
-            # Not the pair itself: it may be a secret that its name, or a comma inside, has been left out of.
+            # Without the pair: it may be a secret without its name, or the rest of one with a comma.
             _logger.warning(
                 "%s: pair %d is ignored: this should be name=value; pairs are separated by commas, and a comma in a "
                 "value is written %%2C",

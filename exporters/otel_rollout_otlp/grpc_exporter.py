@@ -30,23 +30,14 @@ __all__ = ["OtlpGrpcSpanExporter"]
 # Receivers refuse messages over 4 MiB by default, and count the message after decompression.
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024 - 64 * 1024
 
-# Without this all channels of a process share one connection, and a forked child would go on with its parent's.
+# Without the pool of its own, channels share one connection, and a forked child would use its parent's.
 _OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.primary_user_agent", USER_AGENT))
 
 METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
-_PASSING: Final = frozenset(
-    {
-        "CANCELLED",
-        "DEADLINE_EXCEEDED",
-        "ABORTED",
-        "OUT_OF_RANGE",
-        "UNAVAILABLE",
-        "DATA_LOSS",
-    }
-)
+_PASSING: Final = frozenset({"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"})
 NO_WAY: Final = (
-    "OTLP over gRPC has no way to ask a receiver what it has; a Phoenix is asked where its HTTP port is given: "
+    "OTLP over gRPC has no way to ask a receiver what it has; a Phoenix is asked if its HTTP port is given: "
     "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf OTEL_EXPORTER_OTLP_ENDPOINT=http://HOST:6006"
 )
 _HINT: Final = "check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS"
@@ -59,12 +50,12 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
     Source: https://opentelemetry.io/docs/specs/otlp/#otlpgrpc
 
     Args:
-        endpoint: A URL (`http://` is without TLS) or `host:port`; `OTEL_EXPORTER_OTLP_ENDPOINT` where None.
+        endpoint: A URL (`http://` is without TLS) or `host:port`; else `OTEL_EXPORTER_OTLP_ENDPOINT`.
         headers: Sent with each request, beside those of `OTEL_EXPORTER_OTLP_HEADERS`.
-        timeout: Seconds for one request; `OTEL_EXPORTER_OTLP_TIMEOUT` where None.
+        timeout: Seconds for a request; else `OTEL_EXPORTER_OTLP_TIMEOUT`.
 
     Raises:
-        ConfigurationError: A variable has a value that can't work.
+        ConfigurationError: A variable has an invalid value.
     """
 
     max_batch_bytes = MAX_MESSAGE_BYTES
@@ -89,11 +80,11 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
 
     @property
     def destination(self) -> str:
-        """The endpoint, told apart by the headers too."""
+        """The endpoint, with a hash of the headers."""
         return destination_of(self.endpoint, dict(self._headers))
 
     def check(self) -> None:
-        """Raise MissingExtraError where gRPC isn't installed."""
+        """Raise MissingExtraError if gRPC isn't installed."""
         try:
             import grpc  # noqa: F401
         except ImportError as error:
@@ -105,7 +96,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         """Make one attempt to send `spans`."""
         try:
             request = encode_spans(spans)
-        except Exception as error:  # noqa: BLE001, RUF100 - of whatever a span holds
+        except Exception as error:
             return refused_here(error)
         size = len(request)
         if size > MAX_MESSAGE_BYTES:
@@ -119,7 +110,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         except grpc.RpcError as error:
             outcome = self._outcome(error)
             if outcome.verdict is Verdict.RETRY:
-                # A channel that has failed waits, up to two minutes, before it connects again; a new one doesn't.
+                # A failed channel waits up to two minutes before it connects again; a new one doesn't.
                 self.shutdown()
             return outcome
         except (OSError, TypeError, ValueError) as error:
@@ -129,7 +120,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         return partial_outcome(partial.rejected_spans, partial.error_message, len(spans))
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
-        """Say that OTLP over gRPC only writes, and how a Phoenix is asked: nothing tells the port of its API."""
+        """Return why nothing is read back: OTLP only writes, and the port of a Phoenix's API is unknown."""
         return ReadBack(None, NO_WAY)
 
     def shutdown(self) -> None:
@@ -139,7 +130,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
             channel.close()
 
     def after_fork(self) -> None:
-        """Leave the parent's channel alone: gRPC's threads did not come along, and closing it would close theirs."""
+        """Drop the parent's channel without closing it, which would need gRPC's threads."""
         if self._channel is not None:
             self._parents_channels.append(self._channel)
         self._channel = self._export = None
@@ -152,7 +143,6 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
             self._channel = self._open()
             self._export = self._channel.unary_unary(
                 METHOD,
-                # A request is bytes already.
                 request_serializer=None,
                 response_deserializer=ExportTraceServiceResponse.FromString,
             )
@@ -189,7 +179,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         if code in _PASSING or (code == "RESOURCE_EXHAUSTED" and retry_after is not None):
             return Outcome(Verdict.RETRY, reason, retry_after)
         if code in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"):
-            # An exhausted receiver that can recover says when; without that the batch is not to be sent again.
+            # An exhausted receiver that can recover says when; else the batch must not be retried.
             return Outcome(Verdict.REFUSED, reason)
         if code in _DENIED or details == "Invalid metadata":
             return Outcome(Verdict.DENIED, f"{reason}; {_HINT}")
@@ -197,7 +187,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
 
 
 def _retry_delay(error: grpc.RpcError) -> float | None:
-    """Return the seconds of the status's `RetryInfo`; None without one.
+    """Return the delay of the status's `RetryInfo` in seconds; None without one.
 
     Source: https://opentelemetry.io/docs/specs/otlp/#otlpgrpc-throttling
     """

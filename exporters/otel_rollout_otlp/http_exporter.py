@@ -31,13 +31,13 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
     Source: https://opentelemetry.io/docs/specs/otlp/#otlphttp
 
     Args:
-        endpoint: The full URL, `/v1/traces` included; `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` where None, else
+        endpoint: The full URL with `/v1/traces`; else `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, else
             `OTEL_EXPORTER_OTLP_ENDPOINT` with `/v1/traces` added.
         headers: Sent with each request, beside those of `OTEL_EXPORTER_OTLP_HEADERS`.
-        timeout: Seconds for one request; `OTEL_EXPORTER_OTLP_TIMEOUT` where None.
+        timeout: Seconds for a request; else `OTEL_EXPORTER_OTLP_TIMEOUT`.
 
     Raises:
-        ConfigurationError: A variable has a value that can't work.
+        ConfigurationError: A variable has an invalid value.
     """
 
     def __init__(
@@ -60,18 +60,18 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
 
     @property
     def destination(self) -> str:
-        """The endpoint, told apart by the headers too."""
+        """The endpoint, with a hash of the headers."""
         return destination_of(self.endpoint, self._headers)
 
     def check(self) -> None:
-        """Raise MissingExtraError where requests isn't installed."""
+        """Raise MissingExtraError if requests isn't installed."""
         require_requests()
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""
         try:
             body = encode_spans(spans)
-        except Exception as error:  # noqa: BLE001, RUF100 - of whatever a span holds
+        except Exception as error:
             return refused_here(error)
         headers = {}
         if self._compression != "none":
@@ -84,12 +84,12 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
         try:
             partial = ExportTraceServiceResponse.FromString(answer.body).partial_success
         except DecodeError:
-            # A body that is not protobuf (Phoenix and others answer in JSON or text) says nothing of rejected spans.
+            # Phoenix and others answer in JSON or text.
             return outcome
         return partial_outcome(partial.rejected_spans, partial.error_message, len(spans))
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
-        """Ask which of `spans` are there, where the receiver is a Phoenix."""
+        """Count the stored ones of `spans`, if the receiver is a Phoenix."""
         return read_back_from_phoenix(self._client, self.endpoint, spans)
 
     def shutdown(self) -> None:
@@ -98,21 +98,12 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
 
 
 def partial_outcome(rejected: int, message: str, sent: int) -> Outcome:
-    """Return the outcome of a batch that the receiver took, except for `rejected` spans.
-
-    Args:
-        rejected: How many spans it says it did not keep.
-        message: Why.
-        sent: How many there were.
-    """
+    """Return the outcome of a batch of `sent` spans that the receiver took, except for `rejected` ones."""
     if rejected <= 0:
         return Outcome(Verdict.DELIVERED)
     return Outcome(Verdict.DELIVERED, f"{rejected} of {sent} spans rejected: {message}", rejected=min(rejected, sent))
 
 
 def _client_certificate(environment: OtlpEnvironment) -> str | tuple[str, str] | None:
-    if environment.client_certificate is None:
-        return None
-    if environment.client_key is None:
-        return environment.client_certificate
-    return environment.client_certificate, environment.client_key
+    certificate, key = environment.client_certificate, environment.client_key
+    return certificate if certificate is None or key is None else (certificate, key)

@@ -1,4 +1,4 @@
-"""Asking a receiver what it has: OTLP itself has no way to, but Phoenix answers on the same address.
+"""Reads spans back from Phoenix at the OTLP endpoint's address: OTLP itself only writes.
 
 Source: https://arize.com/docs/phoenix/sdk-api-reference/rest-api/overview
 """
@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import semconv
 from otel_rollout.export.exporter import ReadBack
 from otel_rollout.export.http import HttpClient, outcome_of_answer, shown_url
+from otel_rollout.span_facts import span_id_of, trace_id_of
 
 __all__ = ["read_back_from_phoenix"]
 
@@ -23,15 +24,15 @@ NO_WAY: Final = "OTLP has no way to ask a receiver what it has, and this one is 
 
 
 def read_back_from_phoenix(client: HttpClient, endpoint: str, spans: Sequence[ReadableSpan]) -> ReadBack:
-    """Ask which of `spans`, all of one trace, the receiver has, if it is a Phoenix.
+    """Count the stored ones of `spans`, all of one trace, if the receiver is a Phoenix.
 
     Args:
-        client: Sends requests with the exporter's headers.
-        endpoint: Where the spans were sent.
+        client: A client with the exporter's headers.
+        endpoint: The endpoint that the spans were sent to.
         spans: The spans.
 
     Raises:
-        OSError: It is a Phoenix, and did not answer as it should.
+        OSError: It is a Phoenix, and the request failed.
     """
     if not endpoint.endswith(TRACES_PATH):
         return ReadBack(None, NO_WAY)
@@ -40,18 +41,15 @@ def read_back_from_phoenix(client: HttpClient, endpoint: str, spans: Sequence[Re
     about = client.request("GET", f"{address}/arize_phoenix_version", headers=accept)
     if about.status != 200 or b"<" in about.body:
         return ReadBack(None, NO_WAY)
-    context = spans[0].get_span_context()
-    trace_id = f"{context.trace_id:032x}" if context is not None else ""
     project = str(spans[0].resource.attributes.get(semconv.OPENINFERENCE_PROJECT) or "default")
-    url = f"{address}/v1/projects/{quote(project, safe='')}/spans?trace_id={trace_id}&limit=1000"
+    url = f"{address}/v1/projects/{quote(project, safe='')}/spans?trace_id={trace_id_of(spans[0]):032x}&limit=1000"
     answer = client.request("GET", url, headers=accept)
     if answer.status == 404:
-        # There is no such project before its first span has been stored.
+        # A project is created with its first span.
         found = 0
     elif answer.status == 200:
-        wanted = {f"{one.span_id:016x}" for one in (span.get_span_context() for span in spans) if one is not None}
         stored = {span["context"]["span_id"] for span in orjson.loads(answer.body)["data"]}
-        found = len(wanted & stored)
+        found = len(stored & set(map(span_id_of, spans)))
     else:
         raise OSError(outcome_of_answer(answer, url).reason)
     return ReadBack(found, f"project {project} of Phoenix at {shown_url(address)}")

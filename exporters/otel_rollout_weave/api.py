@@ -1,4 +1,4 @@
-"""The requests that the exporter makes of a Weave server, each either answered or failed with an outcome."""
+"""The exporter's requests to the W&B API and the trace server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _VIEWER_QUERY: Final = "query DefaultEntity { viewer { username defaultEntity { 
 
 
 class RequestFailedError(Exception):
-    """A request was not answered as hoped; `outcome` says what that means for the batch."""
+    """A request failed; `outcome` says what delivery does next."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.reason)
@@ -36,10 +36,10 @@ class RequestFailedError(Exception):
 
 
 class WeaveApi:
-    """The parts of the W&B API and of the trace server's API that the exporter needs.
+    """A client of the W&B API and the trace server; each method raises `RequestFailedError`.
 
     Args:
-        settings: Where the servers are and who we are.
+        settings: The servers and credentials.
     """
 
     def __init__(self, settings: WeaveSettings) -> None:
@@ -53,12 +53,12 @@ class WeaveApi:
     # --- the W&B API
 
     def default_entity(self) -> str | None:
-        """Return the entity that the key's owner logs to by default."""
+        """Return the default entity of the key's owner."""
         viewer = self._graphql(_VIEWER_QUERY, {}).get("viewer") or {}
         return (viewer.get("defaultEntity") or {}).get("name") or viewer.get("username")
 
     def ensure_project(self, entity: str, project: str) -> str:
-        """Make a project if it is missing and return its name as the server has it."""
+        """Create a project if there is none and return its name on the server."""
         variables = {"name": project, "entity": entity}
         found = self._graphql(_PROJECT_QUERY, variables).get("project")
         if not found:
@@ -72,16 +72,16 @@ class WeaveApi:
     # --- the trace server
 
     def post_calls(self, project_id: str, calls: Iterable[bytes]) -> None:
-        """Store finished calls, each given as JSON."""
+        """Store finished calls, each as JSON."""
         entity, project = project_id.split("/")
         path = f"/v2/{quote(entity, safe='')}/{quote(project, safe='')}/calls/complete"
         self._parsed(path, self._post(path, b'{"batch":[' + b",".join(calls) + b"]}"))
 
     def stored_calls(self, project_id: str, ids: Sequence[str]) -> set[str]:
-        """Return which of these calls the server has."""
+        """Return the ids of these calls that are stored."""
         found: set[str] = set()
         for start in range(0, len(ids), IDS_PER_QUESTION):
-            wanted = {"call_ids": list(ids[start : start + IDS_PER_QUESTION])}
+            wanted = {"call_ids": ids[start : start + IDS_PER_QUESTION]}
             question = {"project_id": project_id, "columns": ["id"], "filter": wanted}
             lines = self._post("/calls/stream_query", orjson.dumps(question)).splitlines()
             found.update(str(self._parsed("/calls/stream_query", line)["id"]) for line in lines if line.strip())
@@ -100,7 +100,7 @@ class WeaveApi:
         return str(self._parsed("/file/create", answer)["digest"])
 
     def create_object(self, project_id: str, object_id: str, value: dict[str, Any]) -> str:
-        """Store an object and return its digest; the same value again is the same object."""
+        """Store an object and return its digest; idempotent."""
         wanted = {"obj": {"project_id": project_id, "object_id": object_id, "val": value}}
         return str(self._parsed("/obj/create", self._post("/obj/create", orjson.dumps(wanted)))["digest"])
 
@@ -109,7 +109,7 @@ class WeaveApi:
         self._post("/feedback/batch/create", orjson.dumps({"batch": list(feedback)}))
 
     def stored_feedback(self, project_id: str, feedback_type: str, references: Sequence[str]) -> dict[str, list[str]]:
-        """Return the ids of the feedback of this type that these references have."""
+        """Return the ids of the feedback of this type, by reference."""
         found: dict[str, list[str]] = {}
         for start in range(0, len(references), IDS_PER_QUESTION):
             wanted = [{"$literal": reference} for reference in references[start : start + IDS_PER_QUESTION]]
@@ -136,7 +136,7 @@ class WeaveApi:
         purge = {"project_id": project_id, "query": {"$expr": wanted[0] if len(wanted) == 1 else {"$or": wanted}}}
         self._post("/feedback/purge", orjson.dumps(purge))
 
-    # --- how a request is made
+    # --- requests
 
     def _graphql(self, query: str, variables: dict[str, str]) -> dict[str, Any]:
         url = f"{self.settings.api_url}/graphql"
@@ -157,7 +157,7 @@ class WeaveApi:
         except orjson.JSONDecodeError:
             answer = None
         if not isinstance(answer, dict):
-            # The page of a proxy, say: status 200, and nothing stored.
+            # A proxy's page, for example: status 200, and nothing stored.
             reason = f"{url} answered with something other than JSON: {body[:80]!r}"
             raise RequestFailedError(Outcome(Verdict.UNEXPLAINED, reason))
         return answer

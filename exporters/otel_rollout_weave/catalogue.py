@@ -1,27 +1,25 @@
-"""What calls refer to: the project, an object per op, and the scorer that rewards are filed under."""
+"""The objects that calls refer to: the project, an op for each name, and the scorer of rewards."""
 
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
 from typing import Any, Final
 
 from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.safety.log_once import warn_once
+from otel_rollout.values.sanitize import replace_surrogates
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.settings import CREDENTIALS_HINT
-from otel_rollout_weave.text import clean_text
 
 __all__ = ["REWARD", "Catalogue", "object_id_of"]
-
-_logger = logging.getLogger(__name__)
 
 REWARD: Final = "reward"
 MAX_NAME: Final = 128
 """Weave answers 400 for the whole batch where an object id or a plain op name is longer."""
 
 MAX_OPS: Final = 1000
-"""How many ops are registered by one process; span names that hold an id would make objects without end."""
+"""How many ops one process registers; span names that hold an id would make objects without end."""
 
 _OP_SOURCE: Final = """import weave
 
@@ -41,7 +39,7 @@ _REWARD_SCORER: Final[dict[str, Any]] = {
 
 
 def object_id_of(name: str) -> str:
-    """Return an op's name with the letters that Weave allows in an object's id, at most 128 of them."""
+    """Return an op's name as an object id: at most 128 of the characters that Weave allows."""
     allowed = re.sub(r"[^\w.-]+", "-", name).strip("-_.") or "op"
     if len(allowed) <= MAX_NAME:
         return allowed
@@ -49,83 +47,65 @@ def object_id_of(name: str) -> str:
 
 
 class Catalogue:
-    """What this process has registered; each thing is asked for once.
+    """Registers projects, ops and the scorer, each once per process.
 
     Args:
         api: The server.
     """
 
     def __init__(self, api: WeaveApi) -> None:
-        self._api = api
+        self.api = api
         self._default_entity: str | None = None
         self._projects: dict[str, str] = {}
         self._references: dict[tuple[str, str, str], str] = {}
 
     def project_id(self, name: str) -> str:
-        """Return `entity/project` for a project's name, and make it if it is missing.
-
-        Args:
-            name: `entity/project` or `project`.
-
-        Raises:
-            RequestFailedError: The server did not answer, or refused.
-        """
+        """Return `entity/project` for `entity/project` or `project`; create the project if there is none."""
         if name not in self._projects:
             entity, _, project = name.rpartition("/")
             if not project or "/" in entity:
                 reason = f"{name!r} is no Weave project: give it as 'entity/project' or 'project'"
                 raise RequestFailedError(Outcome(Verdict.DENIED, reason))
-            entity = entity or self._api.settings.entity or self._entity()
-            self._projects[name] = f"{entity}/{self._api.ensure_project(entity, project)}"
+            entity = entity or self.api.settings.entity or self._entity()
+            self._projects[name] = f"{entity}/{self.api.ensure_project(entity, project)}"
         return self._projects[name]
 
     def op_name(self, project_id: str, name: str) -> str:
-        """Return the reference of an op, registered now if it was not; a plain name where that can't be done.
-
-        Args:
-            project_id: `entity/project`.
-            name: The span's name.
-
-        Raises:
-            RequestFailedError: The server did not answer.
-        """
+        """Register an op by its span's name and return its reference; the plain name if Weave refuses it."""
         key = (project_id, "op", name)
         known = self._references.get(key)
         if known is not None:
             return known
-        plain = clean_text(name)[:MAX_NAME] or "op"
+        name = replace_surrogates(name)
+        plain = name[:MAX_NAME] or "op"
         if len(self._references) >= MAX_OPS:
             return plain
         try:
-            source = _OP_SOURCE.format(name=clean_text(name)).encode()
-            file = self._api.create_file(project_id, "obj.py", source)
+            source = _OP_SOURCE.format(name=name).encode()
+            file = self.api.create_file(project_id, "obj.py", source)
             value = {"_type": "CustomWeaveType", "weave_type": {"type": "Op"}, "files": {"obj.py": file}}
-            object_id = object_id_of(clean_text(name))
-            digest = self._api.create_object(project_id, object_id, value)
+            object_id = object_id_of(name)
+            digest = self.api.create_object(project_id, object_id, value)
             reference = f"weave:///{project_id}/op/{object_id}:{digest}"
         except RequestFailedError as failure:
             if failure.outcome.verdict is not Verdict.REFUSED:
                 raise
-            _logger.warning("Weave refused the op %r; its calls carry the plain name: %s", name, failure)
+            warn_once(f"Weave op {name}", "Weave refused the op %r; its calls carry the plain name: %s", name, failure)
             reference = plain
         self._references[key] = reference
         return reference
 
     def reward_scorer(self, project_id: str) -> str:
-        """Return the reference of the object that rewards are filed under.
-
-        Raises:
-            RequestFailedError: The server did not answer, or refused.
-        """
+        """Register the scorer of rewards and return its reference."""
         key = (project_id, "object", REWARD)
         if key not in self._references:
-            digest = self._api.create_object(project_id, REWARD, _REWARD_SCORER)
+            digest = self.api.create_object(project_id, REWARD, _REWARD_SCORER)
             self._references[key] = f"weave:///{project_id}/object/{REWARD}:{digest}"
         return self._references[key]
 
     def _entity(self) -> str:
         if self._default_entity is None:
-            self._default_entity = self._api.default_entity()
+            self._default_entity = self.api.default_entity()
         if self._default_entity is None:
             reason = f"the owner of the API key has no default entity; {CREDENTIALS_HINT}"
             raise RequestFailedError(Outcome(Verdict.DENIED, reason))

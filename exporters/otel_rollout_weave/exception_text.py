@@ -1,4 +1,4 @@
-"""A failed span's exception, in the form in which the weave client writes it."""
+"""A failed span's exception as the weave client writes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout_weave.text import clean_text
+from otel_rollout.values.sanitize import replace_surrogates
 
 __all__ = ["exception_of_span"]
 
@@ -19,11 +19,7 @@ _FRAME = re.compile(r'^  File "(?P<filename>.*)", line (?P<line>\d+), in (?P<fun
 
 
 def exception_of_span(span: ReadableSpan) -> str | None:
-    """Return the JSON text of a failed span's exception; None where the span did not fail.
-
-    Args:
-        span: A finished span.
-    """
+    """Return the JSON text of a failed span's exception; None if the span did not fail."""
     if span.status.status_code is not StatusCode.ERROR:
         return None
     found: Mapping[str, Any] = {}
@@ -32,10 +28,10 @@ def exception_of_span(span: ReadableSpan) -> str | None:
             found = event.attributes or {}
     kind = found.get(semconv.EXCEPTION_TYPE) or (span.attributes or {}).get(semconv.ERROR_TYPE) or "Error"
     message = found.get(semconv.EXCEPTION_MESSAGE) or span.status.description or ""
-    record: dict[str, Any] = {"type": clean_text(kind), "message": clean_text(message)}
+    record: dict[str, Any] = {"type": replace_surrogates(str(kind)), "message": replace_surrogates(str(message))}
     stacktrace = found.get(semconv.EXCEPTION_STACKTRACE)
     if stacktrace:
-        record["traceback"] = _frames(clean_text(stacktrace))
+        record["traceback"] = _frames(replace_surrogates(str(stacktrace)))
     return orjson.dumps(record).decode()
 
 

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import logging
+import functools
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.http import require_requests, shown_url
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.side_work import Kind, SideWork
-from otel_rollout.safety.log_once import internal_error
+from otel_rollout.recent import RecentDict
+from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.settings import read_flag
+from otel_rollout.span_facts import span_id_of, trace_id_of
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.catalogue import Catalogue
 from otel_rollout_weave.rewards import Reward, RewardFeedback, reward_feedback_of
-from otel_rollout_weave.sent import SentIds, StatusesByTrace
-from otel_rollout_weave.settings import CREDENTIALS_HINT, WeaveSettings, read_settings
-from otel_rollout_weave.translate import NONE_BELOW, StatusCounts, call_id, call_of_span
+from otel_rollout_weave.settings import CREDENTIALS_HINT, read_settings
+from otel_rollout_weave.translate import NONE_BELOW, StatusCounts, call_of_span
 from otel_rollout_weave.wandb_run import run_of_process
 
 __all__ = ["WeaveSpanExporter"]
-
-_logger = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES: Final = 8 * 1024 * 1024
 """One call alone may be larger. The server takes 32 MiB, at about a second per MB of numbers."""
@@ -39,41 +35,35 @@ MAX_REQUEST_BYTES: Final = 8 * 1024 * 1024
 MAX_REWARDS: Final = 100
 """How many rewards are filed in one request."""
 
+MAX_SENT_IDS: Final = 65_536
+MAX_TRACES: Final = 10_000
+
 IDS_AS_TEXT: Final = "OTEL_ROLLOUT_WEAVE_IDS_AS_TEXT"
 ASK_FIRST: Final = "OTEL_ROLLOUT_WEAVE_ASK_FIRST"
 
 MAY_BE_STORED: Final = (Verdict.RETRY, Verdict.UNEXPLAINED)
-"""Failures after which the server may have the batch all the same."""
-
-
-@dataclass
-class _Connection:
-    """A server that we have credentials for, and what we know to be there."""
-
-    api: WeaveApi
-    catalogue: Catalogue
+"""Failures after which the server may have stored the batch."""
 
 
 class WeaveSpanExporter(OutcomeSpanExporter):
     """Exports spans as Weave calls: a root call per trajectory, its ops nested, its reward as feedback.
 
-    What is left out is read from the environment, as weave and wandb read it. Nothing is opened before the
-    first span is exported.
+    Arguments default to the environment, as weave and wandb read it. Connections open with the first export.
 
     Args:
         project: `entity/project` or `project`; else the project given to `init`, else WANDB_PROJECT, else the
             service's name.
-        entity: The team or user, where `project` names none; else WANDB_ENTITY, else the key's default.
+        entity: The team or user if `project` names none; else WANDB_ENTITY, else the key's default.
         api_key: The key; else WANDB_API_KEY, else the netrc entry that `wandb login` writes.
-        base_url: The W&B server; else WANDB_BASE_URL, else what `wandb login --host` noted.
-        trace_server_url: The trace server; else WF_TRACE_SERVER_URL, else the one that belongs to `base_url`.
+        base_url: The W&B server; else WANDB_BASE_URL, else the host of `wandb login --host`.
+        trace_server_url: The trace server; else WF_TRACE_SERVER_URL, else that of `base_url`.
         timeout: Seconds for a request; else WEAVE_HTTP_TIMEOUT, else 90.
-        ids_as_text: Send each list of 64 whole numbers or more as one text, which the server takes several
-            times as fast; else OTEL_ROLLOUT_WEAVE_IDS_AS_TEXT.
-        ask_first: Ask the server before each batch which of its calls it has, for spans that another process
-            may have sent (a replay, a restart); else OTEL_ROLLOUT_WEAVE_ASK_FIRST. Calls of this process
-            whose answer was lost are asked for in any case.
-        max_request_bytes: The size of a request that is not passed by more than one call.
+        ids_as_text: Send each list of 64 integers or more as one text, which the server stores several times as fast;
+            else OTEL_ROLLOUT_WEAVE_IDS_AS_TEXT.
+        ask_first: Ask the server before each batch which of its calls are stored, for spans that another process may
+            have sent (a replay, a restart); else OTEL_ROLLOUT_WEAVE_ASK_FIRST. Calls of this process whose answer was
+            lost are always asked for.
+        max_request_bytes: The maximum size of a request; a larger call is sent alone.
     """
 
     variables: ClassVar[Mapping[str, str]] = {
@@ -82,13 +72,13 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         "WANDB_PROJECT": "the project of spans that name none",
         "WANDB_RUN_ID": "the run that calls belong to",
         "WANDB_BASE_URL": "the W&B server",
-        "WANDB_PUBLIC_BASE_URL": "its name for others, where that is another",
-        "WANDB_CONFIG_DIR": "where `wandb login --host` notes the server",
-        "WF_TRACE_SERVER_URL": "the trace server; else the one that belongs to the W&B server",
+        "WANDB_PUBLIC_BASE_URL": "its public URL, if that is another",
+        "WANDB_CONFIG_DIR": "the folder of the settings that `wandb login --host` writes",
+        "WF_TRACE_SERVER_URL": "the trace server; else that of the W&B server",
         "WEAVE_HTTP_TIMEOUT": "seconds for a request, default 90",
         "WEAVE_INSECURE_DISABLE_SSL": "`true`: don't check the server's certificate",
-        IDS_AS_TEXT: "send long lists of whole numbers as texts",
-        ASK_FIRST: "ask the server before each batch which of its calls it has",
+        IDS_AS_TEXT: "`true`: send long lists of integers as texts",
+        ASK_FIRST: "`true`: ask the server before each batch which of its calls are stored",
     }
 
     def __init__(
@@ -105,27 +95,33 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         max_request_bytes: int = MAX_REQUEST_BYTES,
     ) -> None:
         self._project = project
-        self._entity = entity
-        self._api_key = api_key
-        self._base_url = base_url
-        self._trace_server_url = trace_server_url
-        self._timeout = timeout
-        self._ids_as_text = _flag(IDS_AS_TEXT) if ids_as_text is None else ids_as_text
-        self._ask_first = _flag(ASK_FIRST) if ask_first is None else ask_first
+        # Read at each use: the environment and wandb's files may change.
+        self._settings = functools.partial(
+            read_settings,
+            api_key=api_key,
+            base_url=base_url,
+            trace_server_url=trace_server_url,
+            entity=entity,
+            timeout=timeout,
+        )
+        self._ids_as_text = read_flag(IDS_AS_TEXT, is_strict=False) if ids_as_text is None else ids_as_text
+        self._ask_first = read_flag(ASK_FIRST, is_strict=False) if ask_first is None else ask_first
         self._max_request_bytes = max_request_bytes
-        self._connection: _Connection | None = None
-        # Of its own, for another thread: one that hangs doesn't hold up calls.
-        self._rewards: tuple[WeaveApi, RewardFeedback] | None = None
+        self._catalogue: Catalogue | None = None
+        # With connections of its own, on another thread: a request that hangs doesn't delay calls.
+        self._rewards: RewardFeedback | None = None
         self.side_work: SideWork = SideWork("weave", {"rewards": Kind(self._file_rewards, MAX_REWARDS)})
-        self._sent = SentIds()
-        self._statuses = StatusesByTrace()
-        self._told: set[str] = set()
+        # Ids that were in a request: True if the server has them, False if it may have them. A second row of an id
+        # would be shown too, until ClickHouse happens to merge the two.
+        self._sent: RecentDict[str, bool] = RecentDict(MAX_SENT_IDS)
+        # The calls of trajectories whose root has not come, for the counts that Weave shows on the root.
+        self._statuses: RecentDict[int, StatusCounts] = RecentDict(MAX_TRACES)
 
     def check(self) -> None:
-        """Look for what can be seen to be wrong without a connection.
+        """Check the settings without a connection.
 
         Raises:
-            ConfigurationError: A variable of ours is neither true nor false.
+            ConfigurationError: A variable is neither true nor false.
             MissingExtraError: requests isn't installed.
         """
         for variable in (IDS_AS_TEXT, ASK_FIRST):
@@ -133,22 +129,26 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         require_requests()
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
-        """Make one attempt to store `spans`, without those that the server has already."""
+        """Make one attempt to store `spans`, except for those that are stored already."""
         try:
             self._attempt(spans)
         except RequestFailedError as failure:
-            return self._failed(failure.outcome)
+            if failure.outcome.verdict is Verdict.DENIED:
+                # The next attempt reads the settings again, and asks for the project again.
+                self._disconnect()
+            return failure.outcome
         except Exception as error:
-            # Halving the batch finds the span that this came from.
-            self._tell(f"internal {type(error).__name__}", "a span can't be sent to Weave", with_traceback=True)
+            # Halving the batch finds the span at fault.
+            warn_once(f"Weave {type(error).__name__}", "a span can't be sent to Weave", exc_info=error)
             return Outcome(Verdict.REFUSED, f"{type(error).__name__}: {error}")
-        self._sent.forget(call_id(span) for span in spans)
+        for span in spans:
+            self._sent.pop(span_id_of(span), None)
         self._count_statuses(spans)
         return DELIVERED
 
     @property
     def destination(self) -> str:
-        """The trace server, with the entity and project that stand in the place of the spans' own."""
+        """The trace server, with the entity and project if they are given."""
         settings = self._settings()
         parts = [
             shown_url(settings.trace_server_url),
@@ -158,15 +158,15 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         return ", ".join(part for part in parts if part)
 
     def expect_repeats(self) -> None:
-        """Ask before each batch which of its calls are stored: a second row would be shown twice."""
+        """Ask before each batch which of its calls are stored: Weave shows a second row too."""
         self._ask_first = True
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
-        """Ask which of `spans` are stored."""
-        connection = self._connect()
-        project_id = connection.catalogue.project_id(self._project_name(spans[0]))
-        stored = connection.api.stored_calls(project_id, [call_id(span) for span in spans])
-        url = shown_url(connection.api.settings.trace_server_url)
+        """Count the stored ones of `spans`."""
+        catalogue = self._connect()
+        project_id = catalogue.project_id(self._project_name(spans[0]))
+        stored = catalogue.api.stored_calls(project_id, [span_id_of(span) for span in spans])
+        url = shown_url(catalogue.api.settings.trace_server_url)
         return ReadBack(len(stored), f"project {project_id} of Weave at {url}")
 
     def shutdown(self) -> None:
@@ -181,34 +181,35 @@ class WeaveSpanExporter(OutcomeSpanExporter):
     def _attempt(self, spans: Sequence[ReadableSpan]) -> None:
         if not spans:
             return
-        connection = self._connect()
+        catalogue = self._connect()
         by_project: dict[str, list[ReadableSpan]] = {}
         for span in spans:
             by_project.setdefault(self._project_name(span), []).append(span)
         for name, group in by_project.items():
-            project_id = connection.catalogue.project_id(name)
-            self._send_calls(connection, project_id, group)
+            project_id = catalogue.project_id(name)
+            self._send_calls(catalogue, project_id, group)
             try:
                 for reward in reward_feedback_of(group):
                     self.side_work.add("rewards", project_id, reward.root_id, reward, order=reward.time_ns)
-            except Exception:  # noqa: BLE001, RUF100 - the calls are stored, whatever this is
+            except Exception:
+                # The calls are stored.
                 internal_error("noting the rewards of stored calls")
 
-    def _send_calls(self, connection: _Connection, project_id: str, spans: Sequence[ReadableSpan]) -> None:
-        missing = self._missing(connection.api, project_id, spans)
+    def _send_calls(self, catalogue: Catalogue, project_id: str, spans: Sequence[ReadableSpan]) -> None:
+        missing = self._missing(catalogue.api, project_id, spans)
         below = self._statuses_below(spans)
-        # Encoded request by request: a stock span processor hands over 512 spans of any size at a time.
-        calls = self._encoded(connection.catalogue, project_id, missing, below)
+        # Encoded request by request: a stock span processor sends 512 spans of any size at once.
+        calls = self._encoded(catalogue, project_id, missing, below)
         for part in _parts(calls, self._max_request_bytes):
             ids = [one for one, _ in part]
             try:
-                connection.api.post_calls(project_id, [call for _, call in part])
+                catalogue.api.post_calls(project_id, [call for _, call in part])
             except RequestFailedError as failure:
                 if failure.outcome.verdict in MAY_BE_STORED:
-                    self._sent.doubt(ids)
+                    self._sent.update(dict.fromkeys(ids, False))
                 raise
-            # Forgotten again once the whole batch is through.
-            self._sent.confirm(ids)
+            # Dropped once the whole batch is stored.
+            self._sent.update(dict.fromkeys(ids, True))
 
     def _encoded(
         self,
@@ -224,62 +225,51 @@ class WeaveSpanExporter(OutcomeSpanExporter):
                 project_id=project_id,
                 op_name=catalogue.op_name(project_id, span.name),
                 run_id=run_id,
-                below=below[_trace_id(span)] if span.parent is None else NONE_BELOW,
+                below=below[trace_id_of(span)] if span.parent is None else NONE_BELOW,
                 ids_as_text=self._ids_as_text,
             )
             yield record["id"], orjson.dumps(record)
 
     def _missing(self, api: WeaveApi, project_id: str, spans: Sequence[ReadableSpan]) -> list[ReadableSpan]:
-        sent = self._sent
-        doubtful = [one for span in spans if sent.is_doubtful(one := call_id(span)) or self._ask_first]
+        ids = [span_id_of(span) for span in spans]
+        doubtful = [one for one in ids if self._ask_first or self._sent.get(one) is False]
         if doubtful:
             try:
-                sent.confirm(api.stored_calls(project_id, doubtful))
+                self._sent.update(dict.fromkeys(api.stored_calls(project_id, doubtful), True))
             except RequestFailedError as failure:
                 if failure.outcome.verdict in MAY_BE_STORED:
                     raise
                 # A key that may write and not read: a call twice is better than none.
-                self._tell("ask", f"Weave does not say which calls it has, so some may come twice: {failure}")
-        return [span for span in spans if not sent.is_stored(call_id(span))]
+                warn_once("Weave calls", "Weave does not say which calls it has, so some may come twice: %s", failure)
+        return [span for span, one in zip(spans, ids, strict=True) if not self._sent.get(one)]
 
     # --- the connection
 
-    def _connect(self) -> _Connection:
-        if self._connection is None:
-            api = self._new_api()
-            self._connection = _Connection(api, Catalogue(api))
-        return self._connection
+    def _connect(self) -> Catalogue:
+        if self._catalogue is None:
+            self._catalogue = self._new_catalogue()
+        return self._catalogue
 
-    def _new_api(self) -> WeaveApi:
+    def _new_catalogue(self) -> Catalogue:
         settings = self._settings()
         if not settings.api_key:
             raise RequestFailedError(Outcome(Verdict.DENIED, f"no W&B API key: {CREDENTIALS_HINT}"))
-        return WeaveApi(settings)
-
-    def _settings(self) -> WeaveSettings:
-        return read_settings(
-            api_key=self._api_key,
-            base_url=self._base_url,
-            trace_server_url=self._trace_server_url,
-            entity=self._entity,
-            timeout=self._timeout,
-        )
+        return Catalogue(WeaveApi(settings))
 
     def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.api.close()
+        catalogue, self._catalogue = self._catalogue, None
+        if catalogue is not None:
+            catalogue.api.close()
 
     def _file_rewards(self, project_id: str, rewards: list[Reward]) -> Outcome:
-        """Make one attempt to file rewards whose calls are stored."""
+        """Make one attempt to file rewards of stored calls."""
         try:
             if self._rewards is None:
-                api = self._new_api()
-                self._rewards = api, RewardFeedback(api, Catalogue(api))
-            self._rewards[1].file(project_id, rewards)
+                self._rewards = RewardFeedback(self._new_catalogue())
+            self._rewards.file(project_id, rewards)
         except RequestFailedError as failure:
             if failure.outcome.verdict is Verdict.DENIED:
-                # The next attempt reads the settings anew.
+                # The next attempt reads the settings again.
                 self._disconnect_rewards()
             return failure.outcome
         return DELIVERED
@@ -287,7 +277,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
     def _disconnect_rewards(self) -> None:
         rewards, self._rewards = self._rewards, None
         if rewards is not None:
-            rewards[0].close()
+            rewards.close()
 
     def _project_name(self, span: ReadableSpan) -> str:
         if self._project:
@@ -304,35 +294,24 @@ class WeaveSpanExporter(OutcomeSpanExporter):
             raise RequestFailedError(Outcome(Verdict.DENIED, "no Weave project: set WANDB_PROJECT"))
         return str(name)
 
-    # --- what is told and counted
-
-    def _failed(self, outcome: Outcome) -> Outcome:
-        if outcome.verdict is Verdict.DENIED:
-            # The next attempt reads the settings anew, and asks for the project again.
-            self._disconnect()
-        return outcome
-
-    def _tell(self, cause: str, message: str, *, with_traceback: bool = False) -> None:
-        if cause not in self._told:
-            self._told.add(cause)
-            _logger.warning("%s", message, exc_info=with_traceback)
+    # --- the statuses below a root
 
     def _statuses_below(self, spans: Sequence[ReadableSpan]) -> dict[int, StatusCounts]:
-        below = {_trace_id(span): self._statuses.get(_trace_id(span)) for span in spans if span.parent is None}
+        roots = {trace_id_of(span) for span in spans if span.parent is None}
+        below = {trace_id: self._statuses.get(trace_id, NONE_BELOW) for trace_id in roots}
         for span in spans:
-            counts = below.get(_trace_id(span))
-            if counts is not None and span.parent is not None:
-                failed = _has_failed(span)
-                below[_trace_id(span)] = StatusCounts(counts.success + (not failed), counts.error + failed)
+            if span.parent is not None and (trace_id := trace_id_of(span)) in below:
+                below[trace_id] = below[trace_id].with_call(span)
         return below
 
     def _count_statuses(self, spans: Sequence[ReadableSpan]) -> None:
         for span in spans:
             if span.parent is not None:
-                self._statuses.add(_trace_id(span), failed=_has_failed(span))
+                trace_id = trace_id_of(span)
+                self._statuses[trace_id] = self._statuses.get(trace_id, NONE_BELOW).with_call(span)
         for span in spans:
             if span.parent is None:
-                self._statuses.forget(_trace_id(span))
+                self._statuses.pop(trace_id_of(span), None)
 
 
 def _parts(calls: Iterable[tuple[str, bytes]], limit: int) -> Iterator[list[tuple[str, bytes]]]:
@@ -346,20 +325,3 @@ def _parts(calls: Iterable[tuple[str, bytes]], limit: int) -> Iterator[list[tupl
         size += len(call[1])
     if part:
         yield part
-
-
-def _trace_id(span: ReadableSpan) -> int:
-    context = span.get_span_context()
-    return context.trace_id if context is not None else 0
-
-
-def _has_failed(span: ReadableSpan) -> bool:
-    return span.status.status_code is StatusCode.ERROR
-
-
-def _flag(variable: str) -> bool:
-    try:
-        return read_flag(variable)
-    except ConfigurationError:
-        # `check` says so.
-        return False

@@ -1,4 +1,4 @@
-"""The payload of a span as the JSON of a Weave call: spliced in as it is, not parsed."""
+"""A span's payload as the JSON of a Weave call, spliced in without parsing."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from otel_rollout import semconv
 __all__ = ["as_inputs", "as_output", "ids_as_text", "is_json_of_ours"]
 
 LONG_LIST: Final = 64
-"""How many numbers a list must hold to count as token ids."""
+"""A list of so many integers counts as token ids."""
 
-# A string comes first, so that what looks like a list inside one is passed over. Between its brackets a list of whole
-# numbers has nothing but these characters; a group per number would take twenty times as long.
+# Strings match first, so that a list inside a string doesn't. A list of integers has only these characters between its
+# brackets; a group per number would take twenty times as long.
 _STRING_OR_IDS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|(\[[-0-9,\s]+\])', re.DOTALL)
 
 
 def as_inputs(text: str | None, *, is_trusted: bool, with_ids_as_text: bool = False) -> bytes:
-    """Return a span's input as a JSON object; Weave refuses a batch with any other kind of inputs.
+    """Return a span's input as a JSON object; Weave refuses a batch with other inputs.
 
     Args:
         text: The input attribute: JSON, or any text of another instrumentation.
-        is_trusted: Whether it is known to be JSON.
-        with_ids_as_text: Whether lists of token ids are sent as one text each.
+        is_trusted: The text is known to be JSON.
+        with_ids_as_text: Replace each list of token ids by one text.
     """
     if text is None:
         return b"{}"
@@ -36,13 +36,13 @@ def as_inputs(text: str | None, *, is_trusted: bool, with_ids_as_text: bool = Fa
 def as_output(
     text: str | None, *, is_trusted: bool, with_ids_as_text: bool = False, reward: float | None = None
 ) -> bytes:
-    """Return a span's output as JSON, with the reward as one more key of it where there is one.
+    """Return a span's output as JSON.
 
     Args:
         text: The output attribute: JSON, or any text of another instrumentation.
-        is_trusted: Whether it is known to be JSON.
-        with_ids_as_text: Whether lists of token ids are sent as one text each.
-        reward: Added as `reward`; an output that is no object is put under `output` beside it.
+        is_trusted: The text is known to be JSON.
+        with_ids_as_text: Replace each list of token ids by one text.
+        reward: Added as the key `reward`; an output that is no object becomes the key `output` beside it.
     """
     value = b"null" if text is None else _as_json(text, is_trusted=is_trusted, with_ids_as_text=with_ids_as_text)
     if reward is None:
@@ -58,22 +58,19 @@ def as_output(
 
 
 def ids_as_text(payload: bytes) -> bytes:
-    """Return JSON in which each long list of whole numbers is one text that holds the same list.
+    """Return JSON with each long list of integers replaced by one text of the same list.
 
-    The trace server works on each number of a list, and takes several times as long as for the text.
-
-    Args:
-        payload: The JSON.
+    The trace server processes each number of a list, which takes several times as long as the text.
     """
     return _STRING_OR_IDS.sub(_quoted, payload)
 
 
 def is_json_of_ours(mime_type: object, scope_name: str) -> bool:
-    """Return whether a payload was written by otel-rollout, which writes nothing but valid JSON.
+    """Return True if otel-rollout wrote a payload, which is valid JSON then.
 
     Args:
-        mime_type: The payload's mime type attribute.
-        scope_name: The name of the instrumentation scope that made the span.
+        mime_type: The payload's MIME type attribute.
+        scope_name: The name of the span's instrumentation scope.
     """
     return mime_type == semconv.JSON_MIME_TYPE and scope_name.replace("-", "_").partition(".")[0] == "otel_rollout"
 
@@ -93,8 +90,8 @@ def _as_json(text: str, *, is_trusted: bool, with_ids_as_text: bool) -> bytes:
 
 
 def _is_json(payload: bytes) -> bool:
-    # One invalid payload has the whole batch refused. A text that is no object or list is meant as text, even
-    # where it happens to be a JSON number.
+    # One invalid payload has the whole batch refused. Only an object or a list counts as JSON: a text that is a JSON
+    # number by chance is a text.
     if payload[:1] not in (b"{", b"["):
         return False
     try:

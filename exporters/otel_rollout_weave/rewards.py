@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,16 +10,15 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.outcome import Verdict
-from otel_rollout_weave.api import RequestFailedError, WeaveApi
+from otel_rollout.safety.log_once import warn_once
+from otel_rollout.span_facts import reward_of, span_id_of, trace_id_of
+from otel_rollout_weave.api import RequestFailedError
 from otel_rollout_weave.catalogue import REWARD, Catalogue
-from otel_rollout_weave.translate import call_id, reward_of_span
 
 __all__ = ["FEEDBACK_TYPE", "Reward", "RewardFeedback", "reward_feedback_of"]
 
-_logger = logging.getLogger(__name__)
-
 FEEDBACK_TYPE: Final = f"wandb.runnable.{REWARD}"
-"""The type of a scorer's results; a filter names `feedback.[wandb.runnable.reward].payload.output`."""
+"""The type of a scorer's results; filters use `feedback.[wandb.runnable.reward].payload.output`."""
 
 _VERSION_AND_VARIANT: Final = (7 << 76) | (2 << 62)
 _TRACE_BITS: Final = (1 << 62) - 1
@@ -44,17 +42,17 @@ class Reward:
 
     @property
     def id(self) -> str:
-        """A UUID of version 7: its time is when the reward was known, its random bits are the trace's.
+        """A UUID of version 7 with the reward's time and, as its random bits, the trace's id.
 
-        Weave knows no update of feedback. By the id a later reward is told from an earlier one, and both from feedback
-        that is not ours; a reward that is sent twice has one id.
+        Weave can't update feedback. The id tells a later reward from an earlier one, and both from feedback that is not
+        ours; a reward that is sent twice has one id.
         """
         milliseconds, rest = divmod(self.time_ns, 1_000_000)
         time_bits = (milliseconds & ((1 << 48) - 1)) << 80 | (rest * 4096 // 1_000_000) << 64
         return str(uuid.UUID(int=time_bits | _VERSION_AND_VARIANT | self.trace_id & _TRACE_BITS))
 
     def is_of_this_trace(self, feedback_id: str) -> bool:
-        """Return whether a piece of feedback is a reward of the same trace, filed by us."""
+        """Return True if an id is that of a reward of the same trace, filed by us."""
         try:
             number = uuid.UUID(feedback_id).int
         except ValueError:
@@ -63,18 +61,14 @@ class Reward:
 
 
 def reward_feedback_of(spans: Sequence[ReadableSpan]) -> list[Reward]:
-    """Return the rewards that spans carry.
-
-    Args:
-        spans: Any spans; those without a reward are passed over.
-    """
+    """Return the rewards on spans."""
     rewards = []
     for span in spans:
-        value, context = reward_of_span(span), span.get_span_context()
-        if value is not None and context is not None:
-            # One that comes when the root has ended is carried by a span right under it.
-            root = call_id(span) if span.parent is None else f"{span.parent.span_id:016x}"
-            rewards.append(Reward(root, context.trace_id, value, span.end_time or 0))
+        value = reward_of(span)
+        if value is not None:
+            # A reward that comes after the root's end is on a child of the root.
+            root = span_id_of(span) if span.parent is None else f"{span.parent.span_id:016x}"
+            rewards.append(Reward(root, trace_id_of(span), value, span.end_time or 0))
     return rewards
 
 
@@ -82,17 +76,19 @@ class RewardFeedback:
     """Files rewards, the latest of each trajectory.
 
     Args:
-        api: The server.
-        catalogue: Where the object that rewards are filed under is registered.
+        catalogue: Registers the scorer of rewards.
     """
 
-    def __init__(self, api: WeaveApi, catalogue: Catalogue) -> None:
-        self._api = api
+    def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        self._has_warned = False
+        self._api = catalogue.api
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._api.close()
 
     def file(self, project_id: str, rewards: Sequence[Reward]) -> None:
-        """File rewards whose calls are stored, unless a later one is there; remove the earlier ones.
+        """File rewards of stored calls, unless a later one is stored; purge earlier ones.
 
         Args:
             project_id: `entity/project`.
@@ -118,23 +114,21 @@ class RewardFeedback:
                 for reference, reward in missing.items()
             ]
             self._api.create_feedback(batch)
-        # Only now: at no time is a trajectory without a reward that had one.
+        # Purged last, so that no trajectory is without its reward in between.
         latest = {ref: max([*stored[ref], reward.id]) for ref, reward in by_reference.items()}
         outdated = [one for ref, ids in stored.items() for one in ids if one != latest[ref]]
         if outdated:
             self._api.purge_feedback(project_id, outdated)
 
     def _stored(self, project_id: str, rewards: Mapping[str, Reward]) -> dict[str, list[str]]:
-        """Return the ids of the rewards that are filed by us, by their calls."""
+        """Return the ids of the rewards that we have filed, by call."""
         try:
             found = self._api.stored_feedback(project_id, FEEDBACK_TYPE, list(rewards))
         except RequestFailedError as failure:
             if failure.outcome.verdict in (Verdict.RETRY, Verdict.UNEXPLAINED):
                 raise
             # A key that may write and not read: a reward twice is better than none.
-            if not self._has_warned:
-                self._has_warned = True
-                _logger.warning("Weave does not say which rewards it has, so some may come twice: %s", failure)
+            warn_once("Weave rewards", "Weave does not say which rewards it has, so some may come twice: %s", failure)
             found = {}
         return {
             ref: [one for one in found.get(ref, []) if reward.is_of_this_trace(one)] for ref, reward in rewards.items()

@@ -1,4 +1,4 @@
-"""Where Weave is and who we are: the environment and the files that weave and wandb read.
+"""The servers and credentials, from the environment and files that weave and wandb read.
 
 Source: https://docs.wandb.ai/weave/reference/python-sdk and weave 0.54's `trace/env.py`.
 """
@@ -33,14 +33,14 @@ CREDENTIALS_HINT: Final = (
 
 @dataclass(frozen=True)
 class WeaveSettings:
-    """What is needed to talk to a Weave server.
+    """The servers and credentials.
 
     Args:
-        api_url: The W&B API, which knows projects and entities.
-        trace_server_url: The trace server, which takes calls.
-        api_key: The API key; None where there is none yet.
-        entity: The team or user that projects without one belong to; None for the key's default.
-        verify: Whether to check the server's certificate.
+        api_url: The W&B API, for projects and entities.
+        trace_server_url: The trace server, for calls.
+        api_key: The API key; None if there is none yet.
+        entity: The team or user of projects that name none; None for the key's default.
+        verify: Check the server's certificate.
         timeout: Seconds for a request.
     """
 
@@ -53,7 +53,7 @@ class WeaveSettings:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that say who we are."""
+        """The headers of each request."""
         credentials = base64.b64encode(f"api:{self.api_key}".encode()).decode()
         return {"Authorization": f"Basic {credentials}", "User-Agent": "otel-rollout"}
 
@@ -67,19 +67,19 @@ def read_settings(
     timeout: float | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> WeaveSettings:
-    """Return the settings in force: an argument, else the environment, else the files of wandb.
+    """Return each setting: the argument, else the environment, else wandb's files.
 
     Args:
-        api_key: In the place of WANDB_API_KEY.
-        base_url: In the place of WANDB_BASE_URL.
-        trace_server_url: In the place of WF_TRACE_SERVER_URL.
-        entity: In the place of WANDB_ENTITY.
-        timeout: In the place of WEAVE_HTTP_TIMEOUT.
-        environment: The environment; the process's own where None.
+        api_key: Else WANDB_API_KEY, else the netrc entry.
+        base_url: Else WANDB_BASE_URL, else wandb's settings.
+        trace_server_url: Else WF_TRACE_SERVER_URL, else that of `base_url`.
+        entity: Else WANDB_ENTITY.
+        timeout: Else WEAVE_HTTP_TIMEOUT.
+        environment: The environment; the process's own if None.
     """
     given = os.environ if environment is None else environment
     api_url = (base_url or given.get("WANDB_BASE_URL") or _base_url_of_files(given)).rstrip("/")
-    # A server behind another public name takes calls under that name.
+    # A server with another public URL takes calls there.
     public_url = (base_url or given.get("WANDB_PUBLIC_BASE_URL") or api_url).rstrip("/")
     default = PUBLIC_TRACE_SERVER if public_url == PUBLIC_API else f"{public_url}/traces"
     return WeaveSettings(

@@ -1,11 +1,10 @@
-"""From a finished span to the record of a Weave call: a pure function.
+"""Translates a span to the record of a Weave call: pure functions.
 
 Source of the record: https://docs.wandb.ai/weave/reference/service-api/calls/calls-complete
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -15,14 +14,15 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
+from otel_rollout.span_facts import reward_of, span_id_of, trace_id_of
+from otel_rollout.values.sanitize import INT64_MAX, fits_int64, replace_surrogates
 from otel_rollout_weave.exception_text import exception_of_span
 from otel_rollout_weave.payload_text import as_inputs, as_output, is_json_of_ours
-from otel_rollout_weave.text import clean_text
 
-__all__ = ["NONE_BELOW", "StatusCounts", "call_id", "call_of_span", "reward_of_span"]
+__all__ = ["NONE_BELOW", "StatusCounts", "call_of_span"]
 
 MAX_DISPLAY_NAME: Final = 1024
-"""Weave answers 400 for the whole batch where a display name is longer."""
+"""Weave refuses the whole batch (400) for a longer display name."""
 
 _ELSEWHERE: Final = frozenset(
     {
@@ -36,36 +36,28 @@ _ELSEWHERE: Final = frozenset(
         semconv.SPAN_KIND,
     }
 )
-"""Attributes that have a place of their own in a call."""
+"""Attributes that a call has fields for."""
 
 _PREFIX: Final = "rollout."
 _CLASHES: Final = "other_attributes"
-"""Holds attributes whose name another one takes: that of a tag, or one that is its dotted prefix."""
+"""The key for attributes whose name is taken: by a tag, or by an attribute that is a dotted prefix of it."""
 
 _WEAVE_KINDS: Final = {"AGENT": "agent", "LLM": "llm", "TOOL": "tool", "EVALUATOR": "scorer"}
-_INT64: Final = range(-(2**63), 2**63)
 
 
 class StatusCounts(NamedTuple):
-    """How many calls ended well and how many failed."""
+    """How many calls succeeded and how many failed."""
 
     success: int
     error: int
 
+    def with_call(self, span: ReadableSpan) -> StatusCounts:
+        """Return the counts with the call of `span` added."""
+        failed = span.status.status_code is StatusCode.ERROR
+        return StatusCounts(self.success + (not failed), self.error + failed)
+
 
 NONE_BELOW: Final = StatusCounts(0, 0)
-
-
-def call_id(span: ReadableSpan) -> str:
-    """Return the id that a span has as a call: its span id in hexadecimal."""
-    context = span.get_span_context()
-    return f"{context.span_id if context else 0:016x}"
-
-
-def reward_of_span(span: ReadableSpan) -> float | None:
-    """Return the trajectory's reward, of its root or of what has computed it later; None for any other span."""
-    value = (span.attributes or {}).get(semconv.REWARD)
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 def call_of_span(
@@ -83,25 +75,24 @@ def call_of_span(
         span: A finished span.
         project_id: `entity/project`.
         op_name: The reference of the op, or a plain name of at most 128 characters.
-        run_id: `entity/project/run` of the W&B run that the call belongs to.
-        below: The statuses of the calls under this one, where they are known.
-        ids_as_text: Whether lists of token ids are sent as one text each.
+        run_id: `entity/project/run` of the call's W&B run.
+        below: The status counts of the calls below this one.
+        ids_as_text: Send each list of token ids as one text.
     """
     attributes: Mapping[str, Any] = span.attributes or {}
-    context = span.get_span_context()
     parent = span.parent
-    own_id = call_id(span)
+    own_id = span_id_of(span)
     scope = span.instrumentation_scope
     scope_name = scope.name if scope is not None else ""
     is_ours = is_json_of_ours(semconv.JSON_MIME_TYPE, scope_name)
-    reward = reward_of_span(span)
-    conversation = clean_text(attributes[semconv.CONVERSATION_ID]) if semconv.CONVERSATION_ID in attributes else None
+    reward = reward_of(span)
+    conversation = _text(attributes[semconv.CONVERSATION_ID]) if semconv.CONVERSATION_ID in attributes else None
     step = attributes.get(semconv.STEP)
     start = span.start_time or 0
     return {
         "project_id": project_id,
         "id": own_id,
-        "trace_id": f"{context.trace_id if context else 0:032x}",
+        "trace_id": f"{trace_id_of(span):032x}",
         "parent_id": f"{parent.span_id:016x}" if parent is not None else None,
         "op_name": op_name,
         "display_name": _display_name(span, attributes, op_name),
@@ -128,13 +119,13 @@ def call_of_span(
         "thread_id": conversation,
         "turn_id": own_id if conversation else None,
         "wb_run_id": run_id,
-        # The column is unsigned: -1, which trainers use for "no step", would fail the whole batch.
-        "wb_run_step": step if run_id and type(step) is int and 0 <= step < 2**63 else None,
+        # The column is unsigned: -1, which trainers use for "no step", would have the whole batch refused.
+        "wb_run_step": step if run_id and type(step) is int and 0 <= step <= INT64_MAX else None,
     }
 
 
 def _timestamp(nanoseconds: int) -> str:
-    # The server keys rows by this value: a microsecond of difference makes a second call of it for ever.
+    # The server keys rows by this value: a microsecond of difference makes a second call.
     seconds, rest = divmod(nanoseconds, 10**9)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest // 1000:06d}Z"
 
@@ -145,11 +136,11 @@ def _payload(attributes: Mapping[str, Any], key: str) -> str | None:
 
 
 def _display_name(span: ReadableSpan, attributes: Mapping[str, Any], op_name: str) -> str | None:
-    name = clean_text(span.name)
+    name = replace_surrogates(span.name)
     known: list[str] = []
     if span.parent is None:
         parts = [("step", semconv.STEP), ("sample", semconv.SAMPLE_INDEX), ("rollout", semconv.ROLLOUT_N)]
-        known = [f"{label} {clean_text(attributes[key])}" for label, key in parts if key in attributes]
+        known = [f"{label} {_text(attributes[key])}" for label, key in parts if key in attributes]
         if attributes.get(semconv.VALIDATE) is True:
             known.insert(0, "validate")
     if not known and (op_name == name or f"/op/{name}:" in op_name):
@@ -165,24 +156,24 @@ def _call_attributes(span: ReadableSpan, attributes: Mapping[str, Any], *, is_ou
         if key in _ELSEWHERE or (is_ours and key == semconv.METADATA):
             continue
         if key.startswith(_PREFIX):
-            result[clean_text(key[len(_PREFIX) :])] = _plain(value)
+            result[replace_surrogates(key[len(_PREFIX) :])] = _plain(value)
         else:
-            others.append((clean_text(key), value))
+            others.append((replace_surrogates(key), value))
     kind = attributes.get(semconv.SPAN_KIND)
     if kind is not None:
-        result["kind"] = clean_text(kind)
+        result["kind"] = _text(kind)
         if kind in _WEAVE_KINDS:
             result["weave"] = {"kind": _WEAVE_KINDS[kind]}
     run = span.resource.attributes.get(semconv.RUN_ID) if span.resource is not None else None
     if run is not None:
-        result.setdefault("run_id", clean_text(run))
+        result.setdefault("run_id", _text(run))
     for key, value in others:
         _nest(result, key, _plain(value))
     return result
 
 
 def _nest(target: dict[str, Any], key: str, value: Any) -> None:
-    # Weave's filters read a dotted path as nested objects and can't name a key that holds a dot.
+    # Weave's filters read a dotted path as nested objects; no filter can name a key with a dot.
     here: Any = target
     *path, last = key.split(".")
     for part in path:
@@ -196,9 +187,7 @@ def _nest(target: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _summary(span: ReadableSpan, attributes: Mapping[str, Any], below: StatusCounts) -> dict[str, Any]:
-    failed = span.status.status_code is StatusCode.ERROR
-    counts = {"success": below.success + (not failed), "error": below.error + failed}
-    summary: dict[str, Any] = {"status_counts": counts}
+    summary: dict[str, Any] = {"status_counts": below.with_call(span)._asdict()}
     tokens_in = attributes.get(semconv.USAGE_INPUT_TOKENS)
     tokens_out = attributes.get(semconv.USAGE_OUTPUT_TOKENS)
     if type(tokens_in) is int or type(tokens_out) is int:
@@ -208,19 +197,25 @@ def _summary(span: ReadableSpan, attributes: Mapping[str, Any], below: StatusCou
         if type(tokens_out) is int:
             usage["completion_tokens"] = tokens_out
         usage["total_tokens"] = usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
-        # "usage" is what Weave's own OTLP ingest calls a model that it can't name.
+        # Weave's own OTLP ingest calls an unknown model "usage".
         model = attributes.get(semconv.RESPONSE_MODEL) or attributes.get(semconv.REQUEST_MODEL) or "usage"
-        summary["usage"] = {clean_text(model): usage}
+        summary["usage"] = {_text(model): usage}
     return summary
+
+
+def _text(value: object) -> str:
+    return replace_surrogates(str(value))
 
 
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, float)):
         return value
     if isinstance(value, int):
-        return value if value in _INT64 else str(value)
+        return value if fits_int64(value) else str(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
     if isinstance(value, Mapping):
-        return {clean_text(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return {_text(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(item) for item in value]
-    return clean_text(value)
+    return _text(value)

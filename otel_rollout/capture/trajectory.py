@@ -23,6 +23,7 @@ from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.spans.trajectory_state import TrajectoryState
 from otel_rollout.values.object_reading import class_name, find_static, integer_text, is_one_of, is_subclass
+from otel_rollout.values.sanitize import fits_int64, replace_surrogates
 from otel_rollout.values.snapshot import snapshot
 from otel_rollout.values.snapshot_json import to_json
 
@@ -168,7 +169,7 @@ def _annotate(
                 f"an attribute is a text, a number, a boolean or a list of one of these, not {_type(value)}",
             )
         else:
-            trajectory.annotations[_text(key)] = attribute
+            trajectory.annotations[replace_surrogates(key)] = attribute
 
 
 def _is_free(name: str) -> bool:
@@ -204,9 +205,9 @@ def _attribute(value: Any) -> Any:
     if kind is bool or kind is float:
         return value
     if kind is str:
-        return _text(value)
+        return replace_surrogates(value)
     if kind is int:
-        return value if -(2**63) <= value < 2**63 else None
+        return value if fits_int64(value) else None
     if is_subclass(kind, list) or is_subclass(kind, tuple):
         items = tuple(_attribute(item) if not is_one_of(type(item), (list, tuple)) else None for item in _items(value))
         return items if len({type(item) for item in items} - {type(None)}) == 1 and None not in items else None
@@ -234,11 +235,6 @@ def _scalar(value: Any) -> Any:
     return plain if is_one_of(type(plain), _PLAIN) else value
 
 
-def _text(value: str) -> str:
-    """Return a text that can be written as UTF-8, whatever lone surrogates it has."""
-    return value if value.isascii() else value.encode("utf-8", "replace").decode()
-
-
 def _type(value: Any) -> str:
     return class_name(type(value)).rpartition(".")[2]
 
@@ -248,9 +244,9 @@ def _tag(value: Any) -> int | str:
     plain = snapshot(_scalar(value)).value
     kind = type(plain)
     if kind is int or kind is bool:
-        return int(plain) if -(2**63) <= plain < 2**63 else integer_text(plain)
+        return int(plain) if fits_int64(plain) else integer_text(plain)
     if kind is str:
-        return _text(plain[:MAX_TAG_CHARACTERS])
+        return replace_surrogates(plain[:MAX_TAG_CHARACTERS])
     return to_json(snapshot(plain)).decode()[:MAX_TAG_CHARACTERS].strip('"')
 
 

@@ -76,13 +76,10 @@ def examine(
     fault = _spool_fault(values.get("spool", UNSET), asked)
     if fault:
         return Examination(installation, environment, asked, fault)
-    profile = values.get("otlp_profile", "none")
     reports = []
     for name in asked:
         on_backend(name)
-        reports.append(
-            probe_backend(name, project=project, otlp_profile=profile, timeout=timeout, is_offline=is_offline)
-        )
+        reports.append(probe_backend(name, project=project, timeout=timeout, is_offline=is_offline))
     return Examination(installation, environment, asked, backends=reports)
 
 

@@ -64,21 +64,18 @@ class _TimedOutError(Exception):
     """Something took longer than it may."""
 
 
-def probe_backend(
-    name: str, *, project: str, otlp_profile: str = "none", timeout: float = 60.0, is_offline: bool = False
-) -> BackendReport:
+def probe_backend(name: str, *, project: str, timeout: float = 60.0, is_offline: bool = False) -> BackendReport:
     """Send a small trajectory to a backend and read it back where the backend allows.
 
     Args:
         name: The exporter's name.
         project: The project that the trajectory is filed under.
-        otlp_profile: Which backend's attributes `otlp` adds.
         timeout: Seconds for sending, and as many for reading back.
         is_offline: Only look whether the exporter can be made.
     """
     started = time.monotonic()
     try:
-        ((_, exporter),) = make_exporters([name], otlp_profile=otlp_profile)
+        ((_, exporter),) = make_exporters([name])
     except ConfigurationError as error:
         return BackendReport(name, "misconfigured", None, str(error))
     destination = exporter.destination if isinstance(exporter, OutcomeSpanExporter) else None

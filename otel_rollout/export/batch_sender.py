@@ -2,65 +2,36 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout.backoff import RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.processing.shrink import shrink_span
 
-__all__ = ["BatchReport", "RetryPolicy", "Wait", "send_batch", "wait_until"]
+__all__ = ["BatchReport", "Wait", "send_batch", "wait_until"]
 
 Wait = Callable[[float, Outcome], bool]
 """Waits that many seconds after that outcome; False when there is no time left to try again."""
 
 
-@dataclass(frozen=True)
-class RetryPolicy:
-    """How failed attempts are repeated.
+UNEXPLAINED_ATTEMPTS: Final = 5
+"""How often in a row a batch may fail whole, for an unknown or a passing reason, before it is halved."""
+FAILURES_IN_A_ROW: Final = 24
+"""How many parts in a row may fail before the search for a bad span pauses: the backend takes nothing at all.
 
-    Args:
-        initial_delay: Seconds before the first repetition; doubles each time, with jitter.
-        max_delay: Seconds that the delay never exceeds.
-        max_retry_after: Seconds that a backend's own wish to wait longer is heeded for at most.
-        denied_delay: Seconds between attempts while the backend turns us away.
-        unexplained_attempts: How often in a row a batch may fail whole, without a reason or for a passing one, before
-            it is halved.
-        failures_in_a_row: How many parts in a row may fail before the backend counts as taking nothing at all, and
-            the search for a bad span pauses. One bad span among 512 makes 11 at most: its halvings and itself, shrunk.
-        max_pauses: How many such pauses there are, nothing being delivered between them, before what is left of the
-            batch is given up. Where the backend took nothing of it at all and says no reason, it is kept instead.
-        few_spans: A batch of so few is given up in that case too: all of it may be at fault, and would hold up what
-            comes after it for ever, while an outage costs no more than these few every few minutes.
-    """
-
-    initial_delay: float = 0.5
-    max_delay: float = 30.0
-    max_retry_after: float = 300.0
-    denied_delay: float = 60.0
-    unexplained_attempts: int = 5
-    failures_in_a_row: int = 24
-    max_pauses: int = 10
-    few_spans: int = 4
-
-    def delay(self, attempt: int, outcome: Outcome) -> float:
-        """Return the seconds to wait after the attempt numbered `attempt`, counted from 1."""
-        if outcome.verdict in (Verdict.DENIED, Verdict.REFUSED):
-            delay = self.denied_delay
-        else:
-            delay = self.initial_delay * 2.0 ** min(attempt - 1, 16) * _jitter.uniform(0.75, 1.25)
-            delay = min(self.max_delay, delay)
-        # Backends say 0, or name a date that is past by our clock: heeded alone, that would be a loop without a wait.
-        return max(delay, min(outcome.retry_after or 0.0, self.max_retry_after))
-
-
-# A generator of its own: the trainer's seeded one must not notice.
-_jitter = random.Random()  # noqa: S311 - jitter needs no cryptographic randomness
+One bad span among 512 makes 11 at most: its halvings and itself, shrunk."""
+MAX_PAUSES: Final = 10
+"""How many such pauses there are, nothing being delivered between them, before the rest of the batch is given up. It is
+kept instead if the backend took nothing of it at all and gives no reason."""
+FEW_SPANS: Final = 4
+"""A batch of so few is given up in that case too: all of it may be at fault, and would hold up what comes after it for
+ever, while an outage costs no more than these few every few minutes."""
 
 
 @dataclass
@@ -194,7 +165,7 @@ class _Sending:
         self._passing_in_a_row = 0
         is_unexplained = outcome.verdict is Verdict.UNEXPLAINED
         if outcome.verdict is Verdict.DENIED or (
-            is_unexplained and not self._is_halving and self._attempt < self._policy.unexplained_attempts
+            is_unexplained and not self._is_halving and self._attempt < UNEXPLAINED_ATTEMPTS
         ):
             self.pending.append(part)
             return self._policy.delay(self._attempt, outcome)
@@ -212,7 +183,7 @@ class _Sending:
             self.pending.append(part._replace(spans=[shrink_span(part.spans[0])], original=part.spans))
         else:
             self._lose([part], outcome.verdict.value)
-        if self._failures_in_a_row >= self._policy.failures_in_a_row:
+        if self._failures_in_a_row >= FAILURES_IN_A_ROW:
             return self._pause(outcome)
         if not self.pending and self._suspects:
             if not self.report.delivered:
@@ -236,7 +207,7 @@ class _Sending:
     def _note_passing(self, part: _Part, outcome: Outcome) -> float:
         # A backend that names a time is busy, whatever the size.
         self._passing_in_a_row = 0 if outcome.retry_after else self._passing_in_a_row + 1
-        if self._passing_in_a_row >= self._policy.unexplained_attempts:
+        if self._passing_in_a_row >= UNEXPLAINED_ATTEMPTS:
             self._is_size_suspect = True
         if len(part.spans) > 1 and self._is_size_suspect and self._passing_in_a_row:
             self._halve(part)
@@ -258,16 +229,16 @@ class _Sending:
         ]
         suspects, self._suspects = self._suspects, []
         is_unexplained = outcome.verdict is Verdict.UNEXPLAINED
-        if self._pauses <= self._policy.max_pauses:
+        if self._pauses <= MAX_PAUSES:
             self.pending += reversed(suspects)
-        elif is_unexplained and not self.report.delivered and self._size > self._policy.few_spans:
+        elif is_unexplained and not self.report.delivered and self._size > FEW_SPANS:
             # An outage; or these are all at fault, and only what comes after them would be taken.
             if suspects:
                 self.pending.insert(0, _Part([span for suspect in suspects for span in suspect.spans]))
         else:
             self._suspects = suspects
             self.lose_rest("export_failed" if is_unexplained else outcome.verdict.value)
-        return self._policy.delay(self._policy.unexplained_attempts + self._pauses, outcome)
+        return self._policy.delay(UNEXPLAINED_ATTEMPTS + self._pauses, outcome)
 
     def _lose(self, parts: Sequence[_Part], reason: str) -> None:
         for part in parts:

@@ -1,4 +1,4 @@
-"""HTTP for exporters: one POST, and what its answer means for the batch."""
+"""The HTTP client of exporters, and the outcome of its answers."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ _PASSING = frozenset({408, 425, 429, 502, 503, 504})
 _INVALID = frozenset({400, 422})
 _NEVER_SERVED = frozenset({501, 505})
 _USERINFO = re.compile(r"[^/?#]*@|[^/?#:\[]*:(?!\d*(?:[/?#]|\Z)).*@", re.DOTALL)
-"""What stands before the host; also where the password holds a character that should be escaped there."""
+"""The part before the host, even if the password has a character that should be escaped."""
 _URL_WITH_USERINFO = re.compile(r"(?<=://)[^/?#\s]*@")
 _QUERY = re.compile(r"\?\S*")
 
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """An answer, or the failure to get one.
+    """An HTTP answer, or the failure to get one.
 
     Args:
-        status: The HTTP status, or 0 where no answer came.
+        status: The HTTP status; 0 without an answer.
         body: The body.
         retry_after: Seconds of the `Retry-After` header, if there was one.
-        fault: Why no answer came, in one line.
-        is_permanent: Whether the fault lies in our settings (a bad URL, a certificate that isn't trusted).
+        fault: Why there is no answer, in one line.
+        is_permanent: A setting is at fault: a bad URL, a certificate that isn't trusted.
     """
 
     status: int
@@ -59,13 +59,13 @@ class HttpAnswer:
 
 
 class HttpClient:
-    """A connection-keeping HTTP client that returns faults instead of raising them.
+    """An HTTP client with connection pooling that never raises.
 
     Args:
         headers: Sent with each request.
         timeout: Seconds for a request.
-        verify: Whether to check the server's certificate, or a file of trusted certificates.
-        cert: Our own certificate: a file, or a pair of certificate and key files.
+        verify: Check the server's certificate; or a file of trusted certificates.
+        cert: The client certificate: a file, or a pair of certificate and key files.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class HttpClient:
         session = requests.Session()
         session.headers.update(self._headers)
         if any(name.lower() == "authorization" for name in self._headers):
-            # Without this, requests puts a netrc entry of the host in the place of our header.
+            # Else requests replaces our header by a netrc entry of the host.
             session.auth = _as_given
         session.cert = self._cert
         return session
@@ -105,7 +105,7 @@ class HttpClient:
         try:
             session = self._session
             if session is None or self._pid != os.getpid():
-                # A forked child must not write into its parent's connections.
+                # A forked child must not use its parent's connections.
                 self._pid = os.getpid()
                 session = self._session = self._open()
             answer = session.request(
@@ -115,11 +115,11 @@ class HttpClient:
                 headers=dict(headers or {}),
                 timeout=self.timeout,
                 allow_redirects=False,
-                # Here and not on the session, where REQUESTS_CA_BUNDLE would go before it.
+                # On a session REQUESTS_CA_BUNDLE would precede it.
                 verify=self._verify,
             )
         except Exception as error:
-            # A connection that broke in the middle is not used again.
+            # A broken connection is not used again.
             self.close()
             is_passing = isinstance(error, requests.RequestException) and not _is_our_fault(error)
             fault = without_secrets(f"{type(error).__name__}: {error}", url)
@@ -134,7 +134,7 @@ class HttpClient:
 
 
 def require_requests() -> None:
-    """Import requests, before there are threads: a child that is forked amid an import waits for it for ever.
+    """Import requests before threads start: a child forked during an import waits for it for ever.
 
     Raises:
         MissingExtraError: It isn't installed.
@@ -146,30 +146,22 @@ def require_requests() -> None:
 
 
 def without_userinfo(url: str) -> str:
-    """Return `url` without the user and password in it, for a message.
-
-    Args:
-        url: A URL, or a host and port.
-    """
+    """Return a URL, or a host and port, without user and password."""
     scheme, _, rest = _split_userinfo(url)
     return scheme + rest
 
 
 def shown_url(url: str) -> str:
-    """Return `url` as a message shows it: without user, password and query.
-
-    Args:
-        url: A URL, or a host and port.
-    """
+    """Return a URL, or a host and port, for a message: without user, password and query."""
     return without_userinfo(url).partition("?")[0]
 
 
 def destination_of(url: str, headers: Mapping[str, str]) -> str:
-    """Return what tells one place that spans end up in from another: a header can name a project, or its owner.
+    """Return a secret-free id of a destination; equal ids mean the same destination.
 
     Args:
-        url: The URL, or host and port; only the hash of its user, password and query is returned.
-        headers: Sent with each request; only their hash is returned.
+        url: The URL, or host and port; its user, password and query are hashed.
+        headers: Sent with each request, hashed: one can name a project, or its owner.
     """
     secrets = sorted((name.lower(), value) for name, value in headers.items())
     names = [name for name, _ in secrets]
@@ -183,20 +175,15 @@ def destination_of(url: str, headers: Mapping[str, str]) -> str:
 
 
 def without_secrets(text: str, url: str) -> str:
-    """Return `text`, which somebody else says of `url`, without that URL's user, password and query.
-
-    Args:
-        text: The text.
-        url: A URL, or a host and port.
-    """
+    """Return another library's message about `url` without the URL's user, password and query."""
     _, userinfo, rest = _split_userinfo(url)
-    # A URL that is taken apart at the wrong place has the beginning of a password for a port.
+    # A URL that was split at the wrong place has the start of a password as its port.
     for secret in (userinfo, re.split(r"[/?#]", userinfo)[0]):
         if ":" in secret or secret.endswith("@"):
             text = text.replace(secret, "")
     _, mark, query = rest.partition("?")
     if mark:
-        # As it was given; and as it was sent, where some characters are escaped.
+        # As given; and as sent, with some characters escaped.
         text = _QUERY.sub("", text.replace(mark + query, ""))
     return _URL_WITH_USERINFO.sub("", text)
 
@@ -213,9 +200,9 @@ def _is_our_fault(error: requests.RequestException) -> bool:
     import requests
 
     if isinstance(error, requests.exceptions.SSLError):
-        # A server that goes away in the middle of a handshake is no matter of certificates.
+        # A server that goes away during a handshake is no fault of certificates.
         return "EOF occurred" not in str(error)
-    # requests counts bad URLs and headers as ValueErrors, and broken JSON, which nobody asks it for.
+    # Bad URLs and headers are ValueErrors in requests; so is broken JSON, which it never parses here.
     return isinstance(error, ValueError)
 
 
@@ -224,12 +211,12 @@ def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
 
 
 def outcome_of_answer(answer: HttpAnswer, url: str, *, denied_hint: str = "") -> Outcome:
-    """Say what an answer means for the batch.
+    """Return the outcome of an answer.
 
     Args:
         answer: The answer.
-        url: Where the request went, for the message.
-        denied_hint: What to check when the server turns us away: the settings that hold the credentials.
+        url: The request's URL, for the message.
+        denied_hint: For an auth or configuration error: the settings to check.
     """
     status = answer.status
     url = shown_url(url)
@@ -245,7 +232,7 @@ def outcome_of_answer(answer: HttpAnswer, url: str, *, denied_hint: str = "") ->
     if status in _INVALID:
         return Outcome(Verdict.REFUSED, reason)
     if status >= 500 and status not in _NEVER_SERVED:
-        # A server that fails on one bad span answers 500 as one that is down does.
+        # A server answers 500 for one bad span and if it is down.
         return Outcome(Verdict.UNEXPLAINED, reason, answer.retry_after)
     return Outcome(Verdict.DENIED, f"{reason}; {denied_hint}" if denied_hint else reason, answer.retry_after)
 

@@ -1,4 +1,4 @@
-"""Attributes of spans in OTLP's binary form, from pieces that mostly were encoded before.
+"""Encodes attributes in OTLP's binary form, mostly from cached pieces.
 
 Source: opentelemetry-proto's common.proto and https://protobuf.dev/programming-guides/encoding/.
 """
@@ -12,6 +12,8 @@ from typing import Any, Final
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
+from otel_rollout.values.sanitize import INT64_MAX, INT64_MIN, fits_int64, replace_surrogates
+
 __all__ = [
     "LARGE_TEXT",
     "MAX_CACHED",
@@ -23,19 +25,19 @@ __all__ = [
 ]
 
 SHORT_TEXT: Final = 64
-"""A text up to this length may be the same on thousands of spans."""
+"""Texts up to this length are cached: they may be the same on thousands of spans."""
 LARGE_TEXT: Final = 16 * 1024
-"""A longer one is copied as seldom as can be."""
+"""Longer texts are copied as seldom as possible."""
 MAX_CACHED: Final = 8192
 _MAX_KEPT_NUMBER: Final = 0x4000
-_INT64_MIN, _INT64_MAX, _UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+_UINT64_MAX: Final = 2**64 - 1
 
 # Tags of length-delimited fields: (field number << 3) | 2.
 _SPAN_ATTRIBUTES: Final = b"\x4a"
 _PAIR_KEY: Final = b"\x0a"
 _PAIR_VALUE: Final = b"\x12"
 _VALUE_STRING: Final = b"\x0a"
-# The other values: truths and integers (fields 2 and 3, numbers), doubles (field 4, fixed64).
+# Booleans and integers (fields 2 and 3, varints), doubles (field 4, fixed64).
 _VALUE_FALSE: Final = b"\x10\x00"
 _VALUE_TRUE: Final = b"\x10\x01"
 _VALUE_INT: Final = b"\x18"
@@ -47,7 +49,7 @@ _encoded_keys: dict[str, bytes] = {}
 
 
 class _Varints(dict[int, bytes]):
-    """Numbers as protobuf writes them; small ones, of which a span has seven, are kept."""
+    """Varints by number; small ones, of which a span has seven, are cached."""
 
     def __missing__(self, number: int) -> bytes:
         left, parts = number, bytearray()
@@ -65,7 +67,7 @@ varint: Final = _Varints().__getitem__
 
 
 def encode_attributes(parts: list[bytes], attributes: Mapping[str, Any]) -> bool:
-    """Add attributes of a span to its pieces; whether one is large."""
+    """Add attributes of a span to its pieces; return True if one is large."""
     has_large_text = False
     value: Any
     for key, value in attributes.items():
@@ -94,7 +96,7 @@ def encode_attributes(parts: list[bytes], attributes: Mapping[str, Any]) -> bool
 
 
 def _encode_long_text(key: str, value: str) -> tuple[bytes, ...]:
-    """Return a text attribute of a span in pieces."""
+    """Return the pieces of a text attribute."""
     try:
         text = value.encode()
     except UnicodeEncodeError:
@@ -108,7 +110,7 @@ def _encode_long_text(key: str, value: str) -> tuple[bytes, ...]:
 
 
 def _encode_key(key: str) -> bytes:
-    """Return the beginning of a pair: its key, and the tag of its value."""
+    """Return the start of a pair: its key and the tag of its value."""
     name = plain_text(key).encode()
     encoded = _PAIR_KEY + varint(len(name)) + name + _PAIR_VALUE
     if len(_encoded_keys) >= MAX_CACHED:
@@ -118,7 +120,7 @@ def _encode_key(key: str) -> bytes:
 
 
 def _encode_pair(key: str, value: Any) -> bytes:
-    """Return the bytes of a span message that has this attribute and nothing else."""
+    """Return a span message with this attribute alone."""
     kind = type(value)
     if kind is str:
         return b"".join(_encode_long_text(key, value))
@@ -126,7 +128,7 @@ def _encode_pair(key: str, value: Any) -> bytes:
         number = _VALUE_TRUE if value else _VALUE_FALSE
     elif kind is float:
         number = _VALUE_DOUBLE(0x21, value)
-    elif kind is int and _INT64_MIN <= value <= _INT64_MAX:
+    elif kind is int and INT64_MIN <= value <= INT64_MAX:
         number = _VALUE_INT + varint(value & _UINT64_MAX)
     else:
         message = SpanMessage()
@@ -137,12 +139,7 @@ def _encode_pair(key: str, value: Any) -> bytes:
 
 
 def fill_attributes(message: Any, attributes: Mapping[str, Any]) -> None:
-    """Add attributes to a message of protobuf's classes.
-
-    Args:
-        message: Its repeated field of attributes.
-        attributes: The attributes.
-    """
+    """Add attributes to `message`, a repeated field of protobuf's classes."""
     add = message.add
     for key, value in attributes.items():
         if value is None:
@@ -161,7 +158,7 @@ def _fill_value(message: AnyValue, value: Any) -> None:
     elif isinstance(value, bool):
         message.bool_value = value
     elif isinstance(value, int):
-        if _INT64_MIN <= value <= _INT64_MAX:
+        if fits_int64(value):
             message.int_value = value
         else:
             message.string_value = str(value)
@@ -185,7 +182,5 @@ def _fill_value(message: AnyValue, value: Any) -> None:
 
 
 def plain_text(value: Any) -> str:
-    """Return a value as a text that protobuf takes."""
-    text = value if isinstance(value, str) else str(value)
-    # Protobuf refuses lone surrogates, which reach us through file names and model output.
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    """Return a value as text that protobuf accepts."""
+    return replace_surrogates(value if isinstance(value, str) else str(value))

@@ -1,9 +1,9 @@
-"""Spans as an OTLP request in protobuf's binary form, with each payload copied as bytes and into the request alone.
+"""Encodes spans as an OTLP request in protobuf's binary form, and copies each payload only once, as bytes.
 
-The SDK's encoder makes each message on its own and hands it to the next constructor, which copies it: a payload is
-copied at six levels, then written out in one call that holds the GIL for milliseconds. Here what every span has is
-written directly, from pieces that mostly were encoded before; the rare rest (events, links, status, nested values)
-goes through the official classes. Protobuf parses fields that stand one after the other as one message.
+The SDK's encoder passes each message to the next constructor, which copies it: a payload is copied at six levels, then
+serialized in one call that holds the GIL for milliseconds. Here the fields of every span are written directly, mostly
+from cached pieces; rare ones (events, links, status, nested values) go through the official classes. Protobuf parses
+concatenated fields as one message.
 
 Source: https://opentelemetry.io/docs/specs/otlp/, opentelemetry-proto's trace.proto, and
 https://protobuf.dev/programming-guides/encoding/.
@@ -42,7 +42,7 @@ _REQUEST_RESOURCE_SPANS: Final = b"\x0a"
 _RESOURCE_SPANS_SCOPE_SPANS: Final = b"\x12"
 _SCOPE_SPANS_SPANS: Final = b"\x12"
 _SPAN_NAME: Final = b"\x2a"
-# These come with their length, which is always the same.
+# With their lengths, which are constant.
 _SPAN_TRACE_ID: Final = b"\x0a\x10"
 _SPAN_SPAN_ID: Final = b"\x12\x08"
 _SPAN_PARENT_SPAN_ID: Final = b"\x22\x08"
@@ -57,11 +57,7 @@ _kinds: Final = {kind: kind.value + 1 for kind in SpanKind}
 
 
 def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
-    """Return the OTLP request that holds `spans`, grouped by resource and scope.
-
-    Args:
-        spans: Finished spans, of the SDK or of ours.
-    """
+    """Return the OTLP request of finished spans, grouped by resource and scope."""
     resources: dict[int, tuple[Resource, dict[int, tuple[InstrumentationScope | None, list[bytes]]]]] = {}
     last_resource: Any = None
     last_scope: Any = None
@@ -81,7 +77,7 @@ def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
             parts += (_SCOPE_SPANS_SPANS, varint(length), *pieces)
             breather.worked(length)
         else:
-            # A copy of a small span costs less than handling its pieces twice more.
+            # A copy of a small span costs less than handling its pieces.
             data = b"".join(pieces)
             parts += (_SCOPE_SPANS_SPANS, varint(len(data)), data)
     request: list[bytes] = []
@@ -96,16 +92,16 @@ def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
 
 
 def _encode_resource(resource: Resource) -> bytes:
-    """Return a `ResourceSpans` that has everything but spans."""
+    """Return a `ResourceSpans` without its spans."""
     message = ResourceSpans(schema_url=resource.schema_url or "")
-    # Present even where it has no attributes.
+    # Present even without attributes.
     message.resource.SetInParent()
     fill_attributes(message.resource.attributes, resource.attributes)
     return message.SerializeToString()
 
 
 def _encode_scope(scope: InstrumentationScope | None) -> bytes:
-    """Return a `ScopeSpans` that has everything but spans."""
+    """Return a `ScopeSpans` without its spans."""
     message = ScopeSpans()
     if scope is not None:
         message.scope.name = plain_text(scope.name)
@@ -116,7 +112,7 @@ def _encode_scope(scope: InstrumentationScope | None) -> bytes:
 
 
 def _encode_span(span: ReadableSpan) -> tuple[list[bytes], bool]:
-    """Return any span in pieces, and whether one is so large that it should not be copied before all are joined."""
+    """Return a span's pieces, and True if one is so large that it should not be copied before the final join."""
     context = cast("SpanContext", span.context)
     parent = span.parent
     flags = _HAS_IS_REMOTE | (context.trace_flags & 0xFF)
@@ -141,7 +137,7 @@ def _encode_span(span: ReadableSpan) -> tuple[list[bytes], bool]:
         or span.status.status_code.value
         or context.trace_state
         or span.dropped_attributes
-        # Without any kept: a limit of none, or a span that was made smaller.
+        # Counts without kept events: a limit of 0, or a shrunk span.
         or span.dropped_events
         or span.dropped_links
     ):
@@ -162,7 +158,7 @@ def _encode_name(name: str) -> bytes:
 
 
 def _encode_rest(span: ReadableSpan, context: SpanContext) -> bytes:
-    """Return the bytes of a span message that has what few spans have."""
+    """Return a span message with the rare fields alone."""
     message = SpanMessage()
     if context.trace_state:
         message.trace_state = context.trace_state.to_header()

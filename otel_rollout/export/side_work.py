@@ -1,4 +1,4 @@
-"""Requests about spans that are stored already: links, rewards, feedback. They never change the verdict on a span."""
+"""Requests about stored spans (links, rewards, feedback), which never change the verdict on the spans."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from opentelemetry import context as context_api
 
-from otel_rollout.export.batch_sender import RetryPolicy
+from otel_rollout.backoff import RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.safety.log_once import internal_error
@@ -21,12 +21,25 @@ from otel_rollout.stats import SideWorkStats
 __all__ = ["Kind", "SideWork"]
 
 MAX_BYTES: Final = 4 * 1024 * 1024
+<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
 ITEM_BYTES: Final = 550
 """What an entry takes beside its key and its payload: 480 to 580 with a key of 35 characters, by tracemalloc."""
+=======
+ITEM_BYTES: Final = 450
+"""The size of an entry beside its key and payload: 480 with a key of 35 characters, by tracemalloc."""
+>>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
 MIN_SECONDS_LEFT: Final = 0.05
-"""With less than this left to the deadline of a shutdown, no further attempt begins."""
+"""No attempt begins with less time than this to the deadline of a shutdown."""
 ATTEMPTS_ALONE: Final = 5
-"""How often an entry may fail on its own without a reason, while others of its kind are done, before it is dropped."""
+"""An entry that fails so often alone and without a reason, while others of its kind are done, is dropped."""
+
+_CONSEQUENCES: Final = {
+    Verdict.RETRY: "are not stored yet, trying again",
+    Verdict.UNEXPLAINED: "are not stored yet, trying again",
+    Verdict.DENIED: "are turned away: they wait within the bound until this is mended",
+    Verdict.REFUSED: "are refused, looking for the one at fault",
+    Verdict.TOO_LARGE: "are refused, looking for the one at fault",
+}
 
 
 @dataclass(frozen=True)
@@ -34,8 +47,8 @@ class Kind:
     """One kind of side work.
 
     Args:
-        do: One attempt to do some entries of one group; returns what became of all of them. Never waits to try again.
-        limit: How many entries go into one attempt at most.
+        do: Makes one attempt at some entries of one group and returns the outcome of all; never waits to retry.
+        limit: The maximum number of entries in one attempt.
     """
 
     do: Callable[[Any, list[Any]], Outcome]
@@ -56,7 +69,7 @@ class _Entry:
 
 @dataclass(eq=False)
 class _Lane:
-    """The entries of one kind and group, which are tried together and wait together."""
+    """The entries of one kind and group, which share attempts and delays."""
 
     kind: str
     group: Hashable
@@ -68,16 +81,16 @@ class _Lane:
 
 
 class SideWork:
-    """A list of requests, bounded in bytes, that an exporter owns; a thread of its own does them, with backoff.
+    """A queue of requests, bounded in bytes, with a thread and retries of its own.
 
-    An exporter adds to it once the spans are stored. Delivery flushes it, shuts it down and reads its counts. The
-    thread starts with the first entry. A request that hangs holds up other side work alone.
+    The exporter owns it and adds an entry once the spans are stored. Delivery flushes it, shuts it down and reads its
+    counts. The thread starts with the first entry. A request that hangs delays only other side work.
 
     Args:
         name: The exporter's name, for logs.
-        kinds: What is done, by the name that it is counted under.
-        max_bytes: Bytes held; beyond that the oldest entries are dropped.
-        policy: How failed attempts are repeated.
+        kinds: The kinds of work by the names that they are counted under.
+        max_bytes: The maximum size; beyond it the oldest entries are dropped.
+        policy: The delays between attempts.
     """
 
     def __init__(
@@ -110,31 +123,29 @@ class SideWork:
         self._lost: dict[str, Counter[str]] = {kind: Counter() for kind in self._kinds}
         self._lost_at_flush = 0
         self.last_trouble = ""
-        """What was answered last when an attempt failed."""
+        """The reason of the last failed attempt."""
         self._last_denials: dict[str, str] = {}
         self._log = TroubleLog(self._name)
 
     # --- from any thread
 
     def add(self, kind: str, group: Hashable, key: str, value: Any, *, order: int = 0, payload_bytes: int = 0) -> None:
-        """Take one entry; never waits, never raises.
+        """Add one entry; never waits, never raises.
 
         Args:
-            kind: Which kind of work.
-            group: Entries of the same group may be done in one attempt.
-            key: Names the entry in its group: it replaces one that waits under this key.
-            value: What `Kind.do` is given.
-            order: Which of two entries with the same key counts: the greater, and of equals the later.
-            payload_bytes: What the value takes beyond a few numbers and short texts.
+            kind: The kind of work.
+            group: Entries of one group may share an attempt.
+            key: The entry's key in its group; it replaces a waiting entry with this key.
+            value: The argument for `Kind.do`.
+            order: Of two entries with one key the greater `order` counts, of equals the later one.
+            payload_bytes: The size of the value beyond a few numbers and short texts.
         """
-        self._start_anew_if_forked()
+        self._reset_if_forked()
         with self._lock:
             if self._deadline is not None:
                 self._lost[kind]["after_shutdown"] += 1
                 return
-            lane = self._lanes.get((kind, group))
-            if lane is None:
-                lane = self._lanes[kind, group] = _Lane(kind, group, self._kinds[kind].limit)
+            lane = self._lanes.get((kind, group)) or _Lane(kind, group, self._kinds[kind].limit)
             replaced = lane.entries.get(key)
             if replaced is not None:
                 if replaced.order > order:
@@ -143,6 +154,7 @@ class SideWork:
             self._added += 1
             entry = _Entry(value, order, self._added, len(key) + payload_bytes + ITEM_BYTES)
             lane.entries[key] = entry
+            # New, or removed with the entry that is replaced.
             self._lanes[kind, group] = lane
             self._bytes += entry.size
             is_full = self._bytes > self._max_bytes
@@ -153,44 +165,53 @@ class SideWork:
             self._log.warn("queue_full", f"{kind} are being lost (queue_full); otel_rollout.stats() counts them")
         self._start()
 
+<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
     def request_flush(self) -> None:
         """Try what waits now, unless the backend asked to wait."""
         self._start_anew_if_forked()
         with self._lock:
             self._make_all_due()
+=======
+    def retry_now(self) -> None:
+        """Retry waiting entries now, unless the backend asked to wait."""
+        self._reset_if_forked()
+        with self._lock:
+            self._retry_now()
+>>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
 
     def flush(self, timeout: float) -> bool:
-        """Try again now, and wait until all that was added before is done or turned away.
-
-        Args:
-            timeout: Seconds to wait at most.
+        """Retry now, and wait until every entry added before is done or has an auth or configuration error.
 
         Returns:
-            Whether all of it is done, and nothing was lost since the last flush.
+            True if all are done and nothing was lost since the last flush.
         """
-        self._start_anew_if_forked()
+        self._reset_if_forked()
         with self._lock:
             number, lost_before = self._added, self._lost_at_flush
+<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
             self._make_all_due()
+=======
+            self._retry_now()
+>>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
             self._progress.wait_for(
                 lambda: all(entry.is_denied for entry in self._waiting(number)), min(timeout, threading.TIMEOUT_MAX)
             )
-            if any(True for _ in self._waiting(number)):
+            if self._waiting(number):
                 return False
             self._lost_at_flush = self._total_lost()
             return self._lost_at_flush == lost_before
 
     def shutdown(self, deadline: float) -> bool:
-        """Do what waits, as far as there is time, and count the rest as lost; whether all was ever done.
-
-        Args:
-            deadline: When that must have ended, in seconds of `time.monotonic`.
-        """
-        self._start_anew_if_forked()
+        """Retry until `deadline` (of `time.monotonic`) and count the rest as lost; return True if nothing was lost."""
+        self._reset_if_forked()
         with self._lock:
             if self._deadline is None:
                 self._deadline = deadline
+<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
                 self._make_all_due()
+=======
+                self._retry_now()
+>>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
             # A second call waits no longer than the first.
             deadline = min(deadline, self._deadline)
             must_work_here = self._thread is None and bool(self._lanes)
@@ -198,7 +219,7 @@ class SideWork:
             # No thread could be started: the interpreter is exiting.
             self._run()
         with self._lock:
-            # Not by `Thread.join`, which takes a thread for ended once a signal handler has raised in it.
+            # Not by `Thread.join`, which counts a thread as ended once a signal handler has raised in it.
             self._progress.wait_for(
                 lambda: not self.is_running, min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX)
             )
@@ -210,8 +231,8 @@ class SideWork:
             return not self._total_lost()
 
     def stats(self) -> dict[str, SideWorkStats]:
-        """Return the counts of each kind so far."""
-        self._start_anew_if_forked()
+        """Return the counts by kind."""
+        self._reset_if_forked()
         with self._lock:
             waiting = Counter(dict.fromkeys(self._kinds, 0))
             for lane in self._lanes.values():
@@ -223,21 +244,22 @@ class SideWork:
 
     @property
     def is_running(self) -> bool:
-        """Whether an attempt may be under way, also after a shutdown that it did not end in time for."""
+        """True if an attempt may be running, also after a shutdown that it outlasted."""
         return self._thread is not None and not self._has_ended
 
     # --- with the lock held
 
-    def _waiting(self, number: int) -> Iterator[_Entry]:
-        for lane in self._lanes.values():
-            for entry in lane.entries.values():
-                if entry.number <= number:
-                    yield entry
+    def _waiting(self, number: int) -> list[_Entry]:
+        return [entry for lane in self._lanes.values() for entry in lane.entries.values() if entry.number <= number]
 
     def _total_lost(self) -> int:
         return sum(lost.total() for lost in self._lost.values())
 
+<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
     def _make_all_due(self) -> None:
+=======
+    def _retry_now(self) -> None:
+>>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
         for lane in self._lanes.values():
             lane.due = lane.not_before
             for entry in lane.entries.values():
@@ -254,7 +276,7 @@ class SideWork:
         self._lost[lane.kind][reason] += 1
 
     def _drop_oldest(self) -> bool:
-        """Drop the oldest entry that isn't being tried; False if there is none."""
+        """Drop the oldest entry that no attempt is running for; return False if there is none."""
         oldest: tuple[int, _Lane, str] | None = None
         for lane in self._lanes.values():
             key = next((key for key, entry in lane.entries.items() if not entry.is_in_flight), None)
@@ -268,8 +290,8 @@ class SideWork:
 
     # --- the thread
 
-    def _start_anew_if_forked(self) -> None:
-        """Start empty in a forked child: what the parent holds is the parent's, and so may be the lock."""
+    def _reset_if_forked(self) -> None:
+        """Start empty in a forked child: the entries are the parent's, and its threads may hold the lock."""
         if self._pid != os.getpid():
             self._reset()
 
@@ -287,7 +309,7 @@ class SideWork:
                 self._thread = thread
 
     def _run(self) -> None:
-        # What is done over the network is not to be traced itself.
+        # The requests must not be traced.
         context = context_api.set_value(context_api._SUPPRESS_INSTRUMENTATION_KEY, True, context_api.Context())  # noqa: SLF001 - opentelemetry-instrumentation imports it too
         token = context_api.attach(context)
         try:
@@ -297,7 +319,7 @@ class SideWork:
                 if outcome.verdict is not Verdict.DELIVERED:
                     self._note_trouble(lane.kind, outcome)
                 self._settle(lane, entries, outcome)
-        except Exception:  # noqa: BLE001, RUF100 - nobody would be told
+        except Exception:
             internal_error("doing side work")
         finally:
             context_api.detach(token)
@@ -306,7 +328,7 @@ class SideWork:
                 self._progress.notify_all()
 
     def _take(self) -> tuple[_Lane, dict[str, _Entry]] | None:
-        """Wait for what is due; None if nothing is to be tried any more."""
+        """Wait for due entries; return None if no further attempt is to be made."""
         with self._lock:
             while True:
                 now = time.monotonic()
@@ -327,13 +349,13 @@ class SideWork:
             return lane, entries
 
     def _is_given_up(self, lane: _Lane) -> bool:
-        # Turned away since the shutdown began: there is no time to wait until someone mends that.
+        # An auth or configuration error since the shutdown began: nobody fixes it in time.
         return self._deadline is not None and all(entry.is_denied for entry in lane.entries.values())
 
     def _attempt(self, lane: _Lane, entries: Sequence[_Entry]) -> Outcome:
         try:
             return self._kinds[lane.kind].do(lane.group, [entry.value for entry in entries])
-        except BaseException as error:  # noqa: BLE001, RUF100 - this thread has nobody to tell
+        except BaseException as error:
             return Outcome(Verdict.UNEXPLAINED, f"{type(error).__name__}: {error}")
 
     def _settle(self, lane: _Lane, entries: Mapping[str, _Entry], outcome: Outcome) -> None:
@@ -342,7 +364,7 @@ class SideWork:
                 entry.is_in_flight = False
             if self._is_abandoned:
                 return
-            # One that was replaced meanwhile is tried again as it is now.
+            # An entry that was replaced meanwhile waits for an attempt of its own.
             settled = {key: entry for key, entry in entries.items() if lane.entries.get(key) is entry}
             if outcome.verdict is Verdict.DELIVERED:
                 self._note_done(lane, settled)
@@ -363,7 +385,7 @@ class SideWork:
         is_alone = attempted == 1
         lane.limit = max(1, attempted // 2)
         if verdict in (Verdict.REFUSED, Verdict.TOO_LARGE):
-            # Halved until the entry at fault is alone: there is nothing to wait for.
+            # Halved at once, until the entry at fault is alone.
             if is_alone:
                 for key in entries:
                     self._lose(lane, key, verdict.value)
@@ -380,21 +402,18 @@ class SideWork:
         now = time.monotonic()
         delay = self._policy.delay(lane.failures, outcome)
         if self._deadline is not None:
-            # Several attempts still fit in, however long the delay has grown.
+            # Leaves time for several attempts, however long the delay has grown.
             delay = min(delay, (self._deadline - now) / 4)
         lane.due = now + delay
         lane.not_before = now + min(delay, outcome.retry_after or 0.0)
 
     def _note_trouble(self, kind: str, outcome: Outcome) -> None:
-        self.last_trouble = f"{kind}: {outcome.verdict.value}: {outcome.reason}"
-        what = "are refused, looking for the one at fault"
-        if outcome.verdict in (Verdict.RETRY, Verdict.UNEXPLAINED):
-            what = "are not stored yet, trying again"
-        elif outcome.verdict is Verdict.DENIED:
-            what = "are turned away: they wait within the bound until this is mended"
-        if outcome.verdict is Verdict.DENIED and self._last_denials.get(kind) == outcome.reason:
-            # It stays so until someone mends a setting: saying it again helps nobody.
-            return
-        if outcome.verdict is Verdict.DENIED:
+        verdict = outcome.verdict
+        self.last_trouble = f"{kind}: {verdict.value}: {outcome.reason}"
+        if verdict is Verdict.DENIED:
+            # It lasts until someone changes a setting: one warning is enough.
+            if self._last_denials.get(kind) == outcome.reason:
+                return
             self._last_denials[kind] = outcome.reason
-        self._log.warn(f"{kind} {outcome.verdict.value}", f"{kind} {what}; spans are not affected ({outcome.reason})")
+        consequence = _CONSEQUENCES[verdict]
+        self._log.warn(f"{kind} {verdict.value}", f"{kind} {consequence}; spans are not affected ({outcome.reason})")

@@ -14,7 +14,8 @@ from otel_rollout.processing.redaction import Redactor
 from otel_rollout.spans.recording_span import RecordedEvent, RecordedLink
 from otel_rollout.spans.span_bounds import SpanBounds
 from otel_rollout.values.exception_record import ExceptionRecord
-from otel_rollout.values.snapshot import Snapshot, clean_text, cut_text
+from otel_rollout.values.sanitize import INT64_MAX, INT64_MIN, replace_surrogates
+from otel_rollout.values.snapshot import Snapshot, cut_text
 from otel_rollout.values.snapshot_json import to_json
 
 __all__ = ["MAX_NAME_CHARACTERS", "MAX_TEXT_CHARACTERS", "AttributeFinisher", "plain_size"]
@@ -45,7 +46,7 @@ def plain_size(attributes: Mapping[str, Any], characters: int | None) -> int | N
             if len(value[0]) > most or not value[0].isascii():
                 return None
             size += len(value[0]) + 72
-        elif kind is not bool and kind is not float and not (kind is int and -(2**63) <= value < 2**63):
+        elif kind is not bool and kind is not float and not (kind is int and INT64_MIN <= value <= INT64_MAX):
             return None
         if not key.isascii():
             return None
@@ -76,7 +77,7 @@ class AttributeFinisher:
         if len(name) > MAX_NAME_CHARACTERS:
             self.cut_characters += len(name) - MAX_NAME_CHARACTERS
             name = f"{name[: MAX_NAME_CHARACTERS - 1]}…"
-        return clean_text(name)
+        return replace_surrogates(name)
 
     def description(self, text: str) -> str:
         """Return what a status says."""
@@ -102,7 +103,7 @@ class AttributeFinisher:
     def _exception(self, exception: ExceptionRecord) -> dict[str, Any]:
         characters = self._bounds.other_characters
         most = MAX_TEXT_CHARACTERS if characters is None else min(characters, MAX_TEXT_CHARACTERS)
-        stack = clean_text(self._without_secrets(exception.format()))
+        stack = replace_surrogates(self._without_secrets(exception.format()))
         self.cut_characters += max(0, len(stack) - most)
         return {
             semconv.EXCEPTION_TYPE: self._text(self._without_secrets(exception.type_name), characters),
@@ -113,7 +114,7 @@ class AttributeFinisher:
 
     def _finish(self, attributes: Mapping[str, Any], characters: int | None) -> dict[str, Any]:
         return {
-            clean_text(key): self._value(value, characters, key)
+            replace_surrogates(key): self._value(value, characters, key)
             for key, value in attributes.items()
             # OTLP has no value for it that all backends take.
             if value is not None
@@ -143,7 +144,7 @@ class AttributeFinisher:
 
     def _text(self, text: str, characters: int | None) -> str:
         most = MAX_TEXT_CHARACTERS if characters is None else min(characters, MAX_TEXT_CHARACTERS)
-        text = clean_text(text)
+        text = replace_surrogates(text)
         if len(text) <= most:
             return text
         if text[0] in "{[" and _is_json(text):

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import orjson
 
+from otel_rollout.values.sanitize import fits_int64
 from otel_rollout.values.snapshot import cut_text
 
 __all__ = ["cut_json", "cut_json_characters", "cut_media", "may_need_mending", "narrow_integers"]
@@ -89,7 +90,7 @@ def _narrow(value: Any) -> Any:
         return {key: _narrow(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_narrow(item) for item in value]
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+    if isinstance(value, int) and not fits_int64(value):
         return str(value)
     return value
 

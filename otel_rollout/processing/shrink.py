@@ -12,6 +12,7 @@ from otel_rollout import semconv
 from otel_rollout.processing.payload_limits import cut_json
 from otel_rollout.spans.counted_span import CountedSpan
 from otel_rollout.values.attribute_values import read_name
+from otel_rollout.values.sanitize import INT64_MAX
 
 __all__ = ["replace_attributes", "shrink_span", "sound_span"]
 
@@ -96,4 +97,4 @@ def sound_span(span: ReadableSpan) -> ReadableSpan:
 
 
 def _is_time(time: object) -> bool:
-    return time is None or (type(time) is int and 0 <= time < 2**63)
+    return time is None or (type(time) is int and 0 <= time <= INT64_MAX)

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from otel_rollout.safety.log_once import warn_once
-from otel_rollout.values.snapshot import clean_text
+from otel_rollout.values.sanitize import replace_surrogates
 
 __all__ = ["add_token_text"]
 
@@ -57,4 +57,4 @@ def _decode(tokenizer: Any, ids: list[int]) -> str | None:
             error,
         )
         return None
-    return clean_text(text) if isinstance(text, str) else None
+    return replace_surrogates(text) if isinstance(text, str) else None

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from otel_rollout.backends import make_exporters
+from otel_rollout.backoff import RetryPolicy
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.export.batch_sender import RetryPolicy
 from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
 from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.replay.progress import ReplayProgress
@@ -65,7 +65,7 @@ def replay(
     Args:
         folder: A trace folder, or a spool.
         backend: The exporter's name.
-        settings: The bounds of a batch, and the profile of `otlp`.
+        settings: The bounds of a batch.
         filters: Which trajectories; all where none is given.
         is_again: Send also what was delivered before.
         is_removing: Remove each file of a spool once all in it is delivered.
@@ -87,7 +87,7 @@ def replay(
         raise ConfigurationError(f"--remove empties a spool: {reason}")
     if is_of_spool:
         folder = spool_of(folder, backend)
-    ((_, exporter),) = make_exporters([backend], otlp_profile=settings.otlp_profile)
+    ((_, exporter),) = make_exporters([backend])
     destination, batch_bytes = None, settings.max_batch_bytes
     if isinstance(exporter, OutcomeSpanExporter):
         destination, batch_bytes = exporter.destination, min(batch_bytes, exporter.max_batch_bytes)

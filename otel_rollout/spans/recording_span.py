@@ -34,6 +34,7 @@ from otel_rollout.values.attribute_values import (
     read_value,
 )
 from otel_rollout.values.exception_record import ExceptionRecord, exception_text
+from otel_rollout.values.sanitize import INT64_MAX, INT64_MIN
 from otel_rollout.values.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -271,8 +272,13 @@ class RolloutSpan(Span):
             kind = type(value)
             if kind is str and len(value) <= MAX_TEXT_CHARACTERS:
                 held += len(value)
+<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
             elif kind is not bool and kind is not float and (kind is not int or not -(2**63) <= value < 2**63):
                 value = read_value(value)  # noqa: PLW2901 - likewise
+=======
+            elif kind is not bool and kind is not float and (kind is not int or not INT64_MIN <= value <= INT64_MAX):
+                value = read_value(value)  # noqa: PLW2901, RUF100 - likewise
+>>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
                 held += held_bytes(value)
             own[key] = value
         self.extra_bytes = held

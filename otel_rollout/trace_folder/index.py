@@ -25,6 +25,11 @@ from otel_rollout.trace_folder.index_entry import ATTRIBUTE_FIELDS, IndexEntry, 
 from otel_rollout.trace_folder.layout import NEW, index_path
 from otel_rollout.trace_folder.lines import is_whole, seal_of
 from otel_rollout.trace_folder.otlp_json import decode_line
+<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
+=======
+from otel_rollout.trace_folder.sealed_line import is_whole, seal_of
+from otel_rollout.values.sanitize import INT64_MAX, fits_int64, replace_surrogates
+>>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
 
 __all__ = [
     "MAX_INDEX_LINE_BYTES",
@@ -53,7 +58,6 @@ _LEFT_OUT: Final = frozenset(
     }
 )
 _READ_BYTES: Final = 2**20
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 class TraceSummary:
@@ -127,8 +131,8 @@ class TraceSummary:
         validate, reward = attributes.get(semconv.VALIDATE), attributes.get(semconv.REWARD)
         entry = IndexEntry(
             f"{self.trace_id:032x}",
-            min(self._start_time or 0, _INT64_MAX),
-            min(self._end_time, _INT64_MAX),
+            min(self._start_time or 0, INT64_MAX),
+            min(self._end_time, INT64_MAX),
             self.has_root,
             self.step,
             attributes.get(semconv.SAMPLE_INDEX),
@@ -265,7 +269,7 @@ def _scalars(attributes: Mapping[str, Any], trace_id: str) -> dict[str, Any]:
         elif isinstance(value, float):
             if math.isfinite(value):
                 scalars[key] = float(value)
-        elif isinstance(value, int) and _INT64_MIN <= value <= _INT64_MAX:
+        elif isinstance(value, int) and fits_int64(value):
             scalars[key] = value
     return scalars
 
@@ -275,7 +279,11 @@ def _text(value: Any) -> str | None:
 
 
 def _clean(value: Any) -> Any:
+<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
     """Replace lone surrogates, which JSON can't encode."""
     if not isinstance(value, str) or value.isascii():
         return value
     return value.encode("utf-8", "replace").decode()
+=======
+    return replace_surrogates(value) if isinstance(value, str) else value
+>>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff

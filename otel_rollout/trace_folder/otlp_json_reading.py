@@ -16,6 +16,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.spans.counted_span import CountedSpan
+from otel_rollout.values.sanitize import fits_int64
 
 __all__ = ["IS_REMOTE", "START", "LazySpan", "decode_line", "lazy_spans"]
 
@@ -309,7 +310,7 @@ def _count(value: Any) -> int:
 
 def _time(value: Any) -> int:
     time = int(value)
-    if not -(2**63) <= time < 2**63:
+    if not fits_int64(time):
         raise ValueError("a time beyond 64 bits")
     return time
 

@@ -12,6 +12,7 @@ from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
 from otel_rollout.values.object_reading import class_name
+from otel_rollout.values.sanitize import fits_int64
 from otel_rollout.values.snapshot import Snapshot, cut_text, snapshot
 
 __all__ = [
@@ -97,7 +98,7 @@ def _read_scalar(value: Any) -> str | bool | int | float | None:
         return read_text(value)
     if issubclass(kind, int):
         number = value if kind is int else int.__int__(value)
-        return number if -(2**63) <= number < 2**63 else None
+        return number if fits_int64(number) else None
     return float.__float__(value) if issubclass(kind, float) else None
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from otel_rollout import semconv
 from otel_rollout.values.object_reading import class_name, fields_of, integer_text, is_one_of, is_subclass, module_of
+from otel_rollout.values.sanitize import replace_surrogates
 
 __all__ = ["ExceptionRecord", "exception_message", "exception_text", "exception_type_name"]
 
@@ -120,7 +121,7 @@ def exception_message(error: BaseException) -> str:
         text = _fields_text(error)
     else:
         text = ", ".join(_shown(argument) for argument in arguments[:MAX_ARGUMENTS])
-    return text[:MAX_MESSAGE_CHARACTERS].encode("utf-8", "replace").decode()
+    return replace_surrogates(text[:MAX_MESSAGE_CHARACTERS])
 
 
 def _os_message(error: Any, arguments: tuple[Any, ...]) -> str:

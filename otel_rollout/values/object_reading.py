@@ -15,6 +15,8 @@ from itertools import islice
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final
 
+from otel_rollout.values.sanitize import replace_surrogates
+
 __all__ = [
     "HIDDEN",
     "Reader",
@@ -95,7 +97,7 @@ def class_name(kind: type) -> str:
     """Return the module and name of a class, whatever its metaclass."""
     module = _module(kind)
     name = f"{module}.{_qualname(kind)}" if type(module) is str else _qualname(kind)
-    return name if name.isascii() else name.encode("utf-8", "replace").decode()
+    return replace_surrogates(name)
 
 
 def key_text(key: Any) -> str:

@@ -18,7 +18,7 @@ from otel_rollout.values.object_reading import Standin, class_name, key_text, re
 
 register_reader(reader_of_library_type)
 
-__all__ = ["DEFAULT_BUDGET", "Snapshot", "clean_text", "cut_text", "snapshot"]
+__all__ = ["DEFAULT_BUDGET", "Snapshot", "cut_text", "snapshot"]
 
 DEFAULT_BUDGET: Final = 2 * 1024 * 1024
 """What the parts of a value may cost together, in the units below: some milliseconds, whatever the value."""
@@ -291,8 +291,3 @@ def cut_text(text: str, characters: int) -> str:
     head = max(1, characters * 3 // 4)
     tail = max(0, characters - head)
     return f"{text[:head]}…[{len(text) - head - tail:,} characters cut]…{text[len(text) - tail :] if tail else ''}"
-
-
-def clean_text(text: str) -> str:
-    """Return `text` with what UTF-8 can't hold (lone surrogates) replaced by `?`."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -7,7 +7,8 @@ from typing import Any, Final
 import orjson
 
 from otel_rollout.values.object_reading import integer_text
-from otel_rollout.values.snapshot import Snapshot, clean_text
+from otel_rollout.values.sanitize import fits_int64, replace_surrogates
+from otel_rollout.values.snapshot import Snapshot
 
 __all__ = ["to_json"]
 
@@ -31,12 +32,12 @@ def _plain(value: Any) -> Any:
     """Return a copy of a snapshot's value that orjson can write."""
     kind = type(value)
     if kind is str:
-        return clean_text(value)
+        return replace_surrogates(value)
     if kind is int:
-        return value if -(2**63) <= value < 2**63 else integer_text(value)
+        return value if fits_int64(value) else integer_text(value)
     if kind is dict:
         return {
-            clean_text(key) if type(key) is str else f"<{type(key).__name__}>": _plain(item)
+            replace_surrogates(key) if type(key) is str else f"<{type(key).__name__}>": _plain(item)
             for key, item in value.items()
         }
     if kind is list:

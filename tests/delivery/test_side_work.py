@@ -12,8 +12,8 @@ import pytest
 from opentelemetry import context as context_api
 from opentelemetry.sdk.trace.export import SpanExportResult
 
+from otel_rollout.backoff import RetryPolicy
 from otel_rollout.export import side_work
-from otel_rollout.export.batch_sender import RetryPolicy
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.side_work import Kind, SideWork
 from otel_rollout.stats import SideWorkStats
@@ -153,7 +153,6 @@ class TestAttempts:
         """A backend that asks to wait is not asked again before, also not when a flush is in a hurry."""
         work = make_work()
         backend.rule = lambda values: Outcome(Verdict.RETRY, "busy", retry_after=3600.0)
-        work._policy = RetryPolicy(max_retry_after=3600.0)
         add(work, "one")
         until(lambda: work.last_trouble)
         assert not work.flush(0.05)

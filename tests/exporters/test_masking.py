@@ -18,7 +18,6 @@ from opentelemetry.trace import Link, SpanContext, Status, StatusCode, get_curre
 
 import otel_rollout
 from otel_rollout.export.otlp_encoding import encode_spans
-from otel_rollout.export.profiles import weave_profile
 from otel_rollout.processing.shrink import shrink_span
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.trace_folder.otlp_json import encode_line
@@ -204,7 +203,6 @@ ENCODERS: dict[str, Callable[[Any], Any]] = {
     "mlflow in a database": _stored,
     "mlflow in another process": lambda spans: _stored(unpack(pack(spans))),
     "weave": _calls,
-    "weave over OTLP": lambda spans: encode_spans([weave_profile(span) for span in spans]),
     "shrunk": lambda spans: encode_spans([shrink_span(span) for span in spans]),
 }
 """All that turns spans into what is sent."""

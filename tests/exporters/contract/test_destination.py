@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from otel_rollout.export.exporter import OutcomeSpanExporter
-from otel_rollout.export.profiles import PROFILES, ProfiledSpanExporter
 from otel_rollout_console.exporter import ConsoleSpanExporter
 from otel_rollout_file import FileSpanExporter
 from otel_rollout_mlflow import MlflowSpanExporter
@@ -82,26 +80,3 @@ class TestDestination:
 
         assert ConsoleSpanExporter().destination is None
         assert MlflowSpanExporter().destination is None
-
-    def test_is_the_same_under_a_profile(self):
-        """A profile changes attributes, not the place; what the exporter is told and asked goes through."""
-        told = []
-
-        class Told(OutcomeSpanExporter):
-            destination = "there"
-
-            def send(self, spans):
-                raise NotImplementedError
-
-            def expect_repeats(self):
-                told.append("repeats")
-
-            def read_back(self, spans):
-                return spans
-
-        profiled = ProfiledSpanExporter(Told(), PROFILES["weave"])
-        profiled.expect_repeats()
-
-        assert profiled.destination == "there"
-        assert told == ["repeats"]
-        assert profiled.read_back([]) == []

@@ -96,7 +96,7 @@ class TestSqliteFile:
 
         assert (first.verdict, first.reason) == (Verdict.RETRY, f"{broken} is being made by another program")
         assert second.verdict is Verdict.DENIED
-        assert f"{broken} is no whole MLflow database" in second.reason
+        assert f"{broken} is an incomplete MLflow database" in second.reason
 
     def test_folder_that_cannot_be_made(self, tmp_path, trajectory) -> None:
         """A path under a file is an error that names the path."""

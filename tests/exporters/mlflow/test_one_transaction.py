@@ -12,10 +12,9 @@ import pytest
 import sqlalchemy
 
 from otel_rollout.export.outcome import Verdict
-from otel_rollout_mlflow.attempt import AttemptError
 from otel_rollout_mlflow.one_transaction import create_assessments
 from otel_rollout_mlflow.sql_store import SqlStore
-from otel_rollout_mlflow.store import Feedback
+from otel_rollout_mlflow.store import AttemptError, Feedback
 from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
 
 pytestmark = pytest.mark.integration

@@ -5,7 +5,7 @@ from __future__ import annotations
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanKind, StatusCode
 
-from otel_rollout_mlflow.json_text import sound_json_text, sound_value
+from otel_rollout_mlflow.json_text import sanitize_json, sanitize_value
 from otel_rollout_mlflow.trace_info import trace_infos, with_stored
 from otel_rollout_mlflow.translate import otlp_spans, reward_of, session_of, stored_spans
 
@@ -267,18 +267,18 @@ class TestSoundJsonText:
 
     def test_our_own_is_left_alone(self) -> None:
         """A text that otel-rollout wrote is not parsed."""
-        assert sound_json_text('{"a":[1,"é"]}', is_trusted=True) == '{"a":[1,"é"]}'
+        assert sanitize_json('{"a":[1,"é"]}', is_trusted=True) == '{"a":[1,"é"]}'
 
     def test_what_is_no_json_is_a_text(self) -> None:
         """A text that is cut or plain becomes a JSON string."""
-        assert [sound_json_text(text, is_trusted=False) for text in ("", "{", "hi")] == ['""', '"{"', '"hi"']
+        assert [sanitize_json(text, is_trusted=False) for text in ("", "{", "hi")] == ['""', '"{"', '"hi"']
 
     def test_what_mlflow_does_not_take(self) -> None:
         """Wide integers become texts, NaN becomes null, and half characters are replaced, trusted or not."""
         text = '{"i":[9223372036854775807,9223372036854775808],"n":NaN,"s":"\\ud800","t":"\ud800"}'
 
         assert (
-            sound_json_text(text, is_trusted=True)
+            sanitize_json(text, is_trusted=True)
             == '{"i":[9223372036854775807,"9223372036854775808"],"n":null,"s":"?","t":"?"}'
         )
 
@@ -286,13 +286,13 @@ class TestSoundJsonText:
         """A text that nests deeper than Python parses is stored as the text that it is."""
         text = "[" * 100_000 + "9" * 20 + "]" * 100_000
 
-        assert sound_json_text(text, is_trusted=False) == f'"{text}"'
+        assert sanitize_json(text, is_trusted=False) == f'"{text}"'
 
     def test_values_of_attributes(self) -> None:
         """Values that JSON has not become texts."""
         given = {"big": 2**64, "nan": float("nan"), "raw": b"\xff", "list": (1, float("inf")), "other": object}
 
-        assert sound_value(given) == {
+        assert sanitize_value(given) == {
             "big": "18446744073709551616",
             "nan": "nan",
             "raw": "\ufffd",

@@ -10,7 +10,6 @@ import pytest
 
 from otel_rollout_weave import WeaveSpanExporter
 from otel_rollout_weave.catalogue import object_id_of
-from otel_rollout_weave.sent import SentIds, StatusesByTrace
 from otel_rollout_weave.settings import read_settings
 from otel_rollout_weave.wandb_run import run_of_process
 
@@ -126,31 +125,3 @@ class TestNames:
         first, second = object_id_of("a" * 200 + "1"), object_id_of("a" * 200 + "2")
         assert first != second
         assert max(len(first), len(second)) <= 128
-
-
-class TestSentIds:
-    """`SentIds`."""
-
-    def test_states(self) -> None:
-        """An id is unknown, doubtful or stored, and can be forgotten."""
-        sent = SentIds()
-        sent.doubt(["a", "b"])
-        sent.confirm(["b"])
-        assert [sent.is_doubtful(one) for one in "abc"] == [True, False, False]
-        assert [sent.is_stored(one) for one in "abc"] == [False, True, False]
-        sent.forget(["a", "b", "c"])
-        assert len(sent) == 0
-
-    def test_bound(self) -> None:
-        """The memory is bounded; the oldest ids go first, and a repeated one counts as new."""
-        sent = SentIds(limit=3)
-        sent.doubt(["a", "b", "c"])
-        sent.doubt(["a", "d"])
-        assert [sent.is_doubtful(one) for one in "abcd"] == [True, False, True, True]
-
-    def test_statuses_are_bounded(self) -> None:
-        """Counts of trajectories whose root never comes do not pile up."""
-        statuses = StatusesByTrace(limit=2)
-        for trace_id in (1, 2, 2, 3):
-            statuses.add(trace_id, failed=trace_id == 2)
-        assert [tuple(statuses.get(trace_id)) for trace_id in (1, 2, 3)] == [(0, 0), (0, 2), (1, 0)]
