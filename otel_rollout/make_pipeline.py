@@ -76,7 +76,7 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
     # Such a provider has its exporters, from OTEL_TRACES_EXPORTER say: only an argument adds to them.
     is_complete = request.tracer_provider is not None or is_auto_instrumented()
     adds_exporters = is_backend_given or not is_complete
-    exporters = make_exporters(request.backends, otlp_profile=settings.otlp_profile) if adds_exporters else []
+    exporters = make_exporters(request.backends) if adds_exporters else []
     reader = SpanReader(resource, SCOPE, finisher)
     queues = [_make_queue(name, exporter, reader, settings) for name, exporter in exporters]
     open_spans = OpenSpans()

@@ -10,12 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from otel_rollout.errors import ConfigurationError
-<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
-from otel_rollout.export.profiles import PROFILES
 from otel_rollout.pattern_check import compile_pattern
-=======
-from otel_rollout.processing.redaction import BUILT_IN, compile_pattern
->>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
 
 __all__ = [
     "BUILT_IN",

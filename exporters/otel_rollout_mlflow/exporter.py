@@ -18,8 +18,8 @@ from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.http import destination_of, require_requests, shown_url, without_userinfo
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.export.recent import RecentDict
 from otel_rollout.export.side_work import Kind, SideWork
-from otel_rollout.recent import RecentDict
 from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.settings import read_flag
 from otel_rollout.span_facts import reward_of, span_id_of, trace_id_of

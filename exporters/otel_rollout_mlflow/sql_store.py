@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.recent import RecentDict
+from otel_rollout.export.recent import RecentDict
 from otel_rollout_mlflow.database_driver import check_driver
 from otel_rollout_mlflow.one_transaction import create_assessments
 from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file

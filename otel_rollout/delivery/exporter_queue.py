@@ -15,18 +15,12 @@ from opentelemetry import context as context_api
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter
 
-<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
 from otel_rollout.delivery.account import Account
 from otel_rollout.delivery.batch import Batch, MemoryStore
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.spooled_queue import SpooledStore
-from otel_rollout.export.batch_sender import BatchReport, RetryPolicy, send_batch
-=======
-from otel_rollout.backoff import RetryPolicy
-from otel_rollout.delivery.batch import Batch
-from otel_rollout.delivery.queue_limits import QueueLimits
+from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import BatchReport, send_batch
->>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
 from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.side_work import SideWork
@@ -233,13 +227,8 @@ class ExporterQueue:
             self._is_closed = True
             self.request_flush()
             if self._side_work is not None:
-<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
-                self._side_work.request_flush()
-            must_drain_here = self._thread is None and bool(self._store.spans)
-=======
                 self._side_work.retry_now()
-            must_drain_here = self._thread is None and bool(self._items)
->>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
+            must_drain_here = self._thread is None and bool(self._store.spans)
         if must_drain_here:
             # No thread could be started: the interpreter is exiting. No attempt begins after the deadline, but one
             # that hangs can't be left behind here.

@@ -12,19 +12,8 @@ from otel_rollout.delivery.batch import Batch, MemoryStore
 from otel_rollout.export.batch_sender import BatchReport
 from otel_rollout.export.trouble_log import TroubleLog
 
-<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
 if TYPE_CHECKING:
     from otel_rollout.delivery.spool import Spool
-=======
-from otel_rollout.backoff import RetryPolicy
-from otel_rollout.delivery.batch import Batch
-from otel_rollout.delivery.exporter_queue import ExporterQueue
-from otel_rollout.delivery.queue_limits import QueueLimits
-from otel_rollout.delivery.spool import Spool
-from otel_rollout.export.batch_sender import BatchReport
-from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.processing.span_conversion import SpanReader
->>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
 
 __all__ = ["SpooledStore"]
 

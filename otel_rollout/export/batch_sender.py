@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.backoff import RetryPolicy
+from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.processing.shrink import shrink_span
 

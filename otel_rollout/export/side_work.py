@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from opentelemetry import context as context_api
 
-from otel_rollout.backoff import RetryPolicy
+from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.safety.log_once import internal_error
@@ -21,13 +21,8 @@ from otel_rollout.stats import SideWorkStats
 __all__ = ["Kind", "SideWork"]
 
 MAX_BYTES: Final = 4 * 1024 * 1024
-<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
 ITEM_BYTES: Final = 550
 """What an entry takes beside its key and its payload: 480 to 580 with a key of 35 characters, by tracemalloc."""
-=======
-ITEM_BYTES: Final = 450
-"""The size of an entry beside its key and payload: 480 with a key of 35 characters, by tracemalloc."""
->>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
 MIN_SECONDS_LEFT: Final = 0.05
 """No attempt begins with less time than this to the deadline of a shutdown."""
 ATTEMPTS_ALONE: Final = 5
@@ -165,19 +160,11 @@ class SideWork:
             self._log.warn("queue_full", f"{kind} are being lost (queue_full); otel_rollout.stats() counts them")
         self._start()
 
-<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
-    def request_flush(self) -> None:
-        """Try what waits now, unless the backend asked to wait."""
-        self._start_anew_if_forked()
-        with self._lock:
-            self._make_all_due()
-=======
     def retry_now(self) -> None:
         """Retry waiting entries now, unless the backend asked to wait."""
         self._reset_if_forked()
         with self._lock:
             self._retry_now()
->>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
 
     def flush(self, timeout: float) -> bool:
         """Retry now, and wait until every entry added before is done or has an auth or configuration error.
@@ -188,11 +175,7 @@ class SideWork:
         self._reset_if_forked()
         with self._lock:
             number, lost_before = self._added, self._lost_at_flush
-<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
-            self._make_all_due()
-=======
             self._retry_now()
->>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
             self._progress.wait_for(
                 lambda: all(entry.is_denied for entry in self._waiting(number)), min(timeout, threading.TIMEOUT_MAX)
             )
@@ -207,11 +190,7 @@ class SideWork:
         with self._lock:
             if self._deadline is None:
                 self._deadline = deadline
-<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
-                self._make_all_due()
-=======
                 self._retry_now()
->>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
             # A second call waits no longer than the first.
             deadline = min(deadline, self._deadline)
             must_work_here = self._thread is None and bool(self._lanes)
@@ -255,11 +234,7 @@ class SideWork:
     def _total_lost(self) -> int:
         return sum(lost.total() for lost in self._lost.values())
 
-<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
-    def _make_all_due(self) -> None:
-=======
     def _retry_now(self) -> None:
->>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
         for lane in self._lanes.values():
             lane.due = lane.not_before
             for entry in lane.entries.values():

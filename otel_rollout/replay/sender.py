@@ -9,8 +9,8 @@ from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.backoff import RetryPolicy
 from otel_rollout.delivery.queue_limits import QueueLimits
+from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.side_work import SideWork

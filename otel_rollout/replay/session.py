@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from otel_rollout.backends import make_exporters
-from otel_rollout.backoff import RetryPolicy
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
 from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.replay.progress import ReplayProgress

@@ -272,13 +272,8 @@ class RolloutSpan(Span):
             kind = type(value)
             if kind is str and len(value) <= MAX_TEXT_CHARACTERS:
                 held += len(value)
-<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
-            elif kind is not bool and kind is not float and (kind is not int or not -(2**63) <= value < 2**63):
-                value = read_value(value)  # noqa: PLW2901 - likewise
-=======
             elif kind is not bool and kind is not float and (kind is not int or not INT64_MIN <= value <= INT64_MAX):
                 value = read_value(value)  # noqa: PLW2901, RUF100 - likewise
->>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
                 held += held_bytes(value)
             own[key] = value
         self.extra_bytes = held

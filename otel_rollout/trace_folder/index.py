@@ -25,11 +25,7 @@ from otel_rollout.trace_folder.index_entry import ATTRIBUTE_FIELDS, IndexEntry, 
 from otel_rollout.trace_folder.layout import NEW, index_path
 from otel_rollout.trace_folder.lines import is_whole, seal_of
 from otel_rollout.trace_folder.otlp_json import decode_line
-<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
-=======
-from otel_rollout.trace_folder.sealed_line import is_whole, seal_of
 from otel_rollout.values.sanitize import INT64_MAX, fits_int64, replace_surrogates
->>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff
 
 __all__ = [
     "MAX_INDEX_LINE_BYTES",
@@ -279,11 +275,4 @@ def _text(value: Any) -> str | None:
 
 
 def _clean(value: Any) -> Any:
-<<<<<<< b626143cf700726c79a23e80486dc6e1927194ad
-    """Replace lone surrogates, which JSON can't encode."""
-    if not isinstance(value, str) or value.isascii():
-        return value
-    return value.encode("utf-8", "replace").decode()
-=======
     return replace_surrogates(value) if isinstance(value, str) else value
->>>>>>> 781ec2eddf5ec07c40b63d056fd992b309fb6aff

@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from otel_rollout import semconv
-from otel_rollout.backoff import RetryPolicy
+from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.spans.trajectory_state import TrajectoryState
 from tests.delivery.queues import RETRY, Plain, Recorder, block, is_balanced, until

@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.sdk.trace.export import SpanExporter
 
 import otel_rollout
-from otel_rollout.backoff import RetryPolicy
+from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.replay import session
 from otel_rollout.replay.session import Replay, replay
 from otel_rollout.settings import resolve_settings
