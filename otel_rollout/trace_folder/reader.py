@@ -8,12 +8,12 @@ from operator import itemgetter
 from os import PathLike
 from typing import Any, Final
 
+from otel_rollout.plain_text import printable
 from otel_rollout.trace_folder.index_entry import IndexEntry, place_of
 from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory, main_row
 from otel_rollout.trace_folder.selection import Selection
 from otel_rollout.trace_folder.stored_file import LineCache, Part, ReadProblem, StoredFile
 from otel_rollout.trace_folder.trace_files import StepKey, TraceFile, find_trace_files
-from otel_rollout.trace_tree import printable
 
 __all__ = ["ReadProblem", "RecordedTrajectory", "read"]
 

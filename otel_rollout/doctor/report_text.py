@@ -9,7 +9,7 @@ from otel_rollout.doctor.environment import DEFAULT, EnvironmentReport
 from otel_rollout.doctor.examination import Examination
 from otel_rollout.doctor.installation import InstallationReport
 from otel_rollout.doctor.probe import BackendReport
-from otel_rollout.trace_tree import printable
+from otel_rollout.plain_text import printable
 
 __all__ = ["Line", "Tone", "describe"]
 

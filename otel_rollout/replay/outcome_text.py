@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from otel_rollout.plain_text import counted
 from otel_rollout.replay.session import Replay
-from otel_rollout.wording import counted
 
 __all__ = ["describe"]
 
