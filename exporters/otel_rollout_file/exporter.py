@@ -100,6 +100,18 @@ class FileSpanExporter(OutcomeSpanExporter):
         count = sum(span.context is not None and span.context.span_id in stored for span in spans)
         return ReadBack(count, f"the trace folder {self.settings.folder}")
 
+    def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
+        """Return the commands that list, show and replay trajectories."""
+        folder = self.settings.folder
+        return [
+            f"The trajectories are in the folder {folder}. List them, look at one, or send them to a backend with",
+            "",
+            f"    otel-rollout ls {folder} --step 1",
+            # A validation pass of the same step has the same prompts, and an earlier experiment has the same steps.
+            f"    otel-rollout show {folder} --experiment {experiment_name} --step 1 --train --sample 0 --rollout 0",
+            f"    otel-rollout replay {folder} --backend mlflow",
+        ]
+
     def shutdown(self) -> None:
         """Write what has no root yet, and let go of the files; a second time is harmless."""
         self._is_shut_down = True

@@ -41,6 +41,7 @@ from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import MAX_LINKED_TRACES, MAX_REWARDS, Feedback, Store
 from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
 from otel_rollout_mlflow.translate import mlflow_trace_id, reward_of, span_id_of, trace_id_of
+from otel_rollout_mlflow.where_to_look import where_to_look
 
 __all__ = ["MlflowSpanExporter"]
 
@@ -185,6 +186,10 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         if stored is None:
             return ReadBack(None, f"this version of MLflow doesn't list the spans of a trace; it has it in {place}")
         return ReadBack(sum(span_id_of(span) in stored for span in spans), place)
+
+    def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
+        """Return lines of text on how to find trajectories in MLflow."""
+        return where_to_look(self._uri.uri, self._experiment_name or project_name, experiment_name)
 
     def shutdown(self) -> None:
         """Finish side work within `export_timeout`, mark a run that was made here as finished, and disconnect."""

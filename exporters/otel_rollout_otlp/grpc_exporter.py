@@ -21,6 +21,7 @@ from otel_rollout.http import destination_of, shown_url, without_secrets
 from otel_rollout.otlp_encoding import encode_spans
 from otel_rollout_otlp.environment import USER_AGENT, read_environment
 from otel_rollout_otlp.http_exporter import partial_outcome
+from otel_rollout_otlp.phoenix import where_to_look
 
 if TYPE_CHECKING:
     import grpc
@@ -131,6 +132,10 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
         """Say that OTLP over gRPC only writes, and how a Phoenix is asked: nothing tells the port of its API."""
         return ReadBack(None, NO_WAY)
+
+    def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
+        """Return lines of text on how to find trajectories in an OTLP backend."""
+        return where_to_look(self.endpoint, project_name)
 
     def shutdown(self) -> None:
         """Close the channel."""
