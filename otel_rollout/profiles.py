@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import semconv
 from otel_rollout.delivery.outcome import Outcome
 from otel_rollout.delivery.shrink import replace_attributes
-from otel_rollout.exporter import OutcomeSpanExporter, ReadBack, refused_here
+from otel_rollout.exporter import OutcomeSpanExporter, ReadBack, destination_of, refused_here
 
 __all__ = ["PROFILES", "ProfiledSpanExporter", "weave_profile"]
 
@@ -63,7 +63,7 @@ class ProfiledSpanExporter(OutcomeSpanExporter):
     """
 
     def __init__(self, exporter: OutcomeSpanExporter, profile: Callable[[ReadableSpan], ReadableSpan]) -> None:
-        self._exporter = exporter
+        self._exporter: Any = exporter
         self._profile = profile
         self.side_work = exporter.side_work
         self.max_batch_bytes = exporter.max_batch_bytes
@@ -72,22 +72,25 @@ class ProfiledSpanExporter(OutcomeSpanExporter):
         """Make one attempt to send `spans`, each in the form that the profile gives it."""
         try:
             profiled = [self._profile(span) for span in spans]
-        except Exception as error:  # noqa: BLE001, RUF100 - of whatever a span holds
+        except Exception as error:  # of whatever a span holds
             return refused_here(error)
-        return self._exporter.send(profiled)
+        outcome: Outcome = self._exporter.send(profiled)
+        return outcome
 
     @property
     def destination(self) -> str | None:
-        """Where the exporter sends."""
-        return self._exporter.destination
+        """The exporter's destination."""
+        return destination_of(self._exporter)
 
-    def expect_repeats(self) -> None:
-        """Tell the exporter that spans may be in the backend already."""
-        self._exporter.expect_repeats()
+    def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
+        """Return the exporter's lines of text on how to find trajectories."""
+        lines: list[str] = self._exporter.where_to_look(project_name, experiment_name)
+        return lines
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
         """Ask the exporter's backend which of `spans` it has."""
-        return self._exporter.read_back(spans)
+        answer: ReadBack = self._exporter.read_back(spans)
+        return answer
 
     def shutdown(self) -> None:
         """Shut the exporter down."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from otel_rollout.errors import MissingExtraError
-from otel_rollout.plain_text import printable
+from otel_rollout.plain_text import counted, printable
 from otel_rollout.trace_folder.reader import ReadProblem, read
 from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
 from otel_rollout.trace_folder.selection import Filters
@@ -36,7 +36,7 @@ class ProblemLog:
     def print(self) -> None:
         """Print a line for each file with problems on standard error."""
         for (what, path), count in self._counts.items():
-            complain(f"{count} {what}{'' if count == 1 else 's'} skipped in {path}")
+            complain(f"{counted(count, what)} skipped in {path}")
 
 
 def complain(message: str) -> None:

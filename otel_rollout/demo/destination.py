@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.backends import make_exporters, requested_backend
 from otel_rollout.errors import MissingExtraError
+from otel_rollout.exporter import OutcomeSpanExporter, destination_of
 
 __all__ = ["ON_SCREEN", "choose_backends", "describe", "where_next"]
 
@@ -58,7 +59,7 @@ def choose_backends(argument: str | None, default: str) -> list[str]:
 
 def describe(name: str, exporter: SpanExporter | None) -> str:
     """Return a backend's name with its destination."""
-    destination = getattr(exporter, "destination", None)
+    destination = destination_of(exporter) if exporter is not None else None
     return "this screen" if name == ON_SCREEN else f"{name}, {destination}" if destination else name
 
 
@@ -93,7 +94,7 @@ def where_next(
             ]
         elif name == ON_SCREEN:
             lines += _on_screen(default)
-        elif isinstance(exporter, Explaining):
+        elif isinstance(exporter, OutcomeSpanExporter) and isinstance(exporter, Explaining):
             lines += exporter.where_to_look(project_name, experiment_name)
         else:
             lines += [f"The trajectories went to {describe(name, exporter)}, as project {project_name}."]

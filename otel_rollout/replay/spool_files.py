@@ -1,4 +1,4 @@
-"""A spool as the source of a replay: batches in the order in which they were put there."""
+"""A spool as the source of a replay: batches in the order of writing."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError, NoTracesError
+from otel_rollout.plain_text import counted
 from otel_rollout.replay.source import Total, Unit, UnreadableError
 from otel_rollout.trace_folder.frames import DamagedFrameError, Frame, TornFrame, read_frame, scan_frames, try_take
 from otel_rollout.trace_folder.layout import NO_STEP, is_frame_file, step_of
@@ -23,14 +24,14 @@ __all__ = ["SpoolSource", "is_spool", "spool_of"]
 
 
 def is_spool(folder: Path, *, may_be_empty: bool = False) -> bool:
-    """Say whether a folder holds nothing but files of a spool: frames that no index and no step belongs to.
+    """Return if a folder holds only files of a spool: frames without an index or a step.
 
     Args:
         folder: The folder.
-        may_be_empty: Whether a folder that holds nothing is one too.
+        may_be_empty: If an empty folder counts as a spool.
 
     Raises:
-        NoTracesError: There is no such folder, or it holds no traces.
+        NoTracesError: The folder doesn't exist or holds no traces.
     """
     try:
         files = find_trace_files(folder)
@@ -39,7 +40,7 @@ def is_spool(folder: Path, *, may_be_empty: bool = False) -> bool:
             return True
         raise
     if any(step_of(part) is not None or part == NO_STEP for part in folder.resolve().parts):
-        # A part of an archive: its files are no spool's, whatever became of their indexes.
+        # Part of a trace folder: its files are no spool's, even without their indexes.
         return False
     return all(file.is_compressed and file.index_place is None and file.key is None for file in files)
 
@@ -52,7 +53,7 @@ def spool_of(folder: Path, backend: str) -> Path:
         backend: The exporter's name.
 
     Raises:
-        ConfigurationError: It holds what was meant for other exporters only.
+        ConfigurationError: It holds only other exporters' spans.
     """
     own = folder / re.sub(r"[^\w.-]+", "_", backend)
     if own.is_dir():
@@ -95,7 +96,7 @@ class SpoolSource:
         """Return how much there is, in bytes on disk."""
         units = size = 0
         for path in self._files():
-            # Its process may deliver and remove it meanwhile; what can't be opened is counted by `units`.
+            # A process may deliver and remove it meanwhile; `units` counts files that can't be opened.
             with suppress(OSError):
                 for frame in scan_frames(path):
                     if isinstance(frame, TornFrame):
@@ -112,7 +113,7 @@ class SpoolSource:
                 try:
                     is_ours = held.enter_context(try_take(path)) is not None
                 except FileNotFoundError:
-                    # Delivered and removed in the meantime.
+                    # Delivered and removed meanwhile.
                     continue
                 except OSError as error:
                     self._closed.append(str(error))
@@ -128,21 +129,20 @@ class SpoolSource:
         self._undelivered = self._undelivered or not is_delivered
 
     def notes(self) -> list[str]:
-        """Return what was left alone and what was missing, in words."""
+        """Return lines of text on what was left alone and what was missing."""
         notes = []
         if self._traces is not None and not self._traces:
             notes.append(f"no trajectory in {self._folder} is like that")
         if self._held:
-            plural = "s" if len(self._held) > 1 else ""
-            notes.append(f"{len(self._held)} file{plural} left alone: a running process delivers it itself")
+            notes.append(f"{counted(len(self._held), 'file')} left alone: a running process delivers it itself")
         if self._torn:
-            notes.append(f"{self._torn} torn frame{'s' if self._torn > 1 else ''} skipped")
+            notes.append(f"{counted(self._torn, 'torn frame')} skipped")
         if self._removed:
             what = "all that can be read in it" if self._torn else "all in it"
-            notes.append(f"{self._removed} file{'s' if self._removed > 1 else ''} removed: {what} is delivered")
+            notes.append(f"{counted(self._removed, 'file')} removed: {what} is delivered")
         if self._foreign:
-            files = f"{len(self._foreign)} file{'s' if len(self._foreign) > 1 else ''}"
-            notes.append(f"{files} delivered, but not removed: not named as a spool's, or behind a link")
+            why = "not named as a spool's, or behind a link"
+            notes.append(f"{counted(len(self._foreign), 'file')} delivered, but not removed: {why}")
         notes += [f"delivered, but not removed: {error}" for error in self._unremovable]
         return notes + [f"can't be opened: {error}" for error in self._closed]
 
@@ -154,7 +154,7 @@ class SpoolSource:
         while (frame := next(scan_frames(path, start), None)) is not None:
             start = frame.offset + frame.length
             if isinstance(frame, TornFrame):
-                # What comes after a damaged frame is the rest of it.
+                # After a damaged frame, this is the rest of it.
                 torn = None if is_damaged else frame
                 continue
             if torn is not None:
@@ -166,7 +166,7 @@ class SpoolSource:
                 yield Unit(f"{name} {frame.offset} {frame.length}{batch.part}", frame.length, batch.read)
             is_damaged = batch.is_damaged
             if is_damaged:
-                # Perhaps what it says of its length is wrong, and what should be its end are other frames.
+                # Its length may be wrong, so that other frames stand within it.
                 start = frame.offset + 1
         self._torn += torn is not None
         if self._is_removing and not self._undelivered and not self._is_ours(path):
@@ -179,7 +179,7 @@ class SpoolSource:
                 self._unremovable.append(str(error))
 
     def _is_ours(self, path: Path) -> bool:
-        """Say whether a process of ours wrote a file, by its name, and here, not where a link leads."""
+        """Return if otel-rollout wrote a file, by its name, and not behind a link."""
         here = self._folder.resolve() / path.relative_to(self._folder)
         return is_frame_file(path.name) and path.resolve() == here
 
@@ -195,24 +195,21 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _traces_like(folder: Path, filters: Filters) -> set[int]:
-    """Return the trace ids of the trajectories that filters let through."""
+    """Return the trace ids that filters let through."""
     try:
-        # What can't be read is counted batch by batch.
+        # `units` counts what can't be read, batch by batch.
         return {int(trajectory.trace_id, 16) for trajectory in read(folder, **filters, on_problem=lambda problem: None)}
     except NoTracesError:
         return set()
 
 
 class _Batch:
-    """A batch of a spool's file.
-
-    The traces of many trajectories stand in each batch, and each trajectory in many: one that is wanted is decoded
-    once, and not once for each trajectory.
+    """A batch of a spool's file, which is decoded once, though it has spans of many trajectories.
 
     Args:
         path: The file.
-        frame: Where in it.
-        traces: Which traces of it are wanted; all where None.
+        frame: Its frame.
+        traces: The trace ids that are wanted; all if None.
     """
 
     def __init__(self, path: Path, frame: Frame, traces: set[int] | None) -> None:
@@ -224,7 +221,7 @@ class _Batch:
         self._spans: list[ReadableSpan] | None = None
 
     def is_wanted(self) -> bool:
-        """Say whether there is something to send, or to complain about; `part` then tells a part from the whole."""
+        """Return if there are spans to send, or damage to report; `part` then tells a part from the whole."""
         if self._traces is None:
             return True
         if not self._traces:

@@ -12,7 +12,7 @@ import otel_rollout
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.replay import spool_files
-from otel_rollout.replay.outcome_text import describe
+from otel_rollout.replay.report import describe
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.trace_folder import index, stored_file
 from otel_rollout.trace_folder.frames import Frame, FrameFile, scan_frames
