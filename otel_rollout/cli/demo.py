@@ -24,13 +24,5 @@ def run(arguments: argparse.Namespace) -> int:
 
     # mlflow would log the making of its tables into the progress bar.
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
-    return run_session(
-        backend=arguments.backend,
-        default_backend=DEFAULT_BACKEND,
-        steps=arguments.steps,
-        samples=arguments.samples,
-        rollouts=arguments.rollouts,
-        concurrency=arguments.concurrency,
-        seed=arguments.seed,
-        timeout=arguments.timeout,
-    )
+    options = {name: value for name, value in vars(arguments).items() if name != "command"}
+    return run_session(default_backend=DEFAULT_BACKEND, **options)

@@ -6,6 +6,8 @@ import argparse
 import math
 import os
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -216,24 +218,19 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return number
+def _above_zero(read: Callable[[str], float], meaning: str) -> Callable[[str], float]:
+    def check(text: str) -> float:
+        with suppress(ValueError):
+            number = read(text)
+            if 0 < number < math.inf:
+                return number
+        raise argparse.ArgumentTypeError(f"{text!r} is not {meaning}")
+
+    return check
 
 
-def _seconds(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return number
+_positive = _above_zero(int, "a positive whole number")
+_seconds = _above_zero(float, "a number of seconds")
 
 
 def _steps(text: str) -> int | range | set[int]:

@@ -10,12 +10,7 @@ __all__ = ["LOOKUP_TABLE", "PROBLEMS", "Problem", "ToolCall", "Turn", "problem_a
 
 
 class ToolCall(NamedTuple):
-    """A call of a tool by its name.
-
-    Args:
-        tool: `calculator` or `lookup`.
-        argument: An expression for the calculator, an entry's name for the lookup.
-    """
+    """A call of a tool: an expression for the `calculator`, an entry's name for the `lookup`."""
 
     tool: str
     argument: str

@@ -59,13 +59,7 @@ def _variety(group: Sequence[Trajectory]) -> tuple[bool, int, int]:
 
 
 def print_trajectory(console: Console, trajectory: Trajectory, spans: Sequence[ReadableSpan]) -> None:
-    """Print one trajectory as `otel-rollout show` does.
-
-    Args:
-        console: The console.
-        trajectory: The trajectory.
-        spans: Its spans; none if it was not traced.
-    """
+    """Print one trajectory and its spans, as `otel-rollout show` does; without spans it was not traced."""
     outcome = trajectory.status if trajectory.reward is None else f"reward {trajectory.reward:.1f}"
     _heading(
         console,
@@ -79,13 +73,7 @@ def print_trajectory(console: Console, trajectory: Trajectory, spans: Sequence[R
 
 
 def print_group(console: Console, group: Sequence[Trajectory], question: str) -> None:
-    """Print the rollouts of one prompt side by side.
-
-    Args:
-        console: The console.
-        group: The rollouts.
-        question: The prompt.
-    """
+    """Print the rollouts of one prompt side by side."""
     _heading(console, "Its group", f"{counted(len(group), 'rollout')} of one prompt, one session in the backend")
     console.print(_indented(Text(question, style="italic")))
     console.print(_indented(group_table(group)))
@@ -117,16 +105,7 @@ def advantages(rewards: Sequence[float]) -> list[float]:
 
 
 def print_delivery(console: Console, counts: Mapping[str, ExporterStats], *, in_time: bool) -> bool:
-    """Print each exporter's counts, and what is missing.
-
-    Args:
-        console: The console.
-        counts: The counts of each exporter by its name.
-        in_time: If the flush at the end succeeded.
-
-    Returns:
-        True if everything was delivered.
-    """
+    """Print the counts of each exporter by its name, and missing spans; return if everything was delivered."""
     _heading(console, "Delivery")
     if not counts:
         console.print("  Nothing was sent: tracing is off, or the application's own provider has the spans.")

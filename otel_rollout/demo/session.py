@@ -47,17 +47,7 @@ def run_session(
     seed: int,
     timeout: float,
 ) -> int:
-    """Run the rollout, deliver its spans, report, and return the exit code.
-
-    Args:
-        backend: The names of the backends, with commas between them; the environment's if None.
-        default_backend: The backend if nothing names one.
-        steps: The number of training steps.
-        samples: The problems of a step.
-        rollouts: The rollouts of each problem.
-        concurrency: The trajectories that run at a time.
-        seed: Decides everything that the policy does.
-        timeout: The seconds to wait for the backends at the end.
+    """Run the rollout, deliver its spans, report, and return the exit code; `--help` explains the options.
 
     Raises:
         ConfigurationError: A backend can't work as it is asked for.

@@ -61,13 +61,7 @@ class SettingReport:
 
 @dataclass(frozen=True)
 class VariableReport:
-    """A variable of OpenTelemetry or of an exporter that is set.
-
-    Args:
-        name: Its name.
-        value: Its value as it can be shown.
-        meaning: Its meaning.
-    """
+    """A variable of OpenTelemetry or of an exporter that is set, with its value as it can be shown."""
 
     name: str
     value: str

@@ -40,12 +40,7 @@ class ExporterReport:
 
 @dataclass(frozen=True)
 class ExtraReport:
-    """One extra of otel-rollout.
-
-    Args:
-        name: Its name.
-        missing: Its distributions that are not installed.
-    """
+    """An extra of otel-rollout, and its distributions that are not installed."""
 
     name: str
     missing: tuple[str, ...]

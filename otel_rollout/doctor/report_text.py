@@ -18,12 +18,7 @@ _MARKS: Final = {"ok": ("✓", "good"), "untried": ("-", "plain")}
 
 
 class Line(NamedTuple):
-    """A line of the report.
-
-    Args:
-        text: The text.
-        tone: `heading`, `plain`, `dim`, `good` or `bad`.
-    """
+    """A line of the report; its tone is `heading`, `plain`, `dim`, `good` or `bad`."""
 
     text: str
     tone: str = "plain"

@@ -15,12 +15,7 @@ class UnreadableError(Exception):
 
 
 class Total(NamedTuple):
-    """The units to replay.
-
-    Args:
-        units: Their number.
-        bytes: Their bytes.
-    """
+    """The number of units to replay, and their bytes."""
 
     units: int
     bytes: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -69,12 +70,12 @@ def spool_of(folder: Path, backend: str) -> Path:
 
 
 class SpoolSource:
-    """The files of a spool whose processes are gone; each is held while its batches are sent.
+    """The files of a spool whose processes are gone; each is locked while its batches are sent.
 
     Args:
         folder: The folder.
-        is_removing: Whether a file is removed once all in it is delivered.
-        filters: Which trajectories of the batches; all of them where None.
+        is_removing: If a file is removed once all in it is delivered.
+        filters: The filters of the trajectories; all if None.
     """
 
     unit_name = "batch"
@@ -85,17 +86,13 @@ class SpoolSource:
         self._is_removing = is_removing
         self._traces = _traces_like(folder, filters) if filters is not None else None
         self._undelivered = False
-        self._held: list[str] = []
-        self._closed: list[str] = []
-        self._removed = 0
-        self._foreign: list[Path] = []
-        self._unremovable: list[str] = []
-        self._torn = 0
+        self._counts: Counter[str] = Counter()
+        self._errors: list[str] = []
 
     def total(self) -> Total:
-        """Return how much there is, in bytes on disk."""
+        """Return the batches' number and bytes on disk."""
         units = size = 0
-        for path in self._files():
+        for path in _files_in(self._folder):
             # A process may deliver and remove it meanwhile; `units` counts files that can't be opened.
             with suppress(OSError):
                 for frame in scan_frames(path):
@@ -108,7 +105,7 @@ class SpoolSource:
 
     def units(self) -> Iterator[Unit]:
         """Yield the batches of each file that no process holds."""
-        for path in self._files():
+        for path in _files_in(self._folder):
             with ExitStack() as held:
                 try:
                     is_ours = held.enter_context(try_take(path)) is not None
@@ -116,11 +113,11 @@ class SpoolSource:
                     # Delivered and removed meanwhile.
                     continue
                 except OSError as error:
-                    self._closed.append(str(error))
+                    self._errors.append(f"can't be opened: {error}")
                     yield Unit.unreadable(str(path), 0, str(error))
                     continue
                 if not is_ours:
-                    self._held.append(path.name)
+                    self._counts["held"] += 1
                     continue
                 yield from self._units_of(path)
 
@@ -130,21 +127,18 @@ class SpoolSource:
 
     def notes(self) -> list[str]:
         """Return lines of text on what was left alone and what was missing."""
-        notes = []
-        if self._traces is not None and not self._traces:
-            notes.append(f"no trajectory in {self._folder} is like that")
-        if self._held:
-            notes.append(f"{counted(len(self._held), 'file')} left alone: a running process delivers it itself")
-        if self._torn:
-            notes.append(f"{counted(self._torn, 'torn frame')} skipped")
-        if self._removed:
-            what = "all that can be read in it" if self._torn else "all in it"
-            notes.append(f"{counted(self._removed, 'file')} removed: {what} is delivered")
-        if self._foreign:
-            why = "not named as a spool's, or behind a link"
-            notes.append(f"{counted(len(self._foreign), 'file')} delivered, but not removed: {why}")
-        notes += [f"delivered, but not removed: {error}" for error in self._unremovable]
-        return notes + [f"can't be opened: {error}" for error in self._closed]
+        everything = "all that can be read in it" if self._counts["torn frame"] else "all in it"
+        counts = (
+            ("held", "file", "left alone: a running process delivers it itself"),
+            ("torn frame", "torn frame", "skipped"),
+            ("removed", "file", f"removed: {everything} is delivered"),
+            ("foreign", "file", "delivered, but not removed: not named as a spool's, or behind a link"),
+        )
+        return [
+            *([f"no trajectory in {self._folder} is like that"] if self._traces == set() else []),
+            *(f"{counted(self._counts[key], noun)} {text}" for key, noun, text in counts if self._counts[key]),
+            *self._errors,
+        ]
 
     def _units_of(self, path: Path) -> Iterator[Unit]:
         self._undelivered = False
@@ -168,23 +162,20 @@ class SpoolSource:
             if is_damaged:
                 # Its length may be wrong, so that other frames stand within it.
                 start = frame.offset + 1
-        self._torn += torn is not None
-        if self._is_removing and not self._undelivered and not self._is_ours(path):
-            self._foreign.append(path)
-        elif self._is_removing and not self._undelivered:
-            try:
-                path.unlink()
-                self._removed += 1
-            except OSError as error:
-                self._unremovable.append(str(error))
+        self._counts["torn frame"] += torn is not None
+        if self._is_removing and not self._undelivered:
+            self._remove(path, name)
 
-    def _is_ours(self, path: Path) -> bool:
-        """Return if otel-rollout wrote a file, by its name, and not behind a link."""
-        here = self._folder.resolve() / path.relative_to(self._folder)
-        return is_frame_file(path.name) and path.resolve() == here
-
-    def _files(self) -> list[Path]:
-        return _files_in(self._folder)
+    def _remove(self, path: Path, name: Path) -> None:
+        """Remove a file, unless otel-rollout did not write it, by its name, or it is behind a link."""
+        if not is_frame_file(path.name) or path.resolve() != self._folder.resolve() / name:
+            self._counts["foreign"] += 1
+            return
+        try:
+            path.unlink()
+            self._counts["removed"] += 1
+        except OSError as error:
+            self._errors.append(f"delivered, but not removed: {error}")
 
 
 def _files_in(folder: Path) -> list[Path]:
