@@ -76,6 +76,15 @@ class TestExports:
         done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stderr) == (0, "")
 
+    @pytest.mark.parametrize(
+        "first", ["otel_rollout.stats", "otel_rollout.delivery.exporter_queue", "otel_rollout.cli.main"]
+    )
+    def test_a_public_name_is_no_submodule(self, first: str) -> None:
+        """Whatever was imported before, `otel_rollout.stats` is the function."""
+        program = f"import {first}; import otel_rollout; print(otel_rollout.stats().exporters)"
+        done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
+        assert (done.stdout, done.stderr) == ("{}\n", "")
+
     def test_an_unknown_name_is_an_attribute_error(self) -> None:
         """A name that is not there is reported as by any module."""
         with pytest.raises(AttributeError, match=r"otel_rollout.*no_such_name"):

@@ -1,11 +1,11 @@
-"""What every drawing of a trace needs."""
+"""The spans of a trace as a tree of text."""
 
 from __future__ import annotations
 
 import pytest
 from opentelemetry.sdk.trace import Event
 
-from otel_rollout.analysis.trace_tree import Place, duration, error_of, printable, shorten, time_bar, walk_tree
+from otel_rollout.analysis.trace_tree import Place, error_of, time_bar, walk_tree
 from tests.trace_folder.recordings import START, make_span
 
 
@@ -60,30 +60,3 @@ class TestSpans:
         assert error_of(make_span("op", 2, 1, error="status", events=(Event("other"), raised))) == "ToolError: no entry"
         assert error_of(make_span("op", 2, 1, error="status")) == "status"
         assert error_of(make_span("op", 2, 1)) == "failed"
-
-
-class TestText:
-    """Text for a terminal."""
-
-    @pytest.mark.parametrize("text", ["plain", "é 漢 字", "a\N{IDEOGRAPHIC SPACE}b\N{NO-BREAK SPACE}c", "👩\u200d🔬"])
-    def test_what_only_shows_is_kept(self, text):
-        """Letters, spaces of any script and joined emoji stay as they are."""
-        assert printable(text) == text
-
-    @pytest.mark.parametrize("character", ["\x1b", "\x9b", "\r", "\n", "\x07", "\u202e", "\u2028", "\x00", "\udc80"])
-    def test_what_a_terminal_acts_on_is_marked(self, character):
-        """Control and format characters, line breaks and lone surrogates are replaced."""
-        assert printable(f"a{character}b") == "a�b"
-
-    def test_shortened_text_is_one_line(self):
-        """Line breaks become blanks, and what is cut is marked."""
-        assert shorten(" a\n\n b ", 10) == "a b"
-        assert shorten("a" * 11, 10) == "a" * 9 + "…"
-
-    @pytest.mark.parametrize(
-        ("nanoseconds", "text"),
-        [(0, "0 µs"), (1500, "2 µs"), (2_500_000, "2.5 ms"), (1_234_000_000, "1.23 s"), (-2_500_000, "-2.5 ms")],
-    )
-    def test_a_duration_has_a_unit_that_suits_it(self, nanoseconds, text):
-        """Microseconds, milliseconds or seconds."""
-        assert duration(nanoseconds) == text

@@ -5,30 +5,35 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Final, TextIO
+from operator import itemgetter
+from typing import Any, Final, TextIO
 
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import StatusCode
 
+from otel_rollout import semconv
+from otel_rollout.analysis.trace_tree import Place, place_of, walk_tree
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout_console.tree import Branch, draw_trace, make_branch
+from otel_rollout.plain_text import duration, printable, shorten
 
 __all__ = ["ConsoleSpanExporter"]
 
 MAX_OPEN_SPANS: Final = 50_000
-"""How many spans wait for their root, a line each; beyond that the oldest trace is drawn without it."""
+"""The most spans that wait for their root, a line each; beyond that the oldest trace is drawn without it."""
+MAX_PAYLOAD_CHARACTERS: Final = 60
 
 
 class ConsoleSpanExporter(OutcomeSpanExporter):
     """Draws each trajectory as a tree once its root has ended.
 
     Args:
-        stream: Where to; standard output where None.
+        stream: The stream; standard output if None.
     """
 
     def __init__(self, *, stream: TextIO | None = None) -> None:
         self._stream = stream
-        self._open: OrderedDict[int, list[Branch]] = OrderedDict()
+        self._open: OrderedDict[int, list[tuple[Place, str]]] = OrderedDict()
         self._open_spans = 0
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
@@ -39,7 +44,7 @@ class ConsoleSpanExporter(OutcomeSpanExporter):
             context = span.get_span_context()
             if context is None:
                 continue
-            self._open.setdefault(context.trace_id, []).append(make_branch(span))
+            self._open.setdefault(context.trace_id, []).append((place_of(span), describe_span(span)))
             self._open_spans += 1
             if span.parent is None or span.parent.is_remote:
                 finished.append(context.trace_id)
@@ -51,7 +56,7 @@ class ConsoleSpanExporter(OutcomeSpanExporter):
         return DELIVERED if fault is None else Outcome(Verdict.DELIVERED, fault, rejected=len(spans))
 
     def shutdown(self) -> None:
-        """Draw what never got its root."""
+        """Draw the traces that never got their root."""
         self._write([line for trace_id in list(self._open) for line in self._take(trace_id)])
 
     def after_fork(self) -> None:
@@ -60,12 +65,12 @@ class ConsoleSpanExporter(OutcomeSpanExporter):
         self._open_spans = 0
 
     def _take(self, trace_id: int) -> list[str]:
-        branches = self._open.pop(trace_id)
-        self._open_spans -= len(branches)
-        return draw_trace(branches)
+        rows = self._open.pop(trace_id)
+        self._open_spans -= len(rows)
+        return [f"{guide}{line}" for (_, line), guide, _ in walk_tree(rows, itemgetter(0))]
 
     def _write(self, lines: Sequence[str]) -> str | None:
-        """Write lines; return why they can't be, if so."""
+        """Write lines; return the fault if that fails."""
         if not lines:
             return None
         stream = self._stream or sys.stdout
@@ -82,3 +87,44 @@ class ConsoleSpanExporter(OutcomeSpanExporter):
             # No stream, a closed one, or a pipe that nobody reads.
             return f"the console can't be written to: {error}"
         return None
+
+
+def describe_span(span: ReadableSpan) -> str:
+    """Return one line on a span: kind, name, duration, tags and totals of a root, payload of an op, error."""
+    attributes = span.attributes or {}
+    parts = [
+        f"{attributes.get(semconv.SPAN_KIND, 'SPAN')} {span.name}",
+        duration((span.end_time or 0) - (span.start_time or 0)),
+    ]
+    if span.parent is None and semconv.STATUS in attributes:
+        parts.append(" ".join(_summary(attributes)))
+    else:
+        payload = [_clip(attributes[key]) for key in (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE) if key in attributes]
+        parts.append(" → ".join(payload))
+    if span.status.status_code is StatusCode.ERROR:
+        parts.append(f"ERROR {_clip(span.status.description or '')}".rstrip())
+    return printable("  ".join(part for part in parts if part))
+
+
+def _summary(attributes: Any) -> list[str]:
+    names = (
+        (semconv.STEP, "step"),
+        (semconv.SAMPLE_INDEX, "sample"),
+        (semconv.ROLLOUT_N, "rollout"),
+        (semconv.REWARD, "reward"),
+        (semconv.TURNS, "turns"),
+        (semconv.DROPPED_SPANS, "dropped spans"),
+    )
+    words = [
+        f"{label}={attributes[key]:g}" if key == semconv.REWARD else f"{label}={attributes[key]}"
+        for key, label in names
+        if key in attributes
+    ]
+    if attributes.get(semconv.VALIDATE):
+        words.append("validation")
+    words.append(str(attributes[semconv.STATUS]))
+    return words
+
+
+def _clip(value: Any) -> str:
+    return shorten(str(value), MAX_PAYLOAD_CHARACTERS)

@@ -137,6 +137,18 @@ class FileSpanExporter(OutcomeSpanExporter):
         count = len(set(map(span_id_of, found)) & set(map(span_id_of, spans)))
         return ReadBack(count, f"the trace folder {self.settings.folder}")
 
+    def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
+        """Return the commands that list, show and replay trajectories."""
+        folder = self.settings.folder
+        return [
+            f"The trajectories are in the folder {folder}. List them, look at one, or send them to a backend with",
+            "",
+            f"    otel-rollout ls {folder} --step 1",
+            # A validation pass of the same step has the same prompts, and an earlier experiment has the same steps.
+            f"    otel-rollout show {folder} --experiment {experiment_name} --step 1 --train --sample 0 --rollout 0",
+            f"    otel-rollout replay {folder} --backend mlflow",
+        ]
+
     def shutdown(self) -> None:
         """Write the trajectories that have no root yet, and close the files; idempotent."""
         self._is_shut_down = True

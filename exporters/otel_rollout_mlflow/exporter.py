@@ -40,7 +40,12 @@ from otel_rollout_mlflow.sql_process import SqlProcess
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import MAX_LINKED_TRACES, MAX_REWARDS, AttemptError, Feedback, Store, denied
 from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
+<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
 from otel_rollout_mlflow.translate import mlflow_trace_id
+=======
+from otel_rollout_mlflow.translate import mlflow_trace_id, reward_of, span_id_of, trace_id_of
+from otel_rollout_mlflow.where_to_look import where_to_look
+>>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
 
 __all__ = ["MlflowSpanExporter"]
 
@@ -182,6 +187,10 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         if stored is None:
             return ReadBack(None, f"this version of MLflow doesn't list the spans of a trace; it has it in {place}")
         return ReadBack(sum(span_id_of(span) in stored for span in spans), place)
+
+    def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
+        """Return lines of text on how to find trajectories in MLflow."""
+        return where_to_look(self._uri.uri, self._experiment_name or project_name, experiment_name)
 
     def shutdown(self) -> None:
         """Finish side work within `export_timeout`, mark runs created here as finished, and disconnect."""

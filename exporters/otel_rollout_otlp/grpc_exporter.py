@@ -21,6 +21,7 @@ from otel_rollout.export.otlp_encoding import encode_spans
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_otlp.environment import USER_AGENT, read_environment
 from otel_rollout_otlp.http_exporter import partial_outcome
+from otel_rollout_otlp.phoenix import where_to_look
 
 if TYPE_CHECKING:
     import grpc
@@ -122,6 +123,10 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
         """Return why nothing is read back: OTLP only writes, and the port of a Phoenix's API is unknown."""
         return ReadBack(None, NO_WAY)
+
+    def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
+        """Return lines of text on how to find trajectories in an OTLP backend."""
+        return where_to_look(self.endpoint, project_name)
 
     def shutdown(self) -> None:
         """Close the channel."""

@@ -16,7 +16,7 @@ from otel_rollout.export.http import HttpClient, destination_of, outcome_of_answ
 from otel_rollout.export.otlp_encoding import encode_spans
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_otlp.environment import USER_AGENT, OtlpEnvironment, read_environment
-from otel_rollout_otlp.phoenix import read_back_from_phoenix
+from otel_rollout_otlp.phoenix import read_back_from_phoenix, where_to_look
 
 __all__ = ["OtlpHttpSpanExporter"]
 
@@ -91,6 +91,10 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
         """Count the stored ones of `spans`, if the receiver is a Phoenix."""
         return read_back_from_phoenix(self._client, self.endpoint, spans)
+
+    def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
+        """Return lines of text on how to find trajectories in an OTLP backend."""
+        return where_to_look(self.endpoint, project_name)
 
     def shutdown(self) -> None:
         """Close the connections."""

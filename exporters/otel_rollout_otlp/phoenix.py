@@ -17,7 +17,7 @@ from otel_rollout.export.exporter import ReadBack
 from otel_rollout.export.http import HttpClient, outcome_of_answer, shown_url
 from otel_rollout.span_facts import span_id_of, trace_id_of
 
-__all__ = ["read_back_from_phoenix"]
+__all__ = ["read_back_from_phoenix", "where_to_look"]
 
 TRACES_PATH: Final = "/v1/traces"
 NO_WAY: Final = "OTLP has no way to ask a receiver what it has, and this one is not a Phoenix"
@@ -53,3 +53,19 @@ def read_back_from_phoenix(client: HttpClient, endpoint: str, spans: Sequence[Re
     else:
         raise OSError(outcome_of_answer(answer, url).reason)
     return ReadBack(found, f"project {project} of Phoenix at {shown_url(address)}")
+
+
+def where_to_look(endpoint: str, project_name: str) -> list[str]:
+    """Return lines of text on how to find trajectories; code is indented.
+
+    Args:
+        endpoint: The endpoint that they were sent to.
+        project_name: Their project.
+    """
+    return [
+        f"The trajectories went to {shown_url(endpoint)} as project {project_name}.",
+        "The root spans carry rollout.step, rollout.sample_index, rollout.reward and session.id, the same for all",
+        "rollouts of one prompt. In Phoenix, filter the traces with",
+        "",
+        "    metadata['step'] == 1",
+    ]

@@ -169,6 +169,14 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         url = shown_url(catalogue.api.settings.trace_server_url)
         return ReadBack(len(stored), f"project {project_id} of Weave at {url}")
 
+    def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
+        """Return lines of text on how to find trajectories in Weave."""
+        app = shown_url(self._settings().api_url).replace("://api.wandb.ai", "://wandb.ai")
+        return [
+            f"The trajectories are in Weave: {app}, project {self._project or project_name}, tab Traces.",
+            "Filter them by attributes.step = 1.",
+        ]
+
     def shutdown(self) -> None:
         """Finish side work within `export_timeout`, and close the connections."""
         self.side_work.shutdown(time.monotonic() + self.export_timeout)

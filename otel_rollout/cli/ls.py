@@ -1,63 +1,67 @@
-"""`otel-rollout ls`: the steps of a trace folder, or the trajectories of one."""
+"""`otel-rollout ls`: list the steps of a trace folder, or the trajectories of one."""
 
 from __future__ import annotations
 
 import argparse
-import sys
-from dataclasses import asdict
 from typing import Any
 
+<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
 from otel_rollout.analysis.trace_tree import printable
 from otel_rollout.cli.json_output import print_json
 from otel_rollout.cli.reading import ProblemLog, in_order_of_prompts, require_rich, selected
 from otel_rollout.cli.trajectory_filters import add_filters, add_folder
 from otel_rollout.trace_folder.folder_stats import summarise_steps
 from otel_rollout.trace_folder.reader import RecordedTrajectory
+=======
+import orjson
 
-__all__ = ["add_to", "run"]
+from otel_rollout.cli.reading import ProblemLog, complain, in_order_of_prompts, print_json, require_rich, selected
+from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
+from otel_rollout.trace_folder.step_summary import summarise_steps
+>>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
 
-DESCRIPTION = """\
-List a trace folder by training step; with --step, the trajectories of that step,
-the rollouts of a prompt one below the other.
-"""
+__all__ = ["run"]
 
-
-def add_to(commands: Any) -> None:
-    """Add the command to the subparsers of the command line."""
-    parser = commands.add_parser(
-        "ls",
-        help="list a trace folder by step, or the trajectories of a step",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_folder(parser)
-    add_filters(parser)
-    parser.add_argument("--json", action="store_true", help="a JSON object on a line of its own for each row")
-    parser.set_defaults(run=run)
+# The names in the JSON, and the attributes of a trajectory, where they differ.
+_RENAMED = {"spans": "span_count", "bytes": "size_bytes"}
+_FIELDS = (
+    "trace_id",
+    "name",
+    "step",
+    "sample_index",
+    "rollout_n",
+    "validate",
+    "experiment_name",
+    "project_name",
+    "run_id",
+    "status",
+    "reward",
+    "has_root",
+    "start_time",
+    "end_time",
+    "spans",
+    "bytes",
+    "stored_bytes",
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     problems = ProblemLog()
     if arguments.json:
-        _print_json(arguments, problems)
+        trajectories = selected(arguments, problems)
+        for row in summarise_steps(trajectories) if arguments.step is None else map(_as_dict, trajectories):
+            print_json(orjson.dumps(row))
     else:
         _print_table(arguments, problems)
     problems.print()
     return 0
 
 
-def _print_json(arguments: argparse.Namespace, problems: ProblemLog) -> None:
-    trajectories = selected(arguments, problems)
-    rows = map(asdict, summarise_steps(trajectories)) if arguments.step is None else map(_as_dict, trajectories)
-    for row in rows:
-        print_json(row)
-
-
 def _print_table(arguments: argparse.Namespace, problems: ProblemLog) -> None:
     require_rich()
-    from otel_rollout.cli.screen import open_screen
-    from otel_rollout.cli.trajectory_tables import step_table, trajectory_table
+    from otel_rollout.cli.tables import step_table, trajectory_table
+    from otel_rollout.screen import open_screen
 
     screen = open_screen()
     trajectories = selected(arguments, problems)
@@ -68,27 +72,9 @@ def _print_table(arguments: argparse.Namespace, problems: ProblemLog) -> None:
     if table.row_count:
         screen.print(table)
     else:
-        print(printable(f"no trajectory in {arguments.folder} is like that"), file=sys.stderr)
+        complain(f"no trajectory in {arguments.folder} is like that")
 
 
 def _as_dict(trajectory: RecordedTrajectory) -> dict[str, Any]:
-    return {
-        "trace_id": trajectory.trace_id,
-        "name": trajectory.name,
-        "step": trajectory.step,
-        "sample_index": trajectory.sample_index,
-        "rollout_n": trajectory.rollout_n,
-        "validate": trajectory.validate,
-        "experiment_name": trajectory.experiment_name,
-        "project_name": trajectory.project_name,
-        "run_id": trajectory.run_id,
-        "status": trajectory.status,
-        "reward": trajectory.reward,
-        "has_root": trajectory.has_root,
-        "start_time": trajectory.start_time,
-        "end_time": trajectory.end_time,
-        "spans": trajectory.span_count,
-        "bytes": trajectory.size_bytes,
-        "stored_bytes": trajectory.stored_bytes,
-        "attributes": dict(trajectory.attributes),
-    }
+    row = {name: getattr(trajectory, _RENAMED.get(name, name)) for name in _FIELDS}
+    return {**row, "attributes": dict(trajectory.attributes)}

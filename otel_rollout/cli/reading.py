@@ -1,24 +1,34 @@
-"""What the commands that read a trace folder share: the trajectories, and a word on what could not be read."""
+"""Helpers of the commands that read a trace folder: selection, what could not be read, JSON."""
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final, cast
 
-from otel_rollout.analysis.trace_tree import printable
-from otel_rollout.cli.trajectory_filters import filters_of
 from otel_rollout.errors import MissingExtraError
+<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
 from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory, read
+=======
+from otel_rollout.plain_text import counted, printable
+from otel_rollout.trace_folder.reader import ReadProblem, read
+from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
+from otel_rollout.trace_folder.selection import Filters
+>>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
 
-__all__ = ["ProblemLog", "in_order_of_prompts", "require_rich", "selected"]
+__all__ = ["ProblemLog", "complain", "filters_of", "in_order_of_prompts", "print_json", "require_rich", "selected"]
+
+UNESCAPED: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control and format characters that JSON leaves unescaped, though a terminal acts on them."""
 
 
 class ProblemLog:
-    """Counts what could not be read, and says so at the end."""
+    """Counts what could not be read."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, Path]] = Counter()
@@ -30,7 +40,17 @@ class ProblemLog:
     def print(self) -> None:
         """Print a line for each file with problems on standard error."""
         for (what, path), count in self._counts.items():
-            print(printable(f"{count} {what}{'' if count == 1 else 's'} skipped in {path}"), file=sys.stderr)
+            complain(f"{counted(count, what)} skipped in {path}")
+
+
+def complain(message: str) -> None:
+    """Print a line on standard error."""
+    print(printable(message), file=sys.stderr)
+
+
+def filters_of(arguments: argparse.Namespace) -> Filters:
+    """Return the command line's filters as keyword arguments of `read`."""
+    return cast(Filters, {name: getattr(arguments, name) for name in Filters.__annotations__})
 
 
 def selected(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[RecordedTrajectory]:
@@ -39,17 +59,17 @@ def selected(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[Re
 
 
 def require_rich() -> None:
-    """Say how to install what tables and trees are drawn with, where it is missing.
+    """Check that rich is installed, which draws tables and trees.
 
     Raises:
-        MissingExtraError: rich is not installed.
+        MissingExtraError: It is not.
     """
     if importlib.util.find_spec("rich") is None:
         raise MissingExtraError("this needs rich: pip install 'otel-rollout[cli]' (--json works without)")
 
 
 def in_order_of_prompts(trajectories: Iterable[RecordedTrajectory]) -> list[RecordedTrajectory]:
-    """Return trajectories in the order of step, prompt and rollout."""
+    """Sort trajectories by step, prompt and rollout."""
     return sorted(
         trajectories,
         key=lambda each: (
@@ -65,8 +85,20 @@ def in_order_of_prompts(trajectories: Iterable[RecordedTrajectory]) -> list[Reco
 
 
 def _sortable(value: object) -> tuple[int, float, str]:
-    """Return what sorts numbers by value, before texts, before nothing."""
+    # Numbers by value, then text, then None; a trace of another program may have any type here.
     if value is None:
         return 2, 0, ""
-    # Somebody else's trace may have anything here.
     return (0, value, "") if isinstance(value, (int, float)) else (1, 0, str(value))
+
+
+def print_json(line: bytes) -> None:
+    """Print a line of JSON with what a terminal acts on escaped; it parses to the same value.
+
+    Args:
+        line: The JSON text, without a line break.
+    """
+    # JSON has no tab inside a string, and a terminal moves what it shows at one.
+    text = line.replace(b"\t", b"").decode()
+    if not text.isprintable():
+        text = UNESCAPED.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    sys.stdout.buffer.write(text.encode() + b"\n")

@@ -1,43 +1,26 @@
-"""`otel-rollout show`: one trajectory as a tree."""
+"""`otel-rollout show`: draw one trajectory as a tree."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
+<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
 from otel_rollout.analysis.trace_tree import printable
 from otel_rollout.cli.json_output import print_json_text
 from otel_rollout.cli.reading import ProblemLog, in_order_of_prompts, require_rich, selected
 from otel_rollout.cli.trajectory_filters import add_filters, add_folder
 from otel_rollout.trace_folder.reader import RecordedTrajectory
+=======
+from otel_rollout.cli.parser import TRACE_ID_DIGITS
+from otel_rollout.cli.reading import ProblemLog, complain, in_order_of_prompts, print_json, require_rich, selected
+from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
+>>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
 
-__all__ = ["add_to", "run"]
-
-DESCRIPTION = """\
-Show one trajectory as a tree of its spans: kind, duration, when each ran, input
-and output. Name it by --step, --sample and --rollout, or by --trace.
-"""
+__all__ = ["run"]
 
 MAX_CANDIDATES: Final = 20
-TRACE_ID_DIGITS: Final = 32
-
-
-def add_to(commands: Any) -> None:
-    """Add the command to the subparsers of the command line."""
-    parser = commands.add_parser(
-        "show",
-        help="show one trajectory of a trace folder as a tree",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_folder(parser)
-    parser.add_argument("--trace", metavar="ID", type=_trace_id, help="its trace id; the beginning will do")
-    add_filters(parser)
-    parser.add_argument("--full", action="store_true", help="whole payloads, all attributes and events")
-    parser.add_argument("--json", action="store_true", help="one line of OTLP JSON, as any OTLP receiver takes it")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,13 +31,13 @@ def run(arguments: argparse.Namespace) -> int:
     found = list(islice(matching, 1 if len(beginning) == TRACE_ID_DIGITS else MAX_CANDIDATES + 1))
     problems.print()
     if not found:
-        print(printable(f"no trajectory in {arguments.folder} is like that"), file=sys.stderr)
+        complain(f"no trajectory in {arguments.folder} is like that")
         return 2
     if len(found) > 1:
         _print_candidates(found)
         return 2
     if arguments.json:
-        print_json_text(found[0].otlp_json())
+        print_json(found[0].otlp_json())
     else:
         _print_tree(found[0], is_whole=arguments.full)
     return 0
@@ -62,8 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_tree(trajectory: RecordedTrajectory, *, is_whole: bool) -> None:
     require_rich()
-    from otel_rollout.cli.screen import open_screen
-    from otel_rollout.cli.trajectory_drawing import draw_heading, draw_spans
+    from otel_rollout.analysis.trace_drawing import draw_heading, draw_spans
+    from otel_rollout.screen import open_screen
 
     screen = open_screen()
     is_clipped = screen.is_terminal and not is_whole
@@ -75,20 +58,12 @@ def _print_tree(trajectory: RecordedTrajectory, *, is_whole: bool) -> None:
 
 
 def _print_candidates(found: list[RecordedTrajectory]) -> None:
-    print(
+    complain(
         f"{'more than ' * (len(found) > MAX_CANDIDATES)}{min(len(found), MAX_CANDIDATES)} trajectories are like that;"
-        " name one of them with --step, --sample and --rollout, or with --trace:",
-        file=sys.stderr,
+        " name one of them with --step, --sample and --rollout, or with --trace:"
     )
     for each in in_order_of_prompts(found[:MAX_CANDIDATES]):
         names = (("step", each.step), ("sample", each.sample_index), ("rollout", each.rollout_n))
         options = [f"--{name} {value}" for name, value in names if value is not None]
         options += ["--validate"] * each.validate
-        print(printable(f"  --trace {each.trace_id}  {' '.join(options)}".rstrip()), file=sys.stderr)
-
-
-def _trace_id(text: str) -> str:
-    digits = text.lower().removeprefix("0x")
-    if not digits or len(digits) > TRACE_ID_DIGITS or set(digits) - set("0123456789abcdef"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not the beginning of a trace id: 32 hexadecimal digits")
-    return digits
+        complain(f"  --trace {each.trace_id}  {' '.join(options)}".rstrip())

@@ -1,4 +1,4 @@
-"""The agent loop: the policy speaks, its tool calls are made, their results are told it, until it answers."""
+"""The agent loop: the policy generates, its tools run, their results go back to it, until it answers."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from dataclasses import dataclass
 
 from otel_rollout import rollout_trace_op
 from otel_rollout.demo.chat import (
+    ASSISTANT,
+    END,
     SYSTEM_PROMPT,
     Message,
-    close_assistant_message,
     find_answer,
     find_tool_calls,
-    open_assistant_message,
     write_message,
 )
 from otel_rollout.demo.policy import Policy, SamplingParams
 from otel_rollout.demo.problems import ToolCall
-from otel_rollout.demo.tools import Tool, ToolError
+from otel_rollout.demo.tools import Calculator, Lookup, ToolError
 
 __all__ = ["AgentLoop", "AgentLoopOutput"]
 
 
 @dataclass(frozen=True)
 class AgentLoopOutput:
-    """What became of one trajectory.
+    """The outcome of one trajectory.
 
     Args:
-        answer: The policy's answer; None where it gave none.
-        prompt_ids: The tokens of the problem as it was put.
-        response_ids: All tokens after them, the tools' messages among them.
-        turns: How often the policy spoke.
-        tool_errors: How many tool calls failed.
-        truncated: Whether it was stopped before it answered.
+        answer: The policy's answer; None if it gave none.
+        prompt_ids: The tokens of the prompt.
+        response_ids: All tokens after it, those of tool messages included.
+        turns: The number of generations.
+        tool_errors: The number of failed tool calls.
+        truncated: True if the turns ran out before an answer.
     """
 
     answer: str | None
@@ -45,15 +45,15 @@ class AgentLoopOutput:
 
 
 class AgentLoop:
-    """Runs one trajectory at a time; any number of them side by side.
+    """Runs trajectories, any number of them side by side.
 
     Args:
         policy: Generates the messages.
-        tools: What the policy may call.
-        max_turns: How often it may speak.
+        tools: The tools that the policy may call.
+        max_turns: The most generations of a trajectory.
     """
 
-    def __init__(self, policy: Policy, tools: Iterable[Tool], max_turns: int = 6) -> None:
+    def __init__(self, policy: Policy, tools: Iterable[Calculator | Lookup], max_turns: int = 6) -> None:
         self.tokenizer = policy.tokenizer
         self._policy = policy
         self._tools = {tool.name: tool for tool in tools}
@@ -61,15 +61,15 @@ class AgentLoop:
 
     @rollout_trace_op(kind="CHAIN")
     async def run(self, question: str, request_id: str, sampling_params: SamplingParams) -> AgentLoopOutput:
-        """Run until the policy answers or has spoken `max_turns` times.
+        """Run one trajectory until the policy answers or has generated `max_turns` times.
 
         Args:
             question: The problem.
-            request_id: Names the trajectory to the engine.
-            sampling_params: How tokens are drawn.
+            request_id: The trajectory's id for the engine.
+            sampling_params: The sampling of tokens.
         """
         opening = write_message(Message("system", SYSTEM_PROMPT)) + write_message(Message("user", question))
-        prompt_ids = self.tokenizer.encode(opening + open_assistant_message())
+        prompt_ids = self.tokenizer.encode(opening + ASSISTANT)
         token_ids = list(prompt_ids)
         answer, turns, tool_errors = None, 0, 0
         while answer is None and turns < self._max_turns:
@@ -82,9 +82,7 @@ class AgentLoop:
             answer = find_answer(text)
             if answer is None:
                 told = "".join(write_message(Message("tool", result)) for result in results)
-                token_ids = token_ids + self.tokenizer.encode(
-                    close_assistant_message() + told + open_assistant_message()
-                )
+                token_ids = token_ids + self.tokenizer.encode(END + told + ASSISTANT)
         return AgentLoopOutput(
             answer=answer,
             prompt_ids=prompt_ids,

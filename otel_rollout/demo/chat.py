@@ -1,30 +1,32 @@
-"""The chat format of the demo: how a conversation, a tool call and an answer are written as text."""
+"""The demo's chat format: conversations, tool calls and answers as text."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from otel_rollout.demo.problems import ToolCall
 
 __all__ = [
+    "ASSISTANT",
+    "END",
     "SPECIAL_TOKENS",
     "SYSTEM_PROMPT",
     "Message",
-    "close_assistant_message",
     "find_answer",
     "find_tool_calls",
-    "open_assistant_message",
     "read_messages",
     "write_answer",
     "write_message",
     "write_tool_call",
 ]
 
-_END = "<|end|>"
-SPECIAL_TOKENS = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", _END)
+ASSISTANT = "<|assistant|>"
+"""Asks the policy to generate."""
+END = "<|end|>"
+SPECIAL_TOKENS = ("<|system|>", "<|user|>", ASSISTANT, "<|tool|>", END)
 
 SYSTEM_PROMPT = (
     "Solve the problem. You have two tools: calculator works out an arithmetic expression, lookup finds an "
@@ -47,17 +49,7 @@ class Message(NamedTuple):
 
 def write_message(message: Message) -> str:
     """Write a finished message with the special tokens around it."""
-    return f"<|{message.role}|>{message.text}{_END}"
-
-
-def open_assistant_message() -> str:
-    """Write what asks the policy to speak."""
-    return "<|assistant|>"
-
-
-def close_assistant_message() -> str:
-    """Write what ends the policy's message."""
-    return _END
+    return f"<|{message.role}|>{message.text}{END}"
 
 
 def read_messages(text: str) -> list[Message]:
@@ -75,21 +67,17 @@ def write_answer(answer: str) -> str:
     return f"<answer>{answer}</answer>"
 
 
-def find_tool_calls(text: str) -> Sequence[ToolCall]:
-    """Return the tool calls in what the policy said; a malformed one counts as none."""
-    calls = map(_read_tool_call, _TOOL_CALL.findall(text))
-    return [call for call in calls if call is not None]
+def find_tool_calls(text: str) -> list[ToolCall]:
+    """Return the tool calls in a generated text, without malformed ones."""
+    calls = []
+    for written in _TOOL_CALL.findall(text):
+        with suppress(ValueError, KeyError, TypeError):
+            fields = json.loads(written)
+            calls.append(ToolCall(str(fields["tool"]), str(fields["argument"])))
+    return calls
 
 
 def find_answer(text: str) -> str | None:
-    """Return the final answer in what the policy said, if it gave one."""
+    """Return the final answer in a generated text, if it has one."""
     answers: list[str] = _ANSWER.findall(text)
     return answers[-1].replace(",", "") if answers else None
-
-
-def _read_tool_call(written: str) -> ToolCall | None:
-    try:
-        fields = json.loads(written)
-        return ToolCall(str(fields["tool"]), str(fields["argument"]))
-    except (ValueError, KeyError, TypeError):
-        return None

@@ -1,4 +1,4 @@
-"""A stand-in for the model: deterministic from its seeds, and with the weaknesses that models have."""
+"""A stand-in for the model: deterministic by its seeds, with the weaknesses of models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EngineError(RuntimeError):
 
 
 class Behaviour(Enum):
-    """What the policy does with a problem."""
+    """The policy's ways with a problem."""
 
     SOLVE = "solves it"
     SLIP = "writes a wrong number into the last calculation"
@@ -41,13 +41,24 @@ class Behaviour(Enum):
     CRASH = "is thrown out of the engine in the second turn"
 
 
+# Chances before training, which fade with it; and chances at a temperature above 0.
+_UNLEARNED = {Behaviour.SLIP: 0.3, Behaviour.GUESS: 0.15}
+_SAMPLED = {
+    Behaviour.CLUMSY: 0.1,
+    Behaviour.MISREMEMBER: 0.08,
+    Behaviour.RAMBLE: 0.04,
+    Behaviour.STALL: 0.03,
+    Behaviour.CRASH: 0.03,
+}
+
+
 @dataclass(frozen=True)
 class SamplingParams:
-    """How tokens are drawn.
+    """The sampling of tokens.
 
     Args:
-        temperature: At 0 the policy does what it does best, and nothing goes wrong in the engine.
-        seed: Decides what is drawn.
+        temperature: At 0 the policy takes its best way, and nothing goes wrong in the engine.
+        seed: Decides the draw.
     """
 
     temperature: float
@@ -56,11 +67,11 @@ class SamplingParams:
 
 @dataclass(frozen=True)
 class TokenOutput:
-    """What one generation returns.
+    """The result of a generation.
 
     Args:
         token_ids: The generated tokens.
-        stop_reason: Why generation stopped.
+        stop_reason: The reason why it stopped.
     """
 
     token_ids: list[int]
@@ -68,11 +79,11 @@ class TokenOutput:
 
 
 class Policy:
-    """The policy after a number of training steps; with more of them it slips and guesses less.
+    """The policy after a number of training steps; with each it slips and guesses less.
 
     Args:
-        tokenizer: Between its text and the token ids.
-        steps_trained: How many training steps its weights have seen.
+        tokenizer: Its tokenizer.
+        steps_trained: The number of training steps.
     """
 
     def __init__(self, tokenizer: BpeTokenizer, steps_trained: int = 0) -> None:
@@ -83,12 +94,12 @@ class Policy:
     async def generate(
         self, request_id: str, prompt_ids: Sequence[int], sampling_params: SamplingParams
     ) -> TokenOutput:
-        """Go on with a conversation by one message.
+        """Generate the next message of a conversation.
 
         Args:
-            request_id: The trajectory that the request belongs to.
+            request_id: The trajectory's id.
             prompt_ids: The conversation so far.
-            sampling_params: How tokens are drawn.
+            sampling_params: The sampling of tokens.
 
         Raises:
             EngineError: The engine gave up on the request.
@@ -108,28 +119,17 @@ class Policy:
 
 
 def choose_behaviour(sampling_params: SamplingParams, steps_trained: int) -> Behaviour:
-    """Draw what the policy does, by a hash of the seed, so that it is the same in every run and Python."""
-    unlearned = 0.6**steps_trained
-    chances = {Behaviour.SLIP: 0.3 * unlearned, Behaviour.GUESS: 0.15 * unlearned}
+    """Draw a behaviour by a hash of the seed, which is the same in every run and Python."""
+    chances = {behaviour: chance * 0.6**steps_trained for behaviour, chance in _UNLEARNED.items()}
     if sampling_params.temperature > 0:
-        chances |= {
-            Behaviour.CLUMSY: 0.1,
-            Behaviour.MISREMEMBER: 0.08,
-            Behaviour.RAMBLE: 0.04,
-            Behaviour.STALL: 0.03,
-            Behaviour.CRASH: 0.03,
-        }
-    drawn = _draw(sampling_params.seed)
+        chances |= _SAMPLED
+    digest = hashlib.blake2b(str(sampling_params.seed).encode(), digest_size=8).digest()
+    drawn = int.from_bytes(digest, "big") / 2**64
     for behaviour, chance in chances.items():
         if drawn < chance:
             return behaviour
         drawn -= chance
     return Behaviour.SOLVE
-
-
-def _draw(seed: int) -> float:
-    digest = hashlib.blake2b(str(seed).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
 
 
 def _next_text(problem: Problem, messages: Sequence[Message], behaviour: Behaviour) -> str:

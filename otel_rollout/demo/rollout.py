@@ -1,22 +1,22 @@
-"""The rollout: n trajectories of every sample, many at a time, each of them traced."""
+"""The rollout: n traced trajectories of every sample, many at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from otel_rollout import annotate, rollout_trace_attr
+from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
 from otel_rollout.demo.agent_loop import AgentLoop
 from otel_rollout.demo.policy import EngineError, Policy, SamplingParams
 from otel_rollout.demo.problems import LOOKUP_TABLE, problem_at
-from otel_rollout.demo.reward import Verifier
 from otel_rollout.demo.tokenizer import BpeTokenizer
 from otel_rollout.demo.tools import Calculator, Lookup
 
-__all__ = ["Pass", "Trajectory", "mean_reward", "passes", "run_pass"]
+__all__ = ["Pass", "Trajectory", "Verifier", "mean_reward", "passes", "run_pass"]
 
 TRAJECTORY_DEADLINE = 2.0
 """Seconds after which a trainer no longer waits for a straggler."""
@@ -28,9 +28,9 @@ class Pass:
 
     Args:
         step: The training step.
-        samples: How many samples.
-        rollouts: How many trajectories of each.
-        validate: Whether it is a validation pass.
+        samples: The number of samples.
+        rollouts: The number of trajectories of each.
+        validate: True for a validation pass.
     """
 
     step: int
@@ -40,18 +40,18 @@ class Pass:
 
     @property
     def name(self) -> str:
-        """What the pass is called on the screen."""
+        """The pass's name on the screen."""
         return "validation" if self.validate else f"step {self.step}"
 
     @property
     def trajectories(self) -> int:
-        """How many trajectories it has."""
+        """The number of its trajectories."""
         return self.samples * self.rollouts
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """One trajectory and what became of it; `reward` is None where it did not get that far."""
+    """One trajectory and its outcome; `reward` is None if it was not scored."""
 
     step: int
     sample_index: int
@@ -64,6 +64,19 @@ class Trajectory:
     turns: int = 0
     tokens: int = 0
     tool_errors: int = 0
+
+
+class Verifier:
+    """Compares answers with the dataset's."""
+
+    @rollout_trace_op(kind="EVALUATOR")
+    async def score(self, answer: str | None, expected: float) -> float:
+        """Return 1.0 for the right number, else 0.0."""
+        try:
+            number = float(answer or "nan")
+        except ValueError:
+            return 0.0
+        return 1.0 if math.isclose(number, expected, rel_tol=1e-6) else 0.0
 
 
 def passes(steps: int, samples: int, rollouts: int) -> list[Pass]:
@@ -86,7 +99,7 @@ async def run_pass(
         of: The pass.
         tokenizer: The policy's tokenizer.
         seed: Decides everything that the policy does.
-        concurrency: How many trajectories run at a time.
+        concurrency: The number of trajectories that run at a time.
         on_done: Called with each trajectory as it ends.
     """
     steps_trained = of.step if of.validate else of.step - 1
@@ -104,18 +117,13 @@ async def run_pass(
 
 async def _run_to_deadline(agent_loop: AgentLoop, of: Pass, sample_index: int, rollout_n: int, seed: int) -> Trajectory:
     started = time.monotonic()
-
-    def ended(status: str) -> Trajectory:
-        return Trajectory(of.step, sample_index, rollout_n, of.validate, status, time.monotonic() - started)
-
     try:
         return await asyncio.wait_for(
             _run_trajectory(agent_loop, of, sample_index, rollout_n, seed), TRAJECTORY_DEADLINE
         )
-    except asyncio.TimeoutError:
-        return ended("cancelled")
-    except EngineError:
-        return ended("error")
+    except (asyncio.TimeoutError, EngineError) as error:
+        status = "error" if isinstance(error, EngineError) else "cancelled"
+        return Trajectory(of.step, sample_index, rollout_n, of.validate, status, time.monotonic() - started)
 
 
 async def _run_trajectory(agent_loop: AgentLoop, of: Pass, sample_index: int, rollout_n: int, seed: int) -> Trajectory:
@@ -156,5 +164,5 @@ def _sampling_params(of: Pass, sample_index: int, rollout_n: int, seed: int) -> 
 
 
 def mean_reward(trajectories: Sequence[Trajectory]) -> float:
-    """Return the mean reward, where a trajectory without one counts as 0."""
+    """Return the mean reward; a trajectory without one counts as 0."""
     return sum(trajectory.reward or 0.0 for trajectory in trajectories) / max(1, len(trajectories))

@@ -1,8 +1,7 @@
-"""The tools that the policy may call: a calculator and a lookup table."""
+"""The policy's tools: a calculator and a lookup table."""
 
 from __future__ import annotations
 
-import abc
 import ast
 import asyncio
 import difflib
@@ -11,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from otel_rollout import rollout_trace_op
 
-__all__ = ["Calculator", "Lookup", "Tool", "ToolError", "calculate", "format_number"]
+__all__ = ["Calculator", "Lookup", "ToolError", "calculate", "format_number"]
 
 MAX_EXPRESSION_LENGTH = 200
 MAX_EXPONENT = 64
@@ -30,20 +29,10 @@ _UNARY: dict[type[ast.unaryop], Callable[[float], float]] = {ast.UAdd: operator.
 
 
 class ToolError(Exception):
-    """A tool could not do what it was asked; its message is what the policy gets to read."""
+    """A tool call failed; the policy reads the message."""
 
 
-class Tool(abc.ABC):
-    """Something that the policy can call by name with one text argument."""
-
-    name: str
-
-    @abc.abstractmethod
-    async def execute(self, argument: str) -> str:
-        """Do the work; raises `ToolError` where that is impossible."""
-
-
-class Calculator(Tool):
+class Calculator:
     """Works out an arithmetic expression."""
 
     name = "calculator"
@@ -55,12 +44,12 @@ class Calculator(Tool):
         return format_number(calculate(argument))
 
 
-class Lookup(Tool):
+class Lookup:
     """Finds an entry of a table by its exact name.
 
     Args:
         table: Each entry's name and value.
-        latency: Seconds that an answer takes.
+        latency: The seconds of an answer.
     """
 
     name = "lookup"
@@ -88,7 +77,7 @@ def calculate(expression: str) -> float:
         expression: Numbers, parentheses and `+ - * / // % **`.
 
     Raises:
-        ToolError: It is something else, or its value is not a number of a sensible size.
+        ToolError: The text is not arithmetic, or its value is too large.
     """
     if len(expression) > MAX_EXPRESSION_LENGTH:
         raise ToolError(f"the expression is longer than {MAX_EXPRESSION_LENGTH} characters")

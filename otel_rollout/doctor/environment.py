@@ -1,33 +1,45 @@
-"""What the tracer reads in the environment: each setting with its value and origin, and what nothing reads."""
+"""The environment as the tracer reads it: each setting's value and origin, and variables that nothing reads."""
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from otel_rollout.doctor.secrets import shown_value
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.export.http import without_userinfo
 from otel_rollout.settings import OURS, SETTINGS, STANDARD_VARIABLES, Setting, read_bytes, read_variables
 from otel_rollout.spans.provider import read_sampler
 
-__all__ = ["DEFAULT", "UNSET", "EnvironmentReport", "SettingReport", "VariableReport", "read_environment"]
+__all__ = [
+    "DEFAULT",
+    "UNSET",
+    "EnvironmentReport",
+    "SettingReport",
+    "VariableReport",
+    "read_environment",
+    "shown_value",
+]
 
 DEFAULT: Final = "default"
 UNSET: Final = "unset"
 
 _OTHER_VARIABLES: Final = {
     "OTEL_ROLLOUT_VERL": "`off` leaves verl as it is",
-    "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": "for tests: faults of our own are raised",
-    # What steers our own test runs.
-    "OTEL_ROLLOUT_CACHE": "for tests: where the servers are installed",
-    "OTEL_ROLLOUT_REQUIRE_SERVERS": "for tests: a server that can't be installed is a failure",
+    "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": "for tests: internal errors are raised",
+    "OTEL_ROLLOUT_CACHE": "for tests: the folder of installed servers",
+    "OTEL_ROLLOUT_REQUIRE_SERVERS": "for tests: a server that can't be installed fails them",
 }
 _UNITS: Final = (("GiB", 30), ("MiB", 20), ("KiB", 10))
-# OTEL_EXPORTER_OTLP_ENDPOINT has this beside it, for traces alone.
+# Each OTEL_EXPORTER_OTLP_ variable has another one for traces alone.
 _GENERAL, _FOR_TRACES = "OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"
+
+# Names of files have another end: OTEL_EXPORTER_OTLP_CLIENT_KEY, WANDB_IDENTITY_TOKEN_FILE.
+_SECRET: Final = re.compile(r"(?:API_KEY|TOKEN|PASSWORD|SECRET)$")
+_QUERY: Final = re.compile(r"\?.*", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -36,9 +48,9 @@ class SettingReport:
 
     Args:
         name: Its name.
-        value: Its value as it can be shown; what the variable says, where that can't work.
+        value: Its value as it can be shown; the variable's text if that is no value.
         origin: The variable that it comes from, or `default`.
-        fault: What is wrong with it, if something is.
+        fault: The fault of the value, if it has one.
     """
 
     name: str
@@ -49,13 +61,7 @@ class SettingReport:
 
 @dataclass(frozen=True)
 class VariableReport:
-    """One more variable that is set.
-
-    Args:
-        name: Its name.
-        value: Its value as it can be shown.
-        meaning: What it says.
-    """
+    """A variable of OpenTelemetry or of an exporter that is set, with its value as it can be shown."""
 
     name: str
     value: str
@@ -64,13 +70,13 @@ class VariableReport:
 
 @dataclass(frozen=True)
 class EnvironmentReport:
-    """What the environment says.
+    """The environment.
 
     Args:
         settings: Every setting of `init`.
         variables: The variables of OpenTelemetry and of the exporters that are set.
-        faults: What is wrong beyond one setting: names that nothing reads, a sampler that isn't there.
-        is_disabled: Whether OTEL_SDK_DISABLED turns tracing off.
+        faults: Faults beyond one setting: names that nothing reads, an unknown sampler.
+        is_disabled: If OTEL_SDK_DISABLED turns tracing off.
     """
 
     settings: list[SettingReport]
@@ -80,22 +86,23 @@ class EnvironmentReport:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong; that tracing is switched off, whatever else is set, is."""
+        """If there is no fault; tracing that is switched off is one."""
         return not self.is_disabled and not self.faults and not any(setting.fault for setting in self.settings)
 
 
 def read_environment(
     exporters_variables: Mapping[str, str], environ: Mapping[str, str] | None = None
 ) -> EnvironmentReport:
-    """Return what the tracer would read.
+    """Read the environment as the tracer would.
 
     Args:
-        exporters_variables: What the installed exporters read, with its meaning.
-        environ: The environment; the process's own where None.
+        exporters_variables: The variables of the installed exporters, with their meaning.
+        environ: The environment; the process's own if None.
     """
     environ = os.environ if environ is None else environ
     others = {**STANDARD_VARIABLES, **exporters_variables, **_OTHER_VARIABLES}
-    faults = [*_misspelt(others, environ), *_sampler_fault(environ)]
+    _, sampler_fault = read_sampler(environ)
+    faults = [*_misspelt(others, environ), *([sampler_fault] if sampler_fault else [])]
     return EnvironmentReport(
         settings=[_report_setting(setting, environ) for setting in SETTINGS],
         variables=_report_variables(others, environ),
@@ -116,14 +123,13 @@ def _report_setting(setting: Setting, environ: Mapping[str, str]) -> SettingRepo
 
 
 def _report_variables(others: Mapping[str, str], environ: Mapping[str, str]) -> list[VariableReport]:
-    found: list[VariableReport] = []
+    found: dict[str, VariableReport] = {}
     for name, meaning in others.items():
         for_traces = name.replace(_GENERAL, _FOR_TRACES) if not name.startswith(_FOR_TRACES) else name
-        for variable in dict.fromkeys((name, for_traces)):
-            value = environ.get(variable, "").strip()
-            if value and not any(variable == one.name for one in found):
-                found.append(VariableReport(variable, shown_value(variable, value), meaning))
-    return found
+        for variable in (name, for_traces):
+            if value := environ.get(variable, "").strip():
+                found.setdefault(variable, VariableReport(variable, shown_value(variable, value), meaning))
+    return list(found.values())
 
 
 def _misspelt(others: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
@@ -134,11 +140,6 @@ def _misspelt(others: Mapping[str, str], environ: Mapping[str, str]) -> list[str
             close = difflib.get_close_matches(name, known, n=1)
             faults.append(f"{name}: nothing reads this variable" + (f"; did you mean {close[0]}?" if close else ""))
     return faults
-
-
-def _sampler_fault(environ: Mapping[str, str]) -> list[str]:
-    _, fault = read_sampler(environ)
-    return [fault] if fault else []
 
 
 def _in_words(value: Any, *, is_size: bool) -> str:
@@ -154,3 +155,25 @@ def _in_words(value: Any, *, is_size: bool) -> str:
     if isinstance(value, tuple):
         return ", ".join(value) or "none"
     return str(value)
+
+
+def shown_value(variable: str, value: str) -> str:
+    """Return a variable's value without secrets: keys, values of headers, a URL's password and query.
+
+    Args:
+        variable: Its name.
+        value: Its value.
+    """
+    if _SECRET.search(variable):
+        return f"(hidden, {len(value)} characters)"
+    if variable.endswith("HEADERS"):
+        return ", ".join(_shown_pair(pair) for pair in value.split(",") if pair.strip())
+    if "://" in value or variable.endswith("ENDPOINT"):
+        return _QUERY.sub("?(hidden)", without_userinfo(value))
+    return value
+
+
+def _shown_pair(pair: str) -> str:
+    name, separator, _ = pair.partition("=")
+    # Without a name, the whole may be a secret.
+    return f"{name.strip()}=(hidden)" if separator else "(hidden)"

@@ -1,4 +1,4 @@
-"""The whole examination: installation, environment, and each backend that is asked for."""
+"""The whole examination: installation, environment, and each requested backend."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["Examination", "examine"]
 
 @dataclass(frozen=True)
 class Examination:
-    """What was found.
+    """The findings.
 
     Args:
-        installation: What is installed.
-        environment: What the environment says.
-        asked: The backends that are asked for.
-        asked_fault: What is wrong with how they are asked for, or with their spool, if something is.
-        backends: What came of trying them, or of making their exporters alone; None where the settings are at fault.
+        installation: The installed versions, exporters and extras.
+        environment: The environment.
+        asked: The requested backends.
+        asked_fault: The fault of the request, or of the backends' spool, if there is one.
+        backends: The result for each backend; None if the settings are at fault.
     """
 
     installation: InstallationReport
@@ -38,14 +38,14 @@ class Examination:
 
     @property
     def exit_code(self) -> int:
-        """0 where all is well, 1 where a backend failed, 2 where the settings need a change."""
+        """0 if all is well, 1 if a backend failed, 2 if a setting needs a change."""
         results = {backend.result for backend in self.backends or ()}
         if self.asked_fault or not self.environment.is_sound or "misconfigured" in results:
             return 2
         return 1 if "failed" in results else 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it as plain values."""
+        """Return the findings as plain values."""
         return {**asdict(self), "exit_code": self.exit_code}
 
 
@@ -57,14 +57,14 @@ def examine(
     is_offline: bool = False,
     on_backend: Callable[[str], None] = lambda name: None,
 ) -> Examination:
-    """Find out what the tracer would do here.
+    """Examine the tracer's settings and backends.
 
     Args:
-        backend: The backends to try, names separated by commas; where None, `OTEL_TRACES_EXPORTER`.
-        project: The project that the trajectories are filed under.
+        backend: The backends, names separated by commas; `OTEL_TRACES_EXPORTER` if None.
+        project: The project of the trajectories.
         timeout: Seconds for each backend to take a trajectory, and as many to give it back.
-        is_offline: Leave the backends alone, and look only whether their exporters can be made.
-        on_backend: Told of each backend before it is tried.
+        is_offline: Only make the exporters; send nothing.
+        on_backend: Called with each backend before it is tried.
     """
     installation = read_installation()
     environment = read_environment(installation.variables)
@@ -84,7 +84,7 @@ def examine(
 
 
 def _spool_fault(folder: str, asked: list[str]) -> str:
-    """Return why the backends' spans can't wait on disk, as `init` would say it; nothing where they can."""
+    """Return the reason why the backends' spools can't be opened, as `init` gives it; empty if they can."""
     if folder == UNSET:
         return ""
     path = Path(folder)
@@ -99,7 +99,7 @@ def _spool_fault(folder: str, asked: list[str]) -> str:
     except (ConfigurationError, OSError) as error:
         return str(error)
     finally:
-        # Whether folders can be made is found out by making them; none is left behind.
+        # Only making folders tells if they can be made; none is left behind.
         for one in missing:
             with suppress(OSError):
                 one.rmdir()

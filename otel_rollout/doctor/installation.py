@@ -1,4 +1,4 @@
-"""Which exporters are installed, and what the extras that are not would bring."""
+"""The installed exporters, and the packages that extras would add."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from otel_rollout.version import __version__
 
 __all__ = ["ExporterReport", "ExtraReport", "InstallationReport", "read_installation"]
 
-# `all` is the others together, and `dev` is for those who work on otel-rollout.
+# `all` is the others together; `dev` is for contributors.
 _NOT_FOR_USERS: Final = ("all", "dev")
-# Known without an entry point; another package's exporter of that name is passed over.
+# Known without an entry point; another package's exporter of that name is ignored.
 _BUILT_IN: Final = ("console", "otlp")
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?.*;.*extra\s*==\s*['\"]([^'\"]+)['\"]")
 
@@ -26,9 +26,9 @@ class ExporterReport:
     """One exporter.
 
     Args:
-        name: What `backend=` and OTEL_TRACES_EXPORTER call it.
-        source: The distribution that brings it.
-        fault: Why it can't be loaded, if it can't.
+        name: Its name in `backend=` and OTEL_TRACES_EXPORTER.
+        source: Its distribution.
+        fault: The reason why it can't be loaded, if it can't.
         variables: The variables that it reads, with their meaning.
     """
 
@@ -40,12 +40,7 @@ class ExporterReport:
 
 @dataclass(frozen=True)
 class ExtraReport:
-    """One extra of otel-rollout.
-
-    Args:
-        name: Its name.
-        missing: The distributions that it asks for and that are not installed.
-    """
+    """An extra of otel-rollout, and its distributions that are not installed."""
 
     name: str
     missing: tuple[str, ...]
@@ -53,10 +48,10 @@ class ExtraReport:
 
 @dataclass(frozen=True)
 class InstallationReport:
-    """What is installed.
+    """The installation.
 
     Args:
-        versions: The versions that matter to us, by distribution.
+        versions: The versions that matter here, by distribution.
         exporters: The exporters.
         extras: The extras.
     """
@@ -67,15 +62,17 @@ class InstallationReport:
 
     @property
     def variables(self) -> dict[str, str]:
-        """All variables that the exporters read."""
+        """The variables that the exporters read, with their meaning."""
         return {name: meaning for exporter in self.exporters for name, meaning in exporter.variables.items()}
 
 
 def read_installation() -> InstallationReport:
-    """Return what is installed; no backend's package is imported."""
-    versions = {"python": platform.python_version()}
-    versions[DISTRIBUTION] = __version__
-    versions["opentelemetry-sdk"] = metadata.version("opentelemetry-sdk")
+    """Read the installation; no backend's package is imported."""
+    versions = {
+        "python": platform.python_version(),
+        DISTRIBUTION: __version__,
+        "opentelemetry-sdk": metadata.version("opentelemetry-sdk"),
+    }
     exporters = [ExporterReport(name, DISTRIBUTION) for name in _BUILT_IN]
     exporters += [
         _report_exporter(point) for point in metadata.entry_points(group=GROUP) if point.name not in _BUILT_IN
@@ -87,14 +84,14 @@ def _report_exporter(point: metadata.EntryPoint) -> ExporterReport:
     source = point.dist.name if point.dist is not None else ""
     try:
         loaded: Any = point.load()
-    except Exception as error:  # noqa: BLE001, RUF100 - somebody else's package may raise what it likes
+    except Exception as error:  # another package may raise anything
         return ExporterReport(point.name, source, f"{type(error).__name__}: {error}")
     return ExporterReport(point.name, source, variables=dict(getattr(loaded, "variables", None) or {}))
 
 
 def _read_extras() -> list[ExtraReport]:
     if not _is_installed(DISTRIBUTION):
-        # A package folder without metadata says nothing of extras.
+        # Package folders alone have no metadata, which names the extras.
         return []
     wanted: dict[str, set[str]] = {
         name: set() for name in metadata.metadata(DISTRIBUTION).get_all("Provides-Extra", [])

@@ -1,13 +1,14 @@
-"""One backend tried: its exporter made, a trajectory sent, and asked for again."""
+"""Try one backend: make its exporter, send a trajectory, ask for it back."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent import futures
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, Protocol, TypeVar, runtime_checkable
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter
@@ -15,11 +16,11 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from otel_rollout.backends import make_exporters
 from otel_rollout.doctor.trajectory import make_trajectory
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.export.batch_sender import BatchReport, send_batch
-from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
+from otel_rollout.export.batch_sender import send_batch
+from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack, destination_of, one_attempt_of
 from otel_rollout.export.outcome import Outcome, Verdict
 
-__all__ = ["BackendReport", "probe_backend"]
+__all__ = ["BackendReport", "ReadableBackend", "probe_backend"]
 
 Result = Literal["ok", "failed", "misconfigured", "untried"]
 
@@ -29,26 +30,33 @@ _IN_WORDS: Final = {
     Verdict.RETRY: "could not be reached, or is busy",
     Verdict.TOO_LARGE: "says that two small spans are too large",
     Verdict.REFUSED: "refused the spans",
-    Verdict.DENIED: "turned us away",
+    Verdict.DENIED: "auth or configuration error",
     Verdict.UNEXPLAINED: "failed",
 }
 
 _Answer = TypeVar("_Answer")
 
 
+@runtime_checkable
+class ReadableBackend(Protocol):
+    """An exporter that can ask its backend."""
+
+    def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
+        """Ask the backend once which of `spans`, all of one trace, it has; may raise any error."""
+
+
 @dataclass(frozen=True)
 class BackendReport:
-    """What came of trying a backend.
+    """The result of trying a backend.
 
     Args:
         name: Its name.
-        result: Whether all is well; if not, whether the settings are at fault or the backend; `untried` where it was
-            left alone.
-        destination: Where it sends, if the exporter can tell.
-        sent: What became of the trajectory, in words.
-        read_back: What the backend answered when it was asked for it, in words; empty where it wasn't.
-        trace_id: The trajectory's trace id; empty where none was taken.
-        seconds: How long all of it took.
+        result: `misconfigured` if a setting is at fault, `failed` if the backend is; `untried` if it was left alone.
+        destination: The exporter's destination, if it has one.
+        sent: The outcome of sending the trajectory, in words.
+        read_back: The backend's answer to the question for it, in words; empty if it wasn't asked.
+        trace_id: The trajectory's trace id; empty if none was delivered.
+        seconds: The time of all of it.
     """
 
     name: str
@@ -60,6 +68,7 @@ class BackendReport:
     seconds: float = 0.0
 
 
+<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
 class _TimedOutError(Exception):
     """Something took longer than it may."""
 
@@ -70,38 +79,47 @@ def probe_backend(name: str, *, project: str, timeout: float = 60.0, is_offline:
     Args:
         name: The exporter's name.
         project: The project that the trajectory is filed under.
+=======
+def probe_backend(
+    name: str, *, project: str, otlp_profile: str = "none", timeout: float = 60.0, is_offline: bool = False
+) -> BackendReport:
+    """Send a small trajectory to a backend and read it back if the backend allows.
+
+    Args:
+        name: The exporter's name.
+        project: The trajectory's project.
+        otlp_profile: The profile of the exporter `otlp`.
+>>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
         timeout: Seconds for sending, and as many for reading back.
-        is_offline: Only look whether the exporter can be made.
+        is_offline: Only make the exporter; send nothing.
     """
     started = time.monotonic()
     try:
         ((_, exporter),) = make_exporters([name])
     except ConfigurationError as error:
         return BackendReport(name, "misconfigured", None, str(error))
-    destination = exporter.destination if isinstance(exporter, OutcomeSpanExporter) else None
     spans = make_trajectory(project)
     context = spans[0].get_span_context()
 
     def report(result: Result, sent: str, read_back: str = "") -> BackendReport:
         trace_id = f"{context.trace_id:032x}" if read_back and context is not None else ""
-        return BackendReport(name, result, destination, sent, read_back, trace_id, time.monotonic() - started)
+        seconds = time.monotonic() - started
+        return BackendReport(name, result, destination_of(exporter), sent, read_back, trace_id, seconds)
 
     try:
         if is_offline:
             return report("untried", "not tried")
         try:
             fault = _within(timeout, lambda: _send(exporter, spans, timeout))
-        except _TimedOutError:
+        except futures.TimeoutError:
             return report("failed", f"no answer within {timeout:g} s")
         if fault:
             return report("failed", fault)
         sent = f"took a trajectory of {len(spans)} spans"
         try:
             is_there, answer = _within(timeout, lambda: _ask(exporter, spans, timeout))
-        except _TimedOutError:
+        except futures.TimeoutError:
             return report("failed", sent, f"no answer within {timeout:g} s")
-        except Exception as error:  # noqa: BLE001, RUF100 - whatever went wrong is what is to be shown
-            return report("failed", sent, f"could not be read back: {error or type(error).__name__}")
         return report("ok" if is_there else "failed", sent, answer)
     finally:
         with suppress(Exception):
@@ -109,18 +127,18 @@ def probe_backend(name: str, *, project: str, timeout: float = 60.0, is_offline:
 
 
 def _send(exporter: SpanExporter, spans: Sequence[ReadableSpan], timeout: float) -> str:
-    """Send the spans; return what went wrong, in words, and nothing where all went well."""
+    """Send the spans; return the fault in words, empty if all went well."""
     deadline = time.monotonic() + timeout * 0.75
     troubles: list[Outcome] = []
 
     def wait(seconds: float, outcome: Outcome) -> bool:
-        # Settings that are wrong don't mend themselves; a database that is being made is there in a moment.
+        # Wrong settings stay wrong; a database that is being made is there in a moment.
         if outcome.verdict is Verdict.DENIED or time.monotonic() + seconds > deadline or len(troubles) > 3:
             return False
         time.sleep(seconds)
         return True
 
-    report: BatchReport = send_batch(one_attempt_of(exporter), spans, wait=wait, on_trouble=troubles.append)
+    report = send_batch(one_attempt_of(exporter), spans, wait=wait, on_trouble=troubles.append)
     if not report.lost and not report.shrunk:
         side_work = exporter.side_work if isinstance(exporter, OutcomeSpanExporter) else None
         if side_work is None or side_work.flush(max(0.0, deadline - time.monotonic())):
@@ -133,12 +151,15 @@ def _send(exporter: SpanExporter, spans: Sequence[ReadableSpan], timeout: float)
 
 
 def _ask(exporter: SpanExporter, spans: Sequence[ReadableSpan], timeout: float) -> tuple[bool, str]:
-    """Ask for the spans until they are there; whether that is well, and the answer in words."""
-    if not isinstance(exporter, OutcomeSpanExporter):
+    """Ask for the spans until they are there; return if that is well, and the answer in words."""
+    if not (isinstance(exporter, OutcomeSpanExporter) and isinstance(exporter, ReadableBackend)):
         return True, "not read back: this exporter has no way to ask its backend"
     deadline = time.monotonic() + timeout * 0.75
     while True:
-        answer = exporter.read_back(spans)
+        try:
+            answer = exporter.read_back(spans)
+        except Exception as error:
+            return False, f"could not be read back: {error or type(error).__name__}"
         if answer.found is None:
             return True, f"not read back: {answer.place}"
         if answer.found >= len(spans):
@@ -149,21 +170,14 @@ def _ask(exporter: SpanExporter, spans: Sequence[ReadableSpan], timeout: float) 
 
 
 def _within(timeout: float, call: Callable[[], _Answer]) -> _Answer:
-    """Return what `call` returns; its thread is left behind where it takes longer."""
-    results: list[_Answer] = []
-    errors: list[Exception] = []
+    """Return the value of `call`, or raise TimeoutError and leave its thread behind."""
+    answer: futures.Future[_Answer] = futures.Future()
 
     def run() -> None:
         try:
-            results.append(call())
-        except Exception as error:  # noqa: BLE001, RUF100 - raised again in the caller's thread
-            errors.append(error)
+            answer.set_result(call())
+        except Exception as error:
+            answer.set_exception(error)
 
-    thread = threading.Thread(target=run, name="otel-rollout-doctor", daemon=True)
-    thread.start()
-    thread.join(timeout)
-    if errors:
-        raise errors[0]
-    if not results:
-        raise _TimedOutError
-    return results[0]
+    threading.Thread(target=run, name="otel-rollout-doctor", daemon=True).start()
+    return answer.result(timeout)

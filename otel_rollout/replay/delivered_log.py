@@ -1,4 +1,4 @@
-"""What a backend has confirmed, in a small file that is only appended to: a replay goes on where it was."""
+"""An append-only file of what a backend has confirmed, so that a replay goes on where it was."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _HASH_BYTES: Final = 8
 
 
 class DeliveredLog:
-    """The tokens of the units that are delivered to one destination.
+    """The tokens of the units that one destination has.
 
     Args:
         folder: The folder that is replayed.
         backend: The exporter's name.
-        destination: Where it sends; None where that can't be said, and nothing is remembered.
-        is_ignored: Whether what was delivered before counts as not delivered.
+        destination: Its destination; if None, nothing is remembered.
+        is_ignored: If earlier deliveries count as none.
     """
 
     def __init__(self, folder: Path, backend: str, destination: str | None, *, is_ignored: bool = False) -> None:
@@ -49,7 +49,7 @@ class DeliveredLog:
         return _hash(token.encode()) in self._delivered
 
     def add(self, tokens: Iterable[str]) -> None:
-        """Note units that are delivered, so that also a process that is killed next has noted them."""
+        """Note delivered units at once: the process may be killed next."""
         text = "".join(f"{token}\n" for token in tokens)
         if not text or self._path is None:
             return
@@ -65,9 +65,9 @@ class DeliveredLog:
         self._path = None
 
     def try_hold(self) -> bool:
-        """Keep other replays to this destination out until `close`; False if another one is at it.
+        """Take the exclusive lock on the file until `close`; False if another replay has it.
 
-        Two at once would each send what the other has not noted yet, which some backends then show twice.
+        Two at once would both send units that the other has not noted yet, which some backends show twice.
         """
         if self._path is None:
             return True
@@ -79,19 +79,19 @@ class DeliveredLog:
         except OSError as error:
             self._note_trouble(error)
         else:
-            # Another one may have ended since.
+            # Another replay may have ended since.
             if not self._is_ignored:
                 self._load(self._path)
         return True
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file, and with it the lock."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
     def forget(self) -> None:
-        """Remove the file: what it is about is gone."""
+        """Remove the file, because the folder's traces are removed."""
         self.close()
         if self._path is not None and not self._path.parent.is_symlink():
             self._path.unlink(missing_ok=True)
@@ -101,7 +101,7 @@ class DeliveredLog:
     def _load(self, path: Path) -> None:
         try:
             with os.fdopen(open_to_read(path), "rb") as lines:
-                # A last line without its end was being written when its process was killed.
+                # A process that was killed may have left a torn last line.
                 self._delivered = {_hash(line[:-1]) for line in lines if line.endswith(b"\n")}
         except FileNotFoundError:
             return
@@ -122,5 +122,5 @@ class DeliveredLog:
 
 
 def _hash(token: bytes) -> bytes:
-    # Millions of units in a few dozen bytes each.
+    # Keeps millions of units in a few dozen bytes each.
     return hashlib.blake2b(token, digest_size=_HASH_BYTES).digest()

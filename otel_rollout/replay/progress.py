@@ -1,4 +1,4 @@
-"""What is seen while a replay runs: a bar on a terminal, now and then a line elsewhere."""
+"""The progress of a replay: a bar on a terminal, a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -6,76 +6,55 @@ import contextlib
 import importlib.util
 import sys
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterator
+from typing import Final
 
+from otel_rollout.plain_text import counted
 from otel_rollout.replay.report import ReplayReport
 from otel_rollout.replay.source import Total
 
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
-__all__ = ["LineProgress", "ReplayProgress", "show_progress"]
+__all__ = ["LineProgress", "Progress", "show_progress"]
 
 SECONDS_BETWEEN_LINES: Final = 5.0
 
-
-class ReplayProgress(Protocol):
-    """Is told what happens in a replay."""
-
-    def advance(self, report: ReplayReport, size: int) -> None:
-        """Something is settled: units of a batch, or one that was not sent.
-
-        Args:
-            report: The counts so far.
-            size: Its bytes.
-        """
+Progress = Callable[[ReplayReport, int], None]
+"""Called with the counts so far and the bytes of each unit that is settled: sent, skipped or given up."""
 
 
 @contextlib.contextmanager
-def show_progress(name: str, total: Total) -> Iterator[ReplayProgress]:
-    """Give the progress that suits standard error, for the time of the replay.
+def show_progress(name: str, total: Total) -> Iterator[Progress]:
+    """Show progress on standard error for the time of the replay.
 
     Args:
-        name: What the replay goes to.
-        total: How much there is.
+        name: The backend's name.
+        total: The units to replay.
     """
     if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
         yield LineProgress(name, total)
         return
+    from rich import progress
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=28),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[counts]}", style="dim"),
-        TextColumn("left:", style="dim"),
-        TimeRemainingColumn(compact=True),
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(bar_width=28),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[counts]}", style="dim"),
+        progress.TextColumn("left:", style="dim"),
+        progress.TimeRemainingColumn(compact=True),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    with progress.Progress(*columns, console=Console(stderr=True)) as bars:
         task = bars.add_task(name, total=total.units, counts="")
-        yield _BarProgress(bars, task)
-
-
-class _BarProgress:
-    def __init__(self, bars: Progress, task: TaskID) -> None:
-        self._bars = bars
-        self._task = task
-
-    def advance(self, report: ReplayReport, size: int) -> None:
-        """Advance the bar."""
-        self._bars.update(self._task, completed=report.settled + report.untried, counts=_counts(report))
+        yield lambda report, size: bars.update(task, completed=report.settled + report.untried, counts=_counts(report))
 
 
 class LineProgress:
-    """A line every few seconds.
+    """Prints a line every few seconds.
 
     Args:
-        name: What the replay goes to.
-        total: How much there is.
-        seconds: How long it is quiet at least between two lines.
+        name: The backend's name.
+        total: The units to replay.
+        seconds: The least time between two lines.
     """
 
     def __init__(self, name: str, total: Total, seconds: float = SECONDS_BETWEEN_LINES) -> None:
@@ -85,10 +64,10 @@ class LineProgress:
         self._begun = self._last = time.monotonic()
         self._bytes = self._sent_bytes = self._skipped = 0
 
-    def advance(self, report: ReplayReport, size: int) -> None:
+    def __call__(self, report: ReplayReport, size: int) -> None:
         """Print a line, if the last one was some time ago."""
         self._bytes += size
-        # What is skipped takes no time, so it is no measure of what is left.
+        # Skipped units take no time, so they are no measure of the time that is left.
         self._sent_bytes += size if report.skipped == self._skipped else 0
         self._skipped = report.skipped
         now = time.monotonic()
@@ -105,12 +84,8 @@ class LineProgress:
 
 def _counts(report: ReplayReport) -> str:
     failed = report.undelivered + report.unreadable + report.untried
-    parts = [f"{report.spans:,} span{'' if report.spans == 1 else 's'}"]
-    if report.skipped:
-        parts.append(f"{report.skipped:,} before")
-    if failed:
-        parts.append(f"{failed:,} failed")
-    return ", ".join(parts)
+    before = f", {report.skipped:,} before" if report.skipped else ""
+    return f"{counted(report.spans, 'span')}{before}" + (f", {failed:,} failed" if failed else "")
 
 
 def _duration(seconds: float) -> str:

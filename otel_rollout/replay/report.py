@@ -1,11 +1,24 @@
-"""What came of a replay."""
+"""The result of a replay, and its lines of text."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
-__all__ = ["ReplayReport"]
+from otel_rollout.plain_text import counted
+
+__all__ = ["Replay", "ReplayReport", "describe"]
+
+_REASONS: Final = {
+    "denied": "refused: auth or configuration error",
+    "unreachable": "not sent, because the backend took nothing for too long",
+    "refused": "refused as invalid",
+    "too_large": "refused as too large",
+    "rejected": "taken and not kept",
+    "export_failed": "failed without a reason",
+}
 
 
 @dataclass
@@ -13,16 +26,16 @@ class ReplayReport:
     """Counts; a unit is a trajectory, or a batch of a spool.
 
     Args:
-        delivered: Units that the backend has, whole.
-        skipped: Units that were delivered by an earlier replay.
-        undelivered: Units that the backend does not have, or not whole.
+        delivered: Units that the backend has whole.
+        skipped: Units that an earlier replay delivered.
+        undelivered: Units that the backend has not, or not whole.
         untried: Units that were not sent any more.
         spans: Spans that the backend has taken.
-        shrunk: Spans of these whose payload was cut, because the backend refused them whole.
+        shrunk: Those of them whose payload was cut, because the backend refused them whole.
         lost: Spans that it has not taken, by reason.
         unreadable: Units that could not be read.
-        reason: What the backend, or the reader, said last of what did not work.
-        seconds: How long it took.
+        reason: The last fault, in the backend's or the reader's words.
+        seconds: The time of the replay.
     """
 
     delivered: int = 0
@@ -38,10 +51,58 @@ class ReplayReport:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the backend has everything that was to be replayed."""
+        """If the backend has everything that was to be replayed."""
         return not (self.undelivered or self.untried or self.unreadable)
 
     @property
     def settled(self) -> int:
-        """How many units something has come of."""
+        """The number of units with an outcome."""
         return self.delivered + self.skipped + self.undelivered + self.unreadable
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A replay that has ended, or was interrupted.
+
+    Args:
+        backend: The exporter's name.
+        destination: Its destination, if it has one.
+        unit_name: The noun for a unit.
+        report: The counts.
+        notes: Further lines of text.
+        is_interrupted: If somebody pressed Ctrl-C.
+    """
+
+    backend: str
+    destination: str | None
+    unit_name: str
+    report: ReplayReport
+    notes: list[str] = field(default_factory=list)
+    is_interrupted: bool = False
+
+
+def describe(replay: Replay) -> Iterator[str]:
+    """Yield the lines of text on a replay."""
+    report = replay.report
+    where = f", {replay.destination}" if replay.destination else ""
+    units = counted(report.delivered, replay.unit_name)
+    yield f"{replay.backend}{where}: {units} delivered ({counted(report.spans, 'span')}) in {report.seconds:.1f} s"
+    if report.skipped:
+        yield f"  {report.skipped:,} delivered before, and not sent again (--again sends all once more)"
+    if report.shrunk:
+        yield f"  {counted(report.shrunk, 'span')} with the payload cut: the backend refused it whole"
+    if report.undelivered:
+        yield f"  {counted(report.undelivered, replay.unit_name)} not delivered, or not whole:"
+        for reason, count in sorted(report.lost.items()):
+            if count:
+                yield f"    {counted(count, 'span')} {_REASONS.get(reason, reason)}"
+    if report.unreadable:
+        yield f"  {counted(report.unreadable, replay.unit_name)} could not be read"
+    if replay.is_interrupted:
+        yield f"  interrupted: {counted(report.untried, replay.unit_name)} not tried; run it again to go on"
+    elif report.untried:
+        yield f"  {counted(report.untried, replay.unit_name)} not tried any more"
+    if report.reason and not report.is_whole and not any(report.reason in note for note in replay.notes):
+        yield f"  {report.reason}"
+    for note in replay.notes:
+        yield f"  {note}"

@@ -1,4 +1,4 @@
-"""From units to batches, and from what became of a batch to what became of its units."""
+"""Sends units in batches, and maps the outcome of a batch to its units."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.side_work import SideWork
 from otel_rollout.processing.span_size import readable_size
 from otel_rollout.replay.delivered_log import DeliveredLog
+from otel_rollout.replay.progress import Progress
 from otel_rollout.replay.report import ReplayReport
 from otel_rollout.replay.source import Source, Unit, UnreadableError
 
 __all__ = ["Sender"]
 
 MAX_BATCH_UNITS = 100
-"""After so many units what is delivered is noted, however small they are."""
+"""After this many units deliveries are noted, however small the units are."""
 
 _REFUSALS: Final = {Verdict.REFUSED.value, Verdict.TOO_LARGE.value}
 
@@ -32,13 +33,13 @@ class Sender:
 
     Args:
         source: The units.
-        send: One attempt to hand spans to the backend.
-        log: What was delivered before.
+        send: One attempt to send spans to the backend.
+        log: The earlier deliveries.
         limits: The bounds of a batch.
         patience: Seconds without anything delivered after which a backend that can't be reached is given up.
-        policy: How failed attempts are repeated.
-        side_work: What the exporter does beside the spans: a unit is delivered once that is done too.
-        on_progress: Told of the bytes of what was settled, each time.
+        policy: The policy of retries.
+        side_work: The exporter's requests beside the spans: a unit is delivered once these are done too.
+        on_progress: Called with the counts and the unit's bytes, each time one is settled.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Sender:
         patience: float,
         policy: RetryPolicy | None = None,
         side_work: SideWork | None = None,
-        on_progress: Callable[[ReplayReport, int], None] = lambda report, size: None,
+        on_progress: Progress = lambda report, size: None,
     ) -> None:
         self.report = ReplayReport()
         self._source = source
@@ -70,32 +71,38 @@ class Sender:
         """Send everything, or as much as the backend takes, and return the counts."""
         batch = _UnitBatch()
         for unit in self._source.units():
-            if unit.token in self._log:
-                self.report.skipped += 1
-                self._settle([(unit, True)])
-                continue
-            if self._given_up_for:
-                self._leave_untried(unit)
-                continue
-            try:
-                spans = unit.read()
-            except UnreadableError as error:
-                self.report.unreadable += 1
-                self.report.reason = str(error)
-                self._settle([(unit, False)])
+            spans = self._read(unit)
+            if spans is None:
                 continue
             if batch.is_full_with(spans, self._limits):
                 self._send_batch(batch)
                 batch = _UnitBatch()
-            if self._given_up_for:
-                self._leave_untried(unit)
-                continue
+                if self._given_up_for:
+                    self._leave_untried(unit)
+                    continue
             batch.add(unit, spans)
             if self._source.goes_alone:
                 self._send_batch(batch)
                 batch = _UnitBatch()
         self._send_batch(batch)
         return self.report
+
+    def _read(self, unit: Unit) -> Sequence[ReadableSpan] | None:
+        """Return the spans of a unit; None if it is not to be sent, and settled."""
+        if unit.token in self._log:
+            self.report.skipped += 1
+            self._settle(unit, is_delivered=True)
+            return None
+        if self._given_up_for:
+            self._leave_untried(unit)
+            return None
+        try:
+            return unit.read()
+        except UnreadableError as error:
+            self.report.unreadable += 1
+            self.report.reason = str(error)
+            self._settle(unit, is_delivered=False)
+            return None
 
     def _send_batch(self, batch: _UnitBatch) -> None:
         lost = Counter(self.report.lost)
@@ -106,29 +113,28 @@ class Sender:
             self.report.lost = lost
             missing = set().union(*map(self._send_spans, touched))
         is_complete = self._do_side_work()
-        delivered = [is_complete and missing.isdisjoint(map(_key, spans)) for _, spans in batch.units]
-        self._log.add(
-            unit.token for (unit, _), is_delivered in zip(batch.units, delivered, strict=True) if is_delivered
-        )
-        self.report.delivered += sum(delivered)
-        self.report.undelivered += len(delivered) - sum(delivered)
-        self._settle([(unit, is_delivered) for (unit, _), is_delivered in zip(batch.units, delivered, strict=True)])
+        outcomes = [(unit, is_complete and missing.isdisjoint(map(_key, spans))) for unit, spans in batch.units]
+        self._log.add(unit.token for unit, is_delivered in outcomes if is_delivered)
+        for unit, is_delivered in outcomes:
+            self.report.delivered += is_delivered
+            self.report.undelivered += not is_delivered
+            self._settle(unit, is_delivered=is_delivered)
 
     def _do_side_work(self) -> bool:
-        """Wait for what goes beside the spans; whether all of it is done."""
+        """Wait for the requests beside the spans; return if all are done."""
         if self._side_work is None or self._side_work.flush(self._side_work_patience):
             return True
-        # Waited for once: it is still tried with each batch, and what is left belongs to the next replay.
+        # Waited for once: each batch still tries, and the next replay sends the rest.
         self._side_work_patience = 0.0
         self.report.reason = self._side_work.last_trouble
         return False
 
     def _send_spans(self, spans: Sequence[ReadableSpan]) -> set[tuple[int, int]]:
-        """Bring spans to their end, and return which of them the backend does not have, or may not have."""
+        """Send spans, and return the keys of those that the backend has not, or may not have."""
         return set().union(*map(self._send_part, self._parts(spans)))
 
     def _send_part(self, spans: Sequence[ReadableSpan]) -> set[tuple[int, int]]:
-        """Bring a batch to its end, and return which spans the backend does not have, or may not have."""
+        """Send a batch, and return the keys of the spans that the backend has not, or may not have."""
         if self._given_up_for:
             self.report.lost[self._given_up_for] += len(spans)
             return set(map(_key, spans))
@@ -150,11 +156,11 @@ class Sender:
             self._given_up_for = "denied" if report.unsent_reason == "denied" else "unreachable"
             self.report.lost[self._given_up_for] += len(report.unsent)
             missing.update(map(_key, report.unsent))
-        # Which of them the backend did not keep it does not say.
+        # The backend does not say which of them it rejected.
         return set(map(_key, spans)) if report.lost["rejected"] else missing
 
     def _parts(self, spans: Sequence[ReadableSpan]) -> Iterator[list[ReadableSpan]]:
-        """Cut what is more than one batch, a long trajectory, into several, in order."""
+        """Cut a trajectory that exceeds a batch into several, in order."""
         part: list[ReadableSpan] = []
         size = 0
         for span in spans:
@@ -175,10 +181,10 @@ class Sender:
 
     def _wait(self, seconds: float, outcome: Outcome) -> bool:
         if outcome.verdict is Verdict.DENIED:
-            # Somebody has to mend that first.
+            # Retries don't mend settings.
             return False
         if outcome.verdict in (Verdict.REFUSED, Verdict.TOO_LARGE):
-            # It answers: there is nothing to wait for, and what comes after these may be sound.
+            # The backend answers: there is nothing to wait for, and later spans may be sound.
             return time.monotonic() < self._last_success + self._patience
         if time.monotonic() + seconds >= self._last_success + self._patience:
             return False
@@ -190,13 +196,11 @@ class Sender:
 
     def _leave_untried(self, unit: Unit) -> None:
         self.report.untried += 1
-        self._settle([(unit, False)])
+        self._settle(unit, is_delivered=False)
 
-    def _settle(self, units: Sequence[tuple[Unit, bool]]) -> None:
-        for unit, is_delivered in units:
-            self._source.settled(unit, is_delivered=is_delivered)
-        if units:
-            self._on_progress(self.report, sum(unit.bytes for unit, _ in units))
+    def _settle(self, unit: Unit, *, is_delivered: bool) -> None:
+        self._source.settled(unit, is_delivered=is_delivered)
+        self._on_progress(self.report, unit.bytes)
 
 
 class _UnitBatch:
@@ -208,7 +212,7 @@ class _UnitBatch:
         self._bytes = 0
 
     def is_full_with(self, spans: Sequence[ReadableSpan], limits: QueueLimits) -> bool:
-        """Say whether these spans are to go with the next batch."""
+        """Return if these spans belong to the next batch."""
         return bool(self.units) and (
             self._bytes + sum(map(readable_size, spans)) > limits.batch_bytes
             or len(self.spans) + len(spans) > limits.batch_spans

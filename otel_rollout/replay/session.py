@@ -1,4 +1,4 @@
-"""One replay from beginning to end: the folder, the exporter, the memory, and the counts."""
+"""One replay: the folder, the exporter, the log of deliveries, and the counts."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ import contextlib
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from otel_rollout.backends import make_exporters
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.errors import ConfigurationError
+<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
+=======
+from otel_rollout.export.batch_sender import RetryPolicy
+from otel_rollout.export.exporter import OutcomeSpanExporter, destination_of, one_attempt_of
+>>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
 from otel_rollout.replay.delivered_log import DeliveredLog
-from otel_rollout.replay.progress import ReplayProgress
-from otel_rollout.replay.report import ReplayReport
+from otel_rollout.replay.progress import Progress
+from otel_rollout.replay.report import Replay
 from otel_rollout.replay.sender import Sender
 from otel_rollout.replay.source import Source, Total
 from otel_rollout.replay.spool_files import SpoolSource, is_spool, spool_of
@@ -24,28 +29,15 @@ from otel_rollout.replay.trajectories import TrajectorySource
 from otel_rollout.settings import Settings
 from otel_rollout.trace_folder.selection import Filters
 
-__all__ = ["Replay", "replay"]
+__all__ = ["RepeatableBackend", "replay"]
 
 
-@dataclass(frozen=True)
-class Replay:
-    """A replay that has ended, or was interrupted.
+@runtime_checkable
+class RepeatableBackend(Protocol):
+    """An exporter that sends other requests if its backend may have the spans already."""
 
-    Args:
-        backend: The exporter's name.
-        destination: Where it sends, if it can tell.
-        unit_name: What a unit is called.
-        report: The counts.
-        notes: What else is to be said.
-        is_interrupted: Whether somebody pressed Ctrl-C.
-    """
-
-    backend: str
-    destination: str | None
-    unit_name: str
-    report: ReplayReport
-    notes: list[str] = field(default_factory=list)
-    is_interrupted: bool = False
+    def expect_repeats(self) -> None:
+        """Ask the backend before each batch which of its spans it has."""
 
 
 def replay(
@@ -58,39 +50,50 @@ def replay(
     is_removing: bool = False,
     patience: float = 60.0,
     policy: RetryPolicy | None = None,
-    show: Callable[[str, Total], AbstractContextManager[ReplayProgress]],
+    show: Callable[[str, Total], AbstractContextManager[Progress]],
 ) -> Replay:
-    """Send what a folder holds to a backend, but for what it has confirmed before.
+    """Send the units of a folder to a backend, without those that it has confirmed before.
 
     Args:
         folder: A trace folder, or a spool.
         backend: The exporter's name.
+<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
         settings: The bounds of a batch.
         filters: Which trajectories; all where none is given.
+=======
+        settings: The bounds of a batch, and the profile of `otlp`.
+        filters: The filters of the trajectories; all if None.
+>>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
         is_again: Send also what was delivered before.
         is_removing: Remove each file of a spool once all in it is delivered.
         patience: Seconds without anything delivered after which a backend that can't be reached is given up.
-        policy: How failed attempts are repeated.
-        show: Makes the progress.
+        policy: The policy of retries.
+        show: Makes the progress from the backend's name and the total.
 
     Raises:
-        ConfigurationError: The exporter can't work, the folder and what is asked for don't go together, or another
-            replay of it is running.
+        ConfigurationError: The exporter can't work, the folder and the arguments don't go together, or another replay
+            of it is running.
         NoTracesError: The folder holds no traces.
     """
     wanted: Filters = filters or {}
     is_filtered = any(value is not None for value in wanted.values())
-    # A spool that an earlier replay has emptied is no mistake.
+    # An earlier replay may have emptied the spool.
     is_of_spool = is_spool(folder, may_be_empty=is_removing)
     if is_removing and (is_filtered or not is_of_spool):
         reason = "it goes without filters" if is_filtered else f"{folder} is a trace folder, which keeps its traces"
         raise ConfigurationError(f"--remove empties a spool: {reason}")
     if is_of_spool:
         folder = spool_of(folder, backend)
+<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
     ((_, exporter),) = make_exporters([backend])
     destination, batch_bytes = None, settings.max_batch_bytes
     if isinstance(exporter, OutcomeSpanExporter):
         destination, batch_bytes = exporter.destination, min(batch_bytes, exporter.max_batch_bytes)
+=======
+    ((_, exporter),) = make_exporters([backend], otlp_profile=settings.otlp_profile)
+    ours = exporter if isinstance(exporter, OutcomeSpanExporter) else None
+    destination = destination_of(exporter)
+>>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
     if destination is not None:
         _refuse_itself(folder, backend, Path(destination), is_emptied=is_removing)
     source: Source
@@ -98,13 +101,13 @@ def replay(
         source = SpoolSource(folder, is_removing=is_removing, filters=wanted if is_filtered else None)
     else:
         source = TrajectorySource(folder, wanted)
-    if isinstance(exporter, OutcomeSpanExporter):
-        exporter.expect_repeats()
+    if ours is not None and isinstance(ours, RepeatableBackend):
+        ours.expect_repeats()
     log = DeliveredLog(folder, backend, destination, is_ignored=is_again)
     if not log.try_hold():
         raise ConfigurationError(f"another replay of {folder} to {backend} is running: wait for its end")
     limits = QueueLimits(
-        batch_bytes=batch_bytes,
+        batch_bytes=min(settings.max_batch_bytes, ours.max_batch_bytes if ours else settings.max_batch_bytes),
         batch_spans=settings.max_batch_spans,
     )
     started = time.monotonic()
@@ -119,8 +122,8 @@ def replay(
                 limits,
                 patience=patience,
                 policy=policy,
-                side_work=exporter.side_work if isinstance(exporter, OutcomeSpanExporter) else None,
-                on_progress=progress.advance,
+                side_work=ours.side_work if ours else None,
+                on_progress=progress,
             )
             try:
                 sender.run()
@@ -139,10 +142,10 @@ def replay(
 
 
 def _refuse_itself(folder: Path, backend: str, there: Path, *, is_emptied: bool) -> None:
-    """Refuse what would put into a folder once more what it holds.
+    """Refuse a destination in which the folder's traces would be twice.
 
     Raises:
-        ConfigurationError: The destination is the folder, is in it, or holds it.
+        ConfigurationError: The destination is the folder, is in it, or contains it.
     """
     own = folder.resolve()
     if own == there:

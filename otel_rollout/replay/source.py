@@ -1,9 +1,8 @@
-"""What is replayed: units that are delivered as a whole and remembered by a token."""
+"""The source of a replay: units that are delivered whole and remembered by a token."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -16,25 +15,19 @@ class UnreadableError(Exception):
 
 
 class Total(NamedTuple):
-    """How much there is to replay.
-
-    Args:
-        units: How many units.
-        bytes: Their bytes.
-    """
+    """The number of units to replay, and their bytes."""
 
     units: int
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(NamedTuple):
     """Spans that stay together.
 
     Args:
-        token: One line of text that stands for exactly these spans.
-        bytes: Their size, in what the source counts in.
-        read: Reads them, in the order in which they are sent; raises `UnreadableError`.
+        token: A line of text that stands for exactly these spans.
+        bytes: Their size, in the bytes that the source counts.
+        read: Reads them in the order of sending; raises `UnreadableError`.
     """
 
     token: str
@@ -43,12 +36,12 @@ class Unit:
 
     @classmethod
     def unreadable(cls, where: str, size: int, reason: str) -> Unit:
-        """Return what stands for spans that can't be read: it counts, and nothing of it is sent.
+        """Return a unit whose spans can't be read: it is counted, and nothing of it is sent.
 
         Args:
-            where: The file, and where in it.
-            size: Its size, in what the source counts in.
-            reason: Why.
+            where: The file, and the place in it.
+            size: Its size, in the bytes that the source counts.
+            reason: The reason.
         """
 
         def read() -> Sequence[ReadableSpan]:
@@ -61,21 +54,21 @@ class Source(Protocol):
     """A folder to replay.
 
     Attributes:
-        unit_name: What one of its units is called.
-        goes_alone: Whether a unit is a batch already: it is settled before the next is asked for.
+        unit_name: The noun for a unit.
+        goes_alone: If a unit is a batch already: it is settled before the next is asked for.
     """
 
     unit_name: str
     goes_alone: bool
 
     def total(self) -> Total:
-        """Return how much there is."""
+        """Return the units' number and bytes."""
 
     def units(self) -> Iterator[Unit]:
-        """Yield the units, one after the other."""
+        """Yield the units."""
 
     def settled(self, unit: Unit, *, is_delivered: bool) -> None:
-        """Be told what became of a unit."""
+        """Take the outcome of a unit."""
 
     def notes(self) -> list[str]:
-        """Return what was left alone and what was missing, in words."""
+        """Return lines of text on what was skipped and what was missing."""

@@ -1,9 +1,10 @@
-"""A spool as the source of a replay: batches in the order in which they were put there."""
+"""A spool as the source of a replay: batches in the order of writing."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError, NoTracesError
+from otel_rollout.plain_text import counted
 from otel_rollout.replay.source import Total, Unit, UnreadableError
 from otel_rollout.trace_folder.file_lock import exclusive_lock
 from otel_rollout.trace_folder.frames import DamagedFrameError, FrameExtent, TornFrame, read_frame, scan_frames
@@ -24,14 +26,14 @@ __all__ = ["SpoolSource", "is_spool", "spool_of"]
 
 
 def is_spool(folder: Path, *, may_be_empty: bool = False) -> bool:
-    """Say whether a folder holds nothing but files of a spool: frames that no index and no step belongs to.
+    """Return if a folder holds only files of a spool: frames without an index or a step.
 
     Args:
         folder: The folder.
-        may_be_empty: Whether a folder that holds nothing is one too.
+        may_be_empty: If an empty folder counts as a spool.
 
     Raises:
-        NoTracesError: There is no such folder, or it holds no traces.
+        NoTracesError: The folder doesn't exist or holds no traces.
     """
     try:
         files = find_trace_files(folder)
@@ -40,7 +42,7 @@ def is_spool(folder: Path, *, may_be_empty: bool = False) -> bool:
             return True
         raise
     if any(step_of(part) is not None or part == NO_STEP for part in folder.resolve().parts):
-        # A part of an archive: its files are no spool's, whatever became of their indexes.
+        # Part of a trace folder: its files are no spool's, even without their indexes.
         return False
     return all(file.is_compressed and file.index_place is None and file.key is None for file in files)
 
@@ -53,7 +55,7 @@ def spool_of(folder: Path, backend: str) -> Path:
         backend: The exporter's name.
 
     Raises:
-        ConfigurationError: It holds what was meant for other exporters only.
+        ConfigurationError: It holds only other exporters' spans.
     """
     own = folder / re.sub(r"[^\w.-]+", "_", backend)
     if own.is_dir():
@@ -69,12 +71,12 @@ def spool_of(folder: Path, backend: str) -> Path:
 
 
 class SpoolSource:
-    """The files of a spool whose processes are gone; each is held while its batches are sent.
+    """The files of a spool whose processes are gone; each is locked while its batches are sent.
 
     Args:
         folder: The folder.
-        is_removing: Whether a file is removed once all in it is delivered.
-        filters: Which trajectories of the batches; all of them where None.
+        is_removing: If a file is removed once all in it is delivered.
+        filters: The filters of the trajectories; all if None.
     """
 
     unit_name = "batch"
@@ -85,18 +87,14 @@ class SpoolSource:
         self._is_removing = is_removing
         self._traces = _traces_like(folder, filters) if filters is not None else None
         self._undelivered = False
-        self._held: list[str] = []
-        self._closed: list[str] = []
-        self._removed = 0
-        self._foreign: list[Path] = []
-        self._unremovable: list[str] = []
-        self._torn = 0
+        self._counts: Counter[str] = Counter()
+        self._errors: list[str] = []
 
     def total(self) -> Total:
-        """Return how much there is, in bytes on disk."""
+        """Return the batches' number and bytes on disk."""
         units = size = 0
-        for path in self._files():
-            # Its process may deliver and remove it meanwhile; what can't be opened is counted by `units`.
+        for path in _files_in(self._folder):
+            # A process may deliver and remove it meanwhile; `units` counts files that can't be opened.
             with suppress(OSError):
                 for frame in scan_frames(path):
                     if isinstance(frame, TornFrame):
@@ -108,19 +106,19 @@ class SpoolSource:
 
     def units(self) -> Iterator[Unit]:
         """Yield the batches of each file that no process holds."""
-        for path in self._files():
+        for path in _files_in(self._folder):
             with ExitStack() as held:
                 try:
                     is_ours = held.enter_context(exclusive_lock(path)) is not None
                 except FileNotFoundError:
-                    # Delivered and removed in the meantime.
+                    # Delivered and removed meanwhile.
                     continue
                 except OSError as error:
-                    self._closed.append(str(error))
+                    self._errors.append(f"can't be opened: {error}")
                     yield Unit.unreadable(str(path), 0, str(error))
                     continue
                 if not is_ours:
-                    self._held.append(path.name)
+                    self._counts["held"] += 1
                     continue
                 yield from self._units_of(path)
 
@@ -129,23 +127,19 @@ class SpoolSource:
         self._undelivered = self._undelivered or not is_delivered
 
     def notes(self) -> list[str]:
-        """Return what was left alone and what was missing, in words."""
-        notes = []
-        if self._traces is not None and not self._traces:
-            notes.append(f"no trajectory in {self._folder} is like that")
-        if self._held:
-            plural = "s" if len(self._held) > 1 else ""
-            notes.append(f"{len(self._held)} file{plural} left alone: a running process delivers it itself")
-        if self._torn:
-            notes.append(f"{self._torn} torn frame{'s' if self._torn > 1 else ''} skipped")
-        if self._removed:
-            what = "all that can be read in it" if self._torn else "all in it"
-            notes.append(f"{self._removed} file{'s' if self._removed > 1 else ''} removed: {what} is delivered")
-        if self._foreign:
-            files = f"{len(self._foreign)} file{'s' if len(self._foreign) > 1 else ''}"
-            notes.append(f"{files} delivered, but not removed: not named as a spool's, or behind a link")
-        notes += [f"delivered, but not removed: {error}" for error in self._unremovable]
-        return notes + [f"can't be opened: {error}" for error in self._closed]
+        """Return lines of text on what was left alone and what was missing."""
+        everything = "all that can be read in it" if self._counts["torn frame"] else "all in it"
+        counts = (
+            ("held", "file", "left alone: a running process delivers it itself"),
+            ("torn frame", "torn frame", "skipped"),
+            ("removed", "file", f"removed: {everything} is delivered"),
+            ("foreign", "file", "delivered, but not removed: not named as a spool's, or behind a link"),
+        )
+        return [
+            *([f"no trajectory in {self._folder} is like that"] if self._traces == set() else []),
+            *(f"{counted(self._counts[key], noun)} {text}" for key, noun, text in counts if self._counts[key]),
+            *self._errors,
+        ]
 
     def _units_of(self, path: Path) -> Iterator[Unit]:
         self._undelivered = False
@@ -155,7 +149,7 @@ class SpoolSource:
         while (frame := next(scan_frames(path, start), None)) is not None:
             start = frame.offset + frame.length
             if isinstance(frame, TornFrame):
-                # What comes after a damaged frame is the rest of it.
+                # After a damaged frame, this is the rest of it.
                 torn = None if is_damaged else frame
                 continue
             if torn is not None:
@@ -167,25 +161,22 @@ class SpoolSource:
                 yield Unit(f"{name} {frame.offset} {frame.length}{batch.part}", frame.length, batch.read)
             is_damaged = batch.is_damaged
             if is_damaged:
-                # Perhaps what it says of its length is wrong, and what should be its end are other frames.
+                # Its length may be wrong, so that other frames stand within it.
                 start = frame.offset + 1
-        self._torn += torn is not None
-        if self._is_removing and not self._undelivered and not self._is_ours(path):
-            self._foreign.append(path)
-        elif self._is_removing and not self._undelivered:
-            try:
-                path.unlink()
-                self._removed += 1
-            except OSError as error:
-                self._unremovable.append(str(error))
+        self._counts["torn frame"] += torn is not None
+        if self._is_removing and not self._undelivered:
+            self._remove(path, name)
 
-    def _is_ours(self, path: Path) -> bool:
-        """Say whether a process of ours wrote a file, by its name, and here, not where a link leads."""
-        here = self._folder.resolve() / path.relative_to(self._folder)
-        return is_frame_file(path.name) and path.resolve() == here
-
-    def _files(self) -> list[Path]:
-        return _files_in(self._folder)
+    def _remove(self, path: Path, name: Path) -> None:
+        """Remove a file, unless otel-rollout did not write it, by its name, or it is behind a link."""
+        if not is_frame_file(path.name) or path.resolve() != self._folder.resolve() / name:
+            self._counts["foreign"] += 1
+            return
+        try:
+            path.unlink()
+            self._counts["removed"] += 1
+        except OSError as error:
+            self._errors.append(f"delivered, but not removed: {error}")
 
 
 def _files_in(folder: Path) -> list[Path]:
@@ -196,24 +187,21 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _traces_like(folder: Path, filters: Filters) -> set[int]:
-    """Return the trace ids of the trajectories that filters let through."""
+    """Return the trace ids that filters let through."""
     try:
-        # What can't be read is counted batch by batch.
+        # `units` counts what can't be read, batch by batch.
         return {int(trajectory.trace_id, 16) for trajectory in read(folder, **filters, on_problem=lambda problem: None)}
     except NoTracesError:
         return set()
 
 
 class _Batch:
-    """A batch of a spool's file.
-
-    The traces of many trajectories stand in each batch, and each trajectory in many: one that is wanted is decoded
-    once, and not once for each trajectory.
+    """A batch of a spool's file, which is decoded once, though it has spans of many trajectories.
 
     Args:
         path: The file.
-        frame: Where in it.
-        traces: Which traces of it are wanted; all where None.
+        frame: Its frame.
+        traces: The trace ids that are wanted; all if None.
     """
 
     def __init__(self, path: Path, frame: FrameExtent, traces: set[int] | None) -> None:
@@ -225,7 +213,7 @@ class _Batch:
         self._spans: list[ReadableSpan] | None = None
 
     def is_wanted(self) -> bool:
-        """Say whether there is something to send, or to complain about; `part` then tells a part from the whole."""
+        """Return if there are spans to send, or damage to report; `part` then tells a part from the whole."""
         if self._traces is None:
             return True
         if not self._traces:

@@ -1,4 +1,4 @@
-"""A trace folder as the source of a replay: its trajectories, one by one."""
+"""A trace folder as the source of a replay, trajectory by trajectory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import UnreadableTraceError
+from otel_rollout.plain_text import counted
 from otel_rollout.replay.source import Total, Unit, UnreadableError
 from otel_rollout.trace_folder.frames import FrameExtent, scan_frames
 from otel_rollout.trace_folder.index import read_index
@@ -24,11 +25,11 @@ __all__ = ["TrajectorySource"]
 
 
 class TrajectorySource:
-    """The trajectories of a trace folder that filters let through, but for those that are still running.
+    """The trajectories of a trace folder that filters let through, without those that are running.
 
     Args:
         folder: The folder.
-        filters: Which of its trajectories.
+        filters: The filters.
     """
 
     unit_name = "trajectory"
@@ -44,7 +45,7 @@ class TrajectorySource:
         self._problems: dict[ReadProblem, None] = {}
 
     def total(self) -> Total:
-        """Return how much there is; indexes are read, spans are not."""
+        """Return the trajectories' number and bytes from the indexes, without reading spans."""
         units = size = 0
         problems: set[ReadProblem] = set()
         for trajectory in read(self._folder, **self._filters, on_problem=problems.add):
@@ -54,7 +55,7 @@ class TrajectorySource:
         return Total(units + sum(map(_is_damage, problems)), size)
 
     def units(self) -> Iterator[Unit]:
-        """Yield the trajectories in the order of their steps, and at last what could not be read."""
+        """Yield the trajectories in the order of steps, then the damage."""
         is_any = False
         for trajectory in read(self._folder, **self._filters, on_problem=self._note):
             is_any = True
@@ -69,10 +70,10 @@ class TrajectorySource:
         self._has_none = not is_any and any(value is not None for value in self._filters.values())
 
     def settled(self, unit: Unit, *, is_delivered: bool) -> None:
-        """Do nothing: an archive stays as it is."""
+        """Do nothing: a trace folder keeps its traces."""
 
     def notes(self) -> list[str]:
-        """Return what was left alone and what was missing, in words."""
+        """Return lines of text on what was left for later and what was missing."""
         notes = []
         if self._rootless:
             notes.append(f"{self._rootless} without a root: their process ended before they did")
@@ -81,17 +82,15 @@ class TrajectorySource:
         if self._has_none:
             notes.append(f"no trajectory in {self._folder} is like that")
         counts = Counter((problem.what, problem.path) for problem in self._problems)
-        return notes + [
-            f"{count} {what}{'' if count == 1 else 's'} skipped in {path}" for (what, path), count in counts.items()
-        ]
+        return notes + [f"{counted(count, what)} skipped in {path}" for (what, path), count in counts.items()]
 
     def _note(self, problem: ReadProblem) -> None:
-        # The same file may be read more than once.
+        # A file may be read more than once.
         self._problems[problem] = None
 
 
 def _running_traces(folder: Path) -> set[str]:
-    """Return the traces that a process is not done with: in its journal, or in its spool."""
+    """Return the traces in the journal or spool of a running process."""
     cache = LineCache()
     return {
         IndexEntry._make(row).trace_id
@@ -102,9 +101,9 @@ def _running_traces(folder: Path) -> set[str]:
 
 
 def _is_damage(problem: ReadProblem) -> bool:
-    """Say whether something was lost that had been recorded: not where a write was cut short, at a file's end.
+    """Return if recorded spans were lost: a torn frame at a file's end was never written whole.
 
-    What the index names was written to its end: the index is told of a line after the file has it.
+    A frame that the index names was: the index gets a line after the file has it.
     """
     if problem.what != "torn frame":
         return problem.what in ("unreadable line", "unreadable file")
@@ -116,7 +115,7 @@ def _is_damage(problem: ReadProblem) -> bool:
 
 
 def _token(trajectory: RecordedTrajectory) -> str:
-    # With every span that comes to it, its size and its end change: then it is another one, and is sent again.
+    # A further span changes the size and the end: then the trajectory is sent again.
     times = f"{trajectory.start_time} {trajectory.end_time}"
     return f"{trajectory.trace_id} {trajectory.size_bytes} {times}"
 
@@ -125,7 +124,7 @@ def _spans_of(trajectory: RecordedTrajectory) -> Sequence[ReadableSpan]:
     try:
         spans = trajectory.spans
         for span in spans:
-            # One that can't be parsed says so on first use: here it is the fault of one trajectory.
+            # Spans are parsed on first use: here a bad one is the fault of one trajectory.
             span.get_span_context()
         return spans
     except UnreadableTraceError as error:

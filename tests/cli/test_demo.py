@@ -91,7 +91,7 @@ class TestPlainText:
         pytest.importorskip("zstandard")
         for _ in range(2):
             done = run("--backend", "file", *SMALL, "--rollouts", "1", folder=tmp_path)
-        commands = [line.split() for line in done.stdout.splitlines() if " rollout-traces --" in line]
+        commands = [line.split() for line in done.stdout.splitlines() if "rollout-traces --" in line]
         said = {name: words for words in commands for name in ("ls", "show") if name in words}
         assert set(said) == {"ls", "show"}
         for name, words in said.items():
@@ -213,4 +213,4 @@ class TestExitCode:
         find_spec = importlib.util.find_spec
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find_spec(name))
         assert main(["demo"]) == 2
-        assert capsys.readouterr().err == f"otel-rollout demo needs {missing}: pip install 'otel-rollout[demo]'\n"
+        assert capsys.readouterr().err == f"otel-rollout demo: this needs {missing}: pip install 'otel-rollout[demo]'\n"

@@ -41,7 +41,7 @@ class TestExitCodes:
         receiver.status = 403
 
         assert main(["doctor"]) == 1
-        assert f"turned us away: HTTP 403 from {receiver.address}/v1/traces" in capsys.readouterr().out
+        assert f"auth or configuration error: HTTP 403 from {receiver.address}/v1/traces" in capsys.readouterr().out
 
     def test_one_of_two_backends_failed(self, receiver, capsys, monkeypatch):
         """Each is tried, whatever came of the other."""

@@ -109,7 +109,9 @@ class TestOutput:
         done = replay()
 
         assert (done.returncode, done.stdout) == (1, "")
-        assert "1 trajectory not delivered, or not whole:\n    2 spans turned away" in done.stderr
+        assert (
+            "1 trajectory not delivered, or not whole:\n    2 spans refused: auth or configuration error" in done.stderr
+        )
         assert "7 trajectories not tried any more" in done.stderr
         assert f"HTTP 401 from {receiver.address}/v1/traces" in done.stderr
 
@@ -210,10 +212,10 @@ class TestProgress:
         """What is no terminal gets whole lines with the counts and the time that is left, without escape sequences."""
         progress = LineProgress("mlflow", Total(4, 400), seconds=0.0)
         report = ReplayReport(skipped=1)
-        progress.advance(report, 100)
+        progress(report, 100)
         report.delivered, report.spans = 1, 1
 
-        progress.advance(report, 100)
+        progress(report, 100)
 
         lines = capsys.readouterr().err.splitlines()
         assert lines[0] == "mlflow: 1 of 4, 0 spans, 1 before"
@@ -224,7 +226,7 @@ class TestProgress:
         """Between two lines it is quiet for some time, however many trajectories are settled."""
         progress = LineProgress("mlflow", Total(1000, 1000), seconds=3600.0)
         for _ in range(1000):
-            progress.advance(ReplayReport(), 1)
+            progress(ReplayReport(), 1)
 
         assert capsys.readouterr().err == ""
 

@@ -97,7 +97,7 @@ class TestTree:
             'rollout        AGENT         1.00 s  ━━━━━━━━━━━━━━━━━━━━  "how many?" → "how many?"',
             '└─ generate    LLM         500.0 ms  ━━━━━━━━━━            90→9 tok  {"text":"'
             + "x" * 70
-            + '… → {"response_text":"I look it up"}',
+            + "… → I look it up",
             "   │  • cache hit  +500.0 ms  blocks=12",
             "   └─ look_up  TOOL        100.0 ms            ━━          ToolError: no entry",
         ]

@@ -1,10 +1,10 @@
 """What is written in the chat format is read back the same."""
 
 from otel_rollout.demo.chat import (
+    ASSISTANT,
     Message,
     find_answer,
     find_tool_calls,
-    open_assistant_message,
     read_messages,
     write_answer,
     write_message,
@@ -19,7 +19,7 @@ class TestMessages:
     def test_are_read_back(self):
         """A conversation is the messages that were written into it; the one that is still open does not count."""
         messages = [Message("system", "Solve it."), Message("user", "1 < 2?\nSay so."), Message("tool", "")]
-        text = "".join(map(write_message, messages)) + open_assistant_message()
+        text = "".join(map(write_message, messages)) + ASSISTANT
         assert read_messages(text) == messages
 
 

@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from otel_rollout.demo.groups import group_table, most_telling_group, most_telling_trajectory
+from otel_rollout.demo.report import group_table, most_telling_group, most_telling_trajectory
 from otel_rollout.demo.rollout import Trajectory
 
 

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from otel_rollout.demo.reward import Verifier, advantages
+from otel_rollout.demo.report import advantages
+from otel_rollout.demo.rollout import Verifier
 
 
 class TestVerifier:

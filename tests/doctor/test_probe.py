@@ -172,7 +172,7 @@ class TestFailures:
         found = probe_backend("weave", project=PROJECT)
 
         assert found.result == "failed"
-        assert found.sent.startswith("turned us away: HTTP 401")
+        assert found.sent.startswith("auth or configuration error: HTTP 401")
         assert "WANDB_API_KEY" in found.sent
 
     def test_a_wrong_name(self):

@@ -14,7 +14,8 @@ from opentelemetry.sdk.trace.export import SpanExporter
 import otel_rollout
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.replay import session
-from otel_rollout.replay.session import Replay, replay
+from otel_rollout.replay.report import Replay
+from otel_rollout.replay.session import replay
 from otel_rollout.settings import resolve_settings
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.trace_folder.frames import FrameFile
@@ -94,12 +95,7 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Replay]:
 @contextlib.contextmanager
 def nothing_shown(name: str, total: Any) -> Iterator[Any]:
     """A progress that nobody sees."""
-
-    class Quiet:
-        def advance(self, report: Any, size: int) -> None:
-            pass
-
-    yield Quiet()
+    yield lambda report, size: None
 
 
 @pytest.fixture

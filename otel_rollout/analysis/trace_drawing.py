@@ -1,4 +1,4 @@
-"""One trajectory as a tree of its spans: what each was, when it ran, what went in and what came out."""
+"""One trajectory as a tree of its spans: kind, duration, when each ran, input and output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import StatusCode
@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from otel_rollout import semconv
+<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a:otel_rollout/cli/trajectory_drawing.py
 from otel_rollout.analysis.trace_tree import (
     KIND_STYLES,
     STATUS_STYLES,
@@ -28,6 +29,13 @@ from otel_rollout.analysis.trace_tree import (
 from otel_rollout.cli.wording import size, step_name
 from otel_rollout.trace_folder.reader import RecordedTrajectory
 from otel_rollout.wording import counted
+=======
+from otel_rollout.analysis.trace_tree import KIND_STYLES, STATUS_STYLES, error_of, place_of, time_bar, walk_tree
+from otel_rollout.plain_text import counted, duration, printable, shorten, size, step_name
+
+if TYPE_CHECKING:
+    from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
+>>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453:otel_rollout/analysis/trace_drawing.py
 
 __all__ = ["draw_heading", "draw_spans"]
 
@@ -35,16 +43,18 @@ KIND_WIDTH: Final = max(map(len, KIND_STYLES))
 DURATION_WIDTH: Final = 9
 GAP: Final = "  "
 WIDE: Final = 110
-"""Columns from which on a line has room for everything."""
+"""From this many columns on, a line has room for everything."""
 MAX_PAYLOAD_CHARACTERS: Final = 80
 MAX_PREVIEWED_CHARACTERS: Final = 200_000
 MAX_JSON_LINE: Final = 70
 ARROW: Final = " → "
 MIN_ROOM_FOR_BOTH: Final = 50
-"""Columns below which an op's output stands alone."""
+"""In fewer columns, input and output are both shown only if they are short."""
 _LIST: Final = r"\[(?:-?\d[-+.\deE]*,\s*){7,}-?\d[-+.\deE]*\]"
 NUMBERS: Final = re.compile(rf'"[^"\\]{{0,64}}":\s*{_LIST},?\s*|{_LIST}')
-"""A long list of numbers, with its name where it has one."""
+"""A long list of numbers, with its name if it has one."""
+RESPONSE: Final = "response_text"
+"""The decoded tokens of a generation (`token2text`): they say more than the ids and options beside them."""
 
 PAYLOADS: Final = ((semconv.INPUT_VALUE, "input"), (semconv.OUTPUT_VALUE, "output"))
 NOT_SAID_AGAIN: Final = {
@@ -55,11 +65,11 @@ NOT_SAID_AGAIN: Final = {
     semconv.METADATA,
     semconv.SPAN_KIND,
 }
-"""What the heading or the span's line says already, or says nothing."""
+"""Attributes that the heading or the span's line shows already, or that say nothing."""
 
 
 def draw_heading(trajectory: RecordedTrajectory) -> Iterator[Text]:
-    """Yield the lines that say which trajectory this is and what became of it."""
+    """Yield the lines with a trajectory's tags, outcome and totals."""
     attributes = trajectory.attributes
     tags = [f"step {step_name(trajectory.step, validate=trajectory.validate)}"] if trajectory.step is not None else []
     tags += [
@@ -94,8 +104,8 @@ def draw_spans(spans: Sequence[ReadableSpan], *, width: int, is_whole: bool = Fa
 
     Args:
         spans: The spans of one trace.
-        width: Columns of the screen; lines are clipped to it where it is a terminal's.
-        is_whole: Whether payloads, attributes and events stand below each span, whole.
+        width: Columns of the screen; previews of payloads are cut to fit.
+        is_whole: Draw payloads, attributes and events below each span, whole.
     """
     rows = list(walk_tree(spans, place_of))
     names = {id(span): shorten(printable(span.name), max(8, width // 3)) for span, _, _ in rows}
@@ -128,36 +138,50 @@ def draw_spans(spans: Sequence[ReadableSpan], *, width: int, is_whole: bool = Fa
 
 
 def _about(span: ReadableSpan, room: int) -> Text:
-    """Say in one line what the span was about: its error, or tokens, input and output."""
+    """Describe a span in one line: its error, or tokens, input and output."""
     attributes = span.attributes or {}
     if span.status.status_code is StatusCode.ERROR:
         return Text(printable(shorten(error_of(span), max(room, MAX_PAYLOAD_CHARACTERS))), style="red")
     tokens = _arrow(attributes.get(semconv.USAGE_INPUT_TOKENS), attributes.get(semconv.USAGE_OUTPUT_TOKENS))
     tokens = f"{tokens} tok{GAP}" if tokens else ""
+    room = max(12, room - len(tokens))
     texts = [str(attributes[key]) for key, _ in PAYLOADS if key in attributes]
-    if room < MIN_ROOM_FOR_BOTH:
-        # What came out says more than what went in, which at most ops begins with the same prompt.
-        texts = texts[-1:]
-    room -= len(tokens) + len(ARROW) * (len(texts) - 1)
-    limit = max(12, min(MAX_PAYLOAD_CHARACTERS, room // max(1, len(texts))))
-    payload = Text(ARROW, style="dim").join(Text(_preview(text, limit)) for text in texts)
-    return Text.assemble((tokens, "dim"), payload)
+    if attributes.get(semconv.SPAN_KIND) == "LLM":
+        texts = list(map(_response, texts))
+    previews = [_preview(text, min(room, MAX_PAYLOAD_CHARACTERS)) for text in texts]
+    if sum(map(len, previews)) + len(ARROW) > room and len(texts) > 1:
+        # An op's output says more than its input, which mostly begins with the same prompt.
+        previews = (
+            previews[-1:]
+            if room < MIN_ROOM_FOR_BOTH
+            else [_preview(text, min(MAX_PAYLOAD_CHARACTERS, (room - len(ARROW)) // 2)) for text in texts]
+        )
+    return Text.assemble((tokens, "dim"), Text(ARROW, style="dim").join(map(Text, previews)))
 
 
 def _arrow(before: Any, after: Any) -> str:
-    """Return two counts with an arrow between them; nothing where neither is known."""
-    return (
-        ""
-        if before is None and after is None
-        else "→".join("?" if each is None else str(each) for each in (before, after))
-    )
+    """Return two counts with an arrow between them, or nothing if neither is known."""
+    if before is None and after is None:
+        return ""
+    return "→".join("?" if each is None else str(each) for each in (before, after))
 
 
 def _preview(payload: str, limit: int) -> str:
-    # Token ids would fill the line, and say nothing to anybody.
+    # Token ids would fill the line, and nobody reads them.
     if "[" in payload:
         payload = NUMBERS.sub(_without_numbers, payload[:MAX_PREVIEWED_CHARACTERS])
     return printable(shorten(payload, limit))
+
+
+def _response(payload: str) -> str:
+    """Return the decoded tokens of a generation, if its payload has them."""
+    if f'"{RESPONSE}"' not in payload:
+        return payload
+    try:
+        fields = json.loads(payload)
+        return str(fields[RESPONSE])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return payload
 
 
 def _without_numbers(found: re.Match[str]) -> str:
@@ -177,7 +201,7 @@ def _event(event: Event, span: ReadableSpan, below: str, *, is_whole: bool) -> I
 
 
 def _details(span: ReadableSpan, attributes: Mapping[str, Any], below: str) -> Iterator[Text]:
-    """Yield all that the span's line has no room for."""
+    """Yield a span's attributes, payloads, status and links."""
     yield from _values({key: value for key, value in attributes.items() if key not in NOT_SAID_AGAIN}, below)
     for key, label in PAYLOADS:
         if key in attributes:
@@ -201,7 +225,7 @@ def _values(values: Mapping[str, Any], below: str) -> Iterator[Text]:
 
 
 def _indented(payload: Any) -> str:
-    """Return a payload as JSON that can be read; as it is where it is no JSON."""
+    """Indent a payload if it is JSON."""
     try:
         return _json_lines(json.loads(payload), "")
     except (TypeError, ValueError, RecursionError):
@@ -209,7 +233,7 @@ def _indented(payload: Any) -> str:
 
 
 def _json_lines(value: Any, indent: str) -> str:
-    """Return a value as JSON with a line for each item, but what holds only numbers or is short on one line."""
+    """Write a value as JSON with a line for each item; numbers and short values stay on one line."""
     compact = json.dumps(value, ensure_ascii=False)
     is_nested = isinstance(value, (dict, list)) and bool(value)
     are_numbers = isinstance(value, list) and all(isinstance(item, (int, float)) for item in value)

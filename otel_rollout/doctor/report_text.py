@@ -5,39 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from otel_rollout.analysis.trace_tree import printable
 from otel_rollout.doctor.environment import DEFAULT, EnvironmentReport
 from otel_rollout.doctor.examination import Examination
 from otel_rollout.doctor.installation import InstallationReport
 from otel_rollout.doctor.probe import BackendReport
+from otel_rollout.plain_text import printable
 
-__all__ = ["Line", "Tone", "describe"]
-
-Tone = str
-"""How a line is meant: `heading`, `plain`, `dim`, `good` or `bad`."""
+__all__ = ["Line", "describe"]
 
 _WIDEST_COLUMN: Final = 44
 _MARKS: Final = {"ok": ("✓", "good"), "untried": ("-", "plain")}
 
 
 class Line(NamedTuple):
-    """One line.
-
-    Args:
-        text: What it says.
-        tone: How it is meant.
-    """
+    """A line of the report; its tone is `heading`, `plain`, `dim`, `good` or `bad`."""
 
     text: str
-    tone: Tone = "plain"
+    tone: str = "plain"
 
 
 def describe(examination: Examination) -> Iterator[Line]:
-    """Return the report, line by line.
-
-    Args:
-        examination: What was found.
-    """
+    """Yield the lines of the report on an examination."""
     yield from _describe_installation(examination.installation)
     yield from _describe_environment(examination.environment)
     yield from _describe_backends(examination)
@@ -47,13 +35,10 @@ def _describe_installation(installation: InstallationReport) -> Iterator[Line]:
     yield Line(", ".join(f"{name} {version}" for name, version in installation.versions.items()), "heading")
     yield Line("")
     yield Line("Exporters", "heading")
-    for (name, source), exporter in zip(
-        _columns((one.name, one.source) for one in installation.exporters), installation.exporters, strict=True
-    ):
-        if exporter.fault:
-            yield Line(f"  {name}  {source}  can't be loaded: {exporter.fault}", "bad")
-        else:
-            yield Line(f"  {name}  {source}")
+    names = _columns((one.name, one.source) for one in installation.exporters)
+    for (name, source), exporter in zip(names, installation.exporters, strict=True):
+        fault = f"  can't be loaded: {exporter.fault}" if exporter.fault else ""
+        yield Line(f"  {name}  {source}{fault}", "bad" if fault else "plain")
     for extra in installation.extras:
         if extra.missing:
             install = f"pip install 'otel-rollout[{extra.name}]'"
@@ -103,7 +88,7 @@ def _describe_backend(backend: BackendReport) -> Iterator[Line]:
 
 
 def _columns(rows: Iterable[Sequence[str]]) -> list[list[str]]:
-    """Return the rows with each column but the last as wide as its widest cell, within a bound."""
+    """Pad each column but the last to its widest cell, within a bound."""
     shown = [[printable(cell) for cell in row] for row in rows]
     widths = [min(_WIDEST_COLUMN, max(map(len, column))) for column in zip(*shown, strict=True)]
     return [[cell.ljust(width) for cell, width in zip(row, [*widths[:-1], 0], strict=True)] for row in shown]

@@ -10,38 +10,32 @@ from rich.table import Table
 from rich.text import Text
 
 from otel_rollout import semconv
+<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a:otel_rollout/cli/trajectory_tables.py
 from otel_rollout.analysis.trace_tree import STATUS_STYLES, duration, printable, shorten
 from otel_rollout.cli.screen import plain_table
 from otel_rollout.cli.wording import size, step_name
 from otel_rollout.trace_folder.folder_stats import FolderStats, StepSummary
 from otel_rollout.trace_folder.reader import RecordedTrajectory
+=======
+from otel_rollout.analysis.trace_tree import STATUS_STYLES
+from otel_rollout.plain_text import duration, printable, shorten, size, step_name
+from otel_rollout.screen import plain_table
+from otel_rollout.trace_folder.folder_stats import FolderStats
+from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
+from otel_rollout.trace_folder.step_summary import StepSummary
+>>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453:otel_rollout/cli/tables.py
 
 __all__ = ["step_table", "totals_table", "trajectory_table"]
 
-COLUMNS: Final = (
-    "step",
-    "sample",
-    "rollout",
-    "status",
-    "reward",
-    "turns",
-    "tokens",
-    "duration",
-    "spans",
-    "size",
-    "trace",
-)
 WIDE: Final = 100
-"""Columns of a terminal from which on there is room for all of ours."""
+"""From this many columns of a terminal on, there is room for all of ours."""
 FULL_ID: Final = 32
 SHORT_ID: Final = 8
 
 
 def step_table(steps: Iterable[StepSummary]) -> Table:
     """Return a table with one row a step."""
-    table = plain_table()
-    for column in ("step", "trajectories", "prompts", "reward", "errors", "no root", "spans", "size", "on disk"):
-        table.add_column(column, justify="right", no_wrap=True)
+    table = plain_table("step", "trajectories", "prompts", "reward", "errors", "no root", "spans", "size", "on disk")
     for step in steps:
         table.add_row(
             step_name(step.step, validate=step.validate),
@@ -62,18 +56,21 @@ def trajectory_table(trajectories: Sequence[RecordedTrajectory], *, width: int |
 
     Args:
         trajectories: In the order of `in_order_of_prompts`.
-        width: Columns of the terminal: what repeats is left out, trace ids are as short as they can be, and what a
-            narrow one has no room for is missing. None where it is not for people: everything is in every row.
+        width: Columns of the terminal: repeated tags are left out, trace ids are cut as short as they stay unique,
+            and a narrow terminal gets fewer columns. None for programs: every row has everything.
     """
     is_narrow = width is not None and width < WIDE
     digits = _telling_digits([each.trace_id for each in trajectories]) if width else FULL_ID
     rows: list[dict[str, str | Text]] = []
-    for group, rollouts in groupby(trajectories, lambda each: (_step(each), each.experiment_name, _sample(each))):
+    for (step, _, sample), rollouts in groupby(
+        trajectories,
+        lambda each: (step_name(each.step, validate=each.validate), each.experiment_name, _text(each.sample_index)),
+    ):
         for position, each in enumerate(rollouts):
             rows.append(
                 {
-                    "step": group[0],
-                    "sample": "" if width and position > 0 else _shortened(group[2], width),
+                    "step": step,
+                    "sample": "" if width and position > 0 else _shortened(sample, width),
                     "rollout": _text(each.rollout_n),
                     "status": _status(each),
                     "reward": "-" if each.reward is None else f"{each.reward:.3g}",
@@ -89,17 +86,17 @@ def trajectory_table(trajectories: Sequence[RecordedTrajectory], *, width: int |
     if width:
         hidden = {"step"} if len({row["step"] for row in rows}) == 1 else set()
         hidden |= {"spans", "size"} if is_narrow else set()
-    table = plain_table()
-    for column in COLUMNS:
-        if column not in hidden:
-            table.add_column(column, justify="left" if column in ("status", "trace") else "right", no_wrap=True)
+    shown = [column for column in (rows[0] if rows else ()) if column not in hidden]
+    table = plain_table(*shown)
+    for column in table.columns:
+        column.justify = "left" if column.header in ("status", "trace") else "right"
     for row in rows:
-        table.add_row(*(row[column] for column in COLUMNS if column not in hidden))
+        table.add_row(*map(row.__getitem__, shown))
     return table
 
 
 def totals_table(stats: FolderStats) -> Table:
-    """Return a table of two columns: what is counted, and the count."""
+    """Return a table with a label and a count in each row."""
     table = plain_table()
     table.show_header = False
     table.add_column(style="dim")
@@ -120,14 +117,6 @@ def totals_table(stats: FolderStats) -> Table:
     for what, count in rows:
         table.add_row(what, count)
     return table
-
-
-def _step(trajectory: RecordedTrajectory) -> str:
-    return step_name(trajectory.step, validate=trajectory.validate)
-
-
-def _sample(trajectory: RecordedTrajectory) -> str:
-    return _text(trajectory.sample_index)
 
 
 def _shortened(sample: str, width: int | None) -> str:
@@ -151,7 +140,7 @@ def _text(value: Any) -> str:
 
 
 def _telling_digits(trace_ids: Sequence[str]) -> int:
-    """Return how many leading digits tell these ids apart."""
+    """Return the number of leading digits that tell these ids apart."""
     digits = SHORT_ID
     while len({trace_id[:digits] for trace_id in trace_ids}) < len(set(trace_ids)):
         digits += 1

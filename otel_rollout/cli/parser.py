@@ -1,0 +1,267 @@
+"""The command line: its commands, their options and help. Imports nothing that a command needs."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from otel_rollout import semconv
+from otel_rollout.version import __version__
+
+__all__ = ["build_parser"]
+
+EXIT_CODES: Final = """\
+exit codes:
+  0    what was asked for is done: shown, checked, or delivered as a whole
+  1    spans were lost, or the backend could not be reached in time
+  2    the command line, the folder (damaged, say) or the installation needs a change
+  130  interrupted; what was traced until then was delivered
+  141  nobody reads the output any more
+"""
+
+TRACE_ID_DIGITS: Final = 32
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line; `command` is the module of `otel_rollout.cli` that runs it."""
+    parser = argparse.ArgumentParser(
+        prog="otel-rollout",
+        description="Trace agentic RL rollouts: one OpenTelemetry trace per trajectory.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"otel-rollout {__version__}")
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
+    for add in (_add_demo, _add_ls, _add_show, _add_stats, _add_replay, _add_doctor):
+        add(commands)
+    return parser
+
+
+def _add(commands: Any, name: str, short: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=short,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
+def _add_demo(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "demo",
+        "run a small agentic rollout and trace it",
+        """\
+Run a small agentic rollout and trace it: word problems, an agent loop with two
+tools, and a policy that makes mistakes.
+
+Without --backend, OTEL_TRACES_EXPORTER and OTEL_EXPORTER_OTLP_ENDPOINT say where
+the traces go; without those, they go to MLflow in the file mlruns.db of this
+folder, or stay on the screen if mlflow is not installed.
+""",
+    )
+    parser.add_argument("--backend", metavar="NAME[,NAME]", help="mlflow, weave, otlp, console, or another exporter")
+    parser.add_argument("--steps", type=_positive, default=2, metavar="N", help="training steps (default: 2)")
+    parser.add_argument("--samples", type=_positive, default=16, metavar="N", help="problems a step (default: 16)")
+    parser.add_argument("--rollouts", type=_positive, default=4, metavar="N", help="rollouts of each (default: 4)")
+    parser.add_argument("--concurrency", type=_positive, default=64, metavar="N", help="at a time (default: 64)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="decides what the policy does (default: 0)")
+    _add_seconds(parser, "--timeout", "wait for the backend at the end (default: 60)")
+
+
+def _add_ls(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "ls",
+        "list a trace folder by step, or the trajectories of a step",
+        """\
+List a trace folder by training step; with --step, the trajectories of that step,
+the rollouts of a prompt one below the other.
+""",
+    )
+    _add_folder(parser)
+    _add_filters(parser)
+    parser.add_argument("--json", action="store_true", help="a JSON object on a line of its own for each row")
+
+
+def _add_show(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "show",
+        "show one trajectory of a trace folder as a tree",
+        """\
+Show one trajectory as a tree of its spans: kind, duration, when each ran, input
+and output. Name it by --step, --sample and --rollout, or by --trace.
+""",
+    )
+    _add_folder(parser)
+    parser.add_argument("--trace", metavar="ID", type=_trace_id, help="its trace id; the beginning will do")
+    _add_filters(parser)
+    parser.add_argument("--full", action="store_true", help="whole payloads, all attributes and events")
+    parser.add_argument("--json", action="store_true", help="one line of OTLP JSON, as any OTLP receiver takes it")
+
+
+def _add_stats(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "stats",
+        "count what a trace folder holds",
+        """\
+Count what a trace folder holds: trajectories, spans, and bytes as OTLP JSON and
+on disk, in each step and altogether; who wrote it, what is open, what is torn.
+""",
+    )
+    _add_folder(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _add_replay(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "replay",
+        "send recorded trajectories to a backend",
+        """\
+Send the trajectories of a trace folder, or of a spool, to a backend: with the
+ids, times and tags that they were recorded with.
+
+DIR/.replay notes what the backend has confirmed, so that an interrupted replay
+goes on where it was, and a second one sends nothing. Sending once more (--again)
+adds nothing either, on MLflow, Weave and Phoenix.
+""",
+        """\
+exit codes:
+  0    the backend has everything that was to be replayed
+  1    it does not; the counts say why
+  2    the command line or a setting needs a change
+  130  interrupted; run it again to go on
+""",
+    )
+    _add_folder(parser)
+    parser.add_argument(
+        "--backend",
+        metavar="NAME[,NAME]",
+        help="mlflow, weave, otlp, or another exporter (default: OTEL_TRACES_EXPORTER)",
+    )
+    _add_filters(parser)
+    parser.add_argument("--again", action="store_true", help="send also what was delivered before")
+    parser.add_argument("--remove", action="store_true", help="remove each file of a spool once all in it is delivered")
+    _add_seconds(parser, "--patience", "give up a backend that takes nothing for so long (default: 60)")
+
+
+def _add_doctor(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "doctor",
+        "check the settings, and try each backend",
+        """\
+Show what the tracer reads in this environment: each setting with its value and
+its origin, variables that nothing reads, the exporters that are installed. Then
+send one small trajectory to each backend, and read it back if the backend
+allows.
+""",
+        """\
+exit codes:
+  0  all is well
+  1  a backend failed
+  2  a setting needs a change
+""",
+    )
+    parser.add_argument(
+        "--backend", metavar="NAME[,NAME]", help="mlflow, weave, otlp, … (default: OTEL_TRACES_EXPORTER)"
+    )
+    parser.add_argument(
+        "--project", default="otel-rollout-doctor", help="the trajectory's project (default: otel-rollout-doctor)"
+    )
+    _add_seconds(parser, "--timeout", "for a backend to take the trajectory, and to give it back (default: 60)")
+    parser.add_argument("--offline", action="store_true", help="leave the backends alone")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _add_seconds(parser: argparse.ArgumentParser, option: str, meaning: str) -> None:
+    parser.add_argument(option, type=_seconds, default=60.0, metavar="SECONDS", help=meaning)
+
+
+def _add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folder",
+        metavar="DIR",
+        nargs="?",
+        type=Path,
+        default=Path(os.environ.get("OTEL_ROLLOUT_DIR") or "rollout-traces"),
+        help="the trace folder, or a spool (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
+    )
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("which trajectories", "All filters that are given must agree.")
+    group.add_argument("--step", type=_steps, metavar="N", help="a training step: 7, or 1,4,7, or 3..9, or 100..")
+    group.add_argument("--sample", dest="sample_index", metavar="INDEX", help="a prompt, by its sample_index")
+    group.add_argument("--rollout", dest="rollout_n", metavar="N", help="a rollout of the prompt, by its rollout_n")
+    passes = group.add_mutually_exclusive_group()
+    passes.add_argument("--validate", action="store_const", const=True, help="validation only")
+    passes.add_argument("--train", dest="validate", action="store_const", const=False, help="no validation")
+    group.add_argument("--experiment", metavar="NAME", help="an experiment")
+    group.add_argument("--status", choices=semconv.STATUSES, help="how it ended")
+    group.add_argument(
+        "--reward",
+        type=_range_of_rewards,
+        metavar="MIN..MAX",
+        help="both included; 0.5.. and ..0.5 are open; --reward=-1..0 where MIN is negative",
+    )
+
+
+def _above_zero(read: Callable[[str], float], meaning: str) -> Callable[[str], float]:
+    def check(text: str) -> float:
+        with suppress(ValueError):
+            number = read(text)
+            if 0 < number < math.inf:
+                return number
+        raise argparse.ArgumentTypeError(f"{text!r} is not {meaning}")
+
+    return check
+
+
+_positive = _above_zero(int, "a positive whole number")
+_seconds = _above_zero(float, "a number of seconds")
+
+
+def _steps(text: str) -> int | range | set[int]:
+    first, dots, last = text.partition("..")
+    try:
+        if dots:
+            steps_in_range = range(int(first or 0), int(last) + 1 if last else sys.maxsize)
+            if not steps_in_range:
+                raise ValueError
+            return steps_in_range
+        steps = {int(step) for step in text.split(",")}
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a step: 7, or 1,4,7, or 3..9, or 100..") from None
+    return steps.pop() if len(steps) == 1 else steps
+
+
+def _range_of_rewards(text: str) -> tuple[float | None, float | None]:
+    low, dots, high = text.partition("..")
+    if not dots:
+        high = low
+    try:
+        bounds = (float(low) if low else None, float(high) if high else None)
+    except ValueError:
+        bounds = (math.nan, None)
+    if any(bound is not None and math.isnan(bound) for bound in bounds) or bounds == (None, None):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range of rewards: 0.5..1, or 0.5.., or ..0.5, or 1")
+    return bounds
+
+
+def _trace_id(text: str) -> str:
+    digits = text.lower().removeprefix("0x")
+    if not digits or len(digits) > TRACE_ID_DIGITS or set(digits) - set("0123456789abcdef"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the beginning of a trace id: 32 hexadecimal digits")
+    return digits

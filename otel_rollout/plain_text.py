@@ -1,0 +1,63 @@
+"""Numbers, durations and sizes as people read them, and text without what a terminal acts on."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+__all__ = ["counted", "duration", "printable", "shorten", "size", "step_name"]
+
+JOINERS: Final = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
+
+
+def printable(text: str) -> str:
+    """Return `text` with each control and format character replaced by U+FFFD."""
+    # An escape sequence in a name or an error would move the terminal's cursor, or say something false.
+    return text if text.isprintable() else "".join(map(_printable_character, text))
+
+
+def _printable_character(character: str) -> str:
+    if character.isprintable() or character in JOINERS or unicodedata.category(character) == "Zs":
+        return character
+    return "\N{REPLACEMENT CHARACTER}"
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return `text` on one line of at most `limit` characters.
+
+    Args:
+        text: A text of any length, with line breaks; only its beginning is read.
+        limit: The most characters.
+    """
+    line = " ".join(text[: 10 * limit].split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless the number is 1."""
+    if number != 1:
+        noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number:,} {noun}"
+
+
+def duration(nanoseconds: int) -> str:
+    """Return a duration in µs, ms or s."""
+    if abs(nanoseconds) < 1_000_000:
+        return f"{nanoseconds / 1e3:.0f} µs"
+    return f"{nanoseconds / 1e6:.1f} ms" if abs(nanoseconds) < 1_000_000_000 else f"{nanoseconds / 1e9:.2f} s"
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in B, kB, MB, GB or TB."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB"):
+        if amount < 999.5:
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.3g} GB" if amount < 999.5 else f"{amount / 1000:.4g} TB"
+
+
+def step_name(step: int | None, *, validate: bool) -> str:
+    """Return a step as tables name it: its number, with `val` for its validation pass."""
+    name = "none" if step is None else str(step)
+    return f"{name} val" if validate else name
