@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.trace import TracerProvider
 
 from otel_rollout.delivery.exporter_queue import ExporterQueue
@@ -76,6 +77,11 @@ class Pipeline:
         self._open_spans = open_spans or OpenSpans()
         # By `id`, with the original: another tokenizer gets the same `id` once this one is gone.
         self._tokenizer_copies: dict[int, tuple[Any, Any]] = {}
+
+    @property
+    def exporters(self) -> dict[str, SpanExporter]:
+        """The exporters by the names that they go by in logs and statistics."""
+        return {queue.name: queue.exporter for queue in self.queues}
 
     def copy_tokenizer(self, tokenizer: Any) -> Any:
         """Return the delivery thread's copy of a tokenizer that other threads use; one that can't be copied isn't used.

@@ -15,8 +15,8 @@ from otel_rollout import semconv
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.export.span_facts import span_id_of, trace_id_of
 from otel_rollout.settings import Setting, read_bytes, read_variables
-from otel_rollout.span_facts import span_id_of, trace_id_of
 from otel_rollout.trace_folder.append_file import FileGoneError
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.frames import require_zstandard

@@ -20,9 +20,9 @@ from otel_rollout.export.http import destination_of, require_requests, shown_url
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
 from otel_rollout.export.side_work import Kind, SideWork
+from otel_rollout.export.span_facts import reward_of, span_id_of, trace_id_of
 from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.settings import read_flag
-from otel_rollout.span_facts import reward_of, span_id_of, trace_id_of
 from otel_rollout_mlflow.credentials import (
     CLIENT_CERTIFICATE,
     INSECURE_TLS,
@@ -40,12 +40,8 @@ from otel_rollout_mlflow.sql_process import SqlProcess
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import MAX_LINKED_TRACES, MAX_REWARDS, AttemptError, Feedback, Store, denied
 from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
-<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
 from otel_rollout_mlflow.translate import mlflow_trace_id
-=======
-from otel_rollout_mlflow.translate import mlflow_trace_id, reward_of, span_id_of, trace_id_of
 from otel_rollout_mlflow.where_to_look import where_to_look
->>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
 
 __all__ = ["MlflowSpanExporter"]
 

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link, Status
 
 from otel_rollout import semconv
-from otel_rollout.span_facts import trace_id_of
+from otel_rollout.export.span_facts import trace_id_of
 from otel_rollout.values.sanitize import replace_surrogates
 from otel_rollout_mlflow.json_text import ExactText, JsonText, sanitize_json, sanitize_value
 

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import semconv
 from otel_rollout.export.exporter import ReadBack
 from otel_rollout.export.http import HttpClient, outcome_of_answer, shown_url
-from otel_rollout.span_facts import span_id_of, trace_id_of
+from otel_rollout.export.span_facts import span_id_of, trace_id_of
 
 __all__ = ["read_back_from_phoenix", "where_to_look"]
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.outcome import Verdict
+from otel_rollout.export.span_facts import reward_of, span_id_of, trace_id_of
 from otel_rollout.safety.log_once import warn_once
-from otel_rollout.span_facts import reward_of, span_id_of, trace_id_of
 from otel_rollout_weave.api import RequestFailedError
 from otel_rollout_weave.catalogue import REWARD, Catalogue
 

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.span_facts import reward_of, span_id_of, trace_id_of
+from otel_rollout.export.span_facts import reward_of, span_id_of, trace_id_of
 from otel_rollout.values.sanitize import INT64_MAX, fits_int64, replace_surrogates
 from otel_rollout_weave.exception_text import exception_of_span
 from otel_rollout_weave.payload_text import as_inputs, as_output, is_json_of_ours

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.plain_text import duration, printable, shorten
+from otel_rollout.analysis.plain_text import duration, printable, shorten
 
 __all__ = [
     "KIND_STYLES",

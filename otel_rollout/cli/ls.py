@@ -5,20 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
-from otel_rollout.analysis.trace_tree import printable
-from otel_rollout.cli.json_output import print_json
-from otel_rollout.cli.reading import ProblemLog, in_order_of_prompts, require_rich, selected
-from otel_rollout.cli.trajectory_filters import add_filters, add_folder
-from otel_rollout.trace_folder.folder_stats import summarise_steps
-from otel_rollout.trace_folder.reader import RecordedTrajectory
-=======
 import orjson
 
 from otel_rollout.cli.reading import ProblemLog, complain, in_order_of_prompts, print_json, require_rich, selected
-from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
-from otel_rollout.trace_folder.step_summary import summarise_steps
->>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
+from otel_rollout.trace_folder.folder_stats import summarise_steps
+from otel_rollout.trace_folder.reader import RecordedTrajectory
 
 __all__ = ["run"]
 
@@ -61,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _print_table(arguments: argparse.Namespace, problems: ProblemLog) -> None:
     require_rich()
     from otel_rollout.cli.tables import step_table, trajectory_table
-    from otel_rollout.screen import open_screen
+    from otel_rollout.terminal.screen import open_screen
 
     screen = open_screen()
     trajectories = selected(arguments, problems)

@@ -9,9 +9,9 @@ import os
 import sys
 from collections.abc import Sequence
 
+from otel_rollout.analysis.plain_text import printable
 from otel_rollout.cli.parser import build_parser
 from otel_rollout.errors import RolloutTraceError
-from otel_rollout.plain_text import printable
 
 __all__ = ["main"]
 

@@ -11,15 +11,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, cast
 
+from otel_rollout.analysis.plain_text import counted, printable
 from otel_rollout.errors import MissingExtraError
-<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
 from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory, read
-=======
-from otel_rollout.plain_text import counted, printable
-from otel_rollout.trace_folder.reader import ReadProblem, read
-from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
 from otel_rollout.trace_folder.selection import Filters
->>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
 
 __all__ = ["ProblemLog", "complain", "filters_of", "in_order_of_prompts", "print_json", "require_rich", "selected"]
 

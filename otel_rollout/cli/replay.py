@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
+from otel_rollout.analysis.plain_text import printable
 from otel_rollout.backends import requested_backend
 from otel_rollout.cli.reading import filters_of
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.plain_text import printable
 from otel_rollout.replay.progress import show_progress
 from otel_rollout.replay.report import describe
 from otel_rollout.replay.session import replay

@@ -6,17 +6,9 @@ import argparse
 from itertools import islice
 from typing import Final
 
-<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
-from otel_rollout.analysis.trace_tree import printable
-from otel_rollout.cli.json_output import print_json_text
-from otel_rollout.cli.reading import ProblemLog, in_order_of_prompts, require_rich, selected
-from otel_rollout.cli.trajectory_filters import add_filters, add_folder
-from otel_rollout.trace_folder.reader import RecordedTrajectory
-=======
 from otel_rollout.cli.parser import TRACE_ID_DIGITS
 from otel_rollout.cli.reading import ProblemLog, complain, in_order_of_prompts, print_json, require_rich, selected
-from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
->>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
+from otel_rollout.trace_folder.reader import RecordedTrajectory
 
 __all__ = ["run"]
 
@@ -45,8 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_tree(trajectory: RecordedTrajectory, *, is_whole: bool) -> None:
     require_rich()
-    from otel_rollout.analysis.trace_drawing import draw_heading, draw_spans
-    from otel_rollout.screen import open_screen
+    from otel_rollout.terminal.screen import open_screen
+    from otel_rollout.terminal.trace_drawing import draw_heading, draw_spans
 
     screen = open_screen()
     is_clipped = screen.is_terminal and not is_whole

@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(orjson.dumps(stats))
     else:
         from otel_rollout.cli.tables import step_table, totals_table
-        from otel_rollout.screen import open_screen
+        from otel_rollout.terminal.screen import open_screen
 
         screen = open_screen()
         if stats.steps:

@@ -10,20 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from otel_rollout import semconv
-<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a:otel_rollout/cli/trajectory_tables.py
-from otel_rollout.analysis.trace_tree import STATUS_STYLES, duration, printable, shorten
-from otel_rollout.cli.screen import plain_table
-from otel_rollout.cli.wording import size, step_name
+from otel_rollout.analysis.plain_text import duration, printable, shorten, size, step_name
+from otel_rollout.analysis.trace_tree import STATUS_STYLES
+from otel_rollout.terminal.screen import plain_table
 from otel_rollout.trace_folder.folder_stats import FolderStats, StepSummary
 from otel_rollout.trace_folder.reader import RecordedTrajectory
-=======
-from otel_rollout.analysis.trace_tree import STATUS_STYLES
-from otel_rollout.plain_text import duration, printable, shorten, size, step_name
-from otel_rollout.screen import plain_table
-from otel_rollout.trace_folder.folder_stats import FolderStats
-from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
-from otel_rollout.trace_folder.step_summary import StepSummary
->>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453:otel_rollout/cli/tables.py
 
 __all__ = ["step_table", "totals_table", "trajectory_table"]
 

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
+from otel_rollout.analysis.plain_text import counted
 from otel_rollout.demo.rollout import Pass, Trajectory, mean_reward
-from otel_rollout.plain_text import counted
 
 __all__ = ["PassProgress", "describe_outcomes", "progress_on"]
 

@@ -13,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from otel_rollout import ExporterStats
-from otel_rollout.analysis.trace_drawing import draw_spans
+from otel_rollout.analysis.plain_text import counted
 from otel_rollout.analysis.trace_tree import STATUS_STYLES
 from otel_rollout.demo.rollout import Trajectory
-from otel_rollout.plain_text import counted
-from otel_rollout.screen import plain_table
+from otel_rollout.terminal.screen import plain_table
+from otel_rollout.terminal.trace_drawing import draw_spans
 
 __all__ = [
     "advantages",

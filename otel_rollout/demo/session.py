@@ -14,6 +14,7 @@ from rich.text import Text
 
 import otel_rollout
 from otel_rollout import ExporterStats, Stats
+from otel_rollout.analysis.plain_text import counted
 from otel_rollout.demo.collector import StepCollector
 from otel_rollout.demo.destination import ON_SCREEN, choose_backends, describe, where_next
 from otel_rollout.demo.problems import problem_at
@@ -28,9 +29,8 @@ from otel_rollout.demo.report import (
 )
 from otel_rollout.demo.rollout import Pass, Trajectory, passes, run_pass
 from otel_rollout.demo.tokenizer import train_tokenizer
-from otel_rollout.plain_text import counted
-from otel_rollout.screen import open_screen
 from otel_rollout.spans import runtime
+from otel_rollout.terminal.screen import open_screen
 
 __all__ = ["run_session"]
 
@@ -60,7 +60,7 @@ def run_session(
     sent_to = [name for name in backends if name != ON_SCREEN]
     otel_rollout.init(PROJECT, experiment, backend=[*sent_to, collector], token2text=True)
     try:
-        exporters = {queue.name: queue.exporter for queue in runtime.pipeline.queues} if runtime.pipeline else {}
+        exporters = runtime.pipeline.exporters if runtime.pipeline else {}
         console.print(
             Text.assemble(
                 ("otel-rollout demo", "bold"),

@@ -68,7 +68,6 @@ class BackendReport:
     seconds: float = 0.0
 
 
-<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
 class _TimedOutError(Exception):
     """Something took longer than it may."""
 
@@ -79,17 +78,6 @@ def probe_backend(name: str, *, project: str, timeout: float = 60.0, is_offline:
     Args:
         name: The exporter's name.
         project: The project that the trajectory is filed under.
-=======
-def probe_backend(
-    name: str, *, project: str, otlp_profile: str = "none", timeout: float = 60.0, is_offline: bool = False
-) -> BackendReport:
-    """Send a small trajectory to a backend and read it back if the backend allows.
-
-    Args:
-        name: The exporter's name.
-        project: The trajectory's project.
-        otlp_profile: The profile of the exporter `otlp`.
->>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
         timeout: Seconds for sending, and as many for reading back.
         is_offline: Only make the exporter; send nothing.
     """

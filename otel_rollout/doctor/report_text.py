@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from otel_rollout.analysis.plain_text import printable
 from otel_rollout.doctor.environment import DEFAULT, EnvironmentReport
 from otel_rollout.doctor.examination import Examination
 from otel_rollout.doctor.installation import InstallationReport
 from otel_rollout.doctor.probe import BackendReport
-from otel_rollout.plain_text import printable
 
 __all__ = ["Line", "describe"]
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from otel_rollout.plain_text import counted
+from otel_rollout.analysis.plain_text import counted
 from otel_rollout.replay.report import ReplayReport
 from otel_rollout.replay.source import Total
 

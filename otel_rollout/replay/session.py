@@ -12,13 +12,8 @@ from typing import Protocol, runtime_checkable
 from otel_rollout.backends import make_exporters
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.errors import ConfigurationError
-<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
 from otel_rollout.export.backoff import RetryPolicy
-from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
-=======
-from otel_rollout.export.batch_sender import RetryPolicy
 from otel_rollout.export.exporter import OutcomeSpanExporter, destination_of, one_attempt_of
->>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
 from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.replay.progress import Progress
 from otel_rollout.replay.report import Replay
@@ -57,13 +52,8 @@ def replay(
     Args:
         folder: A trace folder, or a spool.
         backend: The exporter's name.
-<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
         settings: The bounds of a batch.
         filters: Which trajectories; all where none is given.
-=======
-        settings: The bounds of a batch, and the profile of `otlp`.
-        filters: The filters of the trajectories; all if None.
->>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
         is_again: Send also what was delivered before.
         is_removing: Remove each file of a spool once all in it is delivered.
         patience: Seconds without anything delivered after which a backend that can't be reached is given up.
@@ -84,16 +74,9 @@ def replay(
         raise ConfigurationError(f"--remove empties a spool: {reason}")
     if is_of_spool:
         folder = spool_of(folder, backend)
-<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
     ((_, exporter),) = make_exporters([backend])
-    destination, batch_bytes = None, settings.max_batch_bytes
-    if isinstance(exporter, OutcomeSpanExporter):
-        destination, batch_bytes = exporter.destination, min(batch_bytes, exporter.max_batch_bytes)
-=======
-    ((_, exporter),) = make_exporters([backend], otlp_profile=settings.otlp_profile)
     ours = exporter if isinstance(exporter, OutcomeSpanExporter) else None
     destination = destination_of(exporter)
->>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
     if destination is not None:
         _refuse_itself(folder, backend, Path(destination), is_emptied=is_removing)
     source: Source

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout.analysis.plain_text import counted
 from otel_rollout.errors import ConfigurationError, NoTracesError
-from otel_rollout.plain_text import counted
 from otel_rollout.replay.source import Total, Unit, UnreadableError
 from otel_rollout.trace_folder.file_lock import exclusive_lock
 from otel_rollout.trace_folder.frames import DamagedFrameError, FrameExtent, TornFrame, read_frame, scan_frames

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout.analysis.plain_text import counted
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.plain_text import counted
 from otel_rollout.replay.source import Total, Unit, UnreadableError
 from otel_rollout.trace_folder.frames import FrameExtent, scan_frames
 from otel_rollout.trace_folder.index import read_index

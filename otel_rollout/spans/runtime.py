@@ -5,7 +5,10 @@ Decorated functions look it up through this module on each call, so that they pi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
+
+from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.settings import Settings
 
@@ -24,6 +27,10 @@ class RunningPipeline(Protocol):
     token2text: bool
     snapshot_budget: int
     tracer: RolloutTracer
+
+    @property
+    def exporters(self) -> Mapping[str, SpanExporter]:
+        """The exporters by the names that they go by in logs and statistics."""
 
     def tokenizer_of(self, receiver: Any) -> Any:
         """Return the tokenizer of an op's `self` for the delivery thread; None if it has none."""

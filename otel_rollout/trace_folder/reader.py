@@ -9,19 +9,13 @@ from operator import itemgetter
 from os import PathLike
 from typing import Any, Final
 
-<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
-from otel_rollout.analysis.trace_tree import printable
+from otel_rollout.analysis.plain_text import printable
 from otel_rollout.errors import RolloutTraceError, UnreadableTraceError
 from otel_rollout.trace_folder.index_entry import IndexEntry, Row, attributes_of, place_of
 from otel_rollout.trace_folder.otlp_json import encode_line
-=======
-from otel_rollout.plain_text import printable
-from otel_rollout.trace_folder.index_entry import IndexEntry, place_of
-from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory, main_row
->>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
 from otel_rollout.trace_folder.selection import Selection
 from otel_rollout.trace_folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.trace_folder.trace_files import StepKey, TraceFile, find_trace_files

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
-=======
-from otel_rollout.export.exporter import OutcomeSpanExporter, destination_of
-from otel_rollout.export.profiles import PROFILES, ProfiledSpanExporter
->>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453
+from otel_rollout.export.exporter import destination_of
 from otel_rollout_console.exporter import ConsoleSpanExporter
 from otel_rollout_file import FileSpanExporter
 from otel_rollout_mlflow import MlflowSpanExporter
@@ -83,26 +79,5 @@ class TestDestination:
         """The console keeps nothing; settings that can't work lead nowhere."""
         monkeypatch.setenv("MLFLOW_TRACKING_URI", "databricks")
 
-<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a
-        assert ConsoleSpanExporter().destination is None
-        assert MlflowSpanExporter().destination is None
-=======
         assert destination_of(ConsoleSpanExporter()) is None
         assert destination_of(MlflowSpanExporter()) is None
-
-    def test_is_the_same_under_a_profile(self):
-        """A profile changes attributes, not the place; what the exporter is asked goes through."""
-
-        class Told(OutcomeSpanExporter):
-            destination = "there"
-
-            def send(self, spans):
-                raise NotImplementedError
-
-            def read_back(self, spans):
-                return spans
-
-        profiled = ProfiledSpanExporter(Told(), PROFILES["weave"])
-        assert profiled.destination == "there"
-        assert profiled.read_back([]) == []
->>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453

@@ -14,28 +14,11 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from otel_rollout import semconv
-<<<<<<< ab2d153cf1efa9e690af9c520554474d8f0b075a:otel_rollout/cli/trajectory_drawing.py
-from otel_rollout.analysis.trace_tree import (
-    KIND_STYLES,
-    STATUS_STYLES,
-    duration,
-    error_of,
-    place_of,
-    printable,
-    shorten,
-    time_bar,
-    walk_tree,
-)
-from otel_rollout.cli.wording import size, step_name
-from otel_rollout.trace_folder.reader import RecordedTrajectory
-from otel_rollout.wording import counted
-=======
+from otel_rollout.analysis.plain_text import counted, duration, printable, shorten, size, step_name
 from otel_rollout.analysis.trace_tree import KIND_STYLES, STATUS_STYLES, error_of, place_of, time_bar, walk_tree
-from otel_rollout.plain_text import counted, duration, printable, shorten, size, step_name
 
 if TYPE_CHECKING:
-    from otel_rollout.trace_folder.recorded_trajectory import RecordedTrajectory
->>>>>>> 8e7dcfb9d78d9a39bbf67961604d840f1ef18453:otel_rollout/analysis/trace_drawing.py
+    from otel_rollout.trace_folder.reader import RecordedTrajectory
 
 __all__ = ["draw_heading", "draw_spans"]
 
