@@ -15,9 +15,7 @@ with rollout_trace_attr(sample_index=7, step=1, rollout_n=0):
 
 from __future__ import annotations
 
-import sys as _sys
 from importlib import import_module as _import_module
-from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
@@ -25,6 +23,7 @@ if _TYPE_CHECKING:
     from otel_rollout.capture.op import rollout_trace_op
     from otel_rollout.capture.trajectory import annotate, rollout_trace_attr
     from otel_rollout.config import RolloutTraceConfig, flush, init, shutdown, stats
+    from otel_rollout.counts import ExporterStats, SideWorkStats, Stats
     from otel_rollout.errors import (
         AlreadyInitializedError,
         ConfigurationError,
@@ -35,7 +34,6 @@ if _TYPE_CHECKING:
         UnreadableTraceError,
     )
     from otel_rollout.spans.sampling import select_samples
-    from otel_rollout.stats import ExporterStats, SideWorkStats, Stats
     from otel_rollout.trace_folder.reader import RecordedTrajectory, read
     from otel_rollout.version import __version__
 
@@ -64,30 +62,35 @@ __all__ = [
     "stats",
 ]
 
-_MODULES = ("errors", "version", "stats", "sampling", "op", "trajectory", "config", "trace_folder.reader")
-"""The modules that bring the public names, those that import least first."""
+_PLACES = {
+    "capture.op": ("rollout_trace_op",),
+    "capture.trajectory": ("annotate", "rollout_trace_attr"),
+    "config": ("RolloutTraceConfig", "flush", "init", "shutdown", "stats"),
+    "counts": ("ExporterStats", "SideWorkStats", "Stats"),
+    "errors": (
+        "AlreadyInitializedError",
+        "ConfigurationError",
+        "MissingExtraError",
+        "NoTracesError",
+        "RolloutTraceError",
+        "UnknownExporterError",
+        "UnreadableTraceError",
+    ),
+    "spans.sampling": ("select_samples",),
+    "trace_folder.reader": ("RecordedTrajectory", "read"),
+    "version": ("__version__",),
+}
+_MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
 
 def __getattr__(name: str) -> _Any:
     """Import a public name on first use: the command line's help needs none, and a trainer doesn't read folders."""
-    if name in __all__:
-        for module in _MODULES:
-            found = _import_module(f"{__name__}.{module}")
-            if name in found.__all__:
-                globals()[name] = value = getattr(found, name)
-                return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(_import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Package(_ModuleType):
-    def __setattr__(self, name: str, value: object) -> None:
-        # The import of the submodule `stats` would put it in the place of the function.
-        if not (name in __all__ and isinstance(value, _ModuleType)):
-            super().__setattr__(name, value)
-
-
-_sys.modules[__name__].__class__ = _Package

@@ -13,6 +13,7 @@ from opentelemetry.trace import TracerProvider
 
 from otel_rollout import process_exit
 from otel_rollout.backends import Backend, backend_names, requested_backend
+from otel_rollout.counts import Stats
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.init_request import InitRequest
 from otel_rollout.make_pipeline import make_pipeline
@@ -20,7 +21,6 @@ from otel_rollout.pipeline import Pipeline
 from otel_rollout.safety import log_once
 from otel_rollout.settings import resolve_settings
 from otel_rollout.spans import runtime
-from otel_rollout.stats import Stats
 
 __all__ = ["RolloutTraceConfig", "flush", "init", "shutdown", "stats"]
 

@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.trace import TracerProvider
 
+from otel_rollout.counts import Stats
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
 from otel_rollout.safety.guard import guarded
@@ -24,7 +25,6 @@ from otel_rollout.spans.provider import resource_of_child
 from otel_rollout.spans.provider_spans import ProviderSpans
 from otel_rollout.spans.recording_span import RolloutSpan
 from otel_rollout.spans.tracer import RolloutTracer
-from otel_rollout.stats import Stats
 from otel_rollout.values.object_reading import fields_of
 from otel_rollout.values.snapshot import DEFAULT_BUDGET
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -171,109 +171,99 @@ def _read_folder(value: Any) -> str:
     return str(Path(_read_text(value)).expanduser().absolute())
 
 
-SETTINGS: Final[tuple[Setting, ...]] = (
-    Setting(
-        "token2text",
-        ("OTEL_ROLLOUT_TOKEN2TEXT",),
+def _setting(variable: str, read: Callable[[Any], Any], default: Any, meaning: str) -> Any:
+    return field(metadata={"row": ((variable,), read, default, meaning)})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The values of all settings; each field is one row of the table, and the name of an argument of `init`."""
+
+    token2text: bool = _setting(
+        "OTEL_ROLLOUT_TOKEN2TEXT",
         _read_bool,
         False,
         "decode `prompt_ids`, `response_ids` and `token_ids` beside the ids, on the delivery thread",
-    ),
-    Setting(
-        "max_samples_per_step_per_worker",
-        ("OTEL_ROLLOUT_MAX_SAMPLES_PER_STEP_PER_WORKER",),
+    )
+    max_samples_per_step_per_worker: int | None = _setting(
+        "OTEL_ROLLOUT_MAX_SAMPLES_PER_STEP_PER_WORKER",
         _read_samples,
         None,
         "how many samples of a step `select_samples` picks in each worker; unset: all",
-    ),
-    Setting(
-        "run_id",
-        ("OTEL_ROLLOUT_RUN_ID",),
+    )
+    run_id: str | None = _setting(
+        "OTEL_ROLLOUT_RUN_ID",
         _read_text,
         None,
         "names the run on every span, and is part of what `rollout_sample_ratio` hashes; unset: one id per process",
-    ),
-    Setting(
-        "max_queue_bytes",
-        ("OTEL_ROLLOUT_MAX_QUEUE_BYTES",),
-        read_bytes,
-        256 * 2**20,
-        "bytes that each exporter's queue holds at most",
-    ),
-    Setting(
-        "max_queue_spans",
-        ("OTEL_BSP_MAX_QUEUE_SIZE",),
+    )
+    max_queue_bytes: int = _setting(
+        "OTEL_ROLLOUT_MAX_QUEUE_BYTES", read_bytes, 256 * 2**20, "bytes that each exporter's queue holds at most"
+    )
+    max_queue_spans: int | None = _setting(
+        "OTEL_BSP_MAX_QUEUE_SIZE",
         _read_count,
         None,
         "spans that each exporter's queue holds at most; unset: the bound in bytes alone",
-    ),
-    Setting(
-        "spool",
-        ("OTEL_ROLLOUT_SPOOL",),
+    )
+    spool: str | None = _setting(
+        "OTEL_ROLLOUT_SPOOL",
         _read_folder,
         None,
         "a folder for what a backend does not take in time, delivered later or by `otel-rollout replay`; unset: spans "
         "beyond the bound on memory, and those left at the end, are counted as lost",
-    ),
-    Setting(
-        "max_spool_bytes",
-        ("OTEL_ROLLOUT_MAX_SPOOL_BYTES",),
+    )
+    max_spool_bytes: int = _setting(
+        "OTEL_ROLLOUT_MAX_SPOOL_BYTES",
         read_bytes,
         10 * 2**30,
         "bytes on disk that each exporter's spool takes at most, in each process",
-    ),
-    Setting(
-        "max_batch_bytes",
-        ("OTEL_ROLLOUT_MAX_BATCH_BYTES",),
-        read_bytes,
-        4 * 2**20,
-        "bytes of a batch at most; a larger span goes alone",
-    ),
-    Setting("max_batch_spans", ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE",), _read_count, 512, "spans of a batch at most"),
-    Setting(
-        "schedule_delay_ms",
-        ("OTEL_BSP_SCHEDULE_DELAY",),
+    )
+    max_batch_bytes: int = _setting(
+        "OTEL_ROLLOUT_MAX_BATCH_BYTES", read_bytes, 4 * 2**20, "bytes of a batch at most; a larger span goes alone"
+    )
+    max_batch_spans: int = _setting("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", _read_count, 512, "spans of a batch at most")
+    schedule_delay_ms: float = _setting(
+        "OTEL_BSP_SCHEDULE_DELAY",
         _read_milliseconds,
         1000.0,
         "milliseconds that a span waits at most for others to fill a batch",
-    ),
-    Setting(
-        "shutdown_timeout_ms",
-        ("OTEL_ROLLOUT_SHUTDOWN_TIMEOUT_MS",),
+    )
+    shutdown_timeout_ms: float = _setting(
+        "OTEL_ROLLOUT_SHUTDOWN_TIMEOUT_MS",
         _read_milliseconds,
         30_000.0,
         "milliseconds that the process waits at its exit for what is queued",
-    ),
-    Setting(
-        "max_payload_bytes",
-        ("OTEL_ROLLOUT_MAX_PAYLOAD_BYTES",),
+    )
+    max_payload_bytes: int = _setting(
+        "OTEL_ROLLOUT_MAX_PAYLOAD_BYTES",
         read_bytes,
         2**20,
         "bytes of an input or output at most; longer ones are cut inside the JSON, so that it stays valid",
-    ),
-    Setting(
-        "redact_keys",
-        ("OTEL_ROLLOUT_REDACT_KEYS",),
+    )
+    redact_keys: tuple[str, ...] = _setting(
+        "OTEL_ROLLOUT_REDACT_KEYS",
         _read_keys,
         (BUILT_IN,),
         "more keys whose text values are replaced, separated by commas; `-name` for one that is not replaced, `none` "
         "to leave out the built-in ones; see [redaction.md](redaction.md)",
-    ),
-    Setting(
-        "redact_patterns",
-        ("OTEL_ROLLOUT_REDACT_PATTERNS",),
+    )
+    redact_patterns: tuple[str, ...] = _setting(
+        "OTEL_ROLLOUT_REDACT_PATTERNS",
         _read_patterns,
         (BUILT_IN,),
         "regular expressions for more secrets, separated by spaces; `none` to leave out the built-in forms",
-    ),
-    Setting(
-        "set_global",
-        ("OTEL_ROLLOUT_SET_GLOBAL",),
+    )
+    set_global: bool = _setting(
+        "OTEL_ROLLOUT_SET_GLOBAL",
         _read_bool,
         False,
         "make our provider the process's global one, so that other instrumentations' spans arrive with ours",
-    ),
-)
+    )
+
+
+SETTINGS: Final[tuple[Setting, ...]] = tuple(Setting(one.name, *one.metadata["row"]) for one in fields(Settings))
+"""The rows of the table."""
 
 STANDARD_VARIABLES: Final[Mapping[str, str]] = {
     "OTEL_TRACES_EXPORTER": "the exporters, separated by commas, where `init` has no `backend`; `none` is off",
@@ -305,27 +295,6 @@ STANDARD_VARIABLES: Final[Mapping[str, str]] = {
 """Variables of OpenTelemetry that are read elsewhere than in this table."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The values of all settings, each as its row of `SETTINGS` says."""
-
-    token2text: bool
-    max_samples_per_step_per_worker: int | None
-    run_id: str | None
-    max_queue_bytes: int
-    max_queue_spans: int | None
-    spool: str | None
-    max_spool_bytes: int
-    max_batch_bytes: int
-    max_batch_spans: int
-    schedule_delay_ms: float
-    shutdown_timeout_ms: float
-    max_payload_bytes: int
-    redact_keys: tuple[str, ...]
-    redact_patterns: tuple[str, ...]
-    set_global: bool
-
-
 def resolve_settings(arguments: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Settings:
     """Return each setting's value: the argument, else the first of its variables that is set, else the default.
 
@@ -349,7 +318,7 @@ def resolve_settings(arguments: Mapping[str, Any], environ: Mapping[str, str] | 
             values[setting.name] = setting.read(value)
         except ValueError as error:
             raise ConfigurationError(f"{setting.name}={value!r}: this should be {error}") from None
-    unknown = set(arguments) - {field.name for field in fields(Settings)}
+    unknown = set(arguments) - {setting.name for setting in SETTINGS}
     if unknown:
         known = ", ".join(setting.name for setting in SETTINGS)
         raise ConfigurationError(f"{', '.join(sorted(unknown))}: there is no such setting; there are {known}")

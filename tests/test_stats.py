@@ -11,8 +11,8 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 import otel_rollout
+from otel_rollout.counts import ExporterStats, SideWorkStats, Stats
 from otel_rollout.spans.open_spans import OpenSpans
-from otel_rollout.stats import ExporterStats, SideWorkStats, Stats
 from otel_rollout.testing import InMemorySpanExporter
 
 

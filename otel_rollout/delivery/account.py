@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 
-from otel_rollout.stats import ExporterStats, SideWorkStats
+from otel_rollout.counts import ExporterStats, SideWorkStats
 
 __all__ = ["Account"]
 

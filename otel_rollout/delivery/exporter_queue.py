@@ -15,6 +15,7 @@ from opentelemetry import context as context_api
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter
 
+from otel_rollout.counts import ExporterStats
 from otel_rollout.delivery.account import Account
 from otel_rollout.delivery.batch import Batch, MemoryStore
 from otel_rollout.delivery.queue_limits import QueueLimits
@@ -28,7 +29,6 @@ from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.processing.span_conversion import SpanReader, without_payload
 from otel_rollout.processing.span_size import queued_size
 from otel_rollout.spans.recording_span import RolloutSpan
-from otel_rollout.stats import ExporterStats
 
 if TYPE_CHECKING:
     from otel_rollout.delivery.spool import Spool

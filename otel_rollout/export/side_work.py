@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from opentelemetry import context as context_api
 
+from otel_rollout.counts import SideWorkStats
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.safety.log_once import internal_error
-from otel_rollout.stats import SideWorkStats
 
 __all__ = ["Kind", "SideWork"]
 

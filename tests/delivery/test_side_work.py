@@ -12,11 +12,11 @@ import pytest
 from opentelemetry import context as context_api
 from opentelemetry.sdk.trace.export import SpanExportResult
 
+from otel_rollout.counts import SideWorkStats
 from otel_rollout.export import side_work
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.side_work import Kind, SideWork
-from otel_rollout.stats import SideWorkStats
 from tests.delivery.queues import QUICK, Plain, Recorder, is_balanced, until
 
 RETRY = Outcome(Verdict.RETRY, "down")
