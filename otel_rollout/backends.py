@@ -8,7 +8,7 @@ import importlib.util
 import logging
 import os
 from collections.abc import Iterable, Sequence
-from importlib.metadata import PackageNotFoundError, distribution, entry_points
+from importlib.metadata import PackageNotFoundError, entry_points, metadata
 from typing import Any, Final
 
 from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
@@ -33,9 +33,6 @@ _OTLP_EXPORTERS: Final = {
     "grpc": ("otel_rollout_otlp.grpc_exporter", "OtlpGrpcSpanExporter", "grpc"),
 }
 _PROTOCOL_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-
-# Names that users may try before they have installed what brings them.
-_EXTRAS: Final = {"file": "file", "mlflow": "mlflow", "weave": "weave", "otlp_proto_grpc": "grpc"}
 
 
 def requested_backend(backend: Backend | None) -> list[str | SpanExporter]:
@@ -118,7 +115,7 @@ def _make(name: str) -> SpanExporter:
     try:
         cls = found[0].load() if found else _load_without_metadata(name)
     except ImportError as error:
-        raise MissingExtraError(_missing(name, error, _EXTRAS.get(name))) from error
+        raise MissingExtraError(_missing(name, error, _extra(name))) from error
     except UnknownExporterError:
         raise
     except Exception as error:
@@ -127,11 +124,20 @@ def _make(name: str) -> SpanExporter:
 
 
 def _has_metadata() -> bool:
+    return bool(_extras())
+
+
+def _extras() -> list[str]:
+    """Return our distribution's extras; none if its metadata is missing."""
     try:
-        distribution(DISTRIBUTION)
+        return metadata(DISTRIBUTION).get_all("Provides-Extra") or []
     except PackageNotFoundError:
-        return False
-    return True
+        return []
+
+
+def _extra(name: str) -> str | None:
+    """Return the extra that brings the packages of an exporter of ours: it has the exporter's name."""
+    return name if name in _extras() else None
 
 
 def _load_without_metadata(name: str) -> Any:
@@ -176,7 +182,7 @@ def _construct(name: str, cls: Any) -> SpanExporter:
     except ConfigurationError:
         raise
     except ImportError as error:
-        raise MissingExtraError(_missing(name, error, _EXTRAS.get(name))) from error
+        raise MissingExtraError(_missing(name, error, _extra(name))) from error
     except Exception as error:
         raise ConfigurationError(f"exporter {name!r} can't be made: {type(error).__name__}: {error}") from error
     if not isinstance(exporter, SpanExporter):
@@ -196,8 +202,9 @@ def _missing(name: str, error: ImportError, extra: str | None) -> str:
 def _unknown(name: str) -> str:
     installed = sorted({"console", "none", "otlp", *(point.name for point in entry_points(group=GROUP))})
     message = f"no exporter is called {name!r}; installed: {', '.join(installed)}"
-    if name in _EXTRAS:
-        return f"{message}; this one comes with: pip install 'otel-rollout[{_EXTRAS[name]}]'"
+    extra = _extra(name)
+    if extra is not None:
+        return f"{message}; this one comes with: pip install '{DISTRIBUTION}[{extra}]'"
     close = difflib.get_close_matches(name, installed, n=1)
     if close:
         return f"{message}; did you mean {close[0]!r}?"

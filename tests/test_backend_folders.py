@@ -37,6 +37,13 @@ def differences(folders, pyproject):
         "mypy packages": set(tool["mypy"]["packages"]) ^ {"otel_rollout", *folders},
         "entry points": {name: entry.partition(":")[0] for name, entry in entry_points.items()}.items()
         ^ {name: f"otel_rollout_{name}" for name in backends}.items(),
+        "import-linter's packages": set(tool["importlinter"]["root_packages"]) ^ {"otel_rollout", *folders},
+        **{
+            f"import-linter: {contract['name']}": set(contract[modules]) ^ set(folders)
+            for contract in tool["importlinter"]["contracts"]
+            for modules in ("modules", "forbidden_modules")
+            if modules in contract
+        },
         "extras": backends - set(extras),
         "the extra `all`": backends - in_all,
     }
@@ -54,7 +61,9 @@ class TestBackendFolders:
         """A folder that pyproject.toml doesn't know fails in every list."""
         found = differences([*FOLDERS, "otel_rollout_new"], pyproject)
 
-        assert set(found) == {"wheel packages", "mypy packages", "entry points", "extras", "the extra `all`"}
+        lists = {"wheel packages", "mypy packages", "entry points", "extras", "the extra `all`"}
+        assert {name for name in found if not name.startswith("import-linter")} == lists
+        assert sum(name.startswith("import-linter") for name in found) == len(("packages", "forbidden", "independence"))
 
     def test_lines_without_a_folder_are_found(self, pyproject):
         """Lines that outlived their folder fail too."""
