@@ -1,22 +1,22 @@
-"""Switching tracing on and off: `init`, `flush`, `shutdown`, `stats`, and verl's `RolloutTraceConfig` over them."""
+"""Switch tracing on and off: `init`, `flush`, `shutdown`, `stats`, and verl's `RolloutTraceConfig`."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
 import threading
-from typing import Any, ClassVar, Final, TypeVar, cast
+from multiprocessing import util as multiprocessing_util
+from typing import Any, Final, TypeVar, cast
 
 from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
 from opentelemetry.trace import TracerProvider
 
-from otel_rollout import process_exit
 from otel_rollout.backends import Backend, backend_names, requested_backend
 from otel_rollout.counts import Stats
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.init_request import InitRequest
-from otel_rollout.make_pipeline import make_pipeline
+from otel_rollout.make_pipeline import InitRequest, make_pipeline
 from otel_rollout.pipeline import Pipeline
 from otel_rollout.safety import log_once
 from otel_rollout.settings import resolve_settings
@@ -40,25 +40,25 @@ def init(
     tracer_provider: TracerProvider | None = None,
     **settings: Any,
 ) -> None:
-    """Switch tracing on for this process; every setting is checked here, nothing raises afterwards.
+    """Switch tracing on for this process; every setting is checked here, and nothing raises afterwards.
 
     Args:
         project_name: The project; in the backends the experiment (MLflow) or the project (Phoenix, Weave).
-        experiment_name: What every trajectory is tagged with.
-        backend: Where traces go: an exporter's name, names separated by commas, a `SpanExporter`, or a list of
-            these. Where None, `OTEL_TRACES_EXPORTER`; where that is unset too, tracing is off.
-        token2text: Whether token ids are decoded by the op's own `self.tokenizer`, on the delivery thread; False
-            leaves it to `OTEL_ROLLOUT_TOKEN2TEXT`.
-        max_samples_per_step_per_worker: How many samples of a step `select_samples` picks; None for all.
-        tracer_provider: A provider of the application's whose spans ours are to be; where None, the global one if
-            the application has set one, else a private one.
+        experiment_name: A tag of every trajectory.
+        backend: The destination of the traces: an exporter's name, names separated by commas, a `SpanExporter`, or a
+            list of these. If None, `OTEL_TRACES_EXPORTER`; if that is unset too, tracing is off.
+        token2text: Decode token ids by the op's own `self.tokenizer`, on the delivery thread; False leaves it to
+            `OTEL_ROLLOUT_TOKEN2TEXT`.
+        max_samples_per_step_per_worker: The number of samples per step that `select_samples` picks; None for all.
+        tracer_provider: An existing TracerProvider to create our spans with; if None, the application's global one if
+            there is one, else a private one.
         **settings: Any other setting by its name, see docs/configuration.md.
 
     Raises:
         ConfigurationError: A setting can't work; the message names it, what was wrong and what would be right.
         UnknownExporterError: No exporter has this name.
         MissingExtraError: An exporter needs a package that isn't installed.
-        AlreadyInitializedError: `init` was called before, with other settings.
+        AlreadyInitializedError: `init` was called before with other settings.
     """
     for argument, value in (("project_name", project_name), ("experiment_name", experiment_name)):
         if not isinstance(value, str) or not value.strip():
@@ -81,51 +81,49 @@ def init(
             pipeline = make_pipeline(request, is_backend_given=backend is not None)
         _state.request = request
         runtime.pipeline = pipeline
-        RolloutTraceConfig.get_instance().describe(request, pipeline)
+        _describe(RolloutTraceConfig.get_instance(), request, pipeline)
         if pipeline is not None:
-            process_exit.install(shutdown_at_exit, after_fork)
+            _install_exit_hooks()
 
 
 def flush(timeout: float = 30.0) -> bool:
-    """Wait until everything recorded so far is in the backends.
+    """Wait until the backends have everything recorded so far.
 
-    Blocks the calling thread: in a coroutine use `await asyncio.to_thread(flush)`.
+    It blocks the calling thread: in a coroutine use `await asyncio.to_thread(flush)`.
 
     Args:
-        timeout: Seconds to wait at most.
+        timeout: The longest wait, in seconds.
 
     Returns:
-        Whether every span recorded since the last flush is in every backend; True while tracing is off.
+        True if every backend has every span recorded since the last flush, or if tracing is off.
     """
     pipeline = _running()
     return pipeline.flush(timeout) if pipeline is not None else True
 
 
 def shutdown(timeout: float | None = None) -> bool:
-    """Deliver what is queued, switch tracing off and log one line on what was delivered and lost.
+    """Deliver the queued spans, switch tracing off and log one line with the counts.
 
-    Called at the exit of the process by itself. Afterwards `init` may be called again.
+    The end of the process calls it. Afterwards `init` may be called again.
 
     Args:
-        timeout: Seconds to wait at most; where None, the setting `shutdown_timeout_ms`.
+        timeout: The longest wait, in seconds; if None, the setting `shutdown_timeout_ms`.
 
     Returns:
-        Whether every span is in every backend; True while tracing is off.
+        True if every backend has every span, or if tracing is off.
     """
     with _lock:
         pipeline = _running()
         if pipeline is not None:
             _state.last_pipeline = _state.unfinished = pipeline
-        runtime.pipeline = None
-        _state.request = None
-        RolloutTraceConfig.forget()
+        runtime.pipeline = _state.request = _state.config = None
     return pipeline is None or _finish(pipeline, timeout)
 
 
 def shutdown_at_exit() -> None:
-    """Shut down at the exit of the process, also where a `shutdown()` was cut short by an exception.
+    """Shut down at the end of the process, and finish a `shutdown()` that an exception cut short.
 
-    A SIGTERM handler that calls `sys.exit` says what is happening already; Ctrl-C ends the wait.
+    The `sys.exit` of a SIGTERM handler is ignored: the process ends already. Ctrl-C ends the wait.
     """
     while runtime.pipeline is not None or _state.unfinished is not None:
         with contextlib.suppress(SystemExit):
@@ -135,7 +133,7 @@ def shutdown_at_exit() -> None:
 
 
 def stats() -> Stats:
-    """Return what was traced, delivered and lost so far; after `shutdown`, the final counts."""
+    """Return the counts of spans recorded, delivered and lost so far; after `shutdown`, the final ones."""
     pipeline = _running() or _state.last_pipeline
     return pipeline.stats() if pipeline is not None else Stats()
 
@@ -156,36 +154,54 @@ def _finish(pipeline: Pipeline, timeout: float | None) -> bool:
 
 
 def after_fork() -> None:
-    """Start empty in a forked child, with locks that no thread of the parent holds."""
-    global _lock  # noqa: PLW0603 - a lock can't be freed by another thread than its own
+    """Start empty in a forked child, with a lock that no thread of the parent holds."""
+    global _lock  # noqa: PLW0603 - only the thread that holds a lock can release it
     _lock = threading.RLock()
-    # What the parent was shutting down is the parent's; its counts are asked for all the same.
+    # An unfinished shutdown is the parent's.
     _state.unfinished = None
     for pipeline in {_running(), _state.last_pipeline}:
         if pipeline is not None:
             pipeline.after_fork()
 
 
+def _install_exit_hooks() -> None:
+    """Register `shutdown_at_exit` for the end of the process and its children, and `after_fork`; once per process."""
+    if _state.has_exit_hooks:
+        return
+    _state.has_exit_hooks = True
+
+    def finalize() -> None:
+        multiprocessing_util.Finalize(None, shutdown_at_exit, exitpriority=100)
+
+    atexit.register(shutdown_at_exit)
+    # A multiprocessing child leaves by os._exit, after these finalizers and without atexit.
+    finalize()
+    multiprocessing_util.register_after_fork(_state, lambda owner: finalize())
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=after_fork)
+
+
 class _State:
-    """What the module remembers between calls."""
+    """The module's state between calls."""
 
     request: InitRequest | None = None
+    config: Any = None
+    """The instance of `RolloutTraceConfig`."""
     last_pipeline: Pipeline | None = None
     unfinished: Pipeline | None = None
-    """The pipeline that `shutdown` has taken, until its spans are delivered or lost."""
+    """The pipeline that `shutdown` took, until its spans are delivered or lost."""
+    has_exit_hooks = False
 
 
 _state: Final = _State()
 
 
 class RolloutTraceConfig:
-    """The configuration under the names that verl's users know.
+    """The configuration under verl's names.
 
-    The interface is that of verl's class (`verl.utils.rollout_trace.RolloutTraceConfig`): class methods over one
-    instance per process, and its attributes.
+    The interface is that of `verl.utils.rollout_trace.RolloutTraceConfig`: class methods over one instance per process,
+    and its attributes.
     """
-
-    _instance: ClassVar[Any] = None
 
     def __init__(self) -> None:
         self.backend: str | None = None
@@ -194,14 +210,13 @@ class RolloutTraceConfig:
         self.project_name: str | None = None
         self.experiment_name: str | None = None
         self.max_samples_per_step_per_worker: int | None = None
-        self._initialized = False
 
     @classmethod
     def get_instance(cls: type[_Config]) -> _Config:  # noqa: PYI019 - Python 3.10 has no Self
         """Return the process's configuration."""
-        if cls._instance is None:
-            cls._instance = cls()
-        instance: _Config = cls._instance
+        if _state.config is None:
+            _state.config = cls()
+        instance: _Config = _state.config
         return instance
 
     @classmethod
@@ -213,20 +228,20 @@ class RolloutTraceConfig:
         token2text: bool = False,
         max_samples_per_step_per_worker: int | None = None,
     ) -> None:
-        """Switch tracing on: `otel_rollout.init` with verl's arguments; a `backend` of None is off, as in verl.
+        """Switch tracing on: `otel_rollout.init` with verl's arguments.
 
         Args:
             project_name: The project.
-            experiment_name: What every trajectory is tagged with.
-            backend: Where traces go; None for nowhere, unless `OTEL_TRACES_EXPORTER` says otherwise.
-            token2text: Whether token ids are decoded beside the ids.
-            max_samples_per_step_per_worker: How many samples of a step are traced by each worker; None for all.
+            experiment_name: A tag of every trajectory.
+            backend: The destination of the traces; if None, `OTEL_TRACES_EXPORTER`, and if that is unset, none.
+            token2text: Decode token ids beside the ids.
+            max_samples_per_step_per_worker: The number of samples per step that each worker traces; None for all.
         """
         init(project_name, experiment_name, backend, token2text, max_samples_per_step_per_worker)
 
     @classmethod
     def get_backend(cls) -> str | None:
-        """Return the exporters' names as one comma list; None while tracing is off."""
+        """Return the exporters' names, separated by commas; None while tracing is off."""
         return cls.get_instance().backend
 
     @classmethod
@@ -236,7 +251,7 @@ class RolloutTraceConfig:
 
     @classmethod
     def enable_token2text(cls) -> bool:
-        """Return whether token ids are decoded."""
+        """Return True if token ids are decoded."""
         return cls.get_instance().token2text
 
     @classmethod
@@ -246,18 +261,12 @@ class RolloutTraceConfig:
         _state.last_pipeline = None
         log_once.forget()
 
-    @classmethod
-    def forget(cls) -> None:
-        """Go back to how it was before `init`."""
-        cls._instance = None
 
-    def describe(self, request: InitRequest, pipeline: Pipeline | None) -> None:
-        """Show what `init` was asked for."""
-        self.project_name = request.project_name
-        self.experiment_name = request.experiment_name
-        self.max_samples_per_step_per_worker = request.settings.max_samples_per_step_per_worker
-        self.token2text = request.settings.token2text
-        if pipeline is not None:
-            self.backend = backend_names(request.backends) or "otel"
-            self.client = pipeline.provider
-        self._initialized = True
+def _describe(config: RolloutTraceConfig, request: InitRequest, pipeline: Pipeline | None) -> None:
+    config.project_name = request.project_name
+    config.experiment_name = request.experiment_name
+    config.max_samples_per_step_per_worker = request.settings.max_samples_per_step_per_worker
+    config.token2text = request.settings.token2text
+    if pipeline is not None:
+        config.backend = backend_names(request.backends) or "otel"
+        config.client = pipeline.provider

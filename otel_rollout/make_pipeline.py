@@ -1,8 +1,9 @@
-"""From what `init` was asked for to a pipeline: the provider, the exporters with their queues, the tracer."""
+"""Build the pipeline that `init` asks for: provider, exporters, queues, tracer."""
 
 from __future__ import annotations
 
 import weakref
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, cast
 
 from opentelemetry import trace
@@ -15,43 +16,83 @@ from opentelemetry.trace import Tracer, TracerProvider
 from otel_rollout.backends import make_exporters
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.delivery.queue_limits import QueueLimits
-from otel_rollout.errors import ConfigurationError
-from otel_rollout.init_request import InitRequest
+from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
 from otel_rollout.pipeline import Pipeline, QueueProcessor
 from otel_rollout.processing.provider_tracer import ProviderTracer
 from otel_rollout.processing.redaction import make_redactor
 from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
 from otel_rollout.settings import Settings
 from otel_rollout.spans import runtime
-from otel_rollout.spans.global_provider import GlobalProvider
 from otel_rollout.spans.ids import SystemIdGenerator
-from otel_rollout.spans.open_spans import OpenSpans
-from otel_rollout.spans.provider import SCOPE, application_provider, is_auto_instrumented, make_provider, make_resource
-from otel_rollout.spans.provider_spans import ProviderSpans
+from otel_rollout.spans.open_spans import OpenSpans, ProviderSpans
+from otel_rollout.spans.provider import (
+    SCOPE,
+    GlobalProvider,
+    application_provider,
+    is_auto_instrumented,
+    make_provider,
+    make_resource,
+)
 from otel_rollout.spans.span_bounds import bounds_of, environment_limits
-from otel_rollout.spans.tracer import LightTracer, RolloutTracer
+from otel_rollout.spans.tracer import RecordingTracer, RolloutTracer
 
-__all__ = ["make_pipeline"]
+__all__ = ["InitRequest", "make_pipeline"]
+
+
+@dataclass(frozen=True)
+class InitRequest:
+    """The arguments of `init`, with every setting resolved.
+
+    Args:
+        project_name: The project.
+        experiment_name: The experiment.
+        backends: Exporters, and names of exporters.
+        tracer_provider: The given provider, if any.
+        settings: The settings.
+    """
+
+    project_name: str
+    experiment_name: str
+    backends: list[Any]
+    tracer_provider: TracerProvider | None
+    settings: Settings
+
+    def require_same(self, other: InitRequest) -> None:
+        """Compare this request with a later one.
+
+        Raises:
+            AlreadyInitializedError: The later one differs.
+        """
+        differences = []
+        for mine, theirs in ((self, other), (self.settings, other.settings)):
+            for field in fields(mine):
+                before, now = getattr(mine, field.name), getattr(theirs, field.name)
+                if field.name != "settings" and before != now:
+                    differences.append(f"{field.name} was {before!r}, now {now!r}")
+        if differences:
+            raise AlreadyInitializedError(
+                f"init was called before with other settings: {'; '.join(differences)}; call shutdown() first"
+            )
 
 
 class _Providers:
-    """The providers that have a processor of ours; one is never removed, for the SDK has no way to."""
+    """The providers with a processor of ours; the SDK has no way to remove one."""
 
     global_provider: GlobalProvider | None = None
     global_processor: Final = QueueProcessor()
     processors: ClassVar[list[tuple[weakref.ref[Any], QueueProcessor]]] = []
-    """Our processor on each of the application's providers."""
+    """Our processor on each provider of the application."""
 
 
 _providers: Final = _Providers()
 
 
 def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
-    """Make what a process traces with, and start its queues.
+    """Return the pipeline of a process, with its queues started.
 
     Args:
-        request: What `init` was asked for.
-        is_backend_given: Whether the backends are an argument of `init`, not the environment's.
+        request: The arguments of `init`.
+        is_backend_given: True if the backends are an argument of `init`, not the environment's.
 
     Raises:
         ConfigurationError: A setting can't work.
@@ -62,18 +103,18 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
     resource = make_resource(request.project_name, settings.run_id)
     provider = request.tracer_provider or application_provider()
     if provider is _providers.global_provider:
-        # An earlier init made it: it is no application's.
+        # Made by an earlier init, not by the application.
         provider = None
     otel_tracer = provider.get_tracer(SCOPE.name, SCOPE.version) if provider is not None else None
     limits = environment_limits()
-    # The limits of a provider that is not ours are its own; the API has no way to ask for them.
+    # Another provider has limits of its own, and the API has no way to read them.
     applied = limits if otel_tracer is None else getattr(otel_tracer, "_span_limits", None)
     finisher = PayloadFinisher(
         settings.max_payload_bytes,
         make_redactor(settings.redact_keys, settings.redact_patterns),
         getattr(applied, "max_span_attribute_length", None),
     )
-    # Such a provider has its exporters, from OTEL_TRACES_EXPORTER say: only an argument adds to them.
+    # Such a provider has exporters already, from OTEL_TRACES_EXPORTER say; only an argument adds to them.
     is_complete = request.tracer_provider is not None or is_auto_instrumented()
     adds_exporters = is_backend_given or not is_complete
     exporters = make_exporters(request.backends) if adds_exporters else []
@@ -88,19 +129,10 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
         tracer = _provider_tracer(otel_tracer, finisher, provider_spans)
     for queue in queues:
         queue.start()
-    # Without a run id that all workers share, groups can't be told apart by run: the workers' would not meet.
+    # A generated run id differs between workers, and would split their common groups.
     run = "/".join([request.project_name, request.experiment_name, *([settings.run_id] if settings.run_id else [])])
     return Pipeline(
-        run,
-        request.experiment_name,
-        settings,
-        tracer,
-        queues,
-        finisher,
-        provider,
-        provider_spans,
-        reader=reader,
-        open_spans=open_spans,
+        run, request.experiment_name, settings, tracer, queues, finisher, provider, provider_spans, reader, open_spans
     )
 
 
@@ -112,12 +144,12 @@ def _trace_with_ours(
     finisher: PayloadFinisher,
     open_spans: OpenSpans,
 ) -> tuple[RolloutTracer, TracerProvider, ProviderSpans | None]:
-    """Return a tracer of recording spans, with its provider: a private one, or the global one with `set_global`."""
+    """Return a tracer of recording spans and its provider: a private one, or the global one with `set_global`."""
     provider = make_provider(resource, limits)
     sampler = provider.sampler
     provider_spans = None
     if settings.set_global:
-        provider_spans = _attach(_providers.global_processor, queues)
+        provider_spans = _providers.global_processor.deliver_to(queues)
         provider = _make_global(resource, sampler, limits)
         if provider.has_other_processors:
             tracer = _provider_tracer(provider.get_tracer(SCOPE.name, SCOPE.version), finisher, provider_spans)
@@ -129,7 +161,7 @@ def _trace_with_ours(
         for queue in queues:
             queue.put(span)
 
-    light = LightTracer(
+    recording = RecordingTracer(
         sampler,
         SystemIdGenerator(),
         on_end,
@@ -137,11 +169,11 @@ def _trace_with_ours(
         open_spans=open_spans,
         bounds=bounds_of(limits),
     )
-    return light, provider, provider_spans
+    return recording, provider, provider_spans
 
 
 def _add_queues(provider: Any, queues: list[ExporterQueue]) -> ProviderSpans | None:
-    """Have the spans of the application's provider arrive in our queues too."""
+    """Deliver the spans of the application's provider to our queues too."""
     if not queues:
         return None
     if not hasattr(provider, "add_span_processor"):
@@ -149,17 +181,11 @@ def _add_queues(provider: Any, queues: list[ExporterQueue]) -> ProviderSpans | N
             f"tracer_provider={provider!r}: this takes no span processors, so no backend can be added to it; "
             "leave the backend out, or give a provider of the OpenTelemetry SDK"
         )
-    return _attach(_processor_of(provider), queues)
-
-
-def _attach(processor: QueueProcessor, queues: list[ExporterQueue]) -> ProviderSpans:
-    """Have a provider's spans arrive in `queues`; return what is known of those that are ours."""
-    processor.queues = queues
-    return processor.provider_spans
+    return _processor_of(provider).deliver_to(queues)
 
 
 def _processor_of(provider: Any) -> QueueProcessor:
-    """Return our processor on a provider of the application's: one, however often `init` is called with it."""
+    """Return our one processor on a provider of the application; the first call adds it."""
     for other, processor in _providers.processors:
         if other() is provider:
             return processor
@@ -176,7 +202,7 @@ def _provider_tracer(tracer: Tracer, finisher: PayloadFinisher, provider_spans: 
 
 
 def _make_global(resource: Resource, sampler: Sampler, limits: SpanLimits) -> GlobalProvider:
-    """Return the process's global provider, by what this `init` says; made by the first one."""
+    """Return our global provider, renewed; the first call makes it."""
     if _providers.global_provider is None:
         _providers.global_provider = GlobalProvider(
             _providers.global_processor, resource, sampler, limits, _use_the_sdks_spans
@@ -188,7 +214,7 @@ def _make_global(resource: Resource, sampler: Sampler, limits: SpanLimits) -> Gl
 
 
 def _use_the_sdks_spans() -> None:
-    """Make our spans by the global provider, now that the application has a processor there: light ones skip it."""
+    """Create our spans with the global provider: a processor of the application there never sees recording spans."""
     pipeline = cast("Pipeline | None", runtime.pipeline)
     if pipeline is not None and pipeline.provider is _providers.global_provider:
         tracer = pipeline.provider.get_tracer(SCOPE.name, SCOPE.version)
@@ -198,18 +224,14 @@ def _use_the_sdks_spans() -> None:
 def _make_queue(name: str, exporter: SpanExporter, reader: SpanReader, settings: Settings) -> ExporterQueue:
     spool = None
     if settings.spool is not None:
-        # Imported here: without a spool nobody pays for it.
         from otel_rollout.delivery.spool import open_spool
 
         spool = open_spool(settings.spool, name, settings.max_spool_bytes)
-    return ExporterQueue(name, exporter, reader, _limits(settings), spool=spool)
-
-
-def _limits(settings: Settings) -> QueueLimits:
-    return QueueLimits(
+    limits = QueueLimits(
         max_bytes=settings.max_queue_bytes,
         max_spans=settings.max_queue_spans,
         batch_bytes=settings.max_batch_bytes,
         batch_spans=settings.max_batch_spans,
         delay=settings.schedule_delay_ms / 1000,
     )
+    return ExporterQueue(name, exporter, reader, limits, spool=spool)

@@ -1,4 +1,4 @@
-"""What a configured process traces with: a tracer, and the queues that finished spans go to."""
+"""The pipeline of a configured process: a tracer, and the queues of its finished spans."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ from otel_rollout.safety.guard import guarded
 from otel_rollout.safety.log_once import internal_errors
 from otel_rollout.settings import Settings
 from otel_rollout.spans import runtime
-from otel_rollout.spans.global_provider import GlobalProvider
-from otel_rollout.spans.open_spans import OpenSpans
-from otel_rollout.spans.provider import resource_of_child
-from otel_rollout.spans.provider_spans import ProviderSpans
+from otel_rollout.spans.open_spans import OpenSpans, ProviderSpans
+from otel_rollout.spans.provider import GlobalProvider, resource_of_child
 from otel_rollout.spans.recording_span import RolloutSpan
 from otel_rollout.spans.tracer import RolloutTracer
 from otel_rollout.values.object_reading import fields_of
@@ -31,23 +29,23 @@ from otel_rollout.values.snapshot import DEFAULT_BUDGET
 __all__ = ["Pipeline", "QueueProcessor"]
 
 SNAPSHOT_SHARE: Final = 2
-"""How many times the limit of a payload a snapshot may hold: cutting knows better what to keep of more."""
+"""A snapshot may hold this many times a payload's limit: the later cut chooses better which parts to keep."""
 
 
 class Pipeline:
     """Everything between a decorated function and the exporters.
 
     Args:
-        run: What tells this run's groups from another's.
-        experiment_name: What every trajectory is tagged with.
+        run: The run's part of a group id.
+        experiment_name: The experiment, a tag of every trajectory.
         settings: The settings.
         tracer: Makes spans.
         queues: One per exporter.
-        finisher: Finishes payloads; counts what it cuts.
-        provider: The provider that the spans belong to.
-        provider_spans: What is known of our spans on a provider, where they are the SDK's and our queues get them.
-        reader: Turns light spans into standard ones.
-        open_spans: Counts light spans.
+        finisher: Finishes payloads, and counts the bytes that it cuts.
+        provider: The provider of the spans.
+        provider_spans: Our open spans on that provider, if they are the SDK's and our queues get them.
+        reader: Converts recording spans to `ReadableSpan`s.
+        open_spans: Counts recording spans.
     """
 
     def __init__(
@@ -59,9 +57,9 @@ class Pipeline:
         queues: list[ExporterQueue],
         finisher: PayloadFinisher,
         provider: TracerProvider,
-        provider_spans: ProviderSpans | None = None,
-        reader: SpanReader | None = None,
-        open_spans: OpenSpans | None = None,
+        provider_spans: ProviderSpans | None,
+        reader: SpanReader,
+        open_spans: OpenSpans,
     ) -> None:
         self.run = run
         self.experiment_name = experiment_name
@@ -74,23 +72,23 @@ class Pipeline:
         self.provider = provider
         self._provider_spans = provider_spans
         self._reader = reader
-        self._open_spans = open_spans or OpenSpans()
+        self._open_spans = open_spans
         # By `id`, with the original: another tokenizer gets the same `id` once this one is gone.
         self._tokenizer_copies: dict[int, tuple[Any, Any]] = {}
 
     @property
     def exporters(self) -> dict[str, SpanExporter]:
-        """The exporters by the names that they go by in logs and statistics."""
+        """The exporters by their names in logs and statistics."""
         return {queue.name: queue.exporter for queue in self.queues}
 
     def copy_tokenizer(self, tokenizer: Any) -> Any:
-        """Return the delivery thread's copy of a tokenizer that other threads use; one that can't be copied isn't used.
+        """Return the delivery thread's copy of a tokenizer that other threads use.
 
         Args:
             tokenizer: The tokenizer.
 
         Raises:
-            Exception: Copying it failed.
+            Exception: It can't be copied; it isn't used then.
         """
         _, own = self._tokenizer_copies.get(id(tokenizer), (tokenizer, None))
         if own is None:
@@ -106,31 +104,29 @@ class Pipeline:
         return tokenizer
 
     def request_flush(self) -> None:
-        """Have every queue send what it holds soon, without waiting for it."""
+        """Ask every queue to send its spans soon, without waiting for it."""
         for queue in self.queues:
             queue.request_flush()
 
     def flush(self, timeout: float) -> bool:
-        """Wait until every queue has settled what it holds; whether every backend has all of it.
+        """Wait until every queue is settled; return True if every backend has every span.
 
         Args:
-            timeout: Seconds to wait at most, for all together.
+            timeout: The longest wait for all queues together, in seconds.
         """
         force_flush = getattr(self.provider, "force_flush", None)
         if not self.queues and force_flush is not None:
-            # Somebody else's exporters: their provider's word for it.
+            # The exporters are the application's.
             return _within(timeout, lambda: bool(force_flush(int(timeout * 1000))))
         return flush_queues(self.queues, timeout)
 
     def shutdown(self, timeout: float) -> bool:
-        """Deliver what is queued and end the threads; whether every backend has all of it.
+        """Deliver the queued spans and end the threads; return True if every backend has every span.
 
         Args:
-            timeout: Seconds to wait at most, for all together.
+            timeout: The longest wait for all queues together, in seconds.
         """
-        if not self.queues:
-            return self.flush(timeout)
-        return shutdown_queues(self.queues, timeout)
+        return shutdown_queues(self.queues, timeout) if self.queues else self.flush(timeout)
 
     def after_fork(self) -> None:
         """Start empty in a forked child."""
@@ -140,10 +136,9 @@ class Pipeline:
         self._open_spans.after_fork()
         if self._provider_spans is not None:
             self._provider_spans.after_fork()
-        if self._reader is not None:
-            self._reader.resource = resource_of_child(self._reader.resource, self.settings.run_id)
-            if isinstance(self.provider, GlobalProvider):
-                self.provider.renew(self._reader.resource)
+        self._reader.resource = resource_of_child(self._reader.resource, self.settings.run_id)
+        if isinstance(self.provider, GlobalProvider):
+            self.provider.renew(self._reader.resource)
         for queue in self.queues:
             queue.after_fork()
 
@@ -160,18 +155,23 @@ class Pipeline:
 
 
 class QueueProcessor(SpanProcessor):
-    """Brings the spans of an SDK provider to our queues; a provider has one, for it lets go of none.
+    """Puts the spans of an SDK provider into our queues; a provider has one, as it can't remove any."""
 
-    Args:
-        queues: One per exporter.
-    """
-
-    def __init__(self, queues: Sequence[ExporterQueue] = ()) -> None:
-        self.queues = queues
+    def __init__(self) -> None:
+        self.queues: Sequence[ExporterQueue] = ()
         self.provider_spans = ProviderSpans()
 
+    def deliver_to(self, queues: Sequence[ExporterQueue]) -> ProviderSpans:
+        """Put spans into these queues from now on; return our open spans.
+
+        Args:
+            queues: One per exporter.
+        """
+        self.queues = queues
+        return self.provider_spans
+
     def on_end(self, span: ReadableSpan) -> None:
-        """Queue a finished span; once tracing is off, only our own are ours to count."""
+        """Queue a finished span; once tracing is off, ours alone."""
         ended = self._ended(span) or span
         if span.context is None or not span.context.trace_flags.sampled:
             return
@@ -187,11 +187,11 @@ class QueueProcessor(SpanProcessor):
         return self.provider_spans.ended(span)
 
     def shutdown(self) -> None:
-        """Deliver what is queued; called where the provider is shut down before we are."""
+        """Deliver the queued spans: the provider is shut down before us."""
         shutdown_queues(self.queues, 30.0)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait until the queues have settled what they hold."""
+        """Wait until the queues are settled."""
         return flush_queues(self.queues, timeout_millis / 1000)
 
 
@@ -201,11 +201,11 @@ def _put(queue: ExporterQueue, span: RolloutSpan | ReadableSpan) -> None:
 
 
 def flush_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:
-    """Wait until every queue has settled what it holds; whether every backend has all of it.
+    """Wait until every queue is settled; return True if every backend has every span.
 
     Args:
-        queues: The queues; all send at once, so that a slow one doesn't hold up the others.
-        timeout: Seconds to wait at most, for all together.
+        queues: The queues; all send at once, so that a slow one doesn't delay the others.
+        timeout: The longest wait for all together, in seconds.
     """
     deadline = time.monotonic() + timeout
     for queue in queues:
@@ -215,11 +215,11 @@ def flush_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:
 
 
 def shutdown_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:
-    """Deliver what is queued and end the threads; whether every backend has all of it.
+    """Deliver the queued spans and end the threads; return True if every backend has every span.
 
     Args:
         queues: The queues.
-        timeout: Seconds to wait at most, for all together.
+        timeout: The longest wait for all together, in seconds.
     """
     deadline = time.monotonic() + timeout
     for queue in queues:
@@ -229,7 +229,7 @@ def shutdown_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:
 
 
 def _within(timeout: float, call: Callable[[], bool]) -> bool:
-    """Return what `call` returns, or False after `timeout` seconds: the SDK's own flush does not heed its timeout."""
+    """Return the result of `call`, or False after `timeout` seconds: the SDK's own flush ignores its timeout."""
     results: list[bool] = []
     thread = threading.Thread(target=lambda: results.append(call()), name="otel-rollout-flush", daemon=True)
     try:

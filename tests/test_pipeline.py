@@ -188,7 +188,8 @@ class TestQueueProcessor:
         """A span that is recorded but not sampled is not exported."""
         exporter = InMemorySpanExporter()
         otel_rollout.init("project", "experiment", backend=exporter)
-        processor = QueueProcessor(runtime.pipeline.queues)
+        processor = QueueProcessor()
+        processor.deliver_to(runtime.pipeline.queues)
         span = trace.NonRecordingSpan(SpanContext(1, 2, False, TraceFlags(0)))
         span.context = span.get_span_context()
         processor.on_end(span)

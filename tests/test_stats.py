@@ -101,10 +101,10 @@ class TestAtShutdown:
 class TestOpenSpans:
     """Spans that have started and not ended."""
 
-    @pytest.fixture(params=["light", "application's provider"])
+    @pytest.fixture(params=["recording", "application's provider"])
     def traced(self, request):
         """Trace, with our own spans and with the SDK's."""
-        provider = None if request.param == "light" else TracerProvider(shutdown_on_exit=False)
+        provider = None if request.param == "recording" else TracerProvider(shutdown_on_exit=False)
         otel_rollout.init("project", "experiment", backend=InMemorySpanExporter(), tracer_provider=provider)
 
     def test_what_runs_is_open(self, traced):

@@ -339,7 +339,7 @@ STEPS = [
     "otel_rollout.capture.trajectory.TrajectoryState.__init__",
     "otel_rollout.capture.trajectory._metadata",
     "otel_rollout.capture.trajectory._leave_out",
-    "otel_rollout.spans.tracer.LightTracer.start_root",
+    "otel_rollout.spans.tracer.RecordingTracer.start_root",
     "otel_rollout.spans.recording_span.RolloutSpan.__init__",
     "otel_rollout.spans.recording_span.RolloutSpan.set_attributes",
     "otel_rollout.spans.recording_span.RolloutSpan.end",

@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link, Status
 
 from otel_rollout.processing.redaction import Redactor
-from otel_rollout.spans.counted_span import CountedSpan
+from otel_rollout.spans.finished_span import CountedSpan
 
 __all__ = ["redact_span"]
 

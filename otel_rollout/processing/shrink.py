@@ -10,7 +10,7 @@ from opentelemetry.util.types import AnyValue
 
 from otel_rollout import semconv
 from otel_rollout.processing.payload_limits import cut_json
-from otel_rollout.spans.counted_span import CountedSpan
+from otel_rollout.spans.finished_span import CountedSpan
 from otel_rollout.values.attribute_values import read_name
 from otel_rollout.values.sanitize import INT64_MAX
 

@@ -1,4 +1,4 @@
-"""A light span as the standard `ReadableSpan`, on the delivery thread: limits, redaction, token text, tags."""
+"""A recording span as the standard `ReadableSpan`, on the delivery thread: limits, redaction, token text, tags."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def cut_before(taken: Snapshot | None) -> int:
 
 
 class SpanReader:
-    """Turns light spans into `ReadableSpan`s; each is finished once, whichever exporter asks first.
+    """Turns recording spans into `ReadableSpan`s; each is finished once, whichever exporter asks first.
 
     Args:
         resource: What the spans were made by.

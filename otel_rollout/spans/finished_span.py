@@ -1,4 +1,4 @@
-"""A span that is fit to leave the process, and the standard span that each exporter gets of it."""
+"""A span that is ready for export, and the `ReadableSpan` that each exporter gets of it."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event
+from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, Status
 
 from otel_rollout import semconv
-from otel_rollout.spans.counted_span import CountedSpan
 
 if TYPE_CHECKING:
     from otel_rollout.spans.recording_span import RecordedEvent, RecordedLink, RolloutSpan
 
-__all__ = ["FinishedSpan", "readable_span"]
+__all__ = ["CountedSpan", "FinishedSpan", "readable_span"]
 
 
 class FinishedSpan(NamedTuple):
-    """What is made of an ended span once, for all exporters: cut, redacted, with nothing that OTLP can't say.
+    """An ended span, finished once for all exporters: cut, redacted, with values that OTLP can encode.
 
-    The payload stays bytes, so that a span in the queue of a slow exporter takes no more than it is counted for: as
-    Python text it would take up to four times as much.
+    The payload stays bytes: as Python text it could take four times the bytes that the queue counts for it.
 
     Args:
         name: The name.
@@ -36,7 +34,7 @@ class FinishedSpan(NamedTuple):
         events: The events.
         links: The links.
         dropped_attributes: How many attributes were dropped.
-        size: The bytes that it takes when it is encoded, about; a little more rather than less.
+        size: An estimate of its encoded size in bytes, rather too high than too low.
     """
 
     name: str
@@ -51,16 +49,42 @@ class FinishedSpan(NamedTuple):
     size: int
 
 
+class CountedSpan(ReadableSpan):
+    """A ReadableSpan with explicit dropped counts; the SDK derives them from its bounded containers.
+
+    Every other field stands where the SDK keeps it: exporters that mask assign to `_attributes`, `_name` or `_events`,
+    and the exporters behind them read what was assigned.
+    """
+
+    dropped: tuple[int, int, int] = (0, 0, 0)
+    """The numbers of dropped attributes, events and links."""
+
+    @property
+    def dropped_attributes(self) -> int:
+        """The number of dropped attributes."""
+        return self.dropped[0]
+
+    @property
+    def dropped_events(self) -> int:
+        """The number of dropped events."""
+        return self.dropped[1]
+
+    @property
+    def dropped_links(self) -> int:
+        """The number of dropped links."""
+        return self.dropped[2]
+
+
 def readable_span(
     span: RolloutSpan, finished: FinishedSpan, resource: Resource, scope: InstrumentationScope
 ) -> CountedSpan:
-    """Return the span in its standard form, for one exporter to do with as it likes.
+    """Return a `ReadableSpan` for one exporter, which may change it.
 
     Args:
         span: An ended span.
-        finished: What was made of it.
-        resource: What it was made by.
-        scope: The instrumentation scope.
+        finished: The same span, finished.
+        resource: Its resource.
+        scope: Its instrumentation scope.
     """
     readable = CountedSpan(
         finished.name,
@@ -71,12 +95,8 @@ def readable_span(
         [
             Event(event.name, _counted(event.attributes, event.dropped_attributes), event.timestamp)
             for event in finished.events
-        ]
-        if finished.events
-        else (),
-        [Link(link.context, _counted(link.attributes, link.dropped_attributes)) for link in finished.links]
-        if finished.links
-        else (),
+        ],
+        [Link(link.context, _counted(link.attributes, link.dropped_attributes)) for link in finished.links],
         status=finished.status,
         start_time=span.start_time,
         end_time=span.end_time,
@@ -101,7 +121,7 @@ def _attributes(finished: FinishedSpan) -> dict[str, Any]:
 
 
 def _counted(attributes: dict[str, Any], dropped: int) -> dict[str, Any]:
-    """Return a copy of the attributes of an event or link, in the form from which the SDK reads what was dropped."""
+    """Return a copy of an event's or link's attributes; the SDK reads their dropped count from its own container."""
     if not dropped:
         return dict(attributes)
     counted = BoundedAttributes(attributes=attributes)

@@ -1,4 +1,4 @@
-"""The provider that spans belong to: the one given, the application's own, or a private one of ours."""
+"""The tracer provider of our spans: the application's, a private one, or ours as the global one (`set_global`)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib.metadata import entry_points
 from typing import Any, Final
+from weakref import WeakSet
 
 from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-from opentelemetry.sdk.trace import SpanLimits
+from opentelemetry.sdk.trace import SpanLimits, SpanProcessor
 from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
 from opentelemetry.sdk.trace.sampling import DEFAULT_ON, Sampler
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import TracerProvider
+from opentelemetry.trace import Tracer, TracerProvider
 
 from otel_rollout import semconv
 from otel_rollout.spans.ids import SystemIdGenerator
@@ -26,6 +28,7 @@ from otel_rollout.version import __version__
 
 __all__ = [
     "SCOPE",
+    "GlobalProvider",
     "application_provider",
     "is_auto_instrumented",
     "make_provider",
@@ -40,7 +43,7 @@ SCOPE: Final = InstrumentationScope("otel_rollout", __version__)
 
 _AUTO_INSTRUMENTATION: Final = "opentelemetry.instrumentation.auto_instrumentation"
 _SAMPLER_GROUP: Final = "opentelemetry_traces_sampler"
-# Ours needs no entry point: a package folder without metadata has none.
+# Ours is found without its entry point, which a package folder without metadata lacks.
 _OUR_SAMPLER: Final = "rollout_sample_ratio"
 _SDK: Final = "opentelemetry.sdk."
 
@@ -52,16 +55,16 @@ def application_provider() -> TracerProvider | None:
 
 
 def is_auto_instrumented() -> bool:
-    """Return whether `opentelemetry-instrument` has set up this process: it has read `OTEL_TRACES_EXPORTER` then."""
+    """Return True if `opentelemetry-instrument` set up this process, and so read `OTEL_TRACES_EXPORTER`."""
     return _AUTO_INSTRUMENTATION in sys.modules
 
 
 def make_resource(project_name: str, run_id: str | None) -> Resource:
-    """Return the resource of our spans: the standard variables first, then what the project says.
+    """Return the resource of our spans; the standard variables come before the project's name.
 
     Args:
-        project_name: Names the service and the project where the variables don't.
-        run_id: Names the run; a fresh id where None.
+        project_name: The name of the service and the project, unless a variable names them.
+        run_id: The run's id; a fresh one if None.
     """
     given = Resource.create()
     attributes: dict[str, Any] = {
@@ -78,11 +81,11 @@ def make_resource(project_name: str, run_id: str | None) -> Resource:
 
 
 def resource_of_child(resource: Resource, run_id: str | None) -> Resource:
-    """Return the resource of a forked child: its parent's, with ids of its own where nobody has given them.
+    """Return the resource of a forked child: its parent's, with fresh ids in place of generated ones.
 
     Args:
-        resource: The parent's.
-        run_id: Names the run.
+        resource: The parent's resource.
+        run_id: The configured run id, if any.
     """
     given = OTELResourceDetector().detect().attributes
     own: dict[str, Any] = {}
@@ -94,31 +97,85 @@ def resource_of_child(resource: Resource, run_id: str | None) -> Resource:
 
 
 def make_provider(resource: Resource, limits: SpanLimits) -> SdkTracerProvider:
-    """Return a provider of our own, with the sampler that the environment asks for and ids that no seed reaches.
+    """Return a private provider, with the environment's sampler and ids that don't depend on a seed.
 
     Args:
-        resource: What its spans were made by.
+        resource: The resource of its spans.
         limits: The limits of its spans.
     """
     sampler, fault = read_sampler(os.environ)
     if sampler is not None and fault:
-        # Of its own samplers the SDK says itself what is wrong.
+        # The SDK logs the faults of its own samplers itself.
         _logger.warning("%s", fault)
     provider = SdkTracerProvider(
-        resource=resource,
-        sampler=sampler,
-        id_generator=SystemIdGenerator(),
-        span_limits=limits,
-        shutdown_on_exit=False,
+        sampler, resource, shutdown_on_exit=False, id_generator=SystemIdGenerator(), span_limits=limits
     )
     provider.sampler = SilenceableSampler(provider.sampler)
     return provider
 
 
-def read_sampler(environ: Mapping[str, str]) -> tuple[Sampler | None, str]:
-    """Return the sampler of `OTEL_TRACES_SAMPLER`, None for one of the SDK's own, and what is wrong with the variables.
+class GlobalProvider(SdkTracerProvider):
+    """Our provider as the global one; a later `init` renews it, as OpenTelemetry doesn't let it be replaced.
 
-    As the SDK does, a value that can't work counts as the default.
+    Args:
+        processor: Brings its spans to our queues.
+        resource: The resource of its spans.
+        sampler: Decides at the root of each trace.
+        limits: The limits of its spans.
+        on_other_processor: Called when the application adds a processor.
+    """
+
+    def __init__(
+        self,
+        processor: SpanProcessor,
+        resource: Resource,
+        sampler: Sampler,
+        limits: SpanLimits,
+        on_other_processor: Callable[[], None],
+    ) -> None:
+        super().__init__(
+            sampler, resource, shutdown_on_exit=False, id_generator=SystemIdGenerator(), span_limits=limits
+        )
+        super().add_span_processor(processor)
+        self.has_other_processors = False
+        self._on_other_processor = on_other_processor
+        self._made: WeakSet[Any] = WeakSet()
+        self._renewed = resource
+
+    @property
+    def resource(self) -> Resource:
+        """The resource of the last `init`."""
+        return self._renewed
+
+    def renew(self, resource: Resource, sampler: Sampler | None = None) -> None:
+        """Give all tracers another resource, and another sampler if one is given."""
+        self._renewed, self.sampler = resource, sampler or self.sampler
+        tracers: list[Any] | None = None
+        while tracers is None:
+            # The set may change meanwhile: another thread asks for a tracer.
+            with suppress(RuntimeError):
+                tracers = list(self._made)
+        for tracer in tracers:
+            tracer.resource, tracer.sampler = self._renewed, self.sampler
+
+    def get_tracer(self, *args: Any, **kwargs: Any) -> Tracer:
+        """Return a tracer that later calls of `renew` change."""
+        tracer: Any = super().get_tracer(*args, **kwargs)
+        tracer.resource, tracer.sampler = self._renewed, self.sampler
+        self._made.add(tracer)
+        return tracer  # type: ignore[no-any-return]
+
+    def add_span_processor(self, span_processor: SpanProcessor) -> None:
+        """Add a processor of the application; from now on our spans are the SDK's, so that it gets them too."""
+        super().add_span_processor(span_processor)
+        self.has_other_processors = True
+        self._on_other_processor()
+
+
+def read_sampler(environ: Mapping[str, str]) -> tuple[Sampler | None, str]:
+    """Return the sampler of `OTEL_TRACES_SAMPLER` (None for the SDK's own) and the fault of the variables, if any.
+
+    As in the SDK, a value that can't work counts as the default.
 
     Args:
         environ: The environment.
@@ -136,7 +193,7 @@ def read_sampler(environ: Mapping[str, str]) -> tuple[Sampler | None, str]:
         if name != _OUR_SAMPLER:
             factory = points[0].load()
         sampler = factory(argument)
-    except Exception as error:  # somebody else's factory may raise what it likes
+    except Exception as error:  # the factory is another package's: it may raise anything
         return DEFAULT_ON, f"{OTEL_TRACES_SAMPLER_ARG}={argument!r} is ignored, and {OTEL_TRACES_SAMPLER} too: {error}"
     if not isinstance(sampler, Sampler):
         return DEFAULT_ON, f"{OTEL_TRACES_SAMPLER}={name!r} is ignored: {points[0].value} made no Sampler"
@@ -144,7 +201,7 @@ def read_sampler(environ: Mapping[str, str]) -> tuple[Sampler | None, str]:
 
 
 def _fault_of_the_sdks(name: str, argument: str, *, is_known: bool) -> str:
-    """Return what the SDK will say of a sampler that it reads itself."""
+    """Return the fault in the variables of a sampler of the SDK; empty if there is none."""
     if not is_known:
         names = sorted({_OUR_SAMPLER, *(point.name for point in entry_points(group=_SAMPLER_GROUP))})
         return f"{OTEL_TRACES_SAMPLER}={name!r} is ignored: there is no such sampler; there are {', '.join(names)}"

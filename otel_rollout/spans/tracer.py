@@ -26,7 +26,7 @@ from otel_rollout.spans.span_bounds import DEFAULT_BOUNDS, SpanBounds
 from otel_rollout.spans.trajectory_state import TrajectoryState
 from otel_rollout.values.snapshot import Snapshot
 
-__all__ = ["LightTracer", "RolloutTracer"]
+__all__ = ["RecordingTracer", "RolloutTracer"]
 
 # All bits of our trace ids are random; SDKs before 1.45 have no name for the flag.
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED | getattr(TraceFlags, "RANDOM_TRACE_ID", 0x02))
@@ -75,7 +75,7 @@ class RolloutTracer(abc.ABC):
         """
 
 
-class LightTracer(RolloutTracer):
+class RecordingTracer(RolloutTracer):
     """Makes `RolloutSpan`s.
 
     Args:

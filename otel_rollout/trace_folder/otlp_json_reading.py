@@ -15,7 +15,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.spans.counted_span import CountedSpan
+from otel_rollout.spans.finished_span import CountedSpan
 from otel_rollout.values.sanitize import fits_int64
 
 __all__ = ["IS_REMOTE", "START", "LazySpan", "decode_line", "lazy_spans"]

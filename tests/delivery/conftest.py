@@ -53,8 +53,8 @@ def make_span() -> Callable[..., ReadableSpan]:
 
 
 @pytest.fixture
-def make_light_span() -> Callable[..., RolloutSpan]:
-    """Makes light spans of one trajectory; children unless `is_root`."""
+def make_recording_span() -> Callable[..., RolloutSpan]:
+    """Makes recording spans of one trajectory; children unless `is_root`."""
     ids = count(1)
 
     def make(

@@ -20,12 +20,12 @@ from tests.delivery.queues import RETRY, Plain, Recorder, block, is_balanced, un
 class TestBatches:
     """What goes together, in which order, and when."""
 
-    def test_spans_arrive_in_order_with_the_root_last(self, make_queue, exporter, make_light_span):
+    def test_spans_arrive_in_order_with_the_root_last(self, make_queue, exporter, make_recording_span):
         """What is put is delivered in the order of the ends: the root of a trajectory comes last."""
         queue = make_queue(exporter)
         for number in range(20):
-            queue.put(make_light_span(f"op{number}"))
-        queue.put(make_light_span("root", is_root=True))
+            queue.put(make_recording_span(f"op{number}"))
+        queue.put(make_recording_span("root", is_root=True))
         assert queue.flush(10)
         assert exporter.names == [*(f"op{number}" for number in range(20)), "root"]
 
@@ -38,11 +38,11 @@ class TestBatches:
         assert max(map(len, exporter.batches)) <= 7
         assert len(exporter.spans) == 20
 
-    def test_a_batch_is_bounded_by_bytes(self, make_queue, exporter, make_light_span):
+    def test_a_batch_is_bounded_by_bytes(self, make_queue, exporter, make_recording_span):
         """No batch holds more bytes than the limit, and a span that is larger goes alone."""
         queue = make_queue(exporter, batch_bytes=100_000, delay=60.0)
         for name, size in (("a", 40_000), ("b", 40_000), ("giant", 500_000), ("c", 40_000), ("d", 70_000)):
-            queue.put(make_light_span(name, "x" * size))
+            queue.put(make_recording_span(name, "x" * size))
         assert queue.flush(10)
         assert exporter.names == ["a", "b", "giant", "c", "d"]
         assert ["giant"] in [[span.name for span in batch] for batch in exporter.batches]
@@ -50,12 +50,12 @@ class TestBatches:
             size = sum(len(span.attributes[semconv.INPUT_VALUE]) for span in batch)
             assert len(batch) == 1 or size <= 100_000
 
-    def test_the_exporters_own_limit_counts_too(self, make_queue, exporter, make_light_span):
+    def test_the_exporters_own_limit_counts_too(self, make_queue, exporter, make_recording_span):
         """An exporter that takes less than the configured batch gets less."""
         exporter.max_batch_bytes = 50_000
         queue = make_queue(exporter, delay=60.0)
         for _ in range(4):
-            queue.put(make_light_span("a", "x" * 30_000))
+            queue.put(make_recording_span("a", "x" * 30_000))
         assert queue.flush(10)
         assert [len(batch) for batch in exporter.batches] == [1, 1, 1, 1]
 
@@ -218,14 +218,14 @@ class TestTroubles:
 class TestOneHarmsNoOther:
     """Queues stand on their own."""
 
-    def test_a_hanging_exporter_does_not_delay_another(self, make_queue, exporter, make_light_span):
+    def test_a_hanging_exporter_does_not_delay_another(self, make_queue, exporter, make_recording_span):
         """Spans reach one exporter while another hangs on the same spans."""
         other = Recorder()
         hanging, healthy = make_queue(exporter, "hanging"), make_queue(other, "healthy")
-        block(hanging, exporter, make_light_span("first"))
+        block(hanging, exporter, make_recording_span("first"))
         start = time.monotonic()
         for number in range(50):
-            span = make_light_span(str(number))
+            span = make_recording_span(str(number))
             hanging.put(span)
             healthy.put(span)
         assert healthy.flush(10)
@@ -235,14 +235,14 @@ class TestOneHarmsNoOther:
 
     @pytest.mark.parametrize("letter", ["x", "漢"])
     def test_two_exporters_get_the_same_payload_that_is_cut_once(
-        self, make_queue, exporter, make_light_span, reader, letter
+        self, make_queue, exporter, make_recording_span, reader, letter
     ):
         """A payload over the limit is cut once, whichever exporter comes first, and counted once."""
         reader._finisher.max_bytes = 1000
         other = Recorder()
         first, second = make_queue(exporter, "first"), make_queue(other, "second")
         trajectory = TrajectoryState({})
-        span = make_light_span("op", letter * 2000, trajectory=trajectory)
+        span = make_recording_span("op", letter * 2000, trajectory=trajectory)
         first.put(span)
         assert first.flush(10)
         cut = trajectory.truncated_bytes

@@ -19,21 +19,21 @@ from tests.delivery.queues import RETRY, Plain, Recorder, block, is_balanced
 class TestBounds:
     """What is given up before a full queue."""
 
-    def test_payload_goes_before_spans_and_children_before_roots(self, make_queue, exporter, make_light_span):
+    def test_payload_goes_before_spans_and_children_before_roots(self, make_queue, exporter, make_recording_span):
         """Near the bound payloads are left out, then children, roots last; each is counted by its reason."""
         bound = 1_000_000
         queue = make_queue(exporter, max_bytes=bound)
-        block(queue, exporter, make_light_span("first"))
+        block(queue, exporter, make_recording_span("first"))
         for _ in range(40):
-            queue.put(make_light_span("child", "x" * 50_000))
+            queue.put(make_recording_span("child", "x" * 50_000))
         stats = queue.stats()
         assert stats.payloads_dropped > 0
         assert stats.lost == {}
         while not queue.stats().lost:
-            queue.put(make_light_span("child"))
+            queue.put(make_recording_span("child"))
         assert queue.stats().queued_bytes <= 0.97 * bound
         for _ in range(5):
-            queue.put(make_light_span("root", "x" * 50_000, is_root=True))
+            queue.put(make_recording_span("root", "x" * 50_000, is_root=True))
         stats = queue.stats()
         assert stats.lost == {"queue_full": 1}
         assert stats.queued_bytes <= bound
@@ -62,17 +62,17 @@ class TestBounds:
     @pytest.mark.parametrize(
         "payload", ["x" * 50_000, "é漢" * 10_000, "x" * 2_000, "x" * 10], ids=["ascii", "cjk", "2 KB", "tiny"]
     )
-    def test_memory_stays_within_the_bound(self, make_queue, exporter, make_light_span, payload):
+    def test_memory_stays_within_the_bound(self, make_queue, exporter, make_recording_span, payload):
         """Many times the bound put before a blocked exporter takes no more memory than the bound and some batches."""
         bound, batch = 8_000_000, 250_000
         queue = make_queue(exporter, max_bytes=bound, batch_bytes=batch)
-        block(queue, exporter, make_light_span())
+        block(queue, exporter, make_recording_span())
         gc.collect()
         tracemalloc.start()
         try:
             before = tracemalloc.get_traced_memory()[0]
             while sum(queue.stats().lost.values()) < 100:
-                queue.put(make_light_span("op", payload + payload[:1]))
+                queue.put(make_recording_span("op", payload + payload[:1]))
             gc.collect()
             held = tracemalloc.get_traced_memory()[0] - before
         finally:
@@ -88,20 +88,20 @@ class TestBounds:
         "payload", ["x" * 20_000 + "🙂", "漢字" * 5_000, "x" * 2_000], ids=["emoji", "cjk", "ascii"]
     )
     def test_memory_stays_within_the_bound_behind_a_faster_exporter(
-        self, make_queue, exporter, make_light_span, payload
+        self, make_queue, exporter, make_recording_span, payload
     ):
         """What another exporter has read already takes no more memory in the queue of a blocked one."""
         bound, batch = 8_000_000, 250_000
         other = Plain(lambda spans: SpanExportResult.SUCCESS)
         slow = make_queue(exporter, "slow", max_bytes=bound, batch_bytes=batch)
         fast = make_queue(other, "fast", batch_bytes=batch)
-        block(slow, exporter, make_light_span())
+        block(slow, exporter, make_recording_span())
         gc.collect()
         tracemalloc.start()
         try:
             before = tracemalloc.get_traced_memory()[0]
             while not slow.stats().lost:
-                span = make_light_span("op", payload + payload[:1])
+                span = make_recording_span("op", payload + payload[:1])
                 slow.put(span)
                 fast.put(span)
                 if fast.stats().queued > 10:
@@ -114,21 +114,23 @@ class TestBounds:
         assert slow.stats().queued_bytes > 0.9 * bound
         assert held <= bound + 8 * batch
 
-    def test_a_payload_read_by_another_exporter_still_counts(self, make_queue, exporter, make_light_span, reader):
+    def test_a_payload_read_by_another_exporter_still_counts(self, make_queue, exporter, make_recording_span, reader):
         """A span whose payload another exporter's thread has taken over already counts with its payload."""
         queue = make_queue(exporter)
-        block(queue, exporter, make_light_span())
-        span = make_light_span("op", "x" * 50_000)
+        block(queue, exporter, make_recording_span())
+        span = make_recording_span("op", "x" * 50_000)
         reader.read(span, "other")
         before = queue.stats().queued_bytes
         queue.put(span)
         assert queue.stats().queued_bytes - before > 50_000
 
-    def test_one_exporter_gives_up_a_payload_that_another_delivers(self, make_queue, exporter, make_light_span, reader):
+    def test_one_exporter_gives_up_a_payload_that_another_delivers(
+        self, make_queue, exporter, make_recording_span, reader
+    ):
         """Payloads given up before a full queue still reach the exporter whose queue has room."""
         other = Recorder()
         full, roomy = make_queue(exporter, "full", max_bytes=20_000), make_queue(other, "roomy")
-        span = make_light_span("op", "x" * 50_000)
+        span = make_recording_span("op", "x" * 50_000)
         full.put(span)
         roomy.put(span)
         assert full.flush(10)
@@ -141,10 +143,10 @@ class TestMemory:
     """What a span that somebody still refers to holds once it is settled."""
 
     @pytest.mark.parametrize("letter", ["x", "é漢"])
-    def test_a_delivered_span_holds_no_payload(self, make_queue, exporter, make_light_span, letter):
+    def test_a_delivered_span_holds_no_payload(self, make_queue, exporter, make_recording_span, letter):
         """A span that a copied context keeps alive gives its payload back when it is delivered."""
         queue = make_queue(exporter)
-        span = make_light_span("op", letter * 50_000)
+        span = make_recording_span("op", letter * 50_000)
         queue.put(span)
         assert queue.flush(10)
         assert len(exporter.spans[0].attributes[semconv.INPUT_VALUE]) > 50_000
@@ -152,13 +154,13 @@ class TestMemory:
 
     @pytest.mark.parametrize("letter", ["x", "é漢"])
     def test_a_span_keeps_its_payload_until_the_last_exporter_has_it(
-        self, make_queue, exporter, make_light_span, letter
+        self, make_queue, exporter, make_recording_span, letter
     ):
         """The payload stays while one exporter still needs it, and goes with the last."""
         other = Recorder()
         slow, fast = make_queue(exporter, "slow"), make_queue(other, "fast")
-        block(slow, exporter, make_light_span("first"))
-        span = make_light_span("op", letter * 50_000)
+        block(slow, exporter, make_recording_span("first"))
+        span = make_recording_span("op", letter * 50_000)
         fast.put(span)
         assert fast.flush(10)
         slow.put(span)
@@ -168,28 +170,28 @@ class TestMemory:
         assert len(exporter.spans[-1].attributes[semconv.INPUT_VALUE]) > 50_000
         assert span.readable is span.input is span.output is None
 
-    def test_a_lost_span_holds_no_payload(self, make_queue, exporter, make_light_span):
+    def test_a_lost_span_holds_no_payload(self, make_queue, exporter, make_recording_span):
         """A span lost before a full queue, or to the shutdown, gives its payload back, as one left without does."""
         queue = make_queue(exporter, max_bytes=200_000)
-        block(queue, exporter, make_light_span("first"))
-        spans = [make_light_span("op", "x" * 50_000) for _ in range(300)]
+        block(queue, exporter, make_recording_span("first"))
+        spans = [make_recording_span("op", "x" * 50_000) for _ in range(300)]
         for span in spans:
             queue.put(span)
         assert queue.stats().payloads_dropped
         assert queue.stats().lost
         queue.shutdown(time.monotonic())
         queue.join()
-        late = make_light_span("late", "x" * 50_000)
+        late = make_recording_span("late", "x" * 50_000)
         queue.put(late)
         assert all(span.readable is None and span.input is None for span in [*spans, late])
 
-    def test_one_exporters_loss_is_not_the_others(self, make_queue, exporter, make_light_span):
+    def test_one_exporters_loss_is_not_the_others(self, make_queue, exporter, make_recording_span):
         """A payload that one full queue gives up is kept for the exporter whose queue has room."""
         other = Recorder()
         full, roomy = make_queue(exporter, "full", max_bytes=2_000), make_queue(other, "roomy")
-        span = make_light_span("op", "x" * 50_000)
+        span = make_recording_span("op", "x" * 50_000)
         full.put(span)
-        full.put(make_light_span())
+        full.put(make_recording_span())
         assert span.input is not None
         roomy.put(span)
         assert roomy.flush(10)
@@ -199,7 +201,7 @@ class TestMemory:
 class TestAccounts:
     """Nothing is lost without being counted."""
 
-    def test_every_span_is_accounted_for_at_any_time(self, make_queue, exporter, make_light_span):
+    def test_every_span_is_accounted_for_at_any_time(self, make_queue, exporter, make_recording_span):
         """Under 8 producers, faults and overflow: recorded = delivered + queued + lost in every snapshot."""
         verdicts = [RETRY, DELIVERED, Outcome(Verdict.DELIVERED, "partly", rejected=1), DELIVERED]
         verdicts.append(Outcome(Verdict.REFUSED, "bad"))
@@ -219,7 +221,7 @@ class TestAccounts:
 
         def produce():
             for _ in range(500):
-                queue.put(make_light_span("op", "x" * 500))
+                queue.put(make_recording_span("op", "x" * 500))
 
         watcher = threading.Thread(target=watch)
         producers = [threading.Thread(target=produce) for _ in range(8)]
@@ -238,7 +240,7 @@ class TestAccounts:
         assert is_balanced(final)
         assert final.delivered == len(exporter.spans) - final.lost["rejected"]
 
-    def test_a_span_that_ends_inside_put_is_taken(self, make_queue, exporter, make_light_span, monkeypatch):
+    def test_a_span_that_ends_inside_put_is_taken(self, make_queue, exporter, make_recording_span, monkeypatch):
         """A span that the garbage collector ends while another is put deadlocks nothing."""
         queue = make_queue(exporter, max_bytes=20_000)
         nested = []
@@ -250,23 +252,23 @@ class TestAccounts:
         def collecting(span):
             if not nested:
                 nested.append(1)
-                queue.put(make_light_span("nested"))
+                queue.put(make_recording_span("nested"))
             return original(span)
 
         monkeypatch.setattr(module, "without_payload", collecting)
-        queue.put(make_light_span("large", "x" * 50_000))
+        queue.put(make_recording_span("large", "x" * 50_000))
         assert queue.flush(10)
         assert sorted(exporter.names) == ["large", "nested"]
         assert queue.stats().queued_bytes == 0
 
-    def test_the_root_says_what_was_lost_of_its_trajectory(self, make_queue, exporter, make_light_span):
+    def test_the_root_says_what_was_lost_of_its_trajectory(self, make_queue, exporter, make_recording_span):
         """Children lost before a full queue are counted on their root, for this exporter alone."""
         trajectory = TrajectoryState({})
         queue = make_queue(exporter, max_spans=10)
-        block(queue, exporter, make_light_span())
+        block(queue, exporter, make_recording_span())
         for _ in range(14):
-            queue.put(make_light_span(trajectory=trajectory))
-        queue.put(make_light_span("root", is_root=True, trajectory=trajectory))
+            queue.put(make_recording_span(trajectory=trajectory))
+        queue.put(make_recording_span("root", is_root=True, trajectory=trajectory))
         exporter.gate.set()
         queue.flush(10)
         root = exporter.spans[-1]
@@ -274,15 +276,15 @@ class TestAccounts:
         assert root.attributes[semconv.DROPPED_SPANS] == queue.stats().lost["queue_full"] == 6
         assert dict(trajectory.dropped_spans) == {"backend": 6}
 
-    def test_the_root_knows_of_a_loss_in_its_own_batch(self, make_queue, exporter, make_light_span):
+    def test_the_root_knows_of_a_loss_in_its_own_batch(self, make_queue, exporter, make_recording_span):
         """A child that is refused in the batch in which its root goes is counted on the root too."""
         trajectory = TrajectoryState({})
         bad = Outcome(Verdict.REFUSED, "bad")
         exporter.outcome = lambda spans: bad if any(span.name == "bad" for span in spans) else DELIVERED
         queue = make_queue(exporter, delay=60.0)
         for name in ("good", "bad", "good"):
-            queue.put(make_light_span(name, trajectory=trajectory))
-        queue.put(make_light_span("root", is_root=True, trajectory=trajectory))
+            queue.put(make_recording_span(name, trajectory=trajectory))
+        queue.put(make_recording_span("root", is_root=True, trajectory=trajectory))
         assert not queue.flush(10)
         assert exporter.names == ["good", "good", "root"]
         assert exporter.spans[-1].attributes[semconv.DROPPED_SPANS] == 1

@@ -1,12 +1,12 @@
-"""What is known of our spans on a provider that is not ours."""
+"""Our open spans on a provider that is not ours."""
 
 from __future__ import annotations
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
-from otel_rollout.spans import provider_spans
-from otel_rollout.spans.provider_spans import ProviderSpans
+from otel_rollout.spans import open_spans
+from otel_rollout.spans.open_spans import ProviderSpans
 from otel_rollout.spans.recording_span import RolloutSpan
 from otel_rollout.spans.trajectory_state import TrajectoryState
 
@@ -30,7 +30,7 @@ class TestProviderSpans:
 
     def test_spans_that_never_end_are_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Memory is bounded whatever the program leaves open; what is forgotten is exported as it is."""
-        monkeypatch.setattr(provider_spans, "MAX_SPANS", 2)
+        monkeypatch.setattr(open_spans, "MAX_SPANS", 2)
         spans, tracer = ProviderSpans(), TracerProvider().get_tracer("test")
         started = [tracer.start_span(str(number)) for number in range(3)]
         for span in started:
