@@ -1,4 +1,4 @@
-"""One call of an op, from its start to its end, and what is known of the op before it is called."""
+"""An operation (a decorated function), and one call of it from its start to its end."""
 
 from __future__ import annotations
 
@@ -28,22 +28,21 @@ __all__ = ["Call", "Operation"]
 
 MAX_YIELDED_ITEMS: Final = 10_000
 MAX_YIELDED_BYTES: Final = 4 * 1024 * 1024
-"""How much of what a generator yields is kept as its output."""
-
+"""The limits of a generator's recorded output."""
 
 Capture = bool | Callable[[Any], Any]
-"""Whether a side of a call is recorded, or what returns the value to record in its place."""
+"""Record a side of a call, or don't; or a function that returns the value to record in its place."""
 
 
 class Operation:
-    """What is known of a decorated function before it is called.
+    """A decorated function.
 
     Args:
         function: The function.
-        name: The span's name, or None for the function's qualified name.
+        name: The span's name; if None, the function's qualified name.
         kind: Its OpenInference span kind.
-        capture_inputs: Whether arguments are recorded; or what returns, given the arguments by name, what to record.
-        capture_output: Whether the result is recorded; or what returns, given the result, what to record.
+        capture_inputs: As `rollout_trace_op` takes it.
+        capture_output: As `rollout_trace_op` takes it.
     """
 
     __slots__ = ("attributes", "binder", "capture_inputs", "capture_output", "has_receiver", "is_llm", "name")
@@ -71,7 +70,7 @@ class Operation:
 
     @guarded("starting a span")
     def start(self, pipeline: RunningPipeline, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-        """Start the span of one call; None where nothing is traced here."""
+        """Start the span of one call; return None in silence."""
         context: Context | None = None
         try:
             context = context_api.get_current()
@@ -86,7 +85,7 @@ class Operation:
                 if self.capture_inputs:
                     shown = self.capture("capture_inputs", self.capture_inputs, arguments, pipeline)
                 if self.is_llm:
-                    # Taken before the call, which may extend the lists that it was given.
+                    # Before the call, which may extend the lists that it takes.
                     taken = shown if shown is not None and self.capture_inputs is True else snapshot(arguments)
                     request = taken.value
             span = tracer.start_op(self.name, context, frame, self.attributes)
@@ -115,10 +114,10 @@ class Operation:
         """Return a snapshot of a side of a call.
 
         Args:
-            name: The option that says how it is captured.
+            name: The option of this side: `capture_inputs` or `capture_output`.
             capture: The option's value.
             value: The arguments by name, or the result.
-            pipeline: What the call is traced with.
+            pipeline: The running pipeline.
         """
         if capture is not True:
             value = call_user_function(f"{self.name}: {name}", cast("Callable[[Any], Any]", capture), value)
@@ -128,7 +127,7 @@ class Operation:
         try:
             return self.binder(*args, **kwargs)
         except TypeError:
-            # The function will raise the same and its span shows with what, unless a decorator changed what it takes.
+            # The function will raise the same error, unless a decorator changed its parameters.
             return {"args": args[1:] if self.has_receiver else args, "kwargs": kwargs}
 
 
@@ -136,10 +135,10 @@ class Call:
     """One traced call, from its start to its end.
 
     Args:
-        operation: What is called.
-        pipeline: What it is traced with.
-        span: Its span; None where the sampler left it out, and with it all that runs inside.
-        frame: What is current while it runs.
+        operation: The called operation.
+        pipeline: The running pipeline.
+        span: Its span; None if the sampler drops it, and with it everything inside.
+        frame: The frame that is current while it runs.
     """
 
     __slots__ = (
@@ -193,7 +192,8 @@ class Call:
         """End the span with the exception that left the call."""
         self._leave()
         span = self.span
-        if span is not None:
+        # Ended already, if the exception came from a capture function or a signal handler during `succeed`.
+        if span is not None and span.is_recording():
             try:
                 record_failure(span, error)
                 if self.operation.is_llm:
@@ -205,7 +205,7 @@ class Call:
 
     @guarded("ending a span")
     def exhaust(self) -> None:
-        """End the span of a generator that has come to its end."""
+        """End the span of an exhausted generator."""
         self._leave()
         span = self.span
         if span is not None:
@@ -218,13 +218,13 @@ class Call:
 
     @guarded("pausing a span")
     def pause(self) -> None:
-        """Make what was current before the call current again, and remember what its body had made current."""
+        """Restore the caller's context, and remember the body's."""
         self.context = context_api.get_current()
         self._leave()
 
     @guarded("resuming a span")
     def resume(self) -> None:
-        """Make what the body of the call had made current, current again."""
+        """Restore the body's context."""
         if self.token is None and self.context is not None:
             before = context_api.get_current()
             try:
@@ -233,9 +233,9 @@ class Call:
                 restore(before)
                 raise
 
-    @guarded("recording what was yielded")
+    @guarded("recording a yielded item")
     def add_yielded(self, item: Any) -> None:
-        """Note an item that a generator yields, as it is now."""
+        """Add a snapshot of a yielded item to the output."""
         self.yields += 1
         if self.span is None or not self.operation.capture_output:
             return
@@ -250,7 +250,7 @@ class Call:
 
     @guarded("ending a span")
     def interrupted(self) -> None:
-        """Undo what is left of a call whose end was interrupted by an exception of a signal handler."""
+        """Finish ending a call after an exception of a signal handler interrupted it."""
         self._leave()
         if self.span is not None:
             self.span.end()
@@ -271,7 +271,7 @@ class Call:
     def _describe(self, span: Span, response: Any, answer: Any) -> None:
         attributes = describe_llm_call(self.request, response, answer)
         if semconv.PROVIDER_NAME in (getattr(span, "attributes", None) or ()):
-            # The program, or another instrumentation, knows better.
+            # Set by the program or another instrumentation.
             attributes.pop(semconv.PROVIDER_NAME, None)
         span.set_attributes(attributes)
         if self.is_turn and self.frame.trajectory is not None:

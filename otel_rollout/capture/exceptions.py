@@ -1,4 +1,4 @@
-"""An exception that left traced code, as it stands on a span."""
+"""Record on a span the exception that left traced code."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MAX_MESSAGE_CHARACTERS: Final = 2000
 
 
 def record_failure(span: Span, error: BaseException) -> str:
-    """Write `error` on `span` and return the status that it means: `error` or `cancelled`.
+    """Record `error` on `span` and return the trajectory's status: `error` or `cancelled`.
 
-    `asyncio.CancelledError`, `KeyboardInterrupt` and `SystemExit` cancel: the span is marked as failed, without a
-    stack trace. `GeneratorExit` cancels without failing: the consumer of a generator had enough.
+    `asyncio.CancelledError`, `KeyboardInterrupt` and `SystemExit` cancel: the span fails, without a stack trace.
+    `GeneratorExit` cancels and the span doesn't fail: the consumer stopped the iteration.
 
     Args:
         span: A span that has not ended.
-        error: What left the traced code.
+        error: The exception.
     """
     name = exception_type_name(error)
     if is_subclass(type(error), Exception):
@@ -34,7 +34,7 @@ def record_failure(span: Span, error: BaseException) -> str:
         if isinstance(span, RolloutSpan):
             span.record_exception(error)
         else:
-            # The SDK's own `record_exception` asks the exception for its text, which is code of its class.
+            # The SDK's own `record_exception` calls the exception's `__str__`, which is code of its class.
             span.add_event(semconv.EXCEPTION_EVENT, ExceptionRecord(error).attributes())
         return "error"
     if not is_subclass(type(error), GeneratorExit):

@@ -1,4 +1,4 @@
-"""What a call of a language model says of itself: model, tokens, and why it stopped."""
+"""GenAI attributes of a language model's call: provider, model, tokens, finish reason."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ _PROVIDERS: Final = {
     "vertexai": "gcp.vertex_ai",
     "xai_sdk": "x_ai",
 }
-"""The conventions' name of a provider by its client library's package.
+"""A provider's name in the semantic conventions, by the package of its client library.
 
-A server that speaks another provider's protocol is reached through its client library too: the conventions take the
-client's name then, and leave the rest to the model's.
+For a server that is called through another provider's client, the conventions take the client's name too.
 """
 
 
 def describe_llm_call(request: Any, response: Any, answer: Any = None) -> dict[str, Any]:
-    """Return the GenAI attributes that the arguments and the result of an LLM op show; a few look-ups, no walk.
+    """Return the GenAI attributes of an LLM op's call, by a few look-ups in its arguments and result.
 
     Args:
-        request: The value of the snapshot of the arguments by name; None if they were not looked at.
-        response: The value of the snapshot of what the call returned: an OpenAI-style response with `usage`, or one
-            with token ids (`prompt_ids`; `response_ids` or `token_ids`, as in verl's outputs).
-        answer: What the call returned or raised itself; its class alone is looked at.
+        request: The snapshot's value of the arguments by name, if it was taken.
+        response: The snapshot's value of the result: an OpenAI-style response with `usage`, or one with token ids
+            (`prompt_ids`; `response_ids` or `token_ids`, as in verl's outputs).
+        answer: The result or exception itself; only its class is read.
     """
     attributes: dict[str, Any] = {}
     asked, answered = _fields(request), _fields(response)

@@ -1,4 +1,4 @@
-"""The op: a decorator that makes each call of a function a span."""
+"""The op: a decorator that traces each call of a function as a span."""
 
 from __future__ import annotations
 
@@ -45,16 +45,17 @@ def rollout_trace_op(
 
     Args:
         function: The function.
-        name: The span's name; the function's qualified name where None.
-        kind: What the function is: `LLM`, `TOOL`, `CHAIN`, `AGENT` or `EVALUATOR` (OpenInference's span kinds).
-        capture_inputs: Whether the arguments are recorded; `self` and `cls` never are. Or a function that is given the
-            arguments by name, in a dict, and returns what to record: it runs on the caller's thread, and an exception
-            of its is one warning in the log.
-        capture_output: Whether the result is recorded; or a function that is given the result, or each yielded item.
+        name: The span's name; if None, the function's qualified name.
+        kind: OpenInference's span kind: `LLM`, `TOOL`, `CHAIN`, `AGENT` or `EVALUATOR`.
+        capture_inputs: Record the arguments; `self` and `cls` never are. Or a function that takes the arguments by
+            name, in one dict, and returns the value to record: it runs on the caller's thread, and if it raises, one
+            warning is logged.
+        capture_output: Record the result; or a function that takes the result, or each yielded item, and returns the
+            value to record.
 
     Raises:
-        ValueError: The kind is not one of these.
-        TypeError: What is decorated is a class, or not callable.
+        ValueError: The kind is none of these.
+        TypeError: The decorated object is a class, or not callable.
     """
     if kind not in semconv.SPAN_KINDS:
         raise ValueError(f"rollout_trace_op(kind={kind!r}): the kinds are {', '.join(semconv.SPAN_KINDS)}")
@@ -90,19 +91,18 @@ def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., A
         if call is None:
             return function(*args, **kwargs)
         try:
-            try:
-                result = function(*args, **kwargs)
-            except BaseException as error:
-                call.fail(error)
-                raise
+            result = function(*args, **kwargs)
             if type(result) is CoroutineType:
-                # A coroutine function in disguise: another decorator's wrapper, or a method that hands one on.
+                # A function that returns a coroutine: another decorator's wrapper, for example.
                 call.pause()
                 finishing: Any = _finish(call, result)
                 finishing.__name__, finishing.__qualname__ = result.__name__, result.__qualname__
                 return finishing
             call.succeed(result)
             return result
+        except BaseException as error:
+            call.fail(error)
+            raise
         finally:
             if call.token is not None:
                 call.interrupted()
@@ -113,13 +113,12 @@ def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., A
 async def _finish(call: Call, coroutine: Coroutine[Any, Any, Any]) -> Any:
     try:
         call.resume()
-        try:
-            result = await coroutine
-        except BaseException as error:
-            call.fail(error)
-            raise
+        result = await coroutine
         call.succeed(result)
         return result
+    except BaseException as error:
+        call.fail(error)
+        raise
     finally:
         if call.token is not None:
             call.interrupted()
@@ -135,13 +134,12 @@ def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Calla
         if call is None:
             return await function(*args, **kwargs)
         try:
-            try:
-                result = await function(*args, **kwargs)
-            except BaseException as error:
-                call.fail(error)
-                raise
+            result = await function(*args, **kwargs)
             call.succeed(result)
             return result
+        except BaseException as error:
+            call.fail(error)
+            raise
         finally:
             if call.token is not None:
                 call.interrupted()
@@ -169,7 +167,7 @@ def _wrap_generator(function: Callable[..., Any], operation: Operation) -> Calla
                     argument = yield item
                     step = generator.send
                 except BaseException as error:
-                    # Thrown in by the consumer, or GeneratorExit: the generator decides what becomes of it.
+                    # Thrown in by the consumer, or GeneratorExit: the generator handles it.
                     step, argument = generator.throw, error
         except StopIteration as stop:
             call.exhaust()
@@ -180,7 +178,7 @@ def _wrap_generator(function: Callable[..., Any], operation: Operation) -> Calla
         finally:
             if call.token is not None:
                 call.interrupted()
-            # An exception held by the frame that it has passed would keep all frames alive until the next collection.
+            # A frame that holds the exception that passed it is a reference cycle, freed by the collector alone.
             argument = None
 
     return traced
@@ -206,7 +204,7 @@ def _wrap_async_generator(function: Callable[..., Any], operation: Operation) ->
                     argument = yield item
                     step = generator.asend
                 except BaseException as error:
-                    # Thrown in by the consumer, or GeneratorExit: the generator decides what becomes of it.
+                    # Thrown in by the consumer, or GeneratorExit: the generator handles it.
                     step, argument = generator.athrow, error
         except StopAsyncIteration:
             if call is not None:
@@ -218,7 +216,7 @@ def _wrap_async_generator(function: Callable[..., Any], operation: Operation) ->
         finally:
             if call is not None and call.token is not None:
                 call.interrupted()
-            # An exception held by the frame that it has passed would keep all frames alive until the next collection.
+            # A frame that holds the exception that passed it is a reference cycle, freed by the collector alone.
             argument = None
 
     return traced

@@ -1,7 +1,7 @@
-"""A function's arguments by name, by a binder that is compiled once per function.
+"""Bind a call's arguments to their names, by a binder that is compiled once per function.
 
-`inspect.signature(f).bind(*args, **kwargs)` on each call costs a third of what a whole span costs. Python binds
-arguments in C when it calls a function, so the binder is a function with the same parameters that returns them.
+`inspect.signature(f).bind(*args, **kwargs)` costs a third of a whole span. Python binds arguments in C when it calls a
+function, so the binder is a function with the same parameters that returns them.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from typing import Any, Final
 __all__ = ["Binder", "compile_binder", "read_signature"]
 
 Binder = Callable[..., dict[str, Any]]
-"""Takes the arguments of a call and returns them by name; raises TypeError where they don't fit the signature."""
+"""Takes the arguments of a call and returns them by name; raises TypeError if they don't fit the signature."""
 
 _RECEIVERS: Final = ("self", "cls")
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_STARS: Final[dict[Any, str]] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
 
 
 def compile_binder(function: Callable[..., Any]) -> Binder:
-    """Return a binder for `function`; `self` and `cls` are left out of what it returns.
+    """Return a binder for `function`, which leaves out `self` and `cls`.
 
     Args:
-        function: Any callable. One whose signature can't be read, or shows the receiver at another place than calls
-            have it, gets a binder that returns `args` and `kwargs`.
+        function: Any callable. If its signature can't be read, or has the receiver at another place than calls do, the
+            binder returns `args` and `kwargs`.
     """
     try:
         parameters = list(read_signature(function).parameters.values())
         return _bind_after_receiver if _hides_receiver(function, parameters) else _compile(parameters)
-    except Exception:  # a callable may do anything when it is looked at
+    except Exception:  # reading a callable may run code of its class
         return _bind_after_receiver if _takes_receiver(function) else _bind_unnamed
 
 
@@ -46,7 +47,7 @@ def read_signature(function: Callable[..., Any]) -> inspect.Signature:
         ValueError: It has no signature that can be read.
     """
     if sys.version_info >= (3, 14):
-        # Annotations are evaluated there; names that exist for type checkers only would fail.
+        # `inspect` evaluates annotations there, and names that exist for type checkers alone would fail.
         import annotationlib
 
         return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
@@ -54,7 +55,7 @@ def read_signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def _hides_receiver(function: Any, parameters: list[Parameter]) -> bool:
-    """Whether calls begin with a receiver and the signature doesn't, as with a decorator that adds arguments."""
+    """Return True if calls begin with a receiver and the signature doesn't: a decorator adds arguments."""
     if inspect.ismethod(function) or not (hasattr(function, "__wrapped__") or hasattr(function, "__signature__")):
         return False
     names = [parameter.name for parameter in parameters if parameter.kind in _POSITIONAL]
@@ -64,11 +65,11 @@ def _hides_receiver(function: Any, parameters: list[Parameter]) -> bool:
 
 
 def _takes_receiver(function: Any) -> bool:
-    """Whether the first parameter is a receiver, whatever signature the function shows."""
+    """Return True if the function's own first parameter is a receiver, whatever its `__signature__` is."""
     try:
         code = None if inspect.ismethod(function) else function.__code__
         return code is not None and code.co_argcount > 0 and code.co_varnames[0] in _RECEIVERS
-    except Exception:  # a callable may do anything when it is looked at
+    except Exception:  # reading a callable may run code of its class
         return False
 
 
@@ -81,19 +82,12 @@ def _compile(parameters: list[Parameter]) -> Binder:
         kind = parameter.kind
         if previous is Parameter.POSITIONAL_ONLY and kind is not Parameter.POSITIONAL_ONLY:
             declared.append("/")
-        if kind is Parameter.KEYWORD_ONLY and previous not in (
-            Parameter.KEYWORD_ONLY,
-            Parameter.VAR_POSITIONAL,
-        ):
+        if kind is Parameter.KEYWORD_ONLY and previous not in (Parameter.KEYWORD_ONLY, Parameter.VAR_POSITIONAL):
             declared.append("*")
         previous = kind
-        text = parameter.name
-        if kind is Parameter.VAR_POSITIONAL:
-            text = f"*{text}"
-        elif kind is Parameter.VAR_KEYWORD:
-            text = f"**{text}"
-        elif parameter.default is not Parameter.empty:
-            # Held in the binder's globals: a default is any object, not something that can be written as source.
+        text = _STARS.get(kind, "") + parameter.name
+        if parameter.default is not Parameter.empty:
+            # In the binder's globals: a default is any object, and most can't be written as source.
             name = f"_default_{position}"
             defaults[name] = parameter.default
             text = f"{text}={name}"
@@ -104,11 +98,8 @@ def _compile(parameters: list[Parameter]) -> Binder:
         declared.append("/")
 
     body = ", ".join(f"{name!r}: {name}" for name in captured)
-    source = f"def bind({', '.join(declared)}):\n    return {{{body}}}\n"
-    namespace: dict[str, Any] = dict(defaults)
-    # The source holds parameter names only, and `inspect.Parameter` takes nothing but identifiers.
-    exec(compile(source, "<arguments>", "exec"), namespace)  # noqa: S102
-    binder: Binder = namespace["bind"]
+    # The source holds parameter names alone, and `inspect.Parameter` takes nothing but identifiers.
+    binder: Binder = eval(f"lambda {', '.join(declared)}: {{{body}}}", defaults)  # noqa: S307
     return binder
 
 

@@ -1,4 +1,4 @@
-"""The trajectory: a context manager that makes a root span, and `annotate` for what is learnt on the way."""
+"""The trajectory: a context manager that makes a root span, and `annotate` for its reward and other attributes."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ __all__ = ["annotate", "rollout_trace_attr"]
 _NOTHING: Final = contextlib.nullcontext()
 
 _PREFIX: Final = "rollout."
+_TOTALS: Final = (semconv.TURNS, semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS)
+"""Attributes that we count ourselves, unless `annotate` sets them."""
 _TAKEN: Final = {
     *semconv.TAGS,
     *(tag.removeprefix(_PREFIX) for tag in semconv.TAGS),
@@ -45,25 +47,23 @@ _TAKEN: Final = {
         for prefix in accumulate(attribute.key.split(".")[:-1], "{}.{}".format)
     ),
     *(attribute.key for attribute in semconv.ATTRIBUTES if attribute not in semconv.ANNOTATIONS),
-}
-"""Names that `annotate` does not set: they have a meaning of their own, or hold other attributes."""
-_TOTALS: Final = (semconv.TURNS, semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS)
-"""Names that we count ourselves, where nobody knows better."""
+}.difference(_TOTALS)
+"""Names that `annotate` doesn't set: they have a meaning already, or hold other attributes."""
 _OWN: Final = (semconv.STATUS, semconv.REWARD, *_TOTALS)
-"""What stays on a root with more attributes than its limit allows, as tags do."""
+"""Attributes that stay on a root beyond its limit of attributes, as tags do."""
 _BELOW: Final = tuple(f"{attribute.key}." for attribute in semconv.ATTRIBUTES)
-"""What a name must not begin with: the value would be lost below another."""
+"""Prefixes that a name must not have: backends would nest its value inside another."""
 
 MAX_FREE_NAMES: Final = 1000
 _free_names: Final[set[str]] = set()
-"""Names that were looked at and may be set: a trajectory's are the same ones each time."""
+"""Names that passed the check before; trajectories repeat them."""
 
 MAX_TAG_CHARACTERS: Final = 1024
 MAX_LIST_ITEMS: Final = 100_000
 _PLAIN: Final = (str, int, float, bool, type(None))
 
 MAX_METADATA_CHARACTERS: Final = 1000
-"""Longer values are left out of `metadata`, which is there to filter by."""
+"""`metadata` serves filters, and leaves out longer values."""
 
 
 def rollout_trace_attr(
@@ -80,11 +80,11 @@ def rollout_trace_attr(
     (https://verl.readthedocs.io/en/latest/advance/rollout_trace.html).
 
     Args:
-        sample_index: Which prompt of the dataset; an int, or a text such as a uid.
+        sample_index: The prompt's index in the dataset, or a text such as a uid.
         step: The training step.
-        rollout_n: Which of the n rollouts of the prompt.
+        rollout_n: The index of this rollout among the n of its prompt.
         name: The root span's name.
-        validate: Whether this is a validation pass.
+        validate: True in a validation pass.
         trace: False silences everything inside, other instrumentations included.
     """
     pipeline = runtime.pipeline
@@ -103,14 +103,13 @@ def annotate(
     output: Any = None,
     **attributes: Any,
 ) -> None:
-    """Record on the current trajectory's root what has become known; what can't be recorded is logged once.
+    """Set attributes of the current trajectory's root; one that can't be set is logged once.
 
     Args:
         reward: The trajectory's reward.
-        status: How it ended: `completed`, `error`, `cancelled` or `truncated`; without it, that follows from how
-            the `with` block is left.
-        input: What the trajectory started from, the prompt say; any value.
-        output: What it came to, the answer say; any value.
+        status: `completed`, `error`, `cancelled` or `truncated`; without it, the way the `with` block is left decides.
+        input: The trajectory's input, such as the prompt; any value.
+        output: Its output, such as the answer; any value.
         **attributes: More attributes of the root: texts, numbers, booleans, or lists of one of these.
     """
     pipeline = runtime.pipeline
@@ -132,10 +131,7 @@ def _annotate(
     if frame is SILENCE:
         return
     if frame is None or frame.trajectory is None:
-        warn_once(
-            "annotate outside",
-            "annotate() was called outside rollout_trace_attr: there is nothing to annotate",
-        )
+        warn_once("annotate outside", "annotate() was called outside rollout_trace_attr: there is nothing to annotate")
         return
     trajectory, root = frame.trajectory, frame.trajectory.root
     if root is None:
@@ -164,16 +160,14 @@ def _annotate(
             continue
         attribute = _attribute(value)
         if attribute is None:
-            _leave_out(
-                key,
-                f"an attribute is a text, a number, a boolean or a list of one of these, not {_type(value)}",
-            )
+            right = "a text, a number, a boolean or a list of one of these"
+            _leave_out(key, f"an attribute is {right}, not {_type(value)}")
         else:
             trajectory.annotations[replace_surrogates(key)] = attribute
 
 
 def _is_free(name: str) -> bool:
-    if (name in _TAKEN and name not in _TOTALS) or name.startswith(_BELOW):
+    if name in _TAKEN or name.startswith(_BELOW):
         return False
     if len(_free_names) < MAX_FREE_NAMES:
         _free_names.add(name)
@@ -194,12 +188,12 @@ def _number(value: Any) -> float | None:
     try:
         return float(plain)
     except (OverflowError, ValueError):
-        # Beyond what a double holds; a Decimal that is a signalling NaN.
+        # Beyond a double's range, or a Decimal that is a signalling NaN.
         return None
 
 
 def _attribute(value: Any) -> Any:
-    """Return a value as an attribute: a text, a number, a boolean or a tuple of one of these; None if it is none."""
+    """Return a value as a text, a number, a boolean or a tuple of one of these; None if it is none of them."""
     value = _scalar(value)
     kind = type(value)
     if kind is bool or kind is float:
@@ -209,18 +203,15 @@ def _attribute(value: Any) -> Any:
     if kind is int:
         return value if fits_int64(value) else None
     if is_subclass(kind, list) or is_subclass(kind, tuple):
-        items = tuple(_attribute(item) if not is_one_of(type(item), (list, tuple)) else None for item in _items(value))
-        return items if len({type(item) for item in items} - {type(None)}) == 1 and None not in items else None
+        base: Any = list if is_subclass(kind, list) else tuple
+        given = islice(base.__iter__(value), MAX_LIST_ITEMS)
+        items = tuple(_attribute(item) if not is_one_of(type(item), (list, tuple)) else None for item in given)
+        return items if len({type(item) for item in items}) == 1 and None not in items else None
     return None
 
 
-def _items(value: Any) -> Any:
-    base: Any = list if is_subclass(type(value), list) else tuple
-    return islice(base.__iter__(value), MAX_LIST_ITEMS)
-
-
 def _scalar(value: Any) -> Any:
-    """Return the plain scalar that a value is or holds: a subclass's, or an array's or a tensor's of one element."""
+    """Return a scalar's plain value, also that of a subclass, or of an array or tensor with one element."""
     kind = type(value)
     if is_one_of(kind, _PLAIN):
         return value
@@ -240,7 +231,7 @@ def _type(value: Any) -> str:
 
 
 def _tag(value: Any) -> int | str:
-    """Return an index as an int, anything else as its text: an attribute is a plain scalar."""
+    """Return an index as an int, any other value as its text."""
     plain = snapshot(_scalar(value)).value
     kind = type(plain)
     if kind is int or kind is bool:
@@ -251,7 +242,7 @@ def _tag(value: Any) -> int | str:
 
 
 class _Silence(AbstractContextManager[None]):
-    """A stretch in which nothing is traced."""
+    """Traces nothing inside."""
 
     _token: Token[Context] | None = None
 
@@ -293,11 +284,7 @@ class _Trajectory(AbstractContextManager[None]):
             return
         sample_index, step, rollout_n, name, validate = self._arguments
         tags: dict[str, Any] = {}
-        for key, value in (
-            (semconv.STEP, step),
-            (semconv.SAMPLE_INDEX, sample_index),
-            (semconv.ROLLOUT_N, rollout_n),
-        ):
+        for key, value in ((semconv.STEP, step), (semconv.SAMPLE_INDEX, sample_index), (semconv.ROLLOUT_N, rollout_n)):
             if value is not None:
                 tags[key] = _tag(value)
         validate = _scalar(validate)
@@ -339,8 +326,8 @@ class _Trajectory(AbstractContextManager[None]):
             if root is not None and state is not None:
                 self._finish(root, state, exception)
         finally:
-            # A signal handler may have raised before it was left. Not twice without need: a used token's error
-            # takes the place of what a handler raises meanwhile in Python 3.10.
+            # A signal handler may have raised before the first `leave`. A needless second one would be wrong: in Python
+            # 3.10 the used token's error replaces the exception that a handler raises meanwhile.
             if token is not None and not is_left:
                 leave(token)
 
@@ -350,11 +337,7 @@ class _Trajectory(AbstractContextManager[None]):
             annotations: dict[str, Any] = {semconv.STATUS: status, **state.annotations}
             if exception is None and annotations[semconv.STATUS] == "error":
                 root.set_status(StatusCode.ERROR, "annotated as error")
-            for key, total in (
-                (semconv.TURNS, state.turns),
-                (semconv.INPUT_TOKENS, state.input_tokens),
-                (semconv.OUTPUT_TOKENS, state.output_tokens),
-            ):
+            for key, total in zip(_TOTALS, (state.turns, state.input_tokens, state.output_tokens), strict=True):
                 if total:
                     annotations.setdefault(key, total)
             own: dict[str, Any] = {key: annotations.pop(key) for key in _OWN if key in annotations}
@@ -362,7 +345,7 @@ class _Trajectory(AbstractContextManager[None]):
             self._pipeline.tracer.set_annotations(root, own, annotations)
         finally:
             root.end()
-            # The root knows its trajectory: without this, only the garbage collector would free the two.
+            # The root refers to its trajectory: breaks the cycle, which the collector alone would free.
             state.root = None
 
 
