@@ -1,7 +1,6 @@
-"""What the standard OpenTelemetry context says: which trajectory we are in, and under which span.
+"""The current trajectory and span, in OpenTelemetry's own context.
 
-Everything lives in OpenTelemetry's own context, so it goes wherever that goes: into tasks, and into threads that are
-started with a copied context.
+They go wherever that context goes: into tasks, and into threads that are started with a copied context.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ __all__ = ["Frame", "attach", "current_frame", "enter", "enter_silence", "leave"
 
 
 class Frame:
-    """Where in a trajectory the current code runs.
+    """The position of the running code in a trajectory.
 
     Args:
         trajectory: The trajectory, if there is one.
-        span: The innermost span of ours; None where nothing is traced.
-        is_llm: Whether an LLM op is running: one that it calls is part of the same turn.
+        span: The innermost span of ours; None in silence.
+        is_llm: True inside an LLM op: another one that it calls is part of the same turn.
     """
 
     __slots__ = ("is_llm", "span", "trajectory")
@@ -38,20 +37,20 @@ class Frame:
 
 
 SILENCE: Final = Frame(None, None)
-"""Inside `trace=False`, or in a trajectory that the sampler left out."""
+"""Inside `trace=False`, or in a trajectory that the sampler dropped."""
 
 _FRAME_KEY: Final = context_api.create_key("otel-rollout-frame")
-# The key of the current span is private; a context with only that in it shows it.
+# The key of the current span is private: read from a context with that key alone.
 _SPAN_KEY: Final = next(iter(set_span_in_context(NonRecordingSpan(SpanContext(1, 1, is_remote=False)), Context())))
 
 
 def current_frame(context: Context) -> Frame | None:
-    """Return the frame in `context`; None outside any trajectory and op."""
+    """Return the frame in `context`; None outside trajectories and ops."""
     return context.get(_FRAME_KEY)  # type: ignore[return-value]  # only `enter` writes this key
 
 
 def attach(context: Context) -> Token[Context] | None:
-    """Make `context` current; the token undoes it in `leave`. None where the collector closes a generator."""
+    """Make `context` current and return the token for `leave`; None while the collector closes a generator."""
     return None if is_collecting() else context_api.attach(context)
 
 
@@ -61,10 +60,10 @@ def enter(context: Context, frame: Frame) -> Token[Context] | None:
 
 
 def enter_silence(context: Context) -> Token[Context] | None:
-    """Make a stretch current in which nobody traces: not we, not any other instrumentation.
+    """Make a context current in which neither we nor other instrumentations trace.
 
     A current span that is not sampled stops every tracer with the standard, parent-based sampler; the suppression
-    keys stop instrumentations that look at those.
+    keys stop the instrumentations that read them.
     """
     ids = SystemIdGenerator()
     unsampled = SpanContext(
@@ -77,7 +76,7 @@ def enter_silence(context: Context) -> Token[Context] | None:
         **context,
         _SPAN_KEY: NonRecordingSpan(unsampled),
         _FRAME_KEY: SILENCE,
-        # The first key is for instrumentations of OpenTelemetry, the others for those that keep their own.
+        # The first key is OpenTelemetry's, the others are of instrumentations with keys of their own.
         context_api._SUPPRESS_INSTRUMENTATION_KEY: True,  # noqa: SLF001 - opentelemetry-instrumentation imports it too
         "suppress_instrumentation": True,
         "suppress_language_model_instrumentation": True,
@@ -86,25 +85,25 @@ def enter_silence(context: Context) -> Token[Context] | None:
 
 
 def leave(token: Token[Context]) -> None:
-    """Undo `attach`; nothing where the collector closes a generator.
+    """Undo `attach`, unless the collector is closing a generator.
 
-    Not by `opentelemetry.context.detach`, which logs an error for each coroutine or generator that is closed from
-    another context than it ran in: that is how abandoned ones end.
+    `opentelemetry.context.detach` would log an error for each abandoned coroutine or generator: these are closed from
+    another context than they ran in.
     """
     if is_collecting():
         return
-    try:  # noqa: SIM105 - contextlib.suppress costs twice what the rest of this does
+    try:  # noqa: SIM105 - contextlib.suppress costs twice as much as the rest
         token.var.reset(token)
     except (ValueError, RuntimeError):
-        # Of another context, or undone already before a signal handler interrupted the caller.
+        # The token is another context's, or was used before a signal handler interrupted the caller.
         pass
 
 
 def restore(context: Context | None) -> None:
-    """Make `context` current again, if an exception of a signal handler came after another was made current.
+    """Make `context` current again, after an exception of a signal handler.
 
     Args:
-        context: What was current; None where that was not known yet.
+        context: The former context; None if it was not read yet.
     """
     if context is not None and context_api.get_current() is not context:
         attach(context)

@@ -1,7 +1,7 @@
 """Trace and span ids from the operating system's randomness.
 
-Trainers seed `random` alike in every worker, and the SDK's generator draws from it: workers would make the same ids
-and overwrite each other's traces.
+The SDK's generator draws from `random`, which trainers seed alike in every worker: workers would make the same ids and
+overwrite each other's traces.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 
 __all__ = ["SystemIdGenerator"]
 
-# Drawn many at a time: os.urandom gives up the interpreter lock, and whoever waits for it takes milliseconds.
+# Drawn many at a time: os.urandom releases the GIL, and getting it back may take milliseconds.
 _BATCH: Final = struct.Struct("512Q")
 _drawn: Final[list[int]] = []
 
 if hasattr(os, "register_at_fork"):
-    # A forked child has a copy of what its parent has drawn, and would make the same ids.
+    # A forked child has a copy of its parent's numbers, and would make the same ids.
     os.register_at_fork(after_in_child=_drawn.clear)
 
 
@@ -35,7 +35,7 @@ def _draw() -> int:
 
 
 class SystemIdGenerator(IdGenerator):
-    """An id generator that no seed reaches."""
+    """Generates ids that don't depend on a seed."""
 
     def generate_trace_id(self) -> int:
         """Return a non-zero 128-bit id."""

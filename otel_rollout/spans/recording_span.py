@@ -1,7 +1,7 @@
-"""The span on the hot path: a valid current span for any instrumentation, and nothing that isn't needed before it ends.
+"""The recording span: cheap on the caller's thread, and a valid current span for any instrumentation.
 
-The SDK's span costs its maker a copy and a check of each attribute, five locks and an immutable record. This one keeps
-references and bytes; everything else happens on the delivery thread, in `processing.span_conversion`.
+The SDK's span copies and checks each attribute, takes five locks and builds an immutable record. This one keeps
+references; the rest of the work happens on the delivery thread, in `processing.span_conversion`.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ if TYPE_CHECKING:
 __all__ = ["RecordedEvent", "RecordedLink", "RolloutSpan"]
 
 BASE_BYTES: Final = 1300
-"""What a span without payload takes in memory, about."""
+"""An estimate of the memory of a span without payload."""
 EVENT_BYTES: Final = 200
 MAX_EXTRA_BYTES: Final = 16 * 1024 * 1024
-"""How much a span holds beside its payload; what is set beyond that is dropped and counted."""
+"""The limit of a span's bytes beside its payload; beyond it attributes, events and links are dropped and counted."""
 
 
 class RecordedEvent(NamedTuple):
-    """An event as it was added.
+    """An event.
 
     Args:
         name: Its name.
-        timestamp: When it was, in nanoseconds since the epoch.
+        timestamp: Its time, in nanoseconds since the epoch.
         attributes: Its attributes.
-        dropped_attributes: How many more it was given.
-        exception: The exception that it is about, if so.
+        dropped_attributes: The number of dropped attributes.
+        exception: Its exception, if it is an exception event.
     """
 
     name: str
@@ -69,12 +69,12 @@ class RecordedEvent(NamedTuple):
 
 
 class RecordedLink(NamedTuple):
-    """A link as it was added.
+    """A link.
 
     Args:
-        context: The ids of the span that it points to.
+        context: The ids of the linked span.
         attributes: Its attributes.
-        dropped_attributes: How many more it was given.
+        dropped_attributes: The number of dropped attributes.
     """
 
     context: SpanContext
@@ -83,19 +83,19 @@ class RecordedLink(NamedTuple):
 
 
 class RolloutSpan(Span):
-    """A span that is cheap to make; handed to `on_end` when it ends.
+    """A recording span.
 
-    Whatever its methods are given, they raise nothing and call no method of a user's class: values are read by type.
+    Its methods never raise and call no method of a user's class: values are read by their type.
 
     Args:
         name: The span's name.
-        context: Its ids; or its span id alone, where the rest is its parent's.
+        context: Its ids; or its span id alone, if the rest is its parent's.
         parent: The parent's ids; None for a root.
-        attributes: What is known at the start; kept, and copied only once more is set.
-        trajectory: The trajectory that it belongs to, whose tags are merged when the span is read.
-        links: Spans of other traces that it points to.
-        on_end: Takes the finished span.
-        bounds: How much of what others set on it is kept.
+        attributes: The first attributes; copied before any other is set.
+        trajectory: Its trajectory, whose tags are merged at export.
+        links: Links to spans of other traces.
+        on_end: Takes the ended span.
+        bounds: The limits of the span.
     """
 
     __slots__ = (
@@ -155,10 +155,10 @@ class RolloutSpan(Span):
         self.dropped_events = 0
         self.dropped_links = 0
         self.tokenizer: Any = None
-        # Of a provider that is not ours: the span that this one stands for in our queues.
+        # The span of another provider that this one represents in our queues.
         self.readable: ReadableSpan | None = None
         self.finished: FinishedSpan | None = None
-        # How many exporters are done with the span.
+        # The number of exporters that are done with the span.
         self.releases = 0
         self.end_time: int | None = None
         if links:
@@ -168,12 +168,12 @@ class RolloutSpan(Span):
 
     @classmethod
     def of_provider(cls, span: ReadableSpan, context: SpanContext, trajectory: TrajectoryState | None) -> RolloutSpan:
-        """Return what stands in our queues for an ended span of a provider that is not ours.
+        """Return the span that represents another provider's ended span in our queues.
 
         Args:
             span: The provider's span.
             context: Its ids.
-            trajectory: The trajectory that it belongs to.
+            trajectory: Its trajectory.
         """
         ours = cls(span.name, context, span.parent, {}, trajectory, (), lambda ended: None)
         ours.readable, ours.end_time = span, span.end_time
@@ -181,35 +181,35 @@ class RolloutSpan(Span):
 
     @property
     def context(self) -> SpanContext:
-        """The span's ids, made when they are first asked for: a span that nothing runs inside is not, on its way."""
+        """The span's ids; lazy, as a span without children needs them on the delivery thread alone."""
         ids = self.ids
         if isinstance(ids, int):
             trace_id, _, _, trace_flags, trace_state, is_valid = cast("SpanContext", self.parent)
-            # As the tuple that it is: the constructor checks each id once more.
+            # The constructor of this tuple would check each id again.
             ids = tuple.__new__(SpanContext, (trace_id, ids, False, trace_flags, trace_state, is_valid))
             self.ids = ids
         return ids
 
     @property
     def size(self) -> int:
-        """Bytes that the span takes in memory, about."""
+        """An estimate of the span's memory in bytes."""
         size = BASE_BYTES + self.extra_bytes
         if self.input is not None:
             size += self.input.size
         return size if self.output is None else size + self.output.size
 
     def finish(self, finished: FinishedSpan) -> FinishedSpan:
-        """Keep what is exported of the span, and no longer what it was made from."""
+        """Keep the finished span, and free its snapshots."""
         self.finished = finished
         self.input = self.output = self.tokenizer = None
         return finished
 
     def release(self, exporters: int) -> None:
-        """Give back what the span holds once each of `exporters` is done with it; called once by each.
+        """Free the payload once each of `exporters` is done with it; called once by each.
 
-        A copied context, such as a background task's, keeps the span itself for as long as it lives.
+        A copied context, such as a background task's, keeps the span itself alive.
         """
-        # Without a lock, for a trainer's thread never waits: a count lost between two threads only keeps the payload.
+        # No lock, as a trainer's thread never waits: a count lost between two threads only keeps the payload longer.
         self.releases += 1
         if self.releases >= exporters:
             self.readable = self.finished = self.input = self.output = self.events = self.tokenizer = None
@@ -238,7 +238,7 @@ class RolloutSpan(Span):
 
     @guarded("setting an attribute")
     def set_attribute(self, key: str, value: AnyValue) -> None:
-        """Set one attribute as its value is now; a key that is no text is dropped and counted."""
+        """Set an attribute to the value's current state; a key that isn't a text is dropped and counted."""
         if self.end_time is None:
             self._set(((key, value),))
 
@@ -248,7 +248,7 @@ class RolloutSpan(Span):
         if self.end_time is not None:
             return
         if type(attributes) is dict and len(attributes) <= MAX_PAIRS:
-            # At once, as another thread may add to it meanwhile.
+            # In one step, as another thread may add an item meanwhile.
             self._set([*attributes.items()])
             return
         pairs, dropped = read_pairs(attributes, self.bounds.attributes)
@@ -256,7 +256,7 @@ class RolloutSpan(Span):
         self._set(pairs)
 
     def _set(self, pairs: Sequence[tuple[Any, Any]]) -> None:
-        """Set attributes; beyond the limits they are dropped, unless they are there already."""
+        """Set attributes; beyond the limits new ones are dropped."""
         own = self.attributes if self.owns_attributes or not pairs else self._own_attributes()
         limit = self.bounds.attributes
         held = self.extra_bytes
@@ -273,13 +273,13 @@ class RolloutSpan(Span):
             if kind is str and len(value) <= MAX_TEXT_CHARACTERS:
                 held += len(value)
             elif kind is not bool and kind is not float and (kind is not int or not INT64_MIN <= value <= INT64_MAX):
-                value = read_value(value)  # noqa: PLW2901, RUF100 - likewise
+                value = read_value(value)  # noqa: PLW2901 - likewise
                 held += held_bytes(value)
             own[key] = value
         self.extra_bytes = held
 
     def _own_attributes(self) -> dict[str, Any]:
-        """Return the attributes, to be changed: a copy, where they are the op's until now."""
+        """Return the span's own attributes: the first call copies the op's."""
         if not self.owns_attributes:
             self.attributes = {**self.attributes}
             self.owns_attributes = True
@@ -287,7 +287,7 @@ class RolloutSpan(Span):
 
     @guarded("adding an event")
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
-        """Add an event at `timestamp` (nanoseconds since the epoch; now where None)."""
+        """Add an event at `timestamp` (nanoseconds since the epoch; now if None)."""
         self._add_event(name, attributes, timestamp)
 
     @guarded("adding a link")
@@ -334,15 +334,15 @@ class RolloutSpan(Span):
         timestamp: int | None = None,
         escaped: bool = False,
     ) -> None:
-        """Record an exception as an event; its traceback is noted now and written out on the delivery thread.
+        """Record an exception as an event; the delivery thread formats its traceback.
 
-        The traceback is not kept itself: it would keep the locals of every frame alive.
+        The traceback object is not kept: it would keep the locals of every frame alive.
 
         Args:
             exception: The exception.
-            attributes: More attributes of the event, which may also override those of the exception.
-            timestamp: When it was, in nanoseconds since the epoch; now where None.
-            escaped: Whether it leaves the span.
+            attributes: More attributes of the event, which may override those of the exception.
+            timestamp: Its time, in nanoseconds since the epoch; now if None.
+            escaped: True if it leaves the span.
         """
         if not issubclass(type(exception), BaseException):
             self.dropped_events += 1
@@ -351,9 +351,9 @@ class RolloutSpan(Span):
         self._add_event(semconv.EXCEPTION_EVENT, attributes, timestamp, record, is_escaped=escaped is True)
 
     def end(self, end_time: int | None = None) -> None:
-        """End the span and hand it over; only the first call counts."""
+        """End the span and hand it to `on_end`; only the first call counts."""
         if self.end_time is None:
-            # The system's clock may have been set back meanwhile.
+            # The system's clock may go back.
             now = max(time_ns(), self.start_time)
             self.end_time = now if end_time is None else read_time(end_time) or now
             self.on_end(self)
@@ -364,7 +364,7 @@ class RolloutSpan(Span):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Record what leaves the `with` block, as the SDK's spans do, and end the span."""
+        """Record an exception that leaves the `with` block, as the SDK does, and end the span."""
         if exc_val is not None:
             self.record_exception(exc_val, escaped=True)
             self.set_status(StatusCode.ERROR, exception_text(exc_val))

@@ -1,6 +1,6 @@
-"""The one piece of global state: the running pipeline, or None while tracing is off.
+"""The running pipeline, or None while tracing is off.
 
-Decorated functions look it up through this module on each call, so that they pickle by reference to it.
+Decorated functions read it from this module on each call, so that they pickle by reference to it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["RunningPipeline", "pipeline"]
 
 
 class RunningPipeline(Protocol):
-    """The side of a pipeline that ops, trajectories and integrations see."""
+    """The interface of a pipeline for ops, trajectories and integrations."""
 
     run: str
     experiment_name: str
@@ -30,7 +30,7 @@ class RunningPipeline(Protocol):
 
     @property
     def exporters(self) -> Mapping[str, SpanExporter]:
-        """The exporters by the names that they go by in logs and statistics."""
+        """The exporters by their names in logs and statistics."""
 
     def tokenizer_of(self, receiver: Any) -> Any:
         """Return the tokenizer of an op's `self` for the delivery thread; None if it has none."""
@@ -39,7 +39,7 @@ class RunningPipeline(Protocol):
         """Return the delivery thread's copy of a tokenizer that other threads use."""
 
     def request_flush(self) -> None:
-        """Have every queue send what it holds soon, without waiting for it."""
+        """Ask every queue to send its spans soon, without waiting for it."""
 
 
 pipeline: RunningPipeline | None = None

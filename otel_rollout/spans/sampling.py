@@ -1,4 +1,4 @@
-"""Which trajectories are traced: always whole samples, so that the rollouts of a prompt can be compared."""
+"""Sample trajectories: all rollouts of a prompt or none, so that they can be compared."""
 
 from __future__ import annotations
 
@@ -22,16 +22,14 @@ _RUN_ID_VARIABLE: Final = "OTEL_ROLLOUT_RUN_ID"
 
 
 def select_samples(indices: Iterable[Hashable], max_samples: int | None = None, *, step: int | None = None) -> set[int]:
-    """Return the positions in a batch whose trajectories are to be traced: all rollouts of up to N samples.
+    """Return the positions in a batch of the trajectories to trace: all rollouts of up to N samples.
 
-    What verl does with `max_samples_per_step_per_worker`: each worker picks that many of the unique samples of its
-    part of a step. Which ones is decided by a hash, not by the trainer's random generator, so that tracing leaves
-    training's random numbers alone, and the choice differs from step to step.
+    As verl does with `max_samples_per_step_per_worker`, each worker picks N of the unique samples in its part of a
+    step. The choice is a hash that differs from step to step; it draws no random number from the trainer's generator.
 
     Args:
         indices: The sample index of each trajectory of the batch, shape (batch,).
-        max_samples: How many samples; where None, the setting `max_samples_per_step_per_worker`; where that is
-            unset too, all.
+        max_samples: N; if None, the setting `max_samples_per_step_per_worker`; if that is unset too, all.
         step: The training step.
     """
     samples = [index.item() if hasattr(index, "item") else index for index in indices]
@@ -47,8 +45,8 @@ def select_samples(indices: Iterable[Hashable], max_samples: int | None = None, 
 class RolloutSampleRatio(Sampler):
     """Keeps a share of the samples of each step, with all their rollouts.
 
-    The decision is a hash of run, experiment, step and sample, so every worker comes to the same one with no talk.
-    The run is the setting `run_id` (`OTEL_ROLLOUT_RUN_ID`); where that is unset, every run keeps the same samples.
+    The decision is a hash of run, experiment, step and sample, the same in every worker. The run is the setting
+    `run_id` (`OTEL_ROLLOUT_RUN_ID`); if it is unset, every run keeps the same samples.
     A span without these tags is kept by its trace id, as `traceidratio` does.
 
     Args:
@@ -86,9 +84,9 @@ class RolloutSampleRatio(Sampler):
 
 
 class SilenceableSampler(Sampler):
-    """Drops what is started in silence (`trace=False`), and asks another sampler about the rest.
+    """Drops spans that start in silence (`trace=False`); another sampler decides on the rest.
 
-    A parent-based sampler needs none of this; `always_on` and `traceidratio` don't look at the parent.
+    `always_on` and `traceidratio` need it, as they ignore the parent; parent-based samplers don't.
 
     Args:
         sampler: The other sampler.
@@ -97,21 +95,12 @@ class SilenceableSampler(Sampler):
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
 
-    def should_sample(
-        self,
-        parent_context: Context | None,
-        trace_id: int,
-        name: str,
-        kind: SpanKind | None = None,
-        attributes: Attributes = None,
-        links: Sequence[Link] | None = None,
-        trace_state: TraceState | None = None,
-    ) -> SamplingResult:
+    def should_sample(self, parent_context: Context | None, *args: Any, **kwargs: Any) -> SamplingResult:
         """Decide for one span."""
         context = get_current() if parent_context is None else parent_context
         if current_frame(context) is SILENCE:
             return SamplingResult(Decision.DROP)
-        return self._sampler.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
+        return self._sampler.should_sample(parent_context, *args, **kwargs)
 
     def get_description(self) -> str:
         """Return the other sampler's description."""
@@ -125,7 +114,7 @@ def sample_ratio_sampler(argument: str | None) -> Sampler:
         argument: The ratio as text; empty means 1.
 
     Raises:
-        ValueError: The argument is no ratio from 0 to 1.
+        ValueError: The argument is not a ratio from 0 to 1.
     """
     try:
         ratio = float(argument or 1.0)

@@ -1,4 +1,4 @@
-"""How much of what others set on a span is kept: the limits of OpenTelemetry's environment variables."""
+"""The limits of a span, by OpenTelemetry's environment variables."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ __all__ = ["DEFAULT_BOUNDS", "LIMIT_VARIABLES", "SpanBounds", "bounds_of", "envi
 _logger = logging.getLogger("otel_rollout")
 
 DEFAULT_COUNT: Final = 128
-"""The specification's: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/#span-limits."""
+"""The specification's default: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/#span-limits."""
 
 
 class SpanBounds(NamedTuple):
-    """The limits of a span; beyond them what comes last is dropped and counted.
+    """The limits of a span; beyond them the last items are dropped and counted.
 
     Args:
-        attributes: How many attributes.
-        events: How many events.
-        links: How many links.
-        event_attributes: How many attributes of an event.
-        link_attributes: How many attributes of a link.
-        characters: How many characters of an attribute of the span; None without a limit.
-        other_characters: How many characters of an attribute of an event or a link; None without a limit.
+        attributes: The most attributes.
+        events: The most events.
+        links: The most links.
+        event_attributes: The most attributes of an event.
+        link_attributes: The most attributes of a link.
+        characters: The most characters of an attribute of the span; None for no limit.
+        other_characters: The most characters of an attribute of an event or a link; None for no limit.
     """
 
     attributes: int = DEFAULT_COUNT
@@ -54,11 +54,11 @@ LIMIT_VARIABLES: Final[Mapping[str, str]] = {
     names.OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT: "max_event_attributes",
     names.OTEL_LINK_ATTRIBUTE_COUNT_LIMIT: "max_link_attributes",
 }
-"""The variables that set the limits, each with the SDK's name of its limit."""
+"""The variables of the limits, each with the name of its argument of `SpanLimits`."""
 
 
 def environment_limits() -> SpanLimits:
-    """Return the limits of the environment as the SDK reads them, but for wrong values: these are ignored, logged."""
+    """Return the environment's limits as the SDK reads them, except that wrong values are logged and ignored."""
     values = {variable: os.environ.get(variable, "").strip() for variable in LIMIT_VARIABLES}
     ignored = [variable for variable, value in values.items() if value and not _is_limit(value)]
     given = {}
@@ -81,11 +81,7 @@ def _is_limit(value: str) -> bool:
 
 
 def bounds_of(limits: SpanLimits) -> SpanBounds:
-    """Return the SDK's limits as ours; what has no limit there has none here.
-
-    Args:
-        limits: The SDK's limits.
-    """
+    """Return the SDK's limits as bounds."""
 
     def count(limit: int | None) -> int:
         return sys.maxsize if limit is None else limit

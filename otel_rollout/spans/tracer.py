@@ -1,4 +1,4 @@
-"""Tracers make the spans of trajectories and ops; this one makes recording spans, on our own provider."""
+"""The interface of a tracer, and the tracer on our own provider, which makes recording spans."""
 
 from __future__ import annotations
 
@@ -9,14 +9,7 @@ from typing import Any, Final
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import Decision, Sampler
-from opentelemetry.trace import (
-    Link,
-    Span,
-    SpanContext,
-    SpanKind,
-    TraceFlags,
-    get_current_span,
-)
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, TraceFlags, get_current_span
 
 from otel_rollout import semconv
 from otel_rollout.spans.context import Frame
@@ -28,9 +21,9 @@ from otel_rollout.values.snapshot import Snapshot
 
 __all__ = ["RecordingTracer", "RolloutTracer"]
 
-# All bits of our trace ids are random; SDKs before 1.45 have no name for the flag.
+# All bits of our trace ids are random; SDKs before 1.45 don't name the flag.
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED | getattr(TraceFlags, "RANDOM_TRACE_ID", 0x02))
-# For a sampler None means the current context, with the ambient span in it as a parent; a root has none.
+# A root has no parent; for a sampler, None would mean the current context and its span.
 _NO_PARENT: Final = Context()
 
 
@@ -39,11 +32,11 @@ class RolloutTracer(abc.ABC):
 
     @abc.abstractmethod
     def start_root(self, name: str, trajectory: TrajectoryState, links: Sequence[Link]) -> Span | None:
-        """Start the root of a new trace; None where the sampler leaves the trajectory out."""
+        """Start the root of a new trace; return None if the sampler drops the trajectory."""
 
     @abc.abstractmethod
     def start_op(self, name: str, context: Context, frame: Frame | None, attributes: dict[str, Any]) -> Span | None:
-        """Start a span under what is current in `context`; None where that isn't sampled.
+        """Start a child of the current span in `context`; return None if that isn't sampled.
 
         Args:
             name: The span's name.
@@ -62,16 +55,16 @@ class RolloutTracer(abc.ABC):
 
     @abc.abstractmethod
     def set_tokenizer(self, span: Span, tokenizer: Any) -> None:
-        """Set what decodes the token ids in the output of `span`."""
+        """Set the tokenizer that decodes the token ids in the output of `span`."""
 
     @abc.abstractmethod
     def set_annotations(self, root: Span, own: dict[str, Any], others: dict[str, Any]) -> None:
-        """Set what is known of a trajectory at its end.
+        """Set the attributes of a trajectory's root at its end.
 
         Args:
-            root: Its root.
-            own: What stays there, whatever the limit of attributes.
-            others: What the program has annotated beside these.
+            root: The root.
+            own: Attributes that stay, whatever the limit of attributes.
+            others: Other attributes that the program annotated.
         """
 
 
@@ -80,11 +73,11 @@ class RecordingTracer(RolloutTracer):
 
     Args:
         sampler: Decides at the root of each trace.
-        ids: Where ids come from.
-        on_end: Takes each finished span.
-        is_shared: Whether the spans of other instrumentations reach the same exporters, so that ours may have
-            them as parents.
-        bounds: How much of what others set on a span is kept.
+        ids: Generates ids.
+        on_end: Takes each ended span.
+        is_shared: True if the spans of other instrumentations reach the same exporters: only then may they be parents
+            of ours.
+        bounds: The limits of a span.
         open_spans: Counts the spans that start.
     """
 
@@ -106,14 +99,14 @@ class RecordingTracer(RolloutTracer):
         self._is_shared = is_shared
 
     def start_root(self, name: str, trajectory: TrajectoryState | None, links: Sequence[Link]) -> Span | None:
-        """Start the root of a new trace; None where the sampler leaves the trajectory out."""
+        """Start the root of a new trace; return None if the sampler drops the trajectory."""
         trace_id = self._ids.generate_trace_id()
         tags = trajectory.tags if trajectory else {semconv.OUTSIDE_TRAJECTORY: True}
         sampled = self._sampler.should_sample(_NO_PARENT, trace_id, name, SpanKind.INTERNAL, tags, links)
         if sampled.decision is not Decision.RECORD_AND_SAMPLE:
             return None
         context = SpanContext(trace_id, self._ids.generate_span_id(), False, _SAMPLED, sampled.trace_state)
-        # A trajectory's tags are added when its spans are read; samplers hand back what they were given.
+        # A trajectory's tags are merged at export, and most samplers return the attributes that they were given.
         attributes = {} if trajectory else dict(tags)
         self._count_start()
         root = RolloutSpan(name, context, None, attributes, trajectory, tuple(links), self._on_end, self._bounds)
@@ -142,23 +135,23 @@ class RecordingTracer(RolloutTracer):
             return None
         span_id = self._ids.generate_span_id()
         self._count_start()
-        light = RolloutSpan(name, span_id, parent, attributes, trajectory, (), self._on_end, self._bounds)
+        span = RolloutSpan(name, span_id, parent, attributes, trajectory, (), self._on_end, self._bounds)
         if trajectory is None:
-            light.set_attribute(semconv.OUTSIDE_TRAJECTORY, True)  # an attribute's value
-        return light
+            span.set_attribute(semconv.OUTSIDE_TRAJECTORY, True)
+        return span
 
     def set_input(self, span: Span, taken: Snapshot) -> None:
-        """Keep the input; the delivery thread does the rest."""
+        """Keep the input for the delivery thread."""
         span.input = taken  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
 
     def set_output(self, span: Span, taken: Snapshot) -> None:
-        """Keep the output; the delivery thread does the rest."""
+        """Keep the output for the delivery thread."""
         span.output = taken  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
 
     def set_tokenizer(self, span: Span, tokenizer: Any) -> None:
-        """Keep the tokenizer; the delivery thread does the rest."""
+        """Keep the tokenizer for the delivery thread."""
         span.tokenizer = tokenizer  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
 
     def set_annotations(self, root: Span, own: dict[str, Any], others: dict[str, Any]) -> None:
-        """Set ours first: beyond the limit, what comes last is dropped."""
+        """Set ours first: beyond the limit the last ones are dropped."""
         root.set_attributes({**own, **others})

@@ -1,4 +1,4 @@
-"""What is known of a running trajectory: its tags, its totals, and what was lost of it."""
+"""The state of a running trajectory: its tags, its totals, its lost spans and bytes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from otel_rollout import semconv
 
 __all__ = ["TrajectoryState"]
 
-# One for all, held for an addition: a forked child renews it, which it can't do for those of trajectories. Reentrant:
-# the garbage collector may end an abandoned span while this thread holds it.
+# One lock for all trajectories, so that a forked child can renew it. Reentrant, as the garbage collector may end an
+# abandoned span while this thread holds it.
 _lock = threading.RLock()
 
 
@@ -26,10 +26,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class TrajectoryState:
-    """One trajectory, shared by reference by all its spans; its `root` is None once that has ended.
+    """One trajectory, which all its spans refer to; `root` is None once the root has ended.
 
     Args:
-        tags: The five tags by attribute key; those that the trainer did not give are left out.
+        tags: Those of the five tags that the trainer gave, by attribute key.
     """
 
     __slots__ = (
@@ -49,7 +49,7 @@ class TrajectoryState:
         self.tags = tags
         self.tag_bytes = sum(4 * len(value) for value in tags.values() if isinstance(value, str))
         self.has_clean_tags = False
-        """Whether the tags were searched for secrets."""
+        """True once the tags are redacted."""
         self.annotations: dict[str, Any] = {}
         self.root: Any = None
         self.turns = 0
@@ -59,22 +59,22 @@ class TrajectoryState:
         self.dropped_spans: Counter[str] = Counter()
 
     def add_turn(self, input_tokens: int, output_tokens: int) -> None:
-        """Count one turn of the model and its tokens."""
+        """Count a turn of the model and its tokens."""
         with _lock:
             self.turns += 1
             self.input_tokens += input_tokens
             self.output_tokens += output_tokens
 
     def add_dropped_span(self, exporter: str) -> None:
-        """Count a span that the queue of `exporter` lost."""
+        """Count a span that the exporter's queue lost."""
         with _lock:
             self.dropped_spans[exporter] += 1
 
     def group(self, run: str) -> str | None:
-        """Return the group id: what all rollouts of one prompt in one step share; None without a sample index.
+        """Return the group id, shared by all rollouts of one prompt in one step; None without a sample index.
 
         Args:
-            run: What tells this run's groups from another's: Phoenix knows a session id once, over all its projects.
+            run: The run's part of the id: in Phoenix a session id is unique across all projects.
         """
         sample = self.tags.get(semconv.SAMPLE_INDEX)
         if sample is None:
