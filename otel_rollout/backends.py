@@ -1,4 +1,4 @@
-"""From backend names to exporters: our own two, and whatever is installed under OpenTelemetry's entry point group."""
+"""Find exporters by name: `otlp`, `console`, and those in OpenTelemetry's entry point group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from otel_rollout.export.exporter import OutcomeSpanExporter
 __all__ = ["Backend", "backend_names", "make_exporters", "requested_backend"]
 
 Backend = str | SpanExporter | Sequence["str | SpanExporter"]
-"""What `init(backend=…)` takes: a name, names separated by commas, an exporter, or a list of names and exporters."""
+"""The type of `init(backend=…)`: a name, names separated by commas, an exporter, or a list of names and exporters."""
 
 _logger = logging.getLogger("otel_rollout")
 
@@ -36,13 +36,13 @@ _PROTOCOL_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORT
 
 
 def requested_backend(backend: Backend | None) -> list[str | SpanExporter]:
-    """Return the backends that are asked for, one by one; empty where tracing is off.
+    """Return the list of requested backends; empty if tracing is off.
 
     Args:
-        backend: The argument; where None, `OTEL_TRACES_EXPORTER` counts.
+        backend: The argument of `init`; if None, `OTEL_TRACES_EXPORTER` counts.
 
     Raises:
-        ConfigurationError: `none` stands beside other names, or an entry is neither a name nor an exporter.
+        ConfigurationError: Other names stand beside `none`, or an entry is neither a name nor an exporter.
     """
     origin = "backend"
     if backend is None:
@@ -75,12 +75,12 @@ def requested_backend(backend: Backend | None) -> list[str | SpanExporter]:
 
 
 def backend_names(asked: Iterable[str | SpanExporter]) -> str | None:
-    """Return the backends as one comma list, the form in which verl asks for it; None where there is none."""
+    """Return the backends' names separated by commas, as verl has them; None if there are none."""
     return ",".join(entry if isinstance(entry, str) else type(entry).__name__ for entry in asked) or None
 
 
 def make_exporters(asked: Iterable[str | SpanExporter]) -> list[tuple[str, SpanExporter]]:
-    """Return the exporters with the names that they go by in logs and statistics.
+    """Return the exporters with their names in logs and statistics.
 
     Args:
         asked: Names and exporters.
@@ -110,7 +110,7 @@ def _make(name: str) -> SpanExporter:
     if name == "console":
         return _instance(name, "otel_rollout_console.exporter", "ConsoleSpanExporter", None)
     found = list(entry_points(group=GROUP, name=name))
-    if not found and (_has_metadata() or not name.isidentifier()):
+    if not found and (_extras() or not name.isidentifier()):
         raise UnknownExporterError(_unknown(name))
     try:
         cls = found[0].load() if found else _load_without_metadata(name)
@@ -123,12 +123,8 @@ def _make(name: str) -> SpanExporter:
     return _construct(name, cls)
 
 
-def _has_metadata() -> bool:
-    return bool(_extras())
-
-
 def _extras() -> list[str]:
-    """Return our distribution's extras; none if its metadata is missing."""
+    """Return our distribution's extras; an empty list if its metadata is missing."""
     try:
         return metadata(DISTRIBUTION).get_all("Provides-Extra") or []
     except PackageNotFoundError:
@@ -136,14 +132,14 @@ def _extras() -> list[str]:
 
 
 def _extra(name: str) -> str | None:
-    """Return the extra that brings the packages of an exporter of ours: it has the exporter's name."""
+    """Return the extra of one of our exporters, which has the exporter's name."""
     return name if name in _extras() else None
 
 
 def _load_without_metadata(name: str) -> Any:
-    """Return the exporter of a package that stands beside ours and is called as ours are: `otel_rollout_NAME`.
+    """Return the exporter class of the package `otel_rollout_NAME` beside ours.
 
-    Entry points are metadata of the distribution, which package folders that Ray ships (`py_modules`) are without.
+    Entry points are metadata of the distribution, and the package folders that Ray ships (`py_modules`) have none.
     """
     package = f"{_PACKAGE_PREFIX}{name}"
     if importlib.util.find_spec(package) is None:
@@ -192,7 +188,7 @@ def _construct(name: str, cls: Any) -> SpanExporter:
 
 def _missing(name: str, error: ImportError, extra: str | None) -> str:
     if (error.name or "").startswith(_PACKAGE_PREFIX):
-        # Ours, as otel_rollout itself: only some of the distribution's folders are here.
+        # A package of our distribution: only some of its folders are here.
         line = f"ship that package beside otel_rollout, or pip install {DISTRIBUTION}"
         return f"exporter {name!r} needs a package that isn't here ({error}): {line}"
     line = f"pip install 'otel-rollout[{extra}]'" if extra else f"pip install {error.name or 'the missing package'}"

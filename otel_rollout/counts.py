@@ -1,4 +1,4 @@
-"""What the process has traced, delivered and lost so far."""
+"""The counts of spans recorded, delivered and lost."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class SideWorkStats:
     """The counts of requests about stored spans, of one kind: links, rewards.
 
     Args:
-        done: Requests that the backend has carried out.
-        waiting: Requests that are still to be made.
-        lost: Requests that were given up, by reason.
+        done: Requests that the backend accepted.
+        waiting: Requests that wait.
+        lost: Requests that were dropped, by reason.
     """
 
     done: int = 0
@@ -31,13 +31,13 @@ class ExporterStats:
         recorded: Spans that ended.
         delivered: Spans that the backend has.
         queued: Spans that wait or are in flight.
-        queued_bytes: What they take in memory, about.
+        queued_bytes: An estimate of their memory.
         spooled: Spans that wait on disk.
-        lost: Spans that are gone, by reason.
+        lost: Spans that were dropped, by reason.
         payloads_dropped: Spans that arrive without payload, because the queue was full.
         payloads_shrunk: Spans that arrive with their payload cut, because the backend refused them whole.
-        last_trouble: What the backend said last when it did not take a batch.
-        side_work: What goes beside the spans (links, rewards), by kind; no part of the spans' account.
+        last_trouble: The backend's last answer to a batch that it refused.
+        side_work: Requests beside the spans (links, rewards), by kind; not counted among the spans.
     """
 
     recorded: int = 0
@@ -51,6 +51,18 @@ class ExporterStats:
     last_trouble: str = ""
     side_work: Mapping[str, SideWorkStats] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        parts = [f"{self.delivered:,} of {self.recorded:,} spans delivered", *_lost("", self.lost)]
+        parts += _said(
+            ("{:,} queued", self.queued),
+            ("{:,} on disk", self.spooled),
+            ("{:,} without payload", self.payloads_dropped),
+            ("{:,} with payload cut by the backend's limits", self.payloads_shrunk),
+        )
+        for kind, work in self.side_work.items():
+            parts += _said((f"{{:,}} {kind} waiting", work.waiting)) + _lost(f"{kind} ", work.lost)
+        return ", ".join(parts)
+
 
 @dataclass(frozen=True)
 class Stats:
@@ -58,12 +70,12 @@ class Stats:
 
     Args:
         exporters: The counts of each exporter by its name.
-        truncated_bytes: Bytes of payloads, attributes and names that were cut to keep to the limits.
+        truncated_bytes: Bytes of payloads, attributes and names that the limits cut.
         redacted: Secrets that were replaced.
-        internal_errors: Faults of otel-rollout itself, by what it was doing.
-        open_spans: Spans that have started and not ended; those that nobody ever ends, such as the span of a coroutine
-            that nobody awaits, stay among them.
-        is_uncounted: Whether spans go to the exporters of the application's provider alone, which count nothing here.
+        internal_errors: Faults of otel-rollout itself, by the work that failed.
+        open_spans: Spans that have started and not ended; among them those that never end, such as the span of a
+            coroutine that nobody awaits.
+        is_uncounted: True if only the exporters of the application's provider get spans: they count nothing here.
     """
 
     exporters: Mapping[str, ExporterStats] = field(default_factory=dict)
@@ -75,39 +87,27 @@ class Stats:
 
     @property
     def lost(self) -> int:
-        """Spans that some exporter lost."""
+        """Spans lost, summed over the exporters."""
         return sum(sum(exporter.lost.values()) for exporter in self.exporters.values())
 
     def __str__(self) -> str:
-        parts = []
-        if self.is_uncounted:
-            parts.append("traced by the application's tracer provider, whose exporters are not counted here")
-        for name, exporter in self.exporters.items():
-            lost = sum(exporter.lost.values())
-            text = f"{name}: {exporter.delivered:,} of {exporter.recorded:,} spans delivered"
-            if lost:
-                text += f", {lost:,} lost ({', '.join(f'{reason} {n:,}' for reason, n in exporter.lost.items())})"
-            if exporter.queued:
-                text += f", {exporter.queued:,} queued"
-            if exporter.spooled:
-                text += f", {exporter.spooled:,} on disk"
-            if exporter.payloads_dropped:
-                text += f", {exporter.payloads_dropped:,} without payload"
-            if exporter.payloads_shrunk:
-                text += f", {exporter.payloads_shrunk:,} with payload cut by the backend's limits"
-            for kind, work in exporter.side_work.items():
-                if work.waiting:
-                    text += f", {work.waiting:,} {kind} waiting"
-                if work.lost:
-                    reasons = ", ".join(f"{reason} {n:,}" for reason, n in work.lost.items())
-                    text += f", {sum(work.lost.values()):,} {kind} lost ({reasons})"
-            parts.append(text)
-        if self.open_spans:
-            parts.append(f"open spans: {self.open_spans:,}")
-        if self.truncated_bytes:
-            parts.append(f"{self.truncated_bytes:,} payload bytes cut")
-        if self.redacted:
-            parts.append(f"{self.redacted:,} secrets replaced")
-        if self.internal_errors:
-            parts.append(f"{sum(self.internal_errors.values()):,} internal errors")
+        parts = [
+            "traced by the application's tracer provider, whose exporters are not counted here"
+        ] * self.is_uncounted
+        parts += [f"{name}: {exporter}" for name, exporter in self.exporters.items()]
+        parts += _said(
+            ("open spans: {:,}", self.open_spans),
+            ("{:,} payload bytes cut", self.truncated_bytes),
+            ("{:,} secrets replaced", self.redacted),
+            ("{:,} internal errors", sum(self.internal_errors.values())),
+        )
         return "; ".join(parts) or "tracing is off"
+
+
+def _said(*counts: tuple[str, int]) -> list[str]:
+    return [text.format(count) for text, count in counts if count]
+
+
+def _lost(noun: str, reasons: Mapping[str, int]) -> list[str]:
+    listed = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
+    return [f"{sum(reasons.values()):,} {noun}lost ({listed})"] if any(reasons.values()) else []

@@ -1,12 +1,12 @@
-"""The errors that otel-rollout raises: from `init`, `read` and the command line, none from traced code.
+"""The errors of otel-rollout: `init`, `read` and the command line raise them, traced code never does.
 
 RolloutTraceError
 ├── ConfigurationError            a setting has a value that can't work
 │   ├── UnknownExporterError      no exporter has this name
-│   ├── MissingExtraError         the exporter is there, a package it needs is not
-│   └── AlreadyInitializedError   init was called before, with other settings
+│   ├── MissingExtraError         an exporter needs a package that isn't installed
+│   └── AlreadyInitializedError   init was called before with other settings
 ├── NoTracesError                 a folder to read doesn't exist, or holds no traces
-└── UnreadableTraceError          a recorded trajectory can't be read: its file is damaged, or gone
+└── UnreadableTraceError          a recorded trajectory can't be read: its file is damaged or gone
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RolloutTraceError(Exception):
 
 
 class ConfigurationError(RolloutTraceError):
-    """A setting has a value that can't work; the message names the setting, the value and what would do."""
+    """A setting has a value that can't work; the message names the setting, the value and valid values."""
 
 
 class UnknownExporterError(ConfigurationError):
@@ -47,4 +47,4 @@ class NoTracesError(RolloutTraceError):
 
 
 class UnreadableTraceError(RolloutTraceError, ValueError):
-    """A recorded trajectory can't be read: its file is damaged, or gone; the message names it."""
+    """A recorded trajectory can't be read: its file is damaged or gone; the message names it."""

@@ -1,6 +1,6 @@
-"""Patterns that users give: compiled, and refused where one could take more than linear time.
+"""Compile users' patterns, and refuse those that may take more than linear time.
 
-`re` holds the GIL for as long as it searches: a pattern that backtracks would stop the trainer, not only delivery.
+`re` holds the GIL while it searches: a pattern that backtracks would stop the trainer too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 __all__ = ["compile_pattern"]
 
 MAX_WAYS: Final = 1000
-"""How many ways of matching are tried at one place of a text at most."""
+"""The most ways of matching at one position of a text."""
 
 _ATOM: Final = re.compile(
     r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-9]{1,3}|.)"
@@ -31,7 +31,7 @@ def compile_pattern(text: str) -> re.Pattern[str]:
         text: A regular expression of Python's `re`.
 
     Raises:
-        ValueError: It is none, matches nothing at all, or may take more than linear time; the message names it.
+        ValueError: It isn't a pattern, matches the empty text, or may take more than linear time; the message names it.
     """
     try:
         pattern = re.compile(text)
@@ -46,8 +46,8 @@ def compile_pattern(text: str) -> re.Pattern[str]:
 
 
 def _fault(text: str) -> str:
-    """Return why a pattern may take more than linear time; an empty text where it doesn't."""
-    # Of each group that is open: the ways of the alternatives before, of this one, and of its last item.
+    """Return the reason why a pattern may take more than linear time; empty if it can't."""
+    # For each open group: the ways of its earlier alternatives, of the current one, and of its last item.
     open_groups: list[list[int]] = [[0, 1, 1]]
     position = 0
     while position < len(text):

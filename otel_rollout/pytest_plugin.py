@@ -1,4 +1,4 @@
-"""The pytest fixture `rollout_spans`: tracing into memory for one test."""
+"""The pytest fixture `rollout_spans`, which traces into memory for one test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["rollout_spans"]
 
 @pytest.fixture
 def rollout_spans() -> Iterator[InMemorySpanExporter]:
-    """Trace into memory, with ids and times numbered from 1; call `otel_rollout.flush()` before looking."""
+    """Trace into memory, with ids and times counted from 1; call `otel_rollout.flush()` before reading the spans."""
     from otel_rollout import RolloutTraceConfig, init
     from otel_rollout.testing import InMemorySpanExporter, deterministic_ids_and_times
 

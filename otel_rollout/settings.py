@@ -1,4 +1,4 @@
-"""Every setting in one table: argument of `init`, else environment variable, else default."""
+"""The table of settings: the argument of `init`, else the environment variable, else the default."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = [
 ]
 
 BUILT_IN: Final = "built-in"
-"""Stands for our keys, or our forms, in a setting."""
+"""Stands for the built-in keys or patterns in a setting."""
 
 _logger = logging.getLogger("otel_rollout")
 
 OURS: Final = "OTEL_ROLLOUT_"
-"""How the variables of ours begin: a wrong value is an error. In one of OpenTelemetry's it is a warning."""
+"""The prefix of our variables: a wrong value raises. One in a variable of OpenTelemetry is a warning."""
 
 
 class Setting(NamedTuple):
@@ -39,10 +39,10 @@ class Setting(NamedTuple):
 
     Args:
         name: The argument of `init`.
-        variables: The environment variables that set it, the first one that is set counts.
-        read: Turns a variable's text or an argument into the value; raises ValueError with what would be right.
-        default: The value where neither says anything.
-        meaning: What it does, in one line.
+        variables: Its environment variables, of which the first that is set counts.
+        read: Converts a variable's text or an argument; raises ValueError with a description of valid values.
+        default: The default.
+        meaning: Its description, in one line.
     """
 
     name: str
@@ -52,23 +52,14 @@ class Setting(NamedTuple):
     meaning: str
 
 
-_UNITS: Final = {
-    "": 1,
-    "b": 1,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-}
+_UNITS: Final = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 
 
 def read_bytes(value: Any) -> int:
     """Return a size in bytes: a number, or a text such as `256MiB`.
 
     Raises:
-        ValueError: It is no positive size; the message says what would be.
+        ValueError: It isn't a positive size.
     """
     text = str(value).strip().lower()
     number = text.rstrip("bikmg ")
@@ -82,34 +73,22 @@ def read_bytes(value: Any) -> int:
     return size
 
 
-def _read_count(value: Any) -> int:
-    try:
-        count = int(value)
-    except (TypeError, ValueError, OverflowError):
-        count = 0
-    if count <= 0:
-        raise ValueError("a positive whole number")
-    return count
+def _number(kind: Callable[[Any], float], least: float, right: str) -> Callable[[Any], Any]:
+    def read(value: Any) -> float:
+        try:
+            number = kind(value)
+        except (TypeError, ValueError, OverflowError):
+            number = -1
+        if not least <= number < float("inf"):
+            raise ValueError(right)
+        return number
+
+    return read
 
 
-def _read_samples(value: Any) -> int:
-    try:
-        count = int(value)
-    except (TypeError, ValueError, OverflowError):
-        count = -1
-    if count < 0:
-        raise ValueError("a whole number, 0 or more")
-    return count
-
-
-def _read_milliseconds(value: Any) -> float:
-    try:
-        milliseconds = float(value)
-    except (TypeError, ValueError, OverflowError):
-        milliseconds = -1.0
-    if not 0 <= milliseconds < float("inf"):
-        raise ValueError("a number of milliseconds, 0 or more")
-    return milliseconds
+_read_count: Final = _number(int, 1, "a positive whole number")
+_read_samples: Final = _number(int, 0, "a whole number, 0 or more")
+_read_milliseconds: Final = _number(float, 0, "a number of milliseconds, 0 or more")
 
 
 def _read_bool(value: Any) -> bool:
@@ -148,10 +127,10 @@ def _read_patterns(value: Any) -> tuple[str, ...]:
 
 
 def _beside_built_in(given: list[str], right: str) -> tuple[str, ...]:
-    """Return what is given with what is built in before it, unless `none` stands among it.
+    """Return the given texts after the built-in ones, which `none` leaves out.
 
     Raises:
-        ValueError: What looks empty by mistake, which must not switch redaction off.
+        ValueError: All texts are empty: a mistake, which must not switch redaction off.
     """
     is_alone = any(text.lower() == "none" for text in given)
     added = sorted({text for text in given if text and text.lower() != "none"} - {BUILT_IN})
@@ -177,7 +156,7 @@ def _setting(variable: str, read: Callable[[Any], Any], default: Any, meaning: s
 
 @dataclass(frozen=True)
 class Settings:
-    """The values of all settings; each field is one row of the table, and the name of an argument of `init`."""
+    """The value of every setting; each field is a row of the table and an argument of `init`."""
 
     token2text: bool = _setting(
         "OTEL_ROLLOUT_TOKEN2TEXT",
@@ -292,7 +271,7 @@ STANDARD_VARIABLES: Final[Mapping[str, str]] = {
     "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "characters of an attribute at most; JSON is cut inside, and stays valid",
     "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "the same for attributes of spans alone, input and output among them",
 }
-"""Variables of OpenTelemetry that are read elsewhere than in this table."""
+"""OpenTelemetry's variables without a row in the table."""
 
 
 def resolve_settings(arguments: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Settings:
@@ -300,10 +279,10 @@ def resolve_settings(arguments: Mapping[str, Any], environ: Mapping[str, str] | 
 
     Args:
         arguments: Values by setting name; None counts as not given.
-        environ: The environment; the process's own where None.
+        environ: The environment; the process's own if None.
 
     Raises:
-        ConfigurationError: An argument or a variable of ours can't work; the message names it and what would be right.
+        ConfigurationError: An argument or a variable of ours can't work; the message names it and the valid values.
     """
     environ = os.environ if environ is None else environ
     values: dict[str, Any] = {}
@@ -326,9 +305,9 @@ def resolve_settings(arguments: Mapping[str, Any], environ: Mapping[str, str] | 
 
 
 def read_variables(setting: Setting, environ: Mapping[str, str]) -> tuple[Any, list[str]]:
-    """Return a setting's value by the environment, and what is said of the variables that are ignored.
+    """Return a setting's value by the environment, and a warning for each ignored variable.
 
-    A variable of OpenTelemetry's that can't work is ignored, as the SDK does; one of ours is an error.
+    A wrong value is ignored in a variable of OpenTelemetry, as the SDK does, and raises in one of ours.
 
     Args:
         setting: The setting.
@@ -356,7 +335,8 @@ def read_flag(variable: str, *, is_strict: bool = True) -> bool:
 
     Args:
         variable: Its name.
-        is_strict: Raise for any other value, instead of False: constructors of exporters never raise, `check` does.
+        is_strict: Raise for another value; if not, it counts as False: an exporter's `check` raises, its constructor
+            never does.
 
     Raises:
         ConfigurationError: It is neither true nor false.

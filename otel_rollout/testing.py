@@ -1,4 +1,4 @@
-"""For tests, ours and our users': an exporter that keeps spans in memory, and ids and times that don't vary."""
+"""For tests, ours and our users': an exporter that keeps spans in memory, and deterministic ids and times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["InMemorySpanExporter", "deterministic_ids_and_times", "span_tree"]
 
 
 class InMemorySpanExporter(SpanExporter):
-    """Keeps every span that it is given; pass it to `init(backend=…)` and call `flush()` before looking."""
+    """Keeps spans in memory; pass it to `init(backend=…)` and call `flush()` before reading `spans`."""
 
     def __init__(self) -> None:
         self._spans: list[ReadableSpan] = []
@@ -31,7 +31,7 @@ class InMemorySpanExporter(SpanExporter):
 
     @property
     def spans(self) -> list[ReadableSpan]:
-        """The spans so far, in the order of their ends."""
+        """The spans so far, in the order in which they ended."""
         return list(self._spans)
 
     def clear(self) -> None:
@@ -39,7 +39,7 @@ class InMemorySpanExporter(SpanExporter):
         self._spans.clear()
 
     def as_dicts(self) -> list[dict[str, Any]]:
-        """Return every span whole, as plain values to compare with: payloads parsed, ids as numbers."""
+        """Return every span as a dict of plain values: payloads parsed, ids as numbers."""
         return [_as_dict(span) for span in self.spans]
 
 
@@ -70,10 +70,10 @@ def _as_dict(span: ReadableSpan) -> dict[str, Any]:
 
 
 def span_tree(spans: Sequence[ReadableSpan]) -> list[Any]:
-    """Return the names of `spans` as nested lists, children in the order of their start: `[name, [child, …], …]`.
+    """Return the names of `spans` as nested lists, children in the order of start: `[name, [child, …], …]`.
 
     Args:
-        spans: The spans of one or more traces; a span whose parent is not among them is a root.
+        spans: The spans of one or more traces; a span whose parent is missing is a root.
     """
     ids = {span.context.span_id for span in spans if span.context}
     children: dict[int | None, list[ReadableSpan]] = {}
@@ -90,7 +90,7 @@ def span_tree(spans: Sequence[ReadableSpan]) -> list[Any]:
 
 @contextmanager
 def deterministic_ids_and_times() -> Iterator[None]:
-    """Number trace ids, span ids and times (in nanoseconds) from 1, so that whole span lists can be compared."""
+    """Count trace ids, span ids and times (in nanoseconds) from 1, so that tests can compare whole span lists."""
     traces, spans, times = count(1), count(1), count(1)
     with (
         mock.patch.object(SystemIdGenerator, "generate_trace_id", side_effect=traces),

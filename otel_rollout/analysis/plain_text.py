@@ -1,4 +1,4 @@
-"""Numbers, durations and sizes as people read them, and text without what a terminal acts on."""
+"""Numbers, durations and sizes for people, and text without control characters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ JOINERS: Final = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
 
 def printable(text: str) -> str:
     """Return `text` with each control and format character replaced by U+FFFD."""
-    # An escape sequence in a name or an error would move the terminal's cursor, or say something false.
+    # A terminal obeys escape sequences in a name or an error.
     return text if text.isprintable() else "".join(map(_printable_character, text))
 
 
@@ -26,7 +26,7 @@ def shorten(text: str, limit: int) -> str:
     """Return `text` on one line of at most `limit` characters.
 
     Args:
-        text: A text of any length, with line breaks; only its beginning is read.
+        text: A text of any length; only its first ten times `limit` characters are read.
         limit: The most characters.
     """
     line = " ".join(text[: 10 * limit].split())
@@ -34,7 +34,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless the number is 1."""
+    """Return a number with its noun, in the plural if needed."""
     if number != 1:
         noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
     return f"{number:,} {noun}"
@@ -58,6 +58,6 @@ def size(count: int) -> str:
 
 
 def step_name(step: int | None, *, validate: bool) -> str:
-    """Return a step as tables name it: its number, with `val` for its validation pass."""
+    """Return a step's name in tables: its number, with `val` for a validation pass."""
     name = "none" if step is None else str(step)
     return f"{name} val" if validate else name

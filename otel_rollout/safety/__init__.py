@@ -1,1 +1,1 @@
-"""What keeps tracing from reaching the traced program: internal errors, signal handlers, the collector, the GIL."""
+"""Keeps tracing out of the traced program: internal errors, signal handlers, the garbage collector, the GIL."""

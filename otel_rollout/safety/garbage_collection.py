@@ -1,7 +1,7 @@
-"""Whether the garbage collector runs on the calling thread, where that forbids to change the context.
+"""Detect that the garbage collector runs on the calling thread, when the context must not be changed.
 
-Before Python 3.12 it runs in the middle of C code that allocates, `ContextVar.set` included. A generator that it closes
-there, and that sets a variable on its way out, frees what the interrupted call is about to read: the process crashes.
+Before Python 3.12 it may run inside C code that allocates, `ContextVar.set` included. If it closes a generator there
+whose `finally` sets a variable, memory that the interrupted call still reads is freed: the process crashes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if sys.version_info >= (3, 12):
         return False
 
 else:
-    # The collector calls these with its phase, `start` or `stop`, and a dict that is new each time. All are C code:
-    # what a signal handler raises in a callback that is Python code would be lost.
+    # The collector calls these with its phase, `start` or `stop`, and a new dict each time. All are C code: the
+    # exception of a signal handler would be lost in a callback that is Python code.
     _phases: OrderedDict[str, None] = OrderedDict(start=None, stop=None)
     _RUNNING: Final[OrderedDict[str, None]] = OrderedDict(stop=None, start=None)
     _details: dict[str, Any] = {}
@@ -33,6 +33,6 @@ else:
     gc.callbacks += [_details.__setitem__, partial(setattr, _of_thread), _to_end]
 
     def is_collecting() -> bool:
-        """Return whether this code runs inside a collection that may have interrupted a change of the context."""
-        # Compared with their order, and in one step: a collection may begin between any two.
+        """Return True inside a collection, which may have interrupted a change of the context."""
+        # The order of the phases is compared in one step: a collection may begin between two.
         return _phases == _RUNNING and getattr(_of_thread, "start", None) is _details["start"]

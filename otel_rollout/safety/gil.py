@@ -1,29 +1,29 @@
-"""Letting other threads run while a long piece of work is done in small steps."""
+"""Release the GIL now and then during a long piece of work."""
 
 from __future__ import annotations
 
 import time
 from typing import Final
 
-__all__ = ["Breather"]
+__all__ = ["GilYielder"]
 
 BYTES_BETWEEN: Final = 256 * 1024
 LARGE_BYTES: Final = 16 * 1024
 SECONDS: Final = 50e-6
 
 
-class Breather:
-    """Gives up the GIL for a moment after every 256 KiB of large pieces, so that an event loop stands still for less.
+class GilYielder:
+    """Releases the GIL after every 256 KiB of large pieces of work, so that an event loop stalls for less time.
 
-    A thread that waits for its turn asks for it after 5 ms (`sys.getswitchinterval`), and gets it when the piece at
-    hand is done; one that sleeps hands it over at once. Small pieces are done soon enough, and handing over costs more.
+    A waiting thread requests the GIL after 5 ms (`sys.getswitchinterval`) and gets it after the current piece; a sleep
+    releases it at once. Small pieces end soon enough, and cost less than a release.
     """
 
     def __init__(self) -> None:
         self._bytes = 0
 
     def worked(self, size: int) -> None:
-        """Count a piece of `size` bytes as done, and take a breath where it is time."""
+        """Count a finished piece of `size` bytes, and release the GIL if it is time."""
         if size > LARGE_BYTES:
             self._bytes += size
             if self._bytes > BYTES_BETWEEN:

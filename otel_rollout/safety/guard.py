@@ -1,4 +1,4 @@
-"""Tracing never reaches the traced program: the one place that says so."""
+"""`guarded`: tracing never reaches the traced program."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def guarded(doing: str) -> Callable[[Function], Function]:
-    """Decorate a function that the traced program's thread runs: what fails in it is logged once, counted and dropped.
+    """Decorate a function that the traced program's thread runs: its exception is logged once, counted and dropped.
 
-    The function returns None then. What a signal handler of the program raises passes, as any BaseException does.
+    The function returns None then. Exceptions of the program's signal handlers pass, and so does any other
+    BaseException.
 
     Args:
-        doing: The function's work, as the log names it: "ending a span".
+        doing: The function's work for the log, such as "ending a span".
     """
 
     def guard(function: Function) -> Function:

@@ -1,4 +1,4 @@
-"""Messages that are worth one line in a log, not one per span."""
+"""Log a message once, not once per span."""
 
 from __future__ import annotations
 
@@ -19,31 +19,30 @@ _MAX_KINDS = 1000
 
 
 def warn_once(key: str, message: str, *arguments: object, exc_info: BaseException | None = None) -> None:
-    """Log a warning the first time that `key` comes up.
+    """Log a warning the first time that `key` is seen.
 
     Args:
-        key: What the message is about.
+        key: The subject of the message.
         message: The message, with `%s` for each argument.
-        *arguments: Filled in by logging.
-        exc_info: An exception whose traceback belongs to the message.
+        *arguments: The arguments.
+        exc_info: An exception to log with its traceback.
     """
-    # Without a lock, which a fork or a signal handler could find held; at worst a message comes twice.
+    # No lock, which a fork or a signal handler could find held; at worst a message is logged twice.
     if key not in _seen and len(_seen) < _MAX_KINDS:
         _seen.add(key)
-        _logger.warning(_whole(message, *arguments), exc_info=exc_info)
+        # Formatted here: logging calls `isinstance(argument, Mapping)`, and so the program's own ABCs.
+        _logger.warning(message % arguments if arguments else message, exc_info=exc_info)
 
 
 def internal_error(where: str) -> None:
-    """Report the exception that is being handled: a fault of ours, which must not reach the traced program.
-
-    Under pytest it is raised, so that no test passes over it.
+    """Log and count the exception being handled: a fault of ours, which must not reach the traced program.
 
     Args:
-        where: What was being done.
+        where: The work that failed.
 
     Raises:
-        Exception: What a signal handler of the program raised; and the fault itself, in a test run of ours
-            (`OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS`).
+        Exception: The exception of a signal handler of the program; with `OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS`, which
+            our own tests set, any exception.
     """
     error = sys.exc_info()[1]
     if error is not None and is_from_signal_handler(error):
@@ -59,12 +58,12 @@ def internal_error(where: str) -> None:
 
 
 def call_user_function(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function of the user's returns, or a note if it fails: its error is a warning, once.
+    """Return the result of a user's function; if it raises, log one warning and return a note.
 
     Args:
-        name: What the function is to us.
-        function: What to call; a BaseException that is no Exception passes.
-        *arguments: What it takes.
+        name: The function's name in the log.
+        function: The function; its BaseException passes, unless it is an Exception.
+        *arguments: The function's arguments.
     """
     try:
         return function(*arguments)
@@ -75,16 +74,11 @@ def call_user_function(name: str, function: Callable[..., Any], *arguments: Any)
         return f"[{name} failed: {type(error).__qualname__}]"
 
 
-def _whole(message: str, *arguments: object) -> str:
-    """Return a message with its arguments: logging asks ABCs, which may be the program's, whether one is a mapping."""
-    return message % arguments if arguments else message
-
-
 internal_errors: Counter[str] = Counter()
-"""How often each kind of internal error came up; part of `stats()`."""
+"""The count of each kind of internal error, for `stats()`."""
 
 
 def forget() -> None:
-    """Forget what was logged and counted; for tests."""
+    """Forget all messages and counts; for tests."""
     _seen.clear()
     internal_errors.clear()

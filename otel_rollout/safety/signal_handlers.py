@@ -1,4 +1,4 @@
-"""Whether an exception was raised by a signal handler of the program, which interrupts the main thread anywhere."""
+"""Detect an exception of the program's signal handlers, which interrupt the main thread anywhere."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["is_from_signal_handler"]
 
 
 def is_from_signal_handler(error: BaseException) -> bool:
-    """Return whether a signal handler raised `error`: then it is the program's, wherever it was caught.
+    """Return True if a signal handler raised `error`: it belongs to the program, wherever we caught it.
 
     Graders end slow work by `signal.alarm` and a handler that raises. Python runs the handler between two instructions
     of the main thread, which may be ours.
 
     Args:
-        error: An exception that is being handled.
+        error: The exception being handled.
     """
     if threading.current_thread() is not threading.main_thread():
         return False
@@ -37,14 +37,14 @@ def is_from_signal_handler(error: BaseException) -> bool:
 
 
 def _takes_a_frame(frame: FrameType) -> bool:
-    """Return whether a frame was called as handlers are: with a number and a frame."""
+    """Return True if the frame's arguments are those of a handler: a number and a frame."""
     code = frame.f_code
     names = code.co_varnames[: code.co_argcount + bool(code.co_flags & 0x04)]
     values: list[Any] = []
     for name in names:
         value = frame.f_locals.get(name)
         values.extend(value) if type(value) is tuple else values.append(value)
-    # Not isinstance, which asks a value that is of another class for its `__class__`.
+    # Not isinstance, which reads `__class__` of a value of another class.
     return any(type(value) is FrameType and issubclass(type(number), int) for number, value in pairwise(values))
 
 

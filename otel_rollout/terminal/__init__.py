@@ -1,1 +1,1 @@
-"""What the commands and the demo print: trees and tables on a screen."""
+"""Trees and tables on a terminal, for the commands and the demo."""

@@ -1,4 +1,4 @@
-"""The console that commands print on: fitted to a terminal's width, whole lines of plain text elsewhere."""
+"""The console of the commands: cut to a terminal's width, whole lines elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.table import Table
 __all__ = ["open_screen", "plain_table"]
 
 PIPE_COLUMNS: Final = 1000
-"""Programs read whole lines: nothing is cut to a terminal's width."""
+"""The width for a pipe: programs read whole lines."""
 
 
 class _Screen(Console):
@@ -31,7 +31,7 @@ def plain_table(*columns: str) -> Table:
     """Return a dense table without borders.
 
     Args:
-        columns: The headings of its columns, which are aligned right.
+        columns: The headings of its columns, aligned right.
     """
     table = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
     for column in columns:

@@ -1,4 +1,4 @@
-"""One trajectory as a tree of its spans: kind, duration, when each ran, input and output."""
+"""Draw a trajectory as a tree of its spans: kind, duration, position in time, input and output."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ KIND_WIDTH: Final = max(map(len, KIND_STYLES))
 DURATION_WIDTH: Final = 9
 GAP: Final = "  "
 WIDE: Final = 110
-"""From this many columns on, a line has room for everything."""
+"""The columns from which on bars are long."""
 MAX_PAYLOAD_CHARACTERS: Final = 80
 MAX_PREVIEWED_CHARACTERS: Final = 200_000
 MAX_JSON_LINE: Final = 70
 ARROW: Final = " → "
 MIN_ROOM_FOR_BOTH: Final = 50
-"""In fewer columns, input and output are both shown only if they are short."""
+"""The columns below which an input is drawn only if input and output are short."""
 _LIST: Final = r"\[(?:-?\d[-+.\deE]*,\s*){7,}-?\d[-+.\deE]*\]"
 NUMBERS: Final = re.compile(rf'"[^"\\]{{0,64}}":\s*{_LIST},?\s*|{_LIST}')
 """A long list of numbers, with its name if it has one."""
 RESPONSE: Final = "response_text"
-"""The decoded tokens of a generation (`token2text`): they say more than the ids and options beside them."""
+"""The field of a generation's decoded tokens (`token2text`), shown in place of ids and options."""
 
 PAYLOADS: Final = ((semconv.INPUT_VALUE, "input"), (semconv.OUTPUT_VALUE, "output"))
 NOT_SAID_AGAIN: Final = {
@@ -48,7 +48,7 @@ NOT_SAID_AGAIN: Final = {
     semconv.METADATA,
     semconv.SPAN_KIND,
 }
-"""Attributes that the heading or the span's line shows already, or that say nothing."""
+"""Attributes that the heading or the span's line has, or that nobody needs."""
 
 
 def draw_heading(trajectory: RecordedTrajectory) -> Iterator[Text]:
@@ -87,8 +87,8 @@ def draw_spans(spans: Sequence[ReadableSpan], *, width: int, is_whole: bool = Fa
 
     Args:
         spans: The spans of one trace.
-        width: Columns of the screen; previews of payloads are cut to fit.
-        is_whole: Draw payloads, attributes and events below each span, whole.
+        width: The screen's columns; previews of payloads are cut to fit.
+        is_whole: Draw whole payloads, attributes and events below each span.
     """
     rows = list(walk_tree(spans, place_of))
     names = {id(span): shorten(printable(span.name), max(8, width // 3)) for span, _, _ in rows}
@@ -121,7 +121,7 @@ def draw_spans(spans: Sequence[ReadableSpan], *, width: int, is_whole: bool = Fa
 
 
 def _about(span: ReadableSpan, room: int) -> Text:
-    """Describe a span in one line: its error, or tokens, input and output."""
+    """Return a span's error, or its tokens, input and output, in one line."""
     attributes = span.attributes or {}
     if span.status.status_code is StatusCode.ERROR:
         return Text(printable(shorten(error_of(span), max(room, MAX_PAYLOAD_CHARACTERS))), style="red")
@@ -133,7 +133,7 @@ def _about(span: ReadableSpan, room: int) -> Text:
         texts = list(map(_response, texts))
     previews = [_preview(text, min(room, MAX_PAYLOAD_CHARACTERS)) for text in texts]
     if sum(map(len, previews)) + len(ARROW) > room and len(texts) > 1:
-        # An op's output says more than its input, which mostly begins with the same prompt.
+        # Most inputs begin with the same prompt; the output says more.
         previews = (
             previews[-1:]
             if room < MIN_ROOM_FOR_BOTH
@@ -143,26 +143,24 @@ def _about(span: ReadableSpan, room: int) -> Text:
 
 
 def _arrow(before: Any, after: Any) -> str:
-    """Return two counts with an arrow between them, or nothing if neither is known."""
+    """Return two counts with an arrow between them; empty if neither is known."""
     if before is None and after is None:
         return ""
     return "→".join("?" if each is None else str(each) for each in (before, after))
 
 
 def _preview(payload: str, limit: int) -> str:
-    # Token ids would fill the line, and nobody reads them.
     if "[" in payload:
         payload = NUMBERS.sub(_without_numbers, payload[:MAX_PREVIEWED_CHARACTERS])
     return printable(shorten(payload, limit))
 
 
 def _response(payload: str) -> str:
-    """Return the decoded tokens of a generation, if its payload has them."""
+    """Return the decoded tokens of a generation if its payload has them, else the payload."""
     if f'"{RESPONSE}"' not in payload:
         return payload
     try:
-        fields = json.loads(payload)
-        return str(fields[RESPONSE])
+        return str(json.loads(payload)[RESPONSE])
     except (ValueError, TypeError, KeyError, RecursionError):
         return payload
 
@@ -186,9 +184,7 @@ def _event(event: Event, span: ReadableSpan, below: str, *, is_whole: bool) -> I
 def _details(span: ReadableSpan, attributes: Mapping[str, Any], below: str) -> Iterator[Text]:
     """Yield a span's attributes, payloads, status and links."""
     yield from _values({key: value for key, value in attributes.items() if key not in NOT_SAID_AGAIN}, below)
-    for key, label in PAYLOADS:
-        if key in attributes:
-            yield from _values({label: _indented(attributes[key])}, below)
+    yield from _values({label: _indented(attributes[key]) for key, label in PAYLOADS if key in attributes}, below)
     if span.status.description:
         yield from _values({"status": span.status.description}, below)
     for link in span.links:
@@ -197,13 +193,13 @@ def _details(span: ReadableSpan, attributes: Mapping[str, Any], below: str) -> I
 
 def _values(values: Mapping[str, Any], below: str) -> Iterator[Text]:
     for key, value in values.items():
-        first, *others = str(value).splitlines() or [""]
-        label = printable(key)
-        if not others:
-            yield Text.assemble((below, "dim"), (label, "cyan"), GAP, printable(first))
+        lines = str(value).splitlines() or [""]
+        label = Text.assemble((below, "dim"), (printable(key), "cyan"))
+        if len(lines) == 1:
+            yield label.append(GAP + printable(lines[0]))
             continue
-        yield Text.assemble((below, "dim"), (label, "cyan"))
-        for line in (first, *others):
+        yield label
+        for line in lines:
             yield Text.assemble((below, "dim"), GAP, printable(line))
 
 
@@ -218,12 +214,13 @@ def _indented(payload: Any) -> str:
 def _json_lines(value: Any, indent: str) -> str:
     """Write a value as JSON with a line for each item; numbers and short values stay on one line."""
     compact = json.dumps(value, ensure_ascii=False)
-    is_nested = isinstance(value, (dict, list)) and bool(value)
     are_numbers = isinstance(value, list) and all(isinstance(item, (int, float)) for item in value)
-    if not is_nested or are_numbers or len(compact) <= MAX_JSON_LINE:
+    if not isinstance(value, (dict, list)) or are_numbers or len(compact) <= MAX_JSON_LINE:
         return compact
     deeper = indent + "  "
     if isinstance(value, dict):
         items = [f"{json.dumps(key, ensure_ascii=False)}: {_json_lines(item, deeper)}" for key, item in value.items()]
-        return f"{{\n{deeper}" + f",\n{deeper}".join(items) + f"\n{indent}}}"
-    return f"[\n{deeper}" + f",\n{deeper}".join(_json_lines(item, deeper) for item in value) + f"\n{indent}]"
+    else:
+        items = [_json_lines(item, deeper) for item in value]
+    start, end = "{}" if isinstance(value, dict) else "[]"
+    return f"{start}\n{deeper}" + f",\n{deeper}".join(items) + f"\n{indent}{end}"
