@@ -6,6 +6,7 @@ import copy
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
@@ -32,6 +33,7 @@ SNAPSHOT_SHARE: Final = 2
 """A snapshot may hold this many times a payload's limit: the later cut chooses better which parts to keep."""
 
 
+@dataclass(eq=False)
 class Pipeline:
     """Everything between a decorated function and the exporters.
 
@@ -48,32 +50,21 @@ class Pipeline:
         open_spans: Counts recording spans.
     """
 
-    def __init__(
-        self,
-        run: str,
-        experiment_name: str,
-        settings: Settings,
-        tracer: RolloutTracer,
-        queues: list[ExporterQueue],
-        finisher: PayloadFinisher,
-        provider: TracerProvider,
-        provider_spans: ProviderSpans | None,
-        reader: SpanReader,
-        open_spans: OpenSpans,
-    ) -> None:
-        self.run = run
-        self.experiment_name = experiment_name
-        self.settings = settings
-        self.token2text = settings.token2text
-        self.snapshot_budget = max(DEFAULT_BUDGET, SNAPSHOT_SHARE * settings.max_payload_bytes)
-        self.tracer = tracer
-        self.queues = queues
-        self.finisher = finisher
-        self.provider = provider
-        self._provider_spans = provider_spans
-        self._reader = reader
-        self._open_spans = open_spans
-        # By `id`, with the original: another tokenizer gets the same `id` once this one is gone.
+    run: str
+    experiment_name: str
+    settings: Settings
+    tracer: RolloutTracer
+    queues: list[ExporterQueue]
+    finisher: PayloadFinisher
+    provider: TracerProvider
+    provider_spans: ProviderSpans | None
+    reader: SpanReader
+    open_spans: OpenSpans
+
+    def __post_init__(self) -> None:
+        self.token2text = self.settings.token2text
+        self.snapshot_budget = max(DEFAULT_BUDGET, SNAPSHOT_SHARE * self.settings.max_payload_bytes)
+        # By `id`, with the original: another tokenizer may get the `id` of a freed one.
         self._tokenizer_copies: dict[int, tuple[Any, Any]] = {}
 
     @property
@@ -133,12 +124,12 @@ class Pipeline:
         self.finisher.truncated_bytes = 0
         if self.finisher.redactor is not None:
             self.finisher.redactor.redacted = 0
-        self._open_spans.after_fork()
-        if self._provider_spans is not None:
-            self._provider_spans.after_fork()
-        self._reader.resource = resource_of_child(self._reader.resource, self.settings.run_id)
+        self.open_spans.after_fork()
+        if self.provider_spans is not None:
+            self.provider_spans.after_fork()
+        self.reader.resource = resource_of_child(self.reader.resource, self.settings.run_id)
         if isinstance(self.provider, GlobalProvider):
-            self.provider.renew(self._reader.resource)
+            self.provider.renew(self.reader.resource)
         for queue in self.queues:
             queue.after_fork()
 
@@ -149,7 +140,7 @@ class Pipeline:
             truncated_bytes=self.finisher.truncated_bytes,
             redacted=self.finisher.redactor.redacted if self.finisher.redactor is not None else 0,
             internal_errors=dict(internal_errors),
-            open_spans=self._open_spans.count() + (self._provider_spans.open if self._provider_spans else 0),
+            open_spans=self.open_spans.count() + (self.provider_spans.open if self.provider_spans else 0),
             is_uncounted=not self.queues,
         )
 

@@ -38,7 +38,7 @@ def bound(name: str) -> Callable[[], Any]:
 
 
 def resource() -> Any:
-    return pipeline()._reader.resource.attributes
+    return pipeline().reader.resource.attributes
 
 
 IGNORED: dict[str, tuple[list[str], Callable[[], Any], Any]] = {

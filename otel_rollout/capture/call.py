@@ -188,31 +188,23 @@ class Call:
                 span.end()
 
     @guarded("ending a span")
-    def fail(self, error: BaseException) -> None:
-        """End the span with the exception that left the call."""
+    def stop(self, error: BaseException | None = None) -> None:
+        """End the span without a result: with the exception that left the call, or at the end of a generator."""
         self._leave()
         span = self.span
         # Ended already, if the exception came from a capture function or a signal handler during `succeed`.
         if span is not None and span.is_recording():
             try:
-                record_failure(span, error)
+                if error is not None:
+                    record_failure(span, error)
                 if self.operation.is_llm:
                     self._describe(span, None, error)
-                if self.yields:
-                    self._set_yielded(span)
-            finally:
-                span.end()
-
-    @guarded("ending a span")
-    def exhaust(self) -> None:
-        """End the span of an exhausted generator."""
-        self._leave()
-        span = self.span
-        if span is not None:
-            try:
-                if self.operation.is_llm:
-                    self._describe(span, None, None)
-                self._set_yielded(span)
+                if self.operation.capture_output and (self.yields or error is None):
+                    kept = self.yielded or []
+                    cut = self.yields - len(kept)
+                    if cut:
+                        kept.append(f"…[{cut:,} items cut]")
+                    self.pipeline.tracer.set_output(span, Snapshot(kept, self.yielded_bytes, cut))
             finally:
                 span.end()
 
@@ -259,14 +251,6 @@ class Call:
         if self.token is not None:
             leave(self.token)
             self.token = None
-
-    def _set_yielded(self, span: Span) -> None:
-        if self.operation.capture_output:
-            kept = self.yielded or []
-            cut = self.yields - len(kept)
-            if cut:
-                kept.append(f"…[{cut:,} items cut]")
-            self.pipeline.tracer.set_output(span, Snapshot(kept, self.yielded_bytes, cut))
 
     def _describe(self, span: Span, response: Any, answer: Any) -> None:
         attributes = describe_llm_call(self.request, response, answer)

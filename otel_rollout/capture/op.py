@@ -101,7 +101,7 @@ def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., A
             call.succeed(result)
             return result
         except BaseException as error:
-            call.fail(error)
+            call.stop(error)
             raise
         finally:
             if call.token is not None:
@@ -117,7 +117,7 @@ async def _finish(call: Call, coroutine: Coroutine[Any, Any, Any]) -> Any:
         call.succeed(result)
         return result
     except BaseException as error:
-        call.fail(error)
+        call.stop(error)
         raise
     finally:
         if call.token is not None:
@@ -138,7 +138,7 @@ def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Calla
             call.succeed(result)
             return result
         except BaseException as error:
-            call.fail(error)
+            call.stop(error)
             raise
         finally:
             if call.token is not None:
@@ -170,10 +170,10 @@ def _wrap_generator(function: Callable[..., Any], operation: Operation) -> Calla
                     # Thrown in by the consumer, or GeneratorExit: the generator handles it.
                     step, argument = generator.throw, error
         except StopIteration as stop:
-            call.exhaust()
+            call.stop()
             return stop.value
         except BaseException as error:
-            call.fail(error)
+            call.stop(error)
             raise
         finally:
             if call.token is not None:
@@ -208,10 +208,10 @@ def _wrap_async_generator(function: Callable[..., Any], operation: Operation) ->
                     step, argument = generator.athrow, error
         except StopAsyncIteration:
             if call is not None:
-                call.exhaust()
+                call.stop()
         except BaseException as error:
             if call is not None:
-                call.fail(error)
+                call.stop(error)
             raise
         finally:
             if call is not None and call.token is not None:

@@ -180,7 +180,7 @@ class _Watch:
         try:
             guarded(self._hook, observer.fail, error)
             if self._span is not None:
-                guarded(self._hook, self._span.fail, error)
+                guarded(self._hook, self._span.stop, error)
         finally:
             self._finish(observer)
 
