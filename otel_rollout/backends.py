@@ -105,22 +105,37 @@ def make_exporters(asked: Iterable[str | SpanExporter]) -> list[tuple[str, SpanE
 
 
 def _make(name: str) -> SpanExporter:
-    if name == "otlp":
-        return _make_otlp()
-    if name == "console":
-        return _instance(name, "otel_rollout_console.exporter", "ConsoleSpanExporter", None)
-    found = list(entry_points(group=GROUP, name=name))
-    if not found and (_extras() or not name.isidentifier()):
-        raise UnknownExporterError(_unknown(name))
+    extra = name if name in _extras() else None
+    doing = "loaded"
     try:
-        cls = found[0].load() if found else _load_without_metadata(name)
-    except ImportError as error:
-        raise MissingExtraError(_missing(name, error, _extra(name))) from error
-    except UnknownExporterError:
+        if name == "otlp":
+            module, cls, extra = _OTLP_EXPORTERS[_otlp_protocol()]
+            loaded: Any = getattr(importlib.import_module(module), cls)
+        elif name == "console":
+            loaded = importlib.import_module("otel_rollout_console.exporter").ConsoleSpanExporter
+        else:
+            loaded = _find(name)
+        doing = "made"
+        exporter = loaded()
+    except ConfigurationError:
         raise
+    except ImportError as error:
+        raise MissingExtraError(_missing(name, error, extra)) from error
     except Exception as error:
-        raise ConfigurationError(f"exporter {name!r} can't be loaded: {type(error).__name__}: {error}") from error
-    return _construct(name, cls)
+        raise ConfigurationError(f"exporter {name!r} can't be {doing}: {type(error).__name__}: {error}") from error
+    if not isinstance(exporter, SpanExporter):
+        raise ConfigurationError(f"exporter {name!r} is a {type(exporter).__qualname__}, not a SpanExporter")
+    return exporter
+
+
+def _find(name: str) -> Any:
+    """Return the factory of the entry point `name`; without metadata, the exporter class of a package beside ours."""
+    found = list(entry_points(group=GROUP, name=name))
+    if found:
+        return found[0].load()
+    if _extras() or not name.isidentifier():
+        raise UnknownExporterError(_unknown(name))
+    return _load_without_metadata(name)
 
 
 def _extras() -> list[str]:
@@ -129,11 +144,6 @@ def _extras() -> list[str]:
         return metadata(DISTRIBUTION).get_all("Provides-Extra") or []
     except PackageNotFoundError:
         return []
-
-
-def _extra(name: str) -> str | None:
-    """Return the extra of one of our exporters, which has the exporter's name."""
-    return name if name in _extras() else None
 
 
 def _load_without_metadata(name: str) -> Any:
@@ -153,37 +163,15 @@ def _load_without_metadata(name: str) -> Any:
     return next(one for one in exporters if isinstance(one, type) and issubclass(one, SpanExporter))
 
 
-def _make_otlp() -> SpanExporter:
+def _otlp_protocol() -> str:
     for variable in _PROTOCOL_VARIABLES:
         protocol = os.environ.get(variable, "").strip().lower()
         if protocol in _OTLP_EXPORTERS:
-            return _instance("otlp", *_OTLP_EXPORTERS[protocol])
+            return protocol
         if protocol:
             right = " or ".join(_OTLP_EXPORTERS)
             _logger.warning("%s=%r is ignored: this should be %s", variable, protocol, right)
-    return _instance("otlp", *_OTLP_EXPORTERS["http/protobuf"])
-
-
-def _instance(name: str, module: str, cls: str, extra: str | None) -> SpanExporter:
-    try:
-        loaded = getattr(importlib.import_module(module), cls)
-    except ImportError as error:
-        raise MissingExtraError(_missing(name, error, extra)) from error
-    return _construct(name, loaded)
-
-
-def _construct(name: str, cls: Any) -> SpanExporter:
-    try:
-        exporter = cls()
-    except ConfigurationError:
-        raise
-    except ImportError as error:
-        raise MissingExtraError(_missing(name, error, _extra(name))) from error
-    except Exception as error:
-        raise ConfigurationError(f"exporter {name!r} can't be made: {type(error).__name__}: {error}") from error
-    if not isinstance(exporter, SpanExporter):
-        raise ConfigurationError(f"exporter {name!r} is a {type(exporter).__qualname__}, not a SpanExporter")
-    return exporter
+    return "http/protobuf"
 
 
 def _missing(name: str, error: ImportError, extra: str | None) -> str:
@@ -198,9 +186,8 @@ def _missing(name: str, error: ImportError, extra: str | None) -> str:
 def _unknown(name: str) -> str:
     installed = sorted({"console", "none", "otlp", *(point.name for point in entry_points(group=GROUP))})
     message = f"no exporter is called {name!r}; installed: {', '.join(installed)}"
-    extra = _extra(name)
-    if extra is not None:
-        return f"{message}; this one comes with: pip install '{DISTRIBUTION}[{extra}]'"
+    if name in _extras():
+        return f"{message}; this one comes with: pip install '{DISTRIBUTION}[{name}]'"
     close = difflib.get_close_matches(name, installed, n=1)
     if close:
         return f"{message}; did you mean {close[0]!r}?"

@@ -191,27 +191,13 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     Attribute(CONVERSATION_ID, "root", "str", "the trajectory: its trace id", "Weave threads"),
     Attribute(METADATA, "root", "str (JSON)", "the tags and annotations once more", "Phoenix filters"),
     Attribute(SPAN_KIND, "all", "str", "AGENT, CHAIN, EVALUATOR, LLM or TOOL", "Phoenix, MLflow, Weave, Langfuse"),
+    Attribute(OPERATION_NAME, "root, LLM and TOOL ops", "str", "invoke_agent, chat or execute_tool", "Logfire, MLflow"),
     Attribute(
-        OPERATION_NAME,
-        "root, LLM and TOOL ops",
-        "str",
-        "invoke_agent, chat or execute_tool",
-        "Logfire, MLflow",
-    ),
-    Attribute(
-        INPUT_VALUE,
-        "all",
-        "str (JSON)",
-        "the arguments; on the root, the prompt",
-        "Phoenix, MLflow, Weave, Langfuse",
+        INPUT_VALUE, "all", "str (JSON)", "the arguments; on the root, the prompt", "Phoenix, MLflow, Weave, Langfuse"
     ),
     Attribute(INPUT_MIME_TYPE, "all", "str", "application/json", "Phoenix"),
     Attribute(
-        OUTPUT_VALUE,
-        "all",
-        "str (JSON)",
-        "the result; on the root, the answer",
-        "Phoenix, MLflow, Weave, Langfuse",
+        OUTPUT_VALUE, "all", "str (JSON)", "the result; on the root, the answer", "Phoenix, MLflow, Weave, Langfuse"
     ),
     Attribute(OUTPUT_MIME_TYPE, "all", "str", "application/json", "Phoenix"),
     Attribute(ERROR_TYPE, "a span that failed", "str", "the exception's class", "all"),

@@ -103,27 +103,24 @@ def _read_bool(value: Any) -> bool:
 
 
 def _read_keys(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        value = value.split(",")
-    try:
-        named = [str(key).strip() for key in value]
-    except TypeError:
-        named = [""]
-    return _beside_built_in(named, "names separated by commas, or none")
+    given = [text.strip() for text in _texts(value.split(",") if isinstance(value, str) else value)]
+    return _beside_built_in(given, "names separated by commas, or none")
 
 
 def _read_patterns(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        value = value.split() or [""]
-    try:
-        given = [str(pattern) for pattern in value]
-    except TypeError:
-        given = [""]
+    given = _texts(value.split() or [""] if isinstance(value, str) else value)
     patterns = _beside_built_in(given, "regular expressions separated by spaces, or none")
     for pattern in patterns:
         if pattern != BUILT_IN:
             compile_pattern(pattern)
     return patterns
+
+
+def _texts(value: Any) -> list[str]:
+    try:
+        return [str(text) for text in value]
+    except TypeError:
+        return [""]
 
 
 def _beside_built_in(given: list[str], right: str) -> tuple[str, ...]:

@@ -120,12 +120,7 @@ def annotate(
 
 @guarded("annotating a trajectory")
 def _annotate(
-    pipeline: RunningPipeline,
-    reward: Any,
-    status: Any,
-    input_value: Any,
-    output_value: Any,
-    attributes: dict[str, Any],
+    pipeline: RunningPipeline, reward: Any, status: Any, input_value: Any, output_value: Any, attributes: dict[str, Any]
 ) -> None:
     frame = current_frame(context_api.get_current())
     if frame is SILENCE:

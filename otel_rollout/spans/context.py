@@ -67,10 +67,7 @@ def enter_silence(context: Context) -> Token[Context] | None:
     """
     ids = SystemIdGenerator()
     unsampled = SpanContext(
-        ids.generate_trace_id(),
-        ids.generate_span_id(),
-        is_remote=False,
-        trace_flags=TraceFlags(TraceFlags.DEFAULT),
+        ids.generate_trace_id(), ids.generate_span_id(), is_remote=False, trace_flags=TraceFlags(TraceFlags.DEFAULT)
     )
     values: dict[str, Any] = {
         **context,

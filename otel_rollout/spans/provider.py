@@ -67,10 +67,7 @@ def make_resource(project_name: str, run_id: str | None) -> Resource:
         run_id: The run's id; a fresh one if None.
     """
     given = Resource.create()
-    attributes: dict[str, Any] = {
-        semconv.PROJECT_NAME: project_name,
-        semconv.RUN_ID: run_id or uuid.uuid4().hex,
-    }
+    attributes: dict[str, Any] = {semconv.PROJECT_NAME: project_name, semconv.RUN_ID: run_id or uuid.uuid4().hex}
     if str(given.attributes.get(semconv.SERVICE_NAME, "unknown_service")).startswith("unknown_service"):
         attributes[semconv.SERVICE_NAME] = project_name
     if semconv.SERVICE_INSTANCE_ID not in given.attributes:

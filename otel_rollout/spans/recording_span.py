@@ -359,10 +359,7 @@ class RolloutSpan(Span):
             self.on_end(self)
 
     def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
         """Record an exception that leaves the `with` block, as the SDK does, and end the span."""
         if exc_val is not None:
