@@ -90,9 +90,7 @@ def rollout_trace_attr(
     pipeline = runtime.pipeline
     if pipeline is None:
         return _NOTHING
-    if not trace:
-        return _Silence()
-    return _Trajectory(pipeline, sample_index, step, rollout_n, name, validate)
+    return _Trajectory(pipeline, trace, sample_index, step, rollout_n, name, validate)
 
 
 def annotate(
@@ -236,30 +234,13 @@ def _tag(value: Any) -> int | str:
     return to_json(snapshot(plain)).decode()[:MAX_TAG_CHARACTERS].strip('"')
 
 
-class _Silence(AbstractContextManager[None]):
-    """Traces nothing inside."""
-
-    _token: Token[Context] | None = None
-
-    @guarded("silencing a trajectory")
-    def __enter__(self) -> None:
-        self._token = enter_silence(context_api.get_current())
-
-    @guarded("silencing a trajectory")
-    def __exit__(self, *exception: object) -> None:
-        token, self._token = self._token, None
-        if token is not None:
-            leave(token)
-
-
 class _Trajectory(AbstractContextManager[None]):
-    """A running trajectory."""
+    """A running trajectory, or silence."""
 
-    def __init__(
-        self, pipeline: RunningPipeline, sample_index: Any, step: Any, rollout_n: Any, name: str, validate: bool
-    ) -> None:
+    def __init__(self, pipeline: RunningPipeline, trace: bool, *arguments: Any) -> None:
         self._pipeline = pipeline
-        self._arguments = (sample_index, step, rollout_n, name, validate)
+        self._trace = trace
+        self._arguments = arguments
         self._state: TrajectoryState | None = None
         self._root: Span | None = None
         self._token: Token[Context] | None = None
@@ -269,15 +250,15 @@ class _Trajectory(AbstractContextManager[None]):
         context: Context | None = None
         try:
             context = context_api.get_current()
-            self._start(context)
+            if not self._trace:
+                self._token = enter_silence(context)
+            elif current_frame(context) is not SILENCE:
+                self._start(context, *self._arguments)
         except BaseException:
             restore(context)
             raise
 
-    def _start(self, context: Context) -> None:
-        if current_frame(context) is SILENCE:
-            return
-        sample_index, step, rollout_n, name, validate = self._arguments
+    def _start(self, context: Context, sample_index: Any, step: Any, rollout_n: Any, name: Any, validate: Any) -> None:
         tags: dict[str, Any] = {}
         for key, value in ((semconv.STEP, step), (semconv.SAMPLE_INDEX, sample_index), (semconv.ROLLOUT_N, rollout_n)):
             if value is not None:
