@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, cast
+from weakref import WeakKeyDictionary
 
 from opentelemetry import trace
 from opentelemetry.sdk.resources import Resource
@@ -80,7 +80,7 @@ class _Providers:
 
     global_provider: GlobalProvider | None = None
     global_processor: Final = QueueProcessor()
-    processors: ClassVar[list[tuple[weakref.ref[Any], QueueProcessor]]] = []
+    processors: ClassVar[WeakKeyDictionary[Any, QueueProcessor]] = WeakKeyDictionary()
     """Our processor on each provider of the application."""
 
 
@@ -186,14 +186,11 @@ def _add_queues(provider: Any, queues: list[ExporterQueue]) -> ProviderSpans | N
 
 def _processor_of(provider: Any) -> QueueProcessor:
     """Return our one processor on a provider of the application; the first call adds it."""
-    for other, processor in _providers.processors:
-        if other() is provider:
-            return processor
-    added = QueueProcessor()
-    provider.add_span_processor(added)
-    _providers.processors[:] = [pair for pair in _providers.processors if pair[0]() is not None]
-    _providers.processors.append((weakref.ref(provider), added))
-    return added
+    processor = _providers.processors.get(provider)
+    if processor is None:
+        processor = _providers.processors[provider] = QueueProcessor()
+        provider.add_span_processor(processor)
+    return processor
 
 
 def _provider_tracer(tracer: Tracer, finisher: PayloadFinisher, provider_spans: ProviderSpans | None) -> ProviderTracer:

@@ -42,21 +42,16 @@ def select_samples(indices: Iterable[Hashable], max_samples: int | None = None, 
     return {position for position, sample in enumerate(samples) if sample in picked}
 
 
-class RolloutSampleRatio(Sampler):
+class RolloutSampleRatio(TraceIdRatioBased):
     """Keeps a share of the samples of each step, with all their rollouts.
 
     The decision is a hash of run, experiment, step and sample, the same in every worker. The run is the setting
     `run_id` (`OTEL_ROLLOUT_RUN_ID`); if it is unset, every run keeps the same samples.
-    A span without these tags is kept by its trace id, as `traceidratio` does.
+    For a span without these tags the trace id decides, as in `traceidratio`.
 
     Args:
-        ratio: The share, from 0 to 1.
+        rate: The share, from 0 to 1.
     """
-
-    def __init__(self, ratio: float) -> None:
-        self._ratio = ratio
-        self._bound = round(ratio * 2**64)
-        self._by_trace_id = TraceIdRatioBased(ratio)
 
     def should_sample(
         self,
@@ -72,15 +67,15 @@ class RolloutSampleRatio(Sampler):
         attributes = attributes or {}
         sample = attributes.get(semconv.SAMPLE_INDEX)
         if sample is None:
-            return self._by_trace_id.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
+            return super().should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
         digest = _digest(_run_id(), attributes.get(semconv.EXPERIMENT_NAME), attributes.get(semconv.STEP), sample)
-        if digest < self._bound:
+        if digest < self.bound:
             return SamplingResult(Decision.RECORD_AND_SAMPLE, attributes, trace_state)
         return SamplingResult(Decision.DROP)
 
     def get_description(self) -> str:
         """Return the sampler's name and ratio."""
-        return f"RolloutSampleRatio{{{self._ratio}}}"
+        return f"RolloutSampleRatio{{{self.rate}}}"
 
 
 class SilenceableSampler(Sampler):
