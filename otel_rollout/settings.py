@@ -165,76 +165,76 @@ class Settings:
         "OTEL_ROLLOUT_MAX_SAMPLES_PER_STEP_PER_WORKER",
         _read_samples,
         None,
-        "how many samples of a step `select_samples` picks in each worker; unset: all",
+        "the number of samples per step that `select_samples` picks in each worker; unset: all",
     )
     run_id: str | None = _setting(
         "OTEL_ROLLOUT_RUN_ID",
         _read_text,
         None,
-        "names the run on every span, and is part of what `rollout_sample_ratio` hashes; unset: one id per process",
+        "the run's id, on every span and in the hash of `rollout_sample_ratio`; unset: one id per process",
     )
     max_queue_bytes: int = _setting(
-        "OTEL_ROLLOUT_MAX_QUEUE_BYTES", read_bytes, 256 * 2**20, "bytes that each exporter's queue holds at most"
+        "OTEL_ROLLOUT_MAX_QUEUE_BYTES", read_bytes, 256 * 2**20, "the most bytes in each exporter's queue"
     )
     max_queue_spans: int | None = _setting(
         "OTEL_BSP_MAX_QUEUE_SIZE",
         _read_count,
         None,
-        "spans that each exporter's queue holds at most; unset: the bound in bytes alone",
+        "the most spans in each exporter's queue; unset: the bound in bytes alone",
     )
     spool: str | None = _setting(
         "OTEL_ROLLOUT_SPOOL",
         _read_folder,
         None,
-        "a folder for what a backend does not take in time, delivered later or by `otel-rollout replay`; unset: spans "
-        "beyond the bound on memory, and those left at the end, are counted as lost",
+        "a folder for spans that a backend does not take in time, delivered later or by `otel-rollout replay`; unset: "
+        "spans beyond the queue's bounds, and those left at the end, are dropped and counted",
     )
     max_spool_bytes: int = _setting(
         "OTEL_ROLLOUT_MAX_SPOOL_BYTES",
         read_bytes,
         10 * 2**30,
-        "bytes on disk that each exporter's spool takes at most, in each process",
+        "the most bytes on disk of each exporter's spool, in each process",
     )
     max_batch_bytes: int = _setting(
-        "OTEL_ROLLOUT_MAX_BATCH_BYTES", read_bytes, 4 * 2**20, "bytes of a batch at most; a larger span goes alone"
+        "OTEL_ROLLOUT_MAX_BATCH_BYTES", read_bytes, 4 * 2**20, "the most bytes of a batch; a larger span goes alone"
     )
-    max_batch_spans: int = _setting("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", _read_count, 512, "spans of a batch at most")
+    max_batch_spans: int = _setting("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", _read_count, 512, "the most spans of a batch")
     schedule_delay_ms: float = _setting(
         "OTEL_BSP_SCHEDULE_DELAY",
         _read_milliseconds,
         1000.0,
-        "milliseconds that a span waits at most for others to fill a batch",
+        "the longest wait of a span for a full batch, in milliseconds",
     )
     shutdown_timeout_ms: float = _setting(
         "OTEL_ROLLOUT_SHUTDOWN_TIMEOUT_MS",
         _read_milliseconds,
         30_000.0,
-        "milliseconds that the process waits at its exit for what is queued",
+        "the longest wait at the end of the process for queued spans, in milliseconds",
     )
     max_payload_bytes: int = _setting(
         "OTEL_ROLLOUT_MAX_PAYLOAD_BYTES",
         read_bytes,
         2**20,
-        "bytes of an input or output at most; longer ones are cut inside the JSON, so that it stays valid",
+        "the most bytes of an input or output; longer ones are cut inside the JSON, which stays valid",
     )
     redact_keys: tuple[str, ...] = _setting(
         "OTEL_ROLLOUT_REDACT_KEYS",
         _read_keys,
         (BUILT_IN,),
-        "more keys whose text values are replaced, separated by commas; `-name` for one that is not replaced, `none` "
-        "to leave out the built-in ones; see [redaction.md](redaction.md)",
+        "more keys whose text values are redacted, separated by commas; `-name` exempts a key, `none` drops the "
+        "built-in ones; see [redaction.md](redaction.md)",
     )
     redact_patterns: tuple[str, ...] = _setting(
         "OTEL_ROLLOUT_REDACT_PATTERNS",
         _read_patterns,
         (BUILT_IN,),
-        "regular expressions for more secrets, separated by spaces; `none` to leave out the built-in forms",
+        "regular expressions for more secrets, separated by spaces; `none` drops the built-in ones",
     )
     set_global: bool = _setting(
         "OTEL_ROLLOUT_SET_GLOBAL",
         _read_bool,
         False,
-        "make our provider the process's global one, so that other instrumentations' spans arrive with ours",
+        "make our provider the global one, so that other instrumentations' spans arrive with ours",
     )
 
 
@@ -242,13 +242,13 @@ SETTINGS: Final[tuple[Setting, ...]] = tuple(Setting(one.name, *one.metadata["ro
 """The rows of the table."""
 
 STANDARD_VARIABLES: Final[Mapping[str, str]] = {
-    "OTEL_TRACES_EXPORTER": "the exporters, separated by commas, where `init` has no `backend`; `none` is off",
-    "OTEL_EXPORTER_OTLP_ENDPOINT": "where `otlp` sends: the base URL; `/v1/traces` is added (http/protobuf)",
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "the same for traces alone, used as it is",
+    "OTEL_TRACES_EXPORTER": "the exporters, separated by commas, if `init` has no `backend`; `none` is off",
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "the base URL for `otlp`; `/v1/traces` is added (http/protobuf)",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "the whole URL for traces",
     "OTEL_EXPORTER_OTLP_PROTOCOL": "`http/protobuf` (default) or `grpc`; also `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL`",
     "OTEL_EXPORTER_OTLP_HEADERS": "`key=value,key=value`; also `OTEL_EXPORTER_OTLP_TRACES_HEADERS`",
     "OTEL_EXPORTER_OTLP_TIMEOUT": "seconds for one request, default 10; also `…_TRACES_TIMEOUT`",
-    "OTEL_BSP_EXPORT_TIMEOUT": "not read, nor by the SDK: `OTEL_EXPORTER_OTLP_TIMEOUT` is the limit of one request",
+    "OTEL_BSP_EXPORT_TIMEOUT": "ignored, as by the SDK: `OTEL_EXPORTER_OTLP_TIMEOUT` is the limit of one request",
     "OTEL_EXPORTER_OTLP_COMPRESSION": "`none` (default), `gzip` or `deflate`; also `…_TRACES_COMPRESSION`",
     "OTEL_EXPORTER_OTLP_CERTIFICATE": "a file of trusted certificates; also `…_TRACES_CERTIFICATE`",
     "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": "our own certificate; also `…_TRACES_CLIENT_CERTIFICATE`",
@@ -257,15 +257,15 @@ STANDARD_VARIABLES: Final[Mapping[str, str]] = {
     "OTEL_SERVICE_NAME": "the resource's `service.name`; default: the project name",
     "OTEL_RESOURCE_ATTRIBUTES": "more attributes of the resource, `key=value,key=value`",
     "OTEL_SDK_DISABLED": "`true` turns tracing off, whatever else is set",
-    "OTEL_TRACES_SAMPLER": "the sampler, decided at each trajectory's root; `rollout_sample_ratio` is ours",
-    "OTEL_TRACES_SAMPLER_ARG": "its argument, a ratio say",
-    "OTEL_ATTRIBUTE_COUNT_LIMIT": "attributes of a span, event or link at most, default 128; the last are dropped",
+    "OTEL_TRACES_SAMPLER": "the sampler, which decides at each trajectory's root; `rollout_sample_ratio` is ours",
+    "OTEL_TRACES_SAMPLER_ARG": "the sampler's argument, such as a ratio",
+    "OTEL_ATTRIBUTE_COUNT_LIMIT": "the most attributes of a span, event or link, default 128; the last are dropped",
     "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "the same for spans alone; tags and payload count, and stay before the others",
     "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT": "the same for events alone",
     "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT": "the same for links alone",
-    "OTEL_SPAN_EVENT_COUNT_LIMIT": "events of a span at most, default 128",
-    "OTEL_SPAN_LINK_COUNT_LIMIT": "links of a span at most, default 128",
-    "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "characters of an attribute at most; JSON is cut inside, and stays valid",
+    "OTEL_SPAN_EVENT_COUNT_LIMIT": "the most events of a span, default 128",
+    "OTEL_SPAN_LINK_COUNT_LIMIT": "the most links of a span, default 128",
+    "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "the most characters of an attribute; JSON is cut inside, and stays valid",
     "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "the same for attributes of spans alone, input and output among them",
 }
 """OpenTelemetry's variables without a row in the table."""
