@@ -85,6 +85,7 @@ _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
 def __getattr__(name: str) -> _Any:
     """Import a public name on first use: the command line's help needs none, and a trainer doesn't read folders."""
+    # `init` brings all that a trainer uses: a child that is forked while a thread imports waits for it forever.
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(_import_module(f"{__name__}.{_MODULES[name]}"), name)
