@@ -31,10 +31,10 @@ class Word(str, enum.Enum):
 
 
 class TestAnnotate:
-    """What can be annotated."""
+    """Values that can be annotated."""
 
     def test_what_verls_plugin_knows(self, rollout_spans: InMemorySpanExporter) -> None:
-        """What the table lists as annotations is anybody's to set: their names are not taken."""
+        """Any program may set the names that the table lists as annotations."""
         known = {row.key: 1 for row in semconv.ANNOTATIONS}
         with rollout_trace_attr(7, 1, 0):
             annotate(**known)
@@ -105,7 +105,7 @@ class TestAnnotate:
         assert (attributes["rollout.reward"], attributes["output.value"], attributes["scorer"]) == (0.0, "second", "b")
 
     def test_input_is_a_snapshot(self, rollout_spans: InMemorySpanExporter) -> None:
-        """What is annotated is taken at once."""
+        """Annotations are copied at once."""
         messages = ["question"]
         with rollout_trace_attr(1):
             annotate(input=messages)
@@ -193,7 +193,7 @@ class Hostile:
 
 
 class TestWrongTypes:
-    """What can't be recorded: one line in the log, never an exception."""
+    """Values that can't be recorded: one line in the log, never an exception."""
 
     @pytest.mark.parametrize(
         ("annotation", "message"),
@@ -227,7 +227,7 @@ class TestWrongTypes:
         annotation: dict[str, Any],
         message: str,
     ) -> None:
-        """What can't be recorded is left out, and one clear line says so, however often it happens."""
+        """A value that can't be recorded is left out with one line in the log, however often it happens."""
         with rollout_trace_attr(1):
             annotate(**annotation)
             annotate(**annotation, kept=True)
@@ -253,7 +253,7 @@ class TestWrongTypes:
 
 
 class TestElsewhere:
-    """Where there is no trajectory to annotate."""
+    """Annotations without a trajectory."""
 
     def test_outside_a_trajectory(self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture) -> None:
         """Outside a trajectory one line in the log says so, also inside an op that has none around it."""
@@ -290,7 +290,7 @@ class TestElsewhere:
         assert "rollout.reward" not in root_attributes(rollout_spans)
 
     def test_in_silence(self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture) -> None:
-        """Where a trajectory is silenced, `annotate` does nothing and says nothing."""
+        """In a silenced trajectory `annotate` does nothing and logs nothing."""
         with rollout_trace_attr(1, trace=False):
             annotate(reward="wrong")  # type: ignore[arg-type]
         assert caplog.records == []

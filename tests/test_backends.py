@@ -17,7 +17,7 @@ from otel_rollout.testing import InMemorySpanExporter
 
 
 class TestRequested:
-    """What counts as asked for."""
+    """The requested backends."""
 
     def test_nothing_is_off(self):
         """Without argument and variable there is no exporter."""
@@ -91,7 +91,7 @@ class TestMaking:
         assert message.endswith("did you mean 'mlflow'?")
 
     def test_a_known_name_that_is_not_installed_names_its_extra(self, monkeypatch: pytest.MonkeyPatch):
-        """Where the entry point is missing, the error says which extra brings it."""
+        """If the entry point is missing, the error names the extra."""
         monkeypatch.setattr(backends, "entry_points", lambda **selection: [])
 
         with pytest.raises(UnknownExporterError, match=r"pip install 'otel-rollout\[weave\]'"):

@@ -26,7 +26,7 @@ CALLS: list[str] = []
 
 
 class PanicError(BaseException):
-    """What a library in Rust raises where it can't go on: no Exception."""
+    """A panic of a Rust library, which is not an Exception."""
 
 
 def _called(name: str) -> Any:
@@ -242,7 +242,7 @@ class TestExceptions:
         ids=repr,
     )
     def test_known_texts(self, rollout_spans, error, message):
-        """What Python's own classes say of their arguments is shown."""
+        """The arguments of Python's own exceptions are shown."""
 
         @rollout_trace_op
         def f() -> None:
@@ -293,7 +293,7 @@ class TestExceptions:
 
 
 class TestHiddenFields:
-    """What a class keeps out of its own repr keeps its name in the payload, and loses its value."""
+    """A field that a class keeps out of its repr keeps its name in the payload, without its value."""
 
     def test_pydantic(self):
         """`SecretStr`, `repr=False` and `exclude=True` are hidden."""
@@ -364,10 +364,10 @@ class TestHiddenFields:
 
 
 class TestUserFunctions:
-    """What a user gave us to be called."""
+    """Functions that a user gave us to call."""
 
     def test_capture_functions(self, rollout_spans):
-        """What the functions return is recorded in place of arguments and result."""
+        """The functions' results are recorded in place of arguments and result."""
 
         @rollout_trace_op(
             capture_inputs=lambda arguments: {"count": len(arguments["items"])},
@@ -429,7 +429,7 @@ class TestUserFunctions:
 
 
 class AlarmError(Exception):
-    """What a grader's handler of SIGALRM raises."""
+    """The exception of a grader's SIGALRM handler."""
 
 
 def _values_that_take_long() -> Any:
@@ -438,7 +438,7 @@ def _values_that_take_long() -> Any:
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this platform has no timers by signal")
 class TestSignals:
-    """What signal handlers raise while a snapshot is taken passes through at once."""
+    """Exceptions of signal handlers during a snapshot pass at once."""
 
     @pytest.mark.parametrize("raised", [AlarmError, KeyboardInterrupt, SystemExit, RuntimeError, TypeError])
     def test_a_handler_that_raises(self, rollout_spans, raised):

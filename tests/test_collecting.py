@@ -1,4 +1,4 @@
-"""Whether the garbage collector runs on this thread."""
+"""Detecting the garbage collector on this thread."""
 
 from __future__ import annotations
 

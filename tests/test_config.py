@@ -207,7 +207,7 @@ class TestShutdown:
         assert stats().exporters["InMemorySpanExporter"].lost == {"after_shutdown": 1}
 
     def test_an_applications_exporters_are_flushed(self):
-        """Where only the application's own exporters receive spans, shutdown waits for these."""
+        """If only the application's own exporters receive spans, shutdown waits for them."""
         theirs = SdkInMemorySpanExporter()
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(theirs, schedule_delay_millis=3_600_000))
@@ -237,7 +237,7 @@ class TestShutdown:
 
 
 class TestImports:
-    """What importing the core brings."""
+    """The imports of the core."""
 
     def test_the_core_imports_no_backend(self):
         """Neither an exporter nor a backend's client, nor anything heavy, is imported by the core."""

@@ -29,7 +29,7 @@ def double(number: int) -> int:
 
 
 class TestResource:
-    """What spans say of the process that made them."""
+    """The resource of a process."""
 
     def attributes(self, monkeypatch: pytest.MonkeyPatch, **environment: str) -> dict[str, object]:
         """Return the resource attributes of a span that is made in this environment."""
@@ -68,7 +68,7 @@ class TestResource:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 class TestForkedChild:
-    """What spans say of a process that was forked from one that traces."""
+    """The resource of a forked child."""
 
     PROGRAM = """
         import json, os

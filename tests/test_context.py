@@ -1,4 +1,4 @@
-"""What the OpenTelemetry context says of us."""
+"""Our part of the OpenTelemetry context."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class TestForeignContexts:
         assert span_tree(rollout_spans.spans) == [["root", ["op"]]]
 
     def test_left_attached_by_an_op(self, rollout_spans: InMemorySpanExporter) -> None:
-        """What an op leaves attached is gone when it ends: its caller's context comes back."""
+        """The end of an op restores its caller's context, whatever it left attached."""
 
         @rollout_trace_op(name="careless")
         def careless() -> None:

@@ -61,7 +61,7 @@ CALLS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 class TestInterruptions:
-    """Where the context changes."""
+    """Interruptions while the context changes."""
 
     @pytest.mark.parametrize("step", ["enter", "leave"])
     @pytest.mark.parametrize("form", CALLS)

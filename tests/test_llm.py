@@ -1,4 +1,4 @@
-"""What a call of a language model says of itself."""
+"""The GenAI attributes of a language model's call."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class TestDescription:
     )
     @pytest.mark.parametrize("fails", [False, True], ids=["returned", "raised"])
     def test_provider_of_a_client_library(self, rollout_spans, package, provider, fails):
-        """What a client library returns or raises says whose it is; of other classes nothing is claimed."""
+        """The class of a client library's result or error gives the provider; other classes give none."""
         kind = type("Answer", (Exception,), {"__module__": package})
 
         @rollout_trace_op(kind="LLM")

@@ -15,7 +15,7 @@ from tests.ops import Agent, Caller, add, multiply, record, recorded
 
 
 class TestKindsOfCallables:
-    """What can be decorated."""
+    """Functions that can be decorated."""
 
     def test_function(self, rollout_spans: InMemorySpanExporter) -> None:
         """A call of a function is one span with its arguments, defaults included, and its result."""
@@ -171,7 +171,7 @@ class TestKindsOfCallables:
 
 
 class TestArguments:
-    """What is recorded of a call's arguments."""
+    """The recorded arguments of a call."""
 
     def test_every_kind_of_parameter(self, rollout_spans: InMemorySpanExporter) -> None:
         """Positional-only, defaulted, variable and keyword-only parameters are recorded by name."""
@@ -187,7 +187,7 @@ class TestArguments:
         ]
 
     def test_snapshot_is_taken_before_the_call(self, rollout_spans: InMemorySpanExporter) -> None:
-        """What a function does to its arguments does not show in its input."""
+        """A function's changes to its arguments don't show in its input."""
 
         @rollout_trace_op(name="f")
         def f(messages: list[str]) -> list[str]:

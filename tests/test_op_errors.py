@@ -1,4 +1,4 @@
-"""What leaves a call by an exception, the program's or a fault of tracing itself."""
+"""Exceptions that leave a call: the program's, and faults of tracing itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.ops import count_to, record, recorded, stream
 
 
 class TestErrors:
-    """What leaves a call by an exception."""
+    """Exceptions that leave a call."""
 
     def test_exception(self, rollout_spans: InMemorySpanExporter) -> None:
         """An exception passes unchanged, and stands on the span with type, message and stack trace."""
@@ -173,7 +173,7 @@ class TestErrors:
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
     def test_interrupts(self, rollout_spans: InMemorySpanExporter, error: type[BaseException]) -> None:
-        """What ends the program cancels the span, and passes."""
+        """Exceptions that end the program cancel the span, and pass."""
 
         @rollout_trace_op(name="f")
         def f() -> None:

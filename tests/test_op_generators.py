@@ -44,7 +44,7 @@ class TestGenerators:
         assert recorded(rollout_spans) == [record("count_to", {"n": 3}, [0, 1, 2])]
 
     def test_send_and_throw_and_close(self, rollout_spans: InMemorySpanExporter) -> None:
-        """What is sent and thrown in reaches the generator, and its answers come out, as without the decorator."""
+        """Sent values and thrown exceptions reach the generator, and its answers come out, as without the decorator."""
         log: list[Any] = []
 
         def body() -> Any:
@@ -110,7 +110,7 @@ class TestGenerators:
         assert span["status"] == "ERROR"
 
     def test_spans_between_the_items(self, rollout_spans: InMemorySpanExporter) -> None:
-        """What the generator calls is under its span; what the consumer calls between the items is not."""
+        """The generator's calls are under its span; the consumer's calls between the items are not."""
 
         @rollout_trace_op(name="producer")
         def produce() -> Any:

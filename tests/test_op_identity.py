@@ -21,7 +21,7 @@ from tests.ops import Agent, add, count_to, multiply, stream
 
 
 class TestIdentity:
-    """What is kept of the function."""
+    """The function's attributes that stay."""
 
     @pytest.mark.parametrize(
         ("function", "test"),

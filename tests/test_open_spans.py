@@ -15,7 +15,7 @@ class TestProviderSpans:
     """From a span's start to its end."""
 
     def test_a_span_of_ours_ends_with_its_trajectory(self) -> None:
-        """What the SDK's span can't carry comes back with it, once."""
+        """The trajectory comes back with its SDK span, once."""
         spans, trajectory = ProviderSpans(), TrajectoryState({})
         span = TracerProvider().get_tracer("test").start_span("op")
         spans.started(span, trajectory)
