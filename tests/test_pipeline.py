@@ -66,7 +66,7 @@ class TestFlush:
         assert (stats["InMemorySpanExporter"].delivered, stats["_Hanging"].queued) == (3, 3)
 
     def test_the_provider_of_the_application_does_not_exceed_the_timeout(self, monkeypatch):
-        """Where somebody else's provider exports, its flush is waited for within the timeout, and no longer."""
+        """If the application's provider exports, its flush is waited for within the timeout, and no longer."""
         provider = TracerProvider(shutdown_on_exit=False)
         release = threading.Event()
 
@@ -163,7 +163,7 @@ class TestQueueProcessor:
         assert [span.name for span in exporter.spans] == ["None"]
 
     def test_spans_after_the_providers_shutdown(self):
-        """What ends after the application has shut its provider down is counted, and `flush` says so."""
+        """Spans that end after the application has shut its provider down are counted, and `flush` returns False."""
         provider = TracerProvider(shutdown_on_exit=False)
         otel_rollout.init("project", "experiment", backend=InMemorySpanExporter(), tracer_provider=provider)
         trajectory(1)
@@ -174,7 +174,7 @@ class TestQueueProcessor:
         assert (counts.recorded, counts.delivered, counts.lost) == (4, 2, {"after_shutdown": 2})
 
     def test_spans_after_our_shutdown(self):
-        """What of ours ends after `shutdown` is counted; what the application traces then is not ours to count."""
+        """Our spans that end after `shutdown` are counted; the application's are not."""
         provider = TracerProvider(shutdown_on_exit=False)
         otel_rollout.init("project", "experiment", backend=InMemorySpanExporter(), tracer_provider=provider)
         with otel_rollout.rollout_trace_attr(0, 1, 0):

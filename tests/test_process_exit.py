@@ -40,7 +40,7 @@ class TestExit:
         assert "internal error" not in errors
 
     def test_threads_that_are_alive_at_the_end(self, program):
-        """What a thread records until the interpreter waits for it is delivered; a daemon thread holds up nothing."""
+        """Spans of a thread that the interpreter waits for are delivered; a daemon thread delays nothing."""
         code, errors = program.run(
             """
             start()
@@ -70,7 +70,7 @@ class TestExit:
         assert lines == ["Hanging: 0 of 1 spans delivered, 1 lost (shutdown 1)"]
 
     def test_an_exit_without_losses_says_nothing(self, program):
-        """Where everything arrived there is no line on standard error."""
+        """If every span arrived, nothing is written to standard error."""
         assert program.run("start()\ntrace('fine')") == (0, "")
 
 
@@ -80,7 +80,7 @@ import os, signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
 """
-"""What docs/faults.md tells users to write where SIGTERM is to deliver what is queued."""
+"""The lines of docs/faults.md that deliver queued spans at SIGTERM."""
 
 HANDLER = "; ".join(line for line in RECIPE.splitlines() if line)
 SIGTERM_STATUS = 143
@@ -107,7 +107,7 @@ class TestSigterm:
         assert code == 0, errors
 
     def test_what_is_queued_is_delivered(self, program):
-        """What is queued when the signal comes is delivered before the process ends."""
+        """Spans queued at the signal are delivered before the process ends."""
         program.start(
             f"""
             {HANDLER}

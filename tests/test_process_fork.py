@@ -23,7 +23,7 @@ class TestFork:
     """Children."""
 
     def test_a_forked_child_delivers_its_own_spans_only(self, program):
-        """What the parent holds at a fork is delivered once, by the parent; the child delivers its own."""
+        """The parent's spans at a fork are delivered once, by the parent; the child delivers its own."""
         code, errors = program.run(
             """
             start()

@@ -121,7 +121,7 @@ class TestRatio:
         assert len(kept_samples(trace_all())) == count
 
     def test_a_larger_ratio_keeps_more_of_the_same(self) -> None:
-        """What a ratio keeps, every larger ratio keeps too."""
+        """Every larger ratio keeps the samples of a smaller one."""
 
         def kept(ratio: float) -> set[int]:
             sampler = RolloutSampleRatio(ratio)

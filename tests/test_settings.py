@@ -12,7 +12,7 @@ from otel_rollout.settings import SETTINGS, Settings, resolve_settings
 
 
 class TestPrecedence:
-    """Where a value comes from."""
+    """The source of a value."""
 
     def test_an_argument_wins_over_the_environment(self):
         """The argument of init counts before the variable."""
@@ -44,7 +44,7 @@ class TestPrecedence:
 
 
 class TestValues:
-    """What a value may look like."""
+    """The forms of a value."""
 
     @pytest.mark.parametrize(
         ("text", "size"), [("1048576", 2**20), ("256MiB", 2**28), ("1 GB", 10**9), ("1.5kib", 1536), ("9b", 9)]

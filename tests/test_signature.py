@@ -125,7 +125,7 @@ class TestLikeInspect:
             assert set(expected) == set(actual)
 
     def test_a_keyword_called_like_a_positional_only_parameter(self):
-        """Where the function takes any keywords it is one of them, and the parameter has its default."""
+        """If the function takes any keywords it is one of them, and the parameter has its default."""
         arguments = compile_binder(all_kinds)(0, b=7, e=5)
 
         assert (arguments["a"], arguments["b"], arguments["kwargs"]) == (0, 1, {"b": 7})
@@ -213,7 +213,7 @@ class TestOddCallables:
         assert compile_binder(Odd())(1) == {"args": (1,), "kwargs": {}}
 
     def test_decorator_that_adds_an_argument(self):
-        """Where a decorator passes more than it is given, what it was given doesn't fit."""
+        """If a decorator adds arguments, those of the call don't fit."""
 
         def with_database(function):
             @functools.wraps(function)
@@ -277,7 +277,7 @@ class TestOddCallables:
 
     @pytest.mark.parametrize("parameters", ["self, database, text", "database, text", "database, self, text"])
     def test_receiver_of_a_decorated_method_in_a_span(self, parameters, rollout_spans):
-        """What a span shows of a decorated method's arguments never holds the object."""
+        """The recorded arguments of a decorated method never hold the object."""
 
         class Agent:
             def __init__(self):

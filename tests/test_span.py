@@ -25,7 +25,7 @@ def make_span(ended: list[RolloutSpan] | None = None) -> RolloutSpan:
 
 
 class TestCurrentSpan:
-    """What other instrumentations do to the current span."""
+    """Other instrumentations' calls on the current span."""
 
     def test_everything_the_api_offers(self, rollout_spans: InMemorySpanExporter) -> None:
         """Name, attributes, events, exceptions and links that are set through the API arrive in the exporters."""
@@ -115,7 +115,7 @@ def otel_context() -> Any:
 
 
 class TestEnd:
-    """What an ended span takes."""
+    """Calls on an ended span."""
 
     def test_ends_once(self) -> None:
         """A span is handed over at its first end only."""
@@ -141,7 +141,7 @@ class TestEnd:
 
 
 class TestAttributes:
-    """What a span keeps."""
+    """Copies of values on a span."""
 
     def test_values_are_copied(self) -> None:
         """A list or a dict that changes after it was set does not change the span."""
@@ -173,7 +173,7 @@ class TestAttributes:
         assert (span.dropped_events, span.dropped_links) == (6, 7)
 
     def test_bounded_in_bytes(self) -> None:
-        """What is set on a span that holds 16 MiB already is dropped and counted; what is set again counts once."""
+        """Attributes beyond 16 MiB are dropped and counted; one that is set again counts once."""
         span = make_span()
         for i in range(100):
             span.set_attribute("same", "x" * 1_000_000)
@@ -236,7 +236,7 @@ class TestTraceback:
 
 
 class TestHeldBytes:
-    """What a span counts as held in memory: the queue's bound is made of it."""
+    """The estimate of a span's memory, for the queue's bound."""
 
     @pytest.mark.parametrize(
         "change",

@@ -1,4 +1,4 @@
-"""What others give to our current span: nothing of it raises, runs code of a user's class, or loses the span."""
+"""Values given to our current span: none raises, runs code of a user's class, or loses the span."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ class TestExceptions:
         }
 
     def test_a_span_as_a_context_manager(self, record):
-        """What leaves the block of a span is recorded on it and passes, as with the SDK's spans."""
+        """An exception that leaves a span's block is recorded and passes, as with the SDK's spans."""
 
         def leave(span: Any) -> None:
             with pytest.raises(KeyError), span:

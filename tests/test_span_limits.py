@@ -151,7 +151,7 @@ class TestVariables:
     @pytest.mark.parametrize("variable", LIMIT_VARIABLES)
     @pytest.mark.parametrize("value", ["0", "7", " 7 ", ""])
     def test_the_sdks_limits(self, monkeypatch, variable, value):
-        """What the SDK takes is taken as the SDK takes it, zero and an empty value included."""
+        """Valid values are read as the SDK reads them, zero and an empty value included."""
         monkeypatch.setenv(variable, value)
 
         assert vars(environment_limits()) == vars(SpanLimits())

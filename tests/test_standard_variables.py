@@ -181,7 +181,7 @@ class TestValid:
 
 
 class TestStrict:
-    """What nothing could arrive with."""
+    """Settings with which no span could arrive."""
 
     @pytest.mark.parametrize(("variable", "value"), with_traces(STRICT))
     def test_init_fails(self, monkeypatch, variable, value):

@@ -20,11 +20,11 @@ class TestText:
     """One line for a log."""
 
     def test_without_exporters(self):
-        """Where nothing is traced the line says so."""
+        """If tracing is off, the line says so."""
         assert str(Stats()) == "tracing is off"
 
     def test_all_is_well(self):
-        """Where everything arrived there are two numbers for each exporter."""
+        """If every span arrived, there are two numbers for each exporter."""
         stats = Stats({"mlflow": ExporterStats(1000, 1000), "otlp": ExporterStats(1000, 1000)})
         assert str(stats) == "mlflow: 1,000 of 1,000 spans delivered; otlp: 1,000 of 1,000 spans delivered"
 
@@ -46,7 +46,7 @@ class TestText:
         )
 
     def test_side_work(self):
-        """What goes beside the spans is named where it waits or was lost, and is no part of the spans' account."""
+        """Side work that waits or was lost is named, and is not counted among the spans."""
         work = {
             "links": SideWorkStats(done=7),
             "rewards": SideWorkStats(done=1, waiting=1200, lost={"refused": 2, "queue_full": 1}),
@@ -58,7 +58,7 @@ class TestText:
         assert stats.lost == 0
 
     def test_a_provider_that_exports_by_itself(self):
-        """Where the application's provider does the exporting, tracing is on, and the line says who counts."""
+        """If the application's provider exports, the line says that its exporters are not counted."""
         otel_rollout.init("project", "experiment", tracer_provider=TracerProvider(shutdown_on_exit=False))
         with otel_rollout.rollout_trace_attr(0, 1, 0):
             pass
@@ -72,7 +72,7 @@ class TestText:
 
 
 class TestAtShutdown:
-    """What is said at the end."""
+    """The line at the end."""
 
     @pytest.mark.parametrize(("is_whole", "level"), [(True, logging.INFO), (False, logging.WARNING)])
     def test_one_line(self, caplog, is_whole, level):
@@ -165,7 +165,7 @@ class TestOpenSpans:
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
     @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
     def test_a_forked_child_has_none(self, traced):
-        """What its parent has open is the parent's to end."""
+        """The parent's open spans are not the child's."""
         with otel_rollout.rollout_trace_attr(0, 1, 0):
             child = os.fork()
             if child == 0:

@@ -22,7 +22,7 @@ class TestWalkTree:
         assert draw(*places) == draw(*reversed(places)) == ["1", "├─ 2", "│  └─ 4", "└─ 3"]
 
     def test_spans_that_start_together_keep_their_order(self):
-        """Where times say nothing, the order given counts."""
+        """With equal times, the given order counts."""
         assert draw(Place(1, None, 0), Place(3, 1, 0), Place(2, 1, 0)) == ["1", "├─ 3", "└─ 2"]
 
     def test_a_span_whose_parent_is_missing_is_a_root(self):
@@ -37,7 +37,7 @@ class TestWalkTree:
 
 
 class TestSpans:
-    """What is drawn of one span."""
+    """The parts of a span's line."""
 
     @pytest.mark.parametrize(
         ("seconds", "bar"),

@@ -53,7 +53,7 @@ def op(value: int = 0) -> int:
 
 
 class TestRoot:
-    """What a trajectory's root says."""
+    """The attributes of a trajectory's root."""
 
     def test_trajectory_with_an_op(self, rollout_spans: InMemorySpanExporter) -> None:
         """The op stands under the root with the same tags; the root comes last, with status, group and metadata."""
@@ -282,7 +282,7 @@ class TestNewRoot:
 
 
 class TestMemory:
-    """What is left of a trajectory that was delivered."""
+    """The memory of a delivered trajectory."""
 
     def test_freed_without_the_garbage_collector(self) -> None:
         """The spans of a trajectory are freed as soon as their batch is delivered, root included."""

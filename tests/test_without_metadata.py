@@ -52,7 +52,7 @@ def run(tmp_path):
 
 
 class TestWithoutMetadata:
-    """What works, and what is said where it can't."""
+    """Exporters that work, and the errors of those that can't."""
 
     def test_import(self, run):
         """The package can be imported, and knows its version."""
