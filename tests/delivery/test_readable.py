@@ -1,4 +1,4 @@
-"""A light span in its standard form: what is done to it on the delivery thread."""
+"""A recording span as a ReadableSpan: the work of the delivery thread."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Level(enum.IntEnum):
 
 
 def light(name: str = "op", *, parent: SpanContext | None = PARENT, **options: Any) -> RolloutSpan:
-    """Return a light span that has not ended."""
+    """Return a recording span that has not ended."""
     trajectory = options.pop("trajectory", None)
     return RolloutSpan(name, CONTEXT, parent, options, trajectory, (), on_end=lambda span: None)
 
