@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.export.batch_sender import BatchReport
-from otel_rollout.processing.shrink import replace_attributes
 from otel_rollout.processing.span_conversion import SpanReader
+from otel_rollout.processing.span_copies import copy_span
 from otel_rollout.processing.span_size import encoded_size
 from otel_rollout.safety.gil import Breather
 from otel_rollout.spans.recording_span import RolloutSpan
@@ -80,7 +80,7 @@ class Batch:
         dropped = recording.trajectory.dropped_spans[self._exporter]
         if not dropped:
             return span
-        return replace_attributes(span, {**(span.attributes or {}), semconv.DROPPED_SPANS: dropped})
+        return copy_span(span, {**(span.attributes or {}), semconv.DROPPED_SPANS: dropped})
 
     def _recording_span(self, span: ReadableSpan) -> RolloutSpan | None:
         if self._recording_spans is None:

@@ -26,7 +26,8 @@ from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.side_work import SideWork
 from otel_rollout.export.trouble_log import TroubleLog
-from otel_rollout.processing.span_conversion import SpanReader, without_payload
+from otel_rollout.processing.span_conversion import SpanReader
+from otel_rollout.processing.span_copies import copy_without_payload
 from otel_rollout.processing.span_size import queued_size
 from otel_rollout.spans.recording_span import RolloutSpan
 
@@ -118,7 +119,7 @@ class ExporterQueue:
                     reason = "after_shutdown"
                 else:
                     if account.queued_bytes + size > limits.max_bytes * PAYLOAD_SHARE:
-                        whole, span = span, without_payload(span)
+                        whole, span = span, copy_without_payload(span)
                         has_payload = span is whole
                         if not has_payload:
                             self._reader.release(whole)

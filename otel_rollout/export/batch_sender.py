@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.processing.shrink import shrink_span
+from otel_rollout.processing.span_copies import shrunk_copy
 
 __all__ = ["BatchReport", "Wait", "send_batch", "wait_until"]
 
@@ -180,7 +180,7 @@ class _Sending:
             # Never cut: the backend may have stored it and failed afterwards, and the cut one would overwrite it.
             self._suspects.append(_Part(part.spans if part.original is None else part.original))
         elif part.original is None:
-            self.pending.append(part._replace(spans=[shrink_span(part.spans[0])], original=part.spans))
+            self.pending.append(part._replace(spans=[shrunk_copy(part.spans[0])], original=part.spans))
         else:
             self._lose([part], outcome.verdict.value)
         if self._failures_in_a_row >= FAILURES_IN_A_ROW:

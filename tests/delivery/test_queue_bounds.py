@@ -245,7 +245,7 @@ class TestAccounts:
 
         import otel_rollout.delivery.exporter_queue as module
 
-        original = module.without_payload
+        original = module.copy_without_payload
 
         def collecting(span):
             if not nested:
@@ -253,7 +253,7 @@ class TestAccounts:
                 queue.put(make_light_span("nested"))
             return original(span)
 
-        monkeypatch.setattr(module, "without_payload", collecting)
+        monkeypatch.setattr(module, "copy_without_payload", collecting)
         queue.put(make_light_span("large", "x" * 50_000))
         assert queue.flush(10)
         assert sorted(exporter.names) == ["large", "nested"]

@@ -18,7 +18,7 @@ from opentelemetry.trace import Link, SpanContext, Status, StatusCode, get_curre
 
 import otel_rollout
 from otel_rollout.export.otlp_encoding import encode_spans
-from otel_rollout.processing.shrink import shrink_span
+from otel_rollout.processing.span_copies import shrunk_copy
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.trace_folder.otlp_json import encode_line
 from otel_rollout.trace_folder.otlp_json_reading import lazy_spans
@@ -203,7 +203,7 @@ ENCODERS: dict[str, Callable[[Any], Any]] = {
     "mlflow in a database": _stored,
     "mlflow in another process": lambda spans: _stored(unpack(pack(spans))),
     "weave": _calls,
-    "shrunk": lambda spans: encode_spans([shrink_span(span) for span in spans]),
+    "shrunk": lambda spans: encode_spans([shrunk_copy(span) for span in spans]),
 }
 """All that turns spans into what is sent."""
 COMBINATIONS = [
