@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from otel_rollout.processing.secret_keys import TRAILING_WORDS, KeyKind, SecretKeys
 from otel_rollout.processing.secret_patterns import REDACTED, find_rare
@@ -81,6 +81,10 @@ _NAME_HINTS: Final = (
 """The names of pairs and options."""
 
 
+_Span: TypeAlias = "tuple[int, int, str]"
+"""The start and end of a value, and its replacement."""
+
+
 class _Name(NamedTuple):
     """The name before a sign.
 
@@ -128,9 +132,9 @@ class SecretTexts:
         """Return `text` with the values after secrets' names replaced, and their number."""
         parts: list[str] = []
         count = end = 0
-        for start, stop, mark in sorted(self._spans(text)):
+        for start, stop, replacement in sorted(filter(None, self._spans(text))):
             if start >= end:
-                parts += (text[end:start], mark)
+                parts += (text[end:start], replacement)
                 count, end = count + 1, stop
         return ("".join((*parts, text[end:])), count) if count else (text, 0)
 
@@ -166,8 +170,8 @@ class SecretTexts:
             return KeyKind.SECRET
         return self._keys.kind(name.text)
 
-    def _spans(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Yield the start and end of each value, and its replacement."""
+    def _spans(self, text: str) -> Iterator[_Span | None]:
+        """Yield the span of each value; None for values that stay."""
         for sign, pattern in self._signs:
             end = 0
             for found in pattern.finditer(text) if sign in text else ():
@@ -180,25 +184,17 @@ class SecretTexts:
                 if name is None or not kind:
                     continue
                 span = _value(text, position, sign, name, kind)
-                if span is not None:
-                    end = span[1]
-                    yield span
+                yield span
+                end = end if span is None else span[1]
         for pair in _PAIR.finditer(text):
-            kind = self._keys.kind(pair["name"])
-            span = _span(_QUOTED_IN_LINE.match(text, pair.end()), kind) if kind else None
-            if span is not None:
-                yield span
+            if kind := self._keys.kind(pair["name"]):
+                yield _span(_QUOTED_IN_LINE.match(text, pair.end()), kind)
         for fields in _FIELDS.finditer(text):
-            kind = self._keys.kind(fields["name"])
-            field = _Name("value", fields["quote"] or "", "")
-            span = _value(text, fields.end() - 1, fields["sign"], field, kind) if kind else None
-            if span is not None:
-                yield span
+            if kind := self._keys.kind(fields["name"]):
+                yield _value(text, fields.end() - 1, fields["sign"], _Name("value", fields["quote"] or "", ""), kind)
         for option in _OPTION.finditer(text):
-            kind = self._keys.kind(option["name"])
-            span = _span(option, kind) if kind and not _is_placeholder(option["value"]) else None
-            if span is not None:
-                yield span
+            if (kind := self._keys.kind(option["name"])) and not _is_placeholder(option["value"]):
+                yield _span(option, kind)
 
 
 def _hint(sign: str, endings: set[str], tail: int = TAIL) -> str:
@@ -239,8 +235,8 @@ def _name_before(tail: str) -> _Name | None:
     return _Name(f"{before[0]}{bare[0]}" if before else bare[0], "", body[: bare.start()][-1:])
 
 
-def _value(text: str, position: int, sign: str, name: _Name, kind: KeyKind) -> tuple[int, int, str] | None:
-    """Return the start and end of the value after the sign at `position`, and its replacement; None if it stays."""
+def _value(text: str, position: int, sign: str, name: _Name, kind: KeyKind) -> _Span | None:
+    """Return the span of the value after the sign at `position`; None if it stays."""
     start = position + 1
     if sign == ">":
         is_tag = name.before in ("<", "=", ":", "/") or bool(name.quote)
@@ -270,7 +266,7 @@ def _value(text: str, position: int, sign: str, name: _Name, kind: KeyKind) -> t
     return None if _is_program(bare["value"], bare["next"], sign, is_spaced=is_spaced) else _span(bare, kind)
 
 
-def _span(value: re.Match[str] | None, kind: KeyKind, *, is_quoted: bool = False) -> tuple[int, int, str] | None:
+def _span(value: re.Match[str] | None, kind: KeyKind, *, is_quoted: bool = False) -> _Span | None:
     if value is None or not _may_be_secret(value["value"], kind, is_quoted=is_quoted):
         return None
     return *value.span("value"), REDACTED
