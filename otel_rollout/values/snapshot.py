@@ -13,10 +13,8 @@ from itertools import islice
 from typing import Any, Final
 
 from otel_rollout.safety.signal_handlers import is_from_signal_handler
-from otel_rollout.values.library_types import reader_of_library_type
-from otel_rollout.values.object_reading import Standin, class_name, key_text, reader_of, register_reader
-
-register_reader(reader_of_library_type)
+from otel_rollout.values.library_types import key_text, reader_of
+from otel_rollout.values.object_reading import Standin, class_name
 
 __all__ = ["DEFAULT_BUDGET", "Snapshot", "cut_text", "snapshot"]
 
