@@ -10,10 +10,9 @@ from typing import TypeAlias
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout import semconv
 from otel_rollout.export.batch_sender import BatchReport
 from otel_rollout.processing.span_conversion import SpanReader
-from otel_rollout.processing.span_copies import copy_span
+from otel_rollout.processing.span_copies import copy_with_losses
 from otel_rollout.processing.span_size import encoded_size
 from otel_rollout.safety.gil import Breather
 from otel_rollout.spans.recording_span import RolloutSpan
@@ -71,16 +70,9 @@ class Batch:
 
     def with_losses(self, spans: Sequence[ReadableSpan]) -> Sequence[ReadableSpan]:
         """Return `spans` with copies of the roots whose count of dropped spans has changed since they were read."""
-        return [self._with_losses(span) for span in spans] if self._has_losses else spans
-
-    def _with_losses(self, span: ReadableSpan) -> ReadableSpan:
-        recording = self._recording_span(span) if span.parent is None else None
-        if recording is None or recording.trajectory is None:
-            return span
-        dropped = recording.trajectory.dropped_spans[self._exporter]
-        if not dropped:
-            return span
-        return copy_span(span, {**(span.attributes or {}), semconv.DROPPED_SPANS: dropped})
+        if not self._has_losses:
+            return spans
+        return [copy_with_losses(span, self._recording_span(span), self._exporter) for span in spans]
 
     def _recording_span(self, span: ReadableSpan) -> RolloutSpan | None:
         if self._recording_spans is None:

@@ -118,7 +118,7 @@ class Redactor:
         if (key, text) in self._labels:
             return text
         kind = self._keys.kind(key) if key else KeyKind.ORDINARY
-        if kind and text and text != REDACTED and not (kind is KeyKind.TOKEN and is_model_token(text)):
+        if kind and self._is_secret(text, kind, {}):
             self.redacted += 1
             return REDACTED
         clean = self.text(text)
@@ -209,10 +209,11 @@ class Redactor:
             for field in NAME_FIELDS
         )
 
-    def _is_secret(self, item: str, kind: KeyKind, beside: dict[str, Any]) -> bool:
+    @staticmethod
+    def _is_secret(item: str, kind: KeyKind, beside: dict[str, Any]) -> bool:
         if not item or item == REDACTED:
             return False
-        return kind is KeyKind.SECRET or not (is_model_token(item) or not BESIDE_A_MODELS_TOKEN.isdisjoint(beside))
+        return kind is KeyKind.SECRET or (not is_model_token(item) and BESIDE_A_MODELS_TOKEN.isdisjoint(beside))
 
     def _redact_all(self, root: Any, pending: list[Any]) -> None:
         """Replace every text below a secret's key in place; a JSON schema, which describes one, is only searched."""

@@ -22,7 +22,7 @@ from otel_rollout.processing.payload_limits import (
     narrow_integers,
 )
 from otel_rollout.processing.redaction import Redactor
-from otel_rollout.processing.span_copies import copy_span, encodable_copy, redacted_copy
+from otel_rollout.processing.span_copies import copy_with_losses, encodable_copy, redacted_copy
 from otel_rollout.processing.span_size import attributes_size, rest_size
 from otel_rollout.processing.token_text import add_token_text
 from otel_rollout.safety.log_once import internal_error
@@ -137,11 +137,7 @@ class SpanReader:
                 with self._lock:
                     finished = span.finished or span.finish(self._finish(span))
             readable = readable_span(span, finished, self.resource, self._scope)
-        if span.parent is None and span.trajectory is not None:
-            dropped = span.trajectory.dropped_spans[exporter]
-            if dropped:
-                readable = copy_span(readable, {**(readable.attributes or {}), semconv.DROPPED_SPANS: dropped})
-        return readable
+        return copy_with_losses(readable, span, exporter)
 
     def _finish(self, span: RolloutSpan) -> FinishedSpan:
         text, output, cut = self._finish_payload(span)

@@ -18,7 +18,7 @@ from otel_rollout.values.attribute_values import read_name
 from otel_rollout.values.sanitize import INT64_MAX
 from otel_rollout.values.snapshot import Snapshot
 
-__all__ = ["copy_span", "copy_without_payload", "encodable_copy", "redacted_copy", "shrunk_copy"]
+__all__ = ["copy_span", "copy_with_losses", "copy_without_payload", "encodable_copy", "redacted_copy", "shrunk_copy"]
 
 SHRUNK_PAYLOAD_BYTES: Final = 4096
 SHRUNK_ATTRIBUTE_CHARACTERS: Final = 1024
@@ -55,6 +55,20 @@ def copy_span(
     copy = CountedSpan(**{**fields, **changes}, attributes=attributes)
     copy.dropped = dropped or (span.dropped_attributes, span.dropped_events, span.dropped_links)
     return copy
+
+
+def copy_with_losses(span: ReadableSpan, recording: RolloutSpan | None, exporter: str) -> ReadableSpan:
+    """Return a copy of a root with the number of spans that its trajectory lost; `span` itself if there are none.
+
+    Args:
+        span: The standard form of `recording`.
+        recording: The span as it was recorded, if it is ours.
+        exporter: The exporter whose losses count.
+    """
+    if span.parent is not None or recording is None or recording.trajectory is None:
+        return span
+    dropped = recording.trajectory.dropped_spans[exporter]
+    return copy_span(span, {**(span.attributes or {}), semconv.DROPPED_SPANS: dropped}) if dropped else span
 
 
 def shrunk_copy(span: ReadableSpan) -> ReadableSpan:

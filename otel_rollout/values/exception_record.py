@@ -133,11 +133,8 @@ def _validation_message(error: Any) -> str:
 
 
 def _fields_text(error: BaseException) -> str:
-    fields = fields_of(error)
-    public = [
-        (key, item) for key, item in [*islice(fields.items(), MAX_ARGUMENTS)] if type(key) is str and key[:1] != "_"
-    ]
-    return ", ".join(f"{key}={_shown(item)}" for key, item in public)
+    first = [*islice(fields_of(error).items(), MAX_ARGUMENTS)]
+    return ", ".join(f"{key}={_shown(item)}" for key, item in first if type(key) is str and key[:1] != "_")
 
 
 def _shown(value: Any) -> str:
@@ -193,16 +190,8 @@ def _frames(trace: TracebackType | None) -> list[_Frame]:
 
 def _summary(frame: _Frame) -> FrameSummary:
     code, line, instruction = frame
+    columns: dict[str, Any] = {}
     if sys.version_info >= (3, 11) and instruction >= 0:
         position = next(islice(code.co_positions(), instruction // 2, None), (line, None, None, None))
-        _, end_line, column, end_column = position
-        return FrameSummary(
-            code.co_filename,
-            line,
-            code.co_name,
-            lookup_line=False,
-            end_lineno=end_line,
-            colno=column,
-            end_colno=end_column,
-        )
-    return FrameSummary(code.co_filename, line, code.co_name, lookup_line=False)
+        columns = dict(zip(("end_lineno", "colno", "end_colno"), position[1:], strict=True))
+    return FrameSummary(code.co_filename, line, code.co_name, lookup_line=False, **columns)
