@@ -15,7 +15,7 @@ import orjson
 from otel_rollout.values.sanitize import fits_int64
 from otel_rollout.values.snapshot import cut_text
 
-__all__ = ["cut_json", "cut_json_characters", "cut_media", "may_need_mending", "narrow_integers"]
+__all__ = ["cut_json", "cut_json_characters", "cut_media", "may_need_cleaning", "narrow_integers"]
 
 _DATA_URI: Final = re.compile(rb"data:([\w/+.;=-]{0,100});base64,[A-Za-z0-9+/=_-]{256,}")
 _BARE_BASE64: Final = re.compile(rb'"(data|b64_json)":"[A-Za-z0-9+/=_-]{1024,}"')
@@ -43,7 +43,7 @@ _READABLE_BYTES: Final = 200
 """The least share of a long item, if there is room: fewer readable items rather than only notes."""
 
 
-def may_need_mending(text: bytes) -> bool:
+def may_need_cleaning(text: bytes) -> bool:
     """Return False if `text` (one or more JSON texts) surely has no media and no wide integers."""
     every_eighth = text[::8]
     base64 = every_eighth.translate(_BASE64_BYTES)

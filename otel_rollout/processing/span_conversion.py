@@ -18,7 +18,7 @@ from otel_rollout.processing.payload_limits import (
     cut_json,
     cut_json_characters,
     cut_media,
-    may_need_mending,
+    may_need_cleaning,
     narrow_integers,
 )
 from otel_rollout.processing.redaction import Redactor
@@ -66,7 +66,7 @@ class PayloadFinisher:
         return (
             len(text) <= self.max_bytes
             and (self.max_characters is None or len(text) <= self.max_characters)
-            and not may_need_mending(text)
+            and not may_need_cleaning(text)
             and not (self.redactor is not None and self.redactor.may_find(text))
         )
 

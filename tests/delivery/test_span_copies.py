@@ -16,7 +16,7 @@ PARENT = SpanContext(1, 1, False)
 
 
 def big_span() -> ReadableSpan:
-    """Return a span that is large in every place."""
+    """Return a span with large values everywhere."""
     return ReadableSpan(
         name="n" * 5000,
         context=CONTEXT,
@@ -40,8 +40,8 @@ def big_span() -> ReadableSpan:
     )
 
 
-class TestShrinkSpan:
-    """What is left of it."""
+class TestShrunkCopy:
+    """A copy of a few kilobytes."""
 
     def test_small(self):
         """It takes a few kilobytes."""
@@ -75,7 +75,7 @@ class TestShrinkSpan:
         assert orjson.loads(shrunk_copy(span).attributes[semconv.INPUT_VALUE])
 
 
-class TestReplaceAttributes:
+class TestCopySpan:
     """A copy with other attributes."""
 
     def test_all_else_is_kept(self):
@@ -89,7 +89,7 @@ class TestReplaceAttributes:
         assert (seen.events, seen.links, seen.resource) == (span.events, span.links, span.resource)
 
     def test_what_the_limits_dropped_is_still_counted(self):
-        """The copy of a span of the SDK that had too much says so too."""
+        """The copy of an SDK span keeps its dropped counts."""
         provider = TracerProvider(span_limits=SpanLimits(max_span_attributes=1, max_events=1, max_links=1))
         span = provider.get_tracer("t").start_span("op", links=[Link(CONTEXT), Link(PARENT)])
         span.set_attributes({"a": 1, "b": 2, "c": 3})
