@@ -10,6 +10,7 @@ Sources: OpenTelemetry semantic conventions for generative AI
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, NamedTuple
 
 __all__ = ["ANNOTATIONS", "ATTRIBUTES", "SPAN_KINDS", "TAGS", "Attribute"]
@@ -26,213 +27,158 @@ class Attribute(NamedTuple):
 
 
 _attributes: list[Attribute] = []
-_annotations: list[Attribute] = []
 
 
-def _key(key: str, where: str, type: str, meaning: str, readers: str) -> str:  # noqa: A002 - a column
+def _key(where: str, key: str, type: str, meaning: str, readers: str) -> str:  # noqa: A002 - a column
     """Add an attribute to the table of docs/attributes.md, and return its key."""
     _attributes.append(Attribute(key, where, type, meaning, readers))
     return key
 
 
-def _root(key: str, type: str, meaning: str, readers: str, where: str = "root (verl)") -> str:  # noqa: A002 - a column
-    """Add an attribute of the root that `annotate` takes."""
-    _annotations.append(Attribute(key, where, type, meaning, readers))
-    return _key(key, where, type, meaning, readers)
-
+_resource = partial(_key, "resource")
+_tag = partial(_key, "root and children")
+_root = partial(_key, "root")
+_any = partial(_key, "all")
+_llm = partial(_key, "LLM ops")
+_turn = partial(_key, "turns (verl)")
+_tool = partial(_key, "tool calls (verl)")
+_generation = partial(_key, "generation.* events (verl)")
+_exception = partial(_key, "exception event")
+_verl = partial(_key, "root (verl)")
+_verl_turn = partial(_key, "root and turns (verl)")
 
 # --- resource
-SERVICE_NAME: Final = _key("service.name", "resource", "str", "`OTEL_SERVICE_NAME`, else the project name", "all")
-SERVICE_INSTANCE_ID: Final = _key("service.instance.id", "resource", "str", "one id per process", "all")
-PROJECT_NAME: Final = _key(
-    "rollout.project_name", "resource", "str", "the project given to `init`", "MLflow and Weave exporters"
-)
-RUN_ID: Final = _key(
-    "rollout.run_id", "resource", "str", "the run: `OTEL_ROLLOUT_RUN_ID`, else one id per process", "filters"
-)
-OPENINFERENCE_PROJECT: Final = _key(
-    "openinference.project.name", "resource", "str", "the project that Phoenix files the trace under", "Phoenix"
-)
+SERVICE_NAME: Final = _resource("service.name", "str", "`OTEL_SERVICE_NAME`, else the project name", "all")
+SERVICE_INSTANCE_ID: Final = _resource("service.instance.id", "str", "one id per process", "all")
+PROJECT_NAME: Final = _resource("rollout.project_name", "str", "`init`'s project", "MLflow and Weave exporters")
+RUN_ID: Final = _resource("rollout.run_id", "str", "the run: `OTEL_ROLLOUT_RUN_ID`, else one id per process", "filters")
+OPENINFERENCE_PROJECT: Final = _resource("openinference.project.name", "str", "the project in Phoenix", "Phoenix")
 
 # --- tags, on the root and on every span inside it
-STEP: Final = _key("rollout.step", "root and children", "int", "training step", "filters in every backend")
-SAMPLE_INDEX: Final = _key(
-    "rollout.sample_index", "root and children", "int or str", "the prompt's index in the dataset", "filters"
-)
-ROLLOUT_N: Final = _key(
-    "rollout.rollout_n", "root and children", "int", "which of the n rollouts of the prompt", "filters"
-)
-VALIDATE: Final = _key("rollout.validate", "root and children", "bool", "true in a validation pass", "filters")
-EXPERIMENT_NAME: Final = _key(
-    "rollout.experiment_name", "root and children", "str", "the experiment given to `init`", "filters"
-)
+STEP: Final = _tag("rollout.step", "int", "training step", "filters in every backend")
+SAMPLE_INDEX: Final = _tag("rollout.sample_index", "int or str", "the prompt's index in the dataset", "filters")
+ROLLOUT_N: Final = _tag("rollout.rollout_n", "int", "the rollout's number in its group", "filters")
+VALIDATE: Final = _tag("rollout.validate", "bool", "true in a validation pass", "filters")
+EXPERIMENT_NAME: Final = _tag("rollout.experiment_name", "str", "`init`'s experiment", "filters")
 
 # --- outcome of a trajectory
 STATUS: Final = _key(
-    "rollout.status", "root; a cancelled span", "str", "completed, error, cancelled or truncated", "filters"
+    "root; a cancelled span", "rollout.status", "str", "completed, error, cancelled or truncated", "filters"
 )
 REWARD: Final = _key(
-    "rollout.reward",
     "root; late, the span that computed it",
+    "rollout.reward",
     "double",
-    "the reward given to `annotate`",
+    "the reward from `annotate`",
     "filters, MLflow and Weave feedback",
 )
-TURNS: Final = _key("rollout.turns", "root", "int", "LLM ops of the trajectory, without nested ones", "filters")
-INPUT_TOKENS: Final = _key("rollout.input_tokens", "root", "int", "sum of the LLM ops' input tokens", "filters")
-OUTPUT_TOKENS: Final = _key("rollout.output_tokens", "root", "int", "sum of the LLM ops' output tokens", "filters")
-DROPPED_SPANS: Final = _key(
-    "rollout.dropped_spans", "root", "int", "spans of this trajectory that were dropped before it ended", "you"
-)
-TRUNCATED_BYTES: Final = _key(
-    "rollout.truncated_bytes", "root", "int", "payload bytes that were cut from this trajectory", "you"
-)
-OUTSIDE_TRAJECTORY: Final = _key(
-    "rollout.outside_trajectory", "an op with no trajectory around it", "bool", "true", "you"
-)
+TURNS: Final = _root("rollout.turns", "int", "LLM ops of the trajectory, except nested ones", "filters")
+INPUT_TOKENS: Final = _root("rollout.input_tokens", "int", "sum of the LLM ops' input tokens", "filters")
+OUTPUT_TOKENS: Final = _root("rollout.output_tokens", "int", "sum of the LLM ops' output tokens", "filters")
+DROPPED_SPANS: Final = _root("rollout.dropped_spans", "int", "spans of the trajectory dropped before its end", "you")
+TRUNCATED_BYTES: Final = _root("rollout.truncated_bytes", "int", "payload bytes cut from the trajectory", "you")
+OUTSIDE_TRAJECTORY: Final = _key("an op outside any trajectory", "rollout.outside_trajectory", "bool", "true", "you")
 
 # --- shared conventions
-SESSION_ID: Final = _key(
-    "session.id", "root", "str", "the group: all rollouts of one prompt", "Phoenix, MLflow, Langfuse"
-)
-CONVERSATION_ID: Final = _key("gen_ai.conversation.id", "root", "str", "the trajectory: its trace id", "Weave threads")
-METADATA: Final = _key("metadata", "root", "str (JSON)", "the tags and annotations once more", "Phoenix filters")
-SPAN_KIND: Final = _key(
-    "openinference.span.kind", "all", "str", "AGENT, CHAIN, EVALUATOR, LLM or TOOL", "Phoenix, MLflow, Weave, Langfuse"
+SESSION_ID: Final = _root("session.id", "str", "the group: all rollouts of one prompt", "Phoenix, MLflow, Langfuse")
+CONVERSATION_ID: Final = _root("gen_ai.conversation.id", "str", "the trajectory: its trace id", "Weave threads")
+METADATA: Final = _root("metadata", "str (JSON)", "the tags and annotations once more", "Phoenix filters")
+SPAN_KIND: Final = _any(
+    "openinference.span.kind", "str", "AGENT, CHAIN, EVALUATOR, LLM or TOOL", "Phoenix, MLflow, Weave, Langfuse"
 )
 OPERATION_NAME: Final = _key(
-    "gen_ai.operation.name", "root, LLM and TOOL ops", "str", "invoke_agent, chat or execute_tool", "Logfire, MLflow"
+    "root, LLM and TOOL ops", "gen_ai.operation.name", "str", "invoke_agent, chat or execute_tool", "Logfire, MLflow"
 )
-INPUT_VALUE: Final = _key(
-    "input.value", "all", "str (JSON)", "the arguments; on the root, the prompt", "Phoenix, MLflow, Weave, Langfuse"
+INPUT_VALUE: Final = _any(
+    "input.value", "str (JSON)", "the arguments; on the root, the prompt", "Phoenix, MLflow, Weave, Langfuse"
 )
-INPUT_MIME_TYPE: Final = _key("input.mime_type", "all", "str", "application/json", "Phoenix")
-OUTPUT_VALUE: Final = _key(
-    "output.value", "all", "str (JSON)", "the result; on the root, the answer", "Phoenix, MLflow, Weave, Langfuse"
+INPUT_MIME_TYPE: Final = _any("input.mime_type", "str", "application/json", "Phoenix")
+OUTPUT_VALUE: Final = _any(
+    "output.value", "str (JSON)", "the result; on the root, the answer", "Phoenix, MLflow, Weave, Langfuse"
 )
-OUTPUT_MIME_TYPE: Final = _key("output.mime_type", "all", "str", "application/json", "Phoenix")
-ERROR_TYPE: Final = _key("error.type", "a span that failed", "str", "the exception's class", "all")
-PROVIDER_NAME: Final = _key(
-    "gen_ai.provider.name",
-    "LLM ops",
-    "str",
-    "an argument `provider`, else the client library of the result or error",
-    "Logfire",
+OUTPUT_MIME_TYPE: Final = _any("output.mime_type", "str", "application/json", "Phoenix")
+ERROR_TYPE: Final = _key("a span that failed", "error.type", "str", "the exception's class", "all")
+PROVIDER_NAME: Final = _llm("gen_ai.provider.name", "str", "argument `provider`, else the client library", "Logfire")
+REQUEST_MODEL: Final = _llm(
+    "gen_ai.request.model", "str", "the requested model, if an argument names it", "MLflow, Weave, Logfire"
 )
-REQUEST_MODEL: Final = _key(
-    "gen_ai.request.model",
-    "LLM ops",
-    "str",
-    "the model that was asked for, if an argument names it",
-    "MLflow, Weave, Logfire",
+RESPONSE_MODEL: Final = _llm(
+    "gen_ai.response.model", "str", "the model of the result, if it has one", "MLflow, Weave, Logfire"
 )
-RESPONSE_MODEL: Final = _key(
-    "gen_ai.response.model",
-    "LLM ops",
-    "str",
-    "the model that answered, if the result names it",
-    "MLflow, Weave, Logfire",
+USAGE_INPUT_TOKENS: Final = _llm(
+    "gen_ai.usage.input_tokens", "int", "prompt tokens, if known", "MLflow, Weave, Phoenix"
 )
-USAGE_INPUT_TOKENS: Final = _key(
-    "gen_ai.usage.input_tokens", "LLM ops", "int", "prompt tokens, if known", "MLflow, Weave, Phoenix"
-)
-USAGE_OUTPUT_TOKENS: Final = _key(
-    "gen_ai.usage.output_tokens", "LLM ops", "int", "generated tokens, if known", "MLflow, Weave, Phoenix"
+USAGE_OUTPUT_TOKENS: Final = _llm(
+    "gen_ai.usage.output_tokens", "int", "generated tokens, if known", "MLflow, Weave, Phoenix"
 )
 USAGE_CACHED_TOKENS: Final = _key(
-    "gen_ai.usage.cache_read.input_tokens",
     "LLM ops (verl)",
+    "gen_ai.usage.cache_read.input_tokens",
     "int",
-    "prompt tokens that the engine had cached",
+    "cached prompt tokens",
     "Logfire",
 )
-FINISH_REASONS: Final = _key(
-    "gen_ai.response.finish_reasons", "LLM ops", "list of str", "why generation stopped, if known", "Logfire"
-)
-TOOL_NAME: Final = _key("gen_ai.tool.name", "TOOL ops", "str", "the tool's name", "Logfire, Phoenix")
-TOOL_CALL_ID: Final = _key("gen_ai.tool.call.id", "TOOL ops (verl)", "str", "the model's id of the call", "Logfire")
+FINISH_REASONS: Final = _llm("gen_ai.response.finish_reasons", "list of str", "the finish reason, if known", "Logfire")
+TOOL_NAME: Final = _key("TOOL ops", "gen_ai.tool.name", "str", "the tool's name", "Logfire, Phoenix")
+TOOL_CALL_ID: Final = _key("TOOL ops (verl)", "gen_ai.tool.call.id", "str", "the model's id of the call", "Logfire")
 
-# --- annotations of verl's plugin on the root
-UID: Final = _root("rollout.uid", "str", "verl's id of the prompt in this step", "filters")
-DATASET_INDEX: Final = _root(
-    "rollout.dataset_index", "int or str", "`extra_info.index` of the dataset, as it is", "filters"
+# --- annotations by verl's plugin
+UID: Final = _verl("rollout.uid", "str", "verl's id of the prompt in this step", "filters")
+DATASET_INDEX: Final = _verl("rollout.dataset_index", "int or str", "`extra_info.index` of the dataset", "filters")
+SAMPLE_INDEX_FROM: Final = _verl("rollout.sample_index_from", "str", "index, uid, or row of the worker", "you")
+ROLLOUT_N_FROM: Final = _verl("rollout.rollout_n_from", "str", "session_id, batch or worker", "you")
+DATA_SOURCE: Final = _verl("rollout.data_source", "str", "the dataset's `data_source`", "filters")
+REWARD_EXTRA_INFO: Final = _verl(
+    "rollout.reward_extra_info", "str (JSON)", "other results of the reward function", "you"
 )
-SAMPLE_INDEX_FROM: Final = _root("rollout.sample_index_from", "str", "index, uid, or row of the worker", "you")
-ROLLOUT_N_FROM: Final = _root("rollout.rollout_n_from", "str", "session_id, batch or worker", "you")
-DATA_SOURCE: Final = _root("rollout.data_source", "str", "the dataset's `data_source`", "filters")
-REWARD_EXTRA_INFO: Final = _root(
-    "rollout.reward_extra_info", "str (JSON)", "what the reward function said beside the reward", "you"
+FINISH_REASON: Final = _verl("rollout.finish_reason", "str", "length if cut, else the engine's reason", "filters")
+NUM_TURNS: Final = _verl("rollout.num_turns", "int", "turns of the chat, as verl counts them", "filters")
+NUM_OUTPUTS: Final = _verl("rollout.num_outputs", "int", "sequences of the agent loop, if more than one", "you")
+PROMPT_LENGTH: Final = _verl("rollout.prompt_length", "int", "tokens of the prompt", "filters")
+RESPONSE_LENGTH: Final = _verl(
+    "rollout.response_length", "int", "tokens of the response, with tools' results", "filters"
 )
-FINISH_REASON: Final = _root(
-    "rollout.finish_reason", "str", "length if it was cut, else what the engine said", "filters"
-)
-NUM_TURNS: Final = _root("rollout.num_turns", "int", "turns of the chat, as verl counts them", "filters")
-NUM_OUTPUTS: Final = _root("rollout.num_outputs", "int", "sequences that the agent loop made, if more than one", "you")
-PROMPT_LENGTH: Final = _root("rollout.prompt_length", "int", "tokens of the prompt", "filters")
-RESPONSE_LENGTH: Final = _root(
-    "rollout.response_length", "int", "tokens of the response, with what tools said", "filters"
-)
-MODEL_TOKENS: Final = _root("rollout.model_tokens", "int", "tokens of the response that the model made", "filters")
-CACHED_TOKENS: Final = _root(
-    "rollout.cached_tokens", "int", "prompt tokens that the engine had cached, summed over turns", "filters"
-)
-TOOL_CALLS: Final = _root("rollout.tool_calls", "int", "how many tool calls there were", "filters")
-TOOL_ERRORS: Final = _root("rollout.tool_errors", "int", "how many of them failed", "filters")
-TURN_SCORES: Final = _root("rollout.turn_scores", "list of double", "as the agent loop collected them", "you")
-TOOL_REWARDS: Final = _root("rollout.tool_rewards", "list of double", "as the agent loop collected them", "you")
-GENERATE_SECONDS: Final = _root("rollout.generate_seconds", "double", "verl's metric generate_sequences", "filters")
-TOOL_SECONDS: Final = _root("rollout.tool_seconds", "double", "verl's metric tool_calls", "filters")
-SCORE_SECONDS: Final = _root("rollout.score_seconds", "double", "verl's metric compute_score", "filters")
-STALENESS: Final = _root("rollout.staleness", "int", "step - 1 - newest weights, if the step is known", "filters")
-PREEMPTIONS: Final = _root(
-    "rollout.preemptions", "int", "how often the engine preempted the request", "filters", where="root and turns (verl)"
-)
-MIN_WEIGHTS_VERSION: Final = _root(
-    "rollout.min_weights_version", "int", "the oldest weights that took part", "filters", where="root and turns (verl)"
-)
-MAX_WEIGHTS_VERSION: Final = _root(
-    "rollout.max_weights_version", "int", "the newest weights that took part", "filters", where="root and turns (verl)"
-)
+MODEL_TOKENS: Final = _verl("rollout.model_tokens", "int", "tokens of the response from the model", "filters")
+CACHED_TOKENS: Final = _verl("rollout.cached_tokens", "int", "cached prompt tokens of all turns", "filters")
+TOOL_CALLS: Final = _verl("rollout.tool_calls", "int", "tool calls", "filters")
+TOOL_ERRORS: Final = _verl("rollout.tool_errors", "int", "failed tool calls", "filters")
+TURN_SCORES: Final = _verl("rollout.turn_scores", "list of double", "the agent loop's scores", "you")
+TOOL_REWARDS: Final = _verl("rollout.tool_rewards", "list of double", "the agent loop's tool rewards", "you")
+GENERATE_SECONDS: Final = _verl("rollout.generate_seconds", "double", "verl's metric generate_sequences", "filters")
+TOOL_SECONDS: Final = _verl("rollout.tool_seconds", "double", "verl's metric tool_calls", "filters")
+SCORE_SECONDS: Final = _verl("rollout.score_seconds", "double", "verl's metric compute_score", "filters")
+STALENESS: Final = _verl("rollout.staleness", "int", "step - 1 - newest weights, if the step is known", "filters")
+PREEMPTIONS: Final = _verl_turn("rollout.preemptions", "int", "preemptions of the request by the engine", "filters")
+MIN_WEIGHTS_VERSION: Final = _verl_turn("rollout.min_weights_version", "int", "the oldest weights used", "filters")
+MAX_WEIGHTS_VERSION: Final = _verl_turn("rollout.max_weights_version", "int", "the newest weights used", "filters")
 
 # --- turns and tool calls of verl
-REQUEST_ID: Final = _key("rollout.request_id", "turns (verl)", "str", "verl's id of the conversation", "you")
-ENGINE_REQUEST_ID: Final = _key(
-    "rollout.engine_request_id", "turns (verl)", "str", "the id of this turn in the engine", "vLLM's own spans"
+REQUEST_ID: Final = _turn("rollout.request_id", "str", "verl's id of the conversation", "you")
+ENGINE_REQUEST_ID: Final = _turn("rollout.engine_request_id", "str", "the engine's id of the turn", "vLLM's own spans")
+SERVER: Final = _turn("rollout.server", "str", "the server that the load balancer chose", "filters")
+PREFIX_BROKEN: Final = _turn("rollout.prefix_broken", "bool", "the prompt does not extend the turn before", "filters")
+TOOL_REWARD: Final = _tool("rollout.tool_reward", "double", "the tool's reward", "filters")
+TOOL_RESPONSE_TRUNCATED: Final = _tool(
+    "rollout.tool_response_truncated", "bool", "true if verl cuts the response", "filters"
 )
-SERVER: Final = _key("rollout.server", "turns (verl)", "str", "which server the load balancer picked", "filters")
-PREFIX_BROKEN: Final = _key(
-    "rollout.prefix_broken", "turns (verl)", "bool", "the prompt does not go on from the turn before", "filters"
-)
-TOOL_REWARD: Final = _key(
-    "rollout.tool_reward", "tool calls (verl)", "double", "the reward that the tool gave", "filters"
-)
-TOOL_RESPONSE_TRUNCATED: Final = _key(
-    "rollout.tool_response_truncated", "tool calls (verl)", "bool", "true if verl cuts the answer", "filters"
-)
-REQUESTED_TOOL: Final = _key(
-    "rollout.requested_tool", "tool calls (verl)", "str", "the name that the model asked for, of no tool", "you"
-)
+REQUESTED_TOOL: Final = _tool("rollout.requested_tool", "str", "a requested name that no tool has", "you")
 
 # --- events of a turn of verl that was aborted and resumed
-WEIGHTS_VERSION: Final = _key(
-    "rollout.weights_version", "generation.* events (verl)", "int", "the weights of this attempt", "you"
-)
-NEW_TOKENS: Final = _key("rollout.new_tokens", "generation.* events (verl)", "int", "the tokens that it made", "you")
-STOP_REASON: Final = _key("rollout.stop_reason", "generation.* events (verl)", "str", "why it stopped", "you")
+WEIGHTS_VERSION: Final = _generation("rollout.weights_version", "int", "the weights of this attempt", "you")
+NEW_TOKENS: Final = _generation("rollout.new_tokens", "int", "its new tokens", "you")
+STOP_REASON: Final = _generation("rollout.stop_reason", "str", "its stop reason", "you")
 
 # --- the exception event (https://opentelemetry.io/docs/specs/semconv/exceptions/exceptions-spans/)
-EXCEPTION_TYPE: Final = _key("exception.type", "exception event", "str", "the exception's class", "all")
-EXCEPTION_MESSAGE: Final = _key("exception.message", "exception event", "str", "its message", "all")
-EXCEPTION_STACKTRACE: Final = _key("exception.stacktrace", "exception event", "str", "its traceback", "all")
-EXCEPTION_ESCAPED: Final = _key(
-    "exception.escaped", "exception event", "str", "True if it left the span, as the SDK writes it", "nobody"
-)
+EXCEPTION_TYPE: Final = _exception("exception.type", "str", "the exception's class", "all")
+EXCEPTION_MESSAGE: Final = _exception("exception.message", "str", "its message", "all")
+EXCEPTION_STACKTRACE: Final = _exception("exception.stacktrace", "str", "its traceback", "all")
+EXCEPTION_ESCAPED: Final = _exception("exception.escaped", "str", "True if it left the span, as in the SDK", "nobody")
 
 EXCEPTION_EVENT: Final = "exception"
 JSON_MIME_TYPE: Final = "application/json"
 
 ATTRIBUTES: Final = tuple(_attributes)
-ANNOTATIONS: Final = tuple(_annotations)
+ANNOTATIONS: Final = tuple(row for row in ATTRIBUTES if row.where in ("root (verl)", "root and turns (verl)"))
 """Attributes that `annotate` sets on the root if the caller knows them, as verl's plugin does."""
 
 TAGS: Final = (STEP, SAMPLE_INDEX, ROLLOUT_N, VALIDATE, EXPERIMENT_NAME)
