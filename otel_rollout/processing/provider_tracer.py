@@ -159,7 +159,11 @@ class RedactingSpan(Span):
         escaped: bool = False,
     ) -> None:
         """Record an exception."""
-        described = {**ExceptionRecord(exception).attributes(), "exception.escaped": str(escaped), **(attributes or {})}
+        described = {
+            **ExceptionRecord(exception).attributes(),
+            semconv.EXCEPTION_ESCAPED: str(escaped),
+            **(attributes or {}),
+        }
         self.add_event(semconv.EXCEPTION_EVENT, described, timestamp)
 
     def end(self, end_time: int | None = None) -> None:

@@ -167,12 +167,12 @@ def object_reader(kind: type) -> Reader:
         return lambda value, room, deep: name
     declared = _declared_fields(kind)
     if declared is not None:
-        shown, hidden, is_complete = declared
+        fields, is_complete = declared
         if is_complete and not _takes_more_fields(kind):
             slots = {}
-        if read is not None and not slots and is_complete and not hidden:
+        if read is not None and not slots and is_complete and not any(fields.values()):
             return lambda value, room, deep: read(value)
-        return _declared_reader(read, slots, shown, hidden, is_complete)
+        return _declared_reader(read, slots, fields, is_complete=is_complete)
 
     public_slots = {key: slot for key, slot in slots.items() if key[:1] != "_"}
 
@@ -196,11 +196,12 @@ def object_reader(kind: type) -> Reader:
 def _declared_reader(
     read: Callable[[Any], dict[str, Any]] | None,
     slots: dict[str, Any],
-    shown: frozenset[str],
-    hidden: frozenset[str],
+    declared: dict[str, bool],
+    *,
     is_complete: bool,
 ) -> Reader:
-    declared_slots = {name: slot for name, slot in slots.items() if name in shown}
+    hidden = frozenset(name for name, is_hidden in declared.items() if is_hidden)
+    declared_slots = {name: slot for name, slot in slots.items() if name in declared and name not in hidden}
     hidden_slots = dict.fromkeys(hidden & slots.keys(), HIDDEN)
     more_fields = {name: slot for name, slot in slots.items() if name == "__pydantic_extra__"} if is_complete else {}
 
@@ -209,7 +210,7 @@ def _declared_reader(
         kept = {
             key: HIDDEN if key in hidden else item
             for key, item in [*islice(fields.items(), room)]
-            if type(key) is str and (is_complete or key in shown or key in hidden)
+            if type(key) is str and (is_complete or key in declared)
         }
         if declared_slots:
             kept |= _slot_values(value, declared_slots)
@@ -222,34 +223,28 @@ def _declared_reader(
     return read_declared
 
 
-def _declared_fields(kind: type) -> tuple[frozenset[str], frozenset[str], bool] | None:
-    """Return the names of a class's shown and hidden fields, and True if its objects' dict has only fields.
+def _declared_fields(kind: type) -> tuple[dict[str, bool], bool] | None:
+    """Return the fields that a class declares (True for hidden ones), and True if its objects' dict has only fields.
 
     None if it declares no fields. Known are pydantic (both versions), dataclasses and attrs.
     """
     if find_static(kind, "__pydantic_fields_set__") is not None:
         declared = find_static(kind, "__pydantic_fields__")
         declared = declared if type(declared) is dict else find_static(kind, "model_fields")
-        fields = declared if type(declared) is dict else {}
-        hidden = {name for name, field in fields.items() if _is_hidden_by_pydantic(field)}
-        return frozenset(fields) - hidden, frozenset(hidden), True
+        fields = declared.items() if type(declared) is dict else ()
+        return {name: _is_hidden_by_pydantic(field) for name, field in fields}, True
     declared = find_static(kind, "__fields__")
     if type(declared) is dict and find_static(kind, "__fields_set__") is not None:
-        hidden = {
-            name for name, field in declared.items() if _is_hidden_by_pydantic(fields_of(field).get("field_info"))
-        }
-        return frozenset(declared) - hidden, frozenset(hidden), True
+        infos = {name: fields_of(field).get("field_info") for name, field in declared.items()}
+        return {name: _is_hidden_by_pydantic(info) for name, info in infos.items()}, True
     declared = find_static(kind, "__dataclass_fields__")
     if type(declared) is dict:
-        fields = {name: field for name, field in declared.items() if type(field) is dataclasses.Field}
-        hidden = {name for name, field in fields.items() if not field.repr}
-        return frozenset(fields) - hidden, frozenset(hidden), False
+        return {name: not field.repr for name, field in declared.items() if type(field) is dataclasses.Field}, False
     declared = find_static(kind, "__attrs_attrs__")
     if type(declared) is tuple or (declared is not None and is_subclass(type(declared), tuple)):
         attributes = [fields_of(attribute) for attribute in tuple.__iter__(declared)]
         # A function as `repr` shows something other than the value.
-        hidden = {attribute["name"] for attribute in attributes if attribute.get("repr") is not True}
-        return frozenset(attribute["name"] for attribute in attributes) - hidden, frozenset(hidden), False
+        return {attribute["name"]: attribute.get("repr") is not True for attribute in attributes}, False
     return None
 
 
