@@ -10,6 +10,7 @@ import enum
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 __all__ = ["DEFAULT_REDACTED_KEYS", "KEY_OWNERS", "KeyKind", "SecretKeys"]
@@ -112,7 +113,7 @@ class KeyKind(enum.IntEnum):
 
 
 class SecretKeys:
-    """Classifies names, and caches the result.
+    """Classifies names.
 
     Args:
         names: Names of secrets, in any spelling.
@@ -121,7 +122,8 @@ class SecretKeys:
     def __init__(self, names: Iterable[str]) -> None:
         self._names = {"_".join(_words(name)) for name in names} - {""}
         self._glued = tuple(word for word in _GLUED if word in self._names)
-        self._decisions: dict[str, KeyKind] = {}
+        self.kind = lru_cache(MAX_REMEMBERED)(self._kind)
+        """Returns the kind of the value of a name."""
 
     @property
     def endings(self) -> set[str]:
@@ -133,24 +135,14 @@ class SecretKeys:
     def __bool__(self) -> bool:
         return bool(self._names)
 
-    def kind(self, name: str) -> KeyKind:
-        """Return the kind of the value of `name`."""
-        known = self._decisions.get(name)
-        if known is None:
-            known = self._decide(_words(name)) if len(name) <= MAX_NAME else KeyKind.ORDINARY
-            if len(self._decisions) >= MAX_REMEMBERED:
-                self._decisions.clear()
-            self._decisions[name] = known
-        return known
-
-    def _decide(self, words: list[str]) -> KeyKind:
+    def _kind(self, name: str) -> KeyKind:
+        words = _words(name) if len(name) <= MAX_NAME else []
         if not words:
             return KeyKind.ORDINARY
         if self._is_named(words):
             return KeyKind.SECRET
         if words[-1] == "token" and "token" in self._names:
-            is_models = len(words) > 1 and words[-2] in MODEL_WORDS
-            return KeyKind.ORDINARY if is_models else KeyKind.TOKEN
+            return KeyKind.ORDINARY if _is_models(words) else KeyKind.TOKEN
         while len(words) > 1 and words[-1] in TRAILING_WORDS:
             words = words[:-1]
             if self._is_named(words):
@@ -158,13 +150,16 @@ class SecretKeys:
         return KeyKind.ORDINARY
 
     def _is_named(self, words: list[str]) -> bool:
-        last = words[-1]
-        if words == ["token"] or (last == "token" and len(words) > 1 and words[-2] in MODEL_WORDS):
+        if words == ["token"] or _is_models(words):
             return False
-        return last.endswith(self._glued) or any(
+        return words[-1].endswith(self._glued) or any(
             (name := "_".join(words[-count:])) in self._names and name != "token"
             for count in range(1, min(MAX_WORDS, len(words)) + 1)
         )
+
+
+def _is_models(words: list[str]) -> bool:
+    return len(words) > 1 and words[-1] == "token" and words[-2] in MODEL_WORDS
 
 
 def _words(name: str) -> list[str]:
