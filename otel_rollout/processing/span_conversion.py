@@ -58,8 +58,9 @@ class PayloadFinisher:
 
     def __call__(self, taken: Snapshot) -> str:
         """Return the finished text of a snapshot, and count the bytes that were cut."""
-        self.truncated_bytes += taken.left_out
-        return self.finish(to_json(taken))[0].decode()
+        text, cut = self.finish(to_json(taken))
+        self.truncated_bytes += taken.left_out + cut
+        return text.decode()
 
     def is_clean(self, text: bytes) -> bool:
         """Return True if `text` (one or more JSON texts) needs no change, as is usual."""
@@ -83,9 +84,7 @@ class PayloadFinisher:
             # The span is still sent.
             internal_error("finishing a payload")
             finished = orjson.dumps("…[the payload could not be read]")
-        cut = max(0, len(text) - len(finished))
-        self.truncated_bytes += cut
-        return finished, cut
+        return finished, max(0, len(text) - len(finished))
 
 
 class SpanReader:
@@ -165,12 +164,10 @@ class SpanReader:
             status = Status(span.status_code, others.description(description) if description else None)
         events = [others.event(event) for event in span.events] if span.events else ()
         links = [others.link(link) for link in span.links] if span.links else ()
-        if others.cut_characters:
-            self._finisher.truncated_bytes += others.cut_characters
-            cut += others.cut_characters
+        cut += others.cut_characters
+        self._finisher.truncated_bytes += cut
         if trajectory is not None:
-            if cut:
-                trajectory.truncated_bytes += cut
+            trajectory.truncated_bytes += cut
             if span.parent is None and trajectory.truncated_bytes:
                 attributes = {semconv.TRUNCATED_BYTES: trajectory.truncated_bytes, **attributes}
         dropped = span.dropped_attributes
@@ -186,10 +183,11 @@ class SpanReader:
 
     def _finish_payload(self, span: RolloutSpan) -> tuple[bytes | None, bytes | None, int]:
         """Return the finished input and output, and the number of bytes cut from them."""
-        cut = sum(side.left_out for side in (span.input, span.output) if side is not None)
-        self._finisher.truncated_bytes += cut
-        text = None if span.input is None else to_json(span.input)
-        output = None if span.output is None else to_json(span.output)
+        taken, result, text, output, cut = span.input, span.output, None, None, 0
+        if taken is not None:
+            text, cut = to_json(taken), taken.left_out
+        if result is not None:
+            output, cut = to_json(result), cut + result.left_out
         if output is not None and span.tokenizer is not None:
             output = add_token_text(span.tokenizer, text, output)
         # One check of both together costs less than two.
