@@ -266,21 +266,18 @@ def _value(text: str, position: int, sign: str, name: _Name, kind: KeyKind) -> _
     return None if _is_program(bare["value"], bare["next"], sign, is_spaced=is_spaced) else _span(bare, kind)
 
 
-def _span(value: re.Match[str] | None, kind: KeyKind, *, is_quoted: bool = False) -> _Span | None:
-    if value is None or not _may_be_secret(value["value"], kind, is_quoted=is_quoted):
+def _span(found: re.Match[str] | None, kind: KeyKind, *, is_quoted: bool = False) -> _Span | None:
+    """Return the span of a value that may be a secret; an unquoted value of `token` must look like one."""
+    value = found["value"] if found is not None else ""
+    if found is None or not value.strip() or value.strip() == REDACTED:
         return None
-    return *value.span("value"), REDACTED
-
-
-def _may_be_secret(value: str, kind: KeyKind, *, is_quoted: bool = False) -> bool:
-    """Return True if a value may be a secret; an unquoted one of `token` must look like one."""
-    if not value.strip() or value.strip() == REDACTED:
-        return False
+    span = *found.span("value"), REDACTED
     if kind is KeyKind.SECRET:
-        return True
+        return span
     if is_quoted:
-        return not is_model_token(value)
-    return len(value) >= MIN_TOKEN and any(sign.isdigit() for sign in value) and not any(map(str.isspace, value))
+        return None if is_model_token(value) else span
+    has_form = len(value) >= MIN_TOKEN and any(map(str.isdigit, value)) and not any(map(str.isspace, value))
+    return span if has_form else None
 
 
 def is_model_token(value: str) -> bool:
