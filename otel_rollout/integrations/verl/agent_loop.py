@@ -18,6 +18,7 @@ from otel_rollout.integrations.verl.identity import (
     PromptSelection,
     Row,
     batch_variable,
+    forget_oldest,
     identify,
     scalar,
     uid_of,
@@ -123,8 +124,7 @@ def _trust_prompts(worker: Any, uids: list[str]) -> None:
     """Use these prompts' dataset index as sample index."""
     trusted = vars(worker).setdefault(_TRUSTED, OrderedDict())
     trusted.update(dict.fromkeys(uids))
-    while len(trusted) > _MAX_TRUSTED:
-        trusted.popitem(last=False)
+    forget_oldest(trusted, _MAX_TRUSTED)
 
 
 def _rollout(worker: Any, trajectory: dict[str, Any], columns: dict[str, Any]) -> Rollout:
