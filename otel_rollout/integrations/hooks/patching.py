@@ -16,7 +16,7 @@ from typing import Any, Final
 from otel_rollout import call as calls
 from otel_rollout import runtime
 from otel_rollout.integrations.hooks import recorded
-from otel_rollout.integrations.hooks.faults import guarded, report
+from otel_rollout.integrations.hooks.guard import guarded, report
 from otel_rollout.integrations.hooks.hook import Call, Hook, Observer, Patch
 from otel_rollout.signature import compile_binder, read_signature
 

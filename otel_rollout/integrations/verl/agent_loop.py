@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from otel_rollout import runtime, semconv
 from otel_rollout.integrations.hooks import executor
-from otel_rollout.integrations.hooks.faults import guarded
+from otel_rollout.integrations.hooks.guard import guarded
 from otel_rollout.integrations.hooks.hook import Call, Hook, Observer, after
 from otel_rollout.integrations.verl import late_rewards
 from otel_rollout.integrations.verl.config import max_samples

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from otel_rollout import op, semconv, trajectory
-from otel_rollout.integrations.hooks.faults import guarded
+from otel_rollout.integrations.hooks.guard import guarded
 from otel_rollout.integrations.hooks.hook import Call, Hook, after
 from otel_rollout.integrations.hooks.patching import is_replaced, observe
 from otel_rollout.integrations.verl import generation, tools

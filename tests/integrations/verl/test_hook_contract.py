@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from otel_rollout import log_once, rollout_trace_attr
-from otel_rollout.integrations.hooks import faults, patching, recorded
+from otel_rollout.integrations.hooks import guard, patching, recorded
 from otel_rollout.integrations.hooks.hook import Hook
 from otel_rollout.integrations.verl import generation, rollout_trace
 from otel_rollout.integrations.verl.late_rewards import CARRIER
@@ -323,12 +323,12 @@ class TestSignals:
         try:
             with pytest.raises(TimeoutError) as alarm:
                 signal.raise_signal(signal.SIGALRM)
-            assert not faults.is_fault(alarm.value)
+            assert not guard.is_fault(alarm.value)
         finally:
             signal.signal(signal.SIGALRM, previous)
         with pytest.raises(TimeoutError) as fault:
             raise TimeoutError("ours")
-        assert faults.is_fault(fault.value)
+        assert guard.is_fault(fault.value)
         panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
-        assert faults.is_fault(panic())
-        assert not faults.is_fault(KeyboardInterrupt())
+        assert guard.is_fault(panic())
+        assert not guard.is_fault(KeyboardInterrupt())
