@@ -1,4 +1,4 @@
-"""What every hook holds to, whatever a next verl makes of the function that it is put on.
+"""The contract of every hook, whatever a next verl makes of the hooked function.
 
 The tests go over the plugin's own table: a hook that is added there is tested here, or has nothing recorded and fails.
 """
@@ -60,7 +60,7 @@ async def use(hook: Hook, returned: Any) -> Any:
 
 
 async def run(stand_in: StandIn, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """Return what a program gets: a value, or an exception."""
+    """Return the program's outcome: a value, or an exception."""
     before = dict(contextvars.copy_context().items())
     try:
         outcome = ("returned", await use(stand_in.hook, stand_in.call(args, kwargs)))
@@ -71,7 +71,7 @@ async def run(stand_in: StandIn, args: list[Any], kwargs: dict[str, Any]) -> tup
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two values are one, or plain containers of what is one."""
+    """Return whether two values are identical, or plain containers of identical values."""
     if type(left) is type(right) is dict:
         return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
     if type(left) in (tuple, list) and type(left) is type(right):
@@ -205,7 +205,7 @@ class TestEveryHook:
     def test_what_is_not_traced_is_said(
         self, hook: Hook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """Where a hook can't be put on, one warning says what is not traced; where it can, it is on."""
+        """A hook either is installed, or one warning says what is not traced."""
         if hook in rollout_trace.OPS:
             return
         for name, form in stand_ins.drifts(stand_ins.form_of(hook)):
@@ -237,7 +237,7 @@ class TestEveryHook:
     def test_patches(
         self, patch: Any, value: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """What is put on something else than a function raises nothing either, and is one warning at most."""
+        """A patch of an unexpected object raises nothing, and is one warning at most."""
         module = type(sys)(patch.module)
         for attributes in ({}, {patch.target: value}):
             vars(module).update(attributes)
@@ -290,7 +290,7 @@ class TestWhatIsAdded:
 
 
 class TestSignals:
-    """What comes up in the middle of our code and is not of it."""
+    """Exceptions that come up in our code and aren't ours."""
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
     def test_interruption_of_an_observer(self, error: type[BaseException], rollout_spans: InMemorySpanExporter) -> None:
@@ -314,7 +314,7 @@ class TestSignals:
         assert stand_in.received == []
 
     def test_alarm_of_a_grader(self) -> None:
-        """What a signal handler of the program raises is the program's; a fault of ours is not, nor a panic in Rust."""
+        """An exception of the program's signal handler is the program's; our own faults and panics in Rust are not."""
 
         def too_late(*_: object) -> None:
             raise TimeoutError("the grader gives up")
