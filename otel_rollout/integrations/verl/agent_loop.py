@@ -117,7 +117,9 @@ def _tell_workers(call: Call) -> None:
     uids, rows = _number(manager, step, validate, prompts["uid"], prompts["index"])
     trusted = [uid for uid, row in zip(uids, rows, strict=True) if row.is_index_unique]
     told = [worker.__ray_call__.remote(_trust_prompts, trusted) for worker in manager.agent_loop_workers]
-    ray.get(told, timeout=_SECONDS_TO_TELL_WORKERS)
+    # New workers may still import verl; then this comes first in their queues.
+    done, _ = ray.wait(told, num_returns=len(told), timeout=_SECONDS_TO_TELL_WORKERS)
+    ray.get(done)
 
 
 def _trust_prompts(worker: Any, uids: list[str]) -> None:
