@@ -188,12 +188,7 @@ class Spool:
 
 
 class _SpoolFile:
-    """One file, with the places of its batches.
-
-    Args:
-        path: The file.
-        compressor: Compresses the batches.
-    """
+    """One file, with the places of its batches."""
 
     def __init__(self, path: Path, compressor: zstandard.ZstdCompressor) -> None:
         self.path = path

@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -35,15 +36,13 @@ MAX_CLOSED: Final = 16_384
 MAX_STORED: Final = 100_000
 
 
+@dataclass(slots=True)
 class _OpenTrace:
     """A trace whose root has not ended yet."""
 
-    __slots__ = ("bytes", "parts", "summary")
-
-    def __init__(self, trace_id: int) -> None:
-        self.summary = TraceSummary(trace_id)
-        self.parts: list[JournalPart] = []
-        self.bytes = 0
+    summary: TraceSummary
+    parts: list[JournalPart] = field(default_factory=list)
+    bytes: int = 0
 
 
 class FolderWriter:
@@ -66,18 +65,14 @@ class FolderWriter:
     def _reset(self) -> None:
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._files = StepFiles(self.folder, layout.new_worker(), self._file_max_bytes, self._max_bytes)
-        self._journal = Journal(layout.journal_path(self.folder, self._files.worker), self.folder)
+        self.worker = layout.new_worker()
+        self._files = StepFiles(self.folder, self.worker, self._file_max_bytes, self._max_bytes)
+        self._journal = Journal(layout.journal_path(self.folder, self.worker), self.folder)
         self._open: OrderedDict[int, _OpenTrace] = OrderedDict()
         self._open_parts = 0
         self._closed: OrderedDict[int, None] = OrderedDict()
         # The spans of a failed batch that are on disk already, and will come again.
         self._stored: set[tuple[int, int]] = set()
-
-    @property
-    def worker(self) -> str:
-        """The name of this process's files."""
-        return self._files.worker
 
     def write(self, spans: Sequence[ReadableSpan]) -> None:
         """Write spans; when this returns all of them are in files, and survive the death of the process.
@@ -169,7 +164,7 @@ class FolderWriter:
         for (trace_id, batch), part in zip(traces.items(), parts, strict=True):
             trace = self._open.get(trace_id)
             if trace is None:
-                trace = self._open[trace_id] = _OpenTrace(trace_id)
+                trace = self._open[trace_id] = _OpenTrace(TraceSummary(trace_id))
             trace.summary.add(batch)
             trace.parts.append(part)
             trace.bytes += part.length

@@ -129,7 +129,6 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
     """Return the line of a frame, without its line end.
 
     Raises:
-        OSError: The file is gone or can't be read.
         DamagedFrameError: No whole frame stands there.
         MissingExtraError: zstandard isn't installed.
     """
@@ -152,11 +151,7 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
 
 
 def read_range(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
-    """Return a part of a file, or as much of it as there is.
-
-    Raises:
-        OSError: The file is gone or can't be read.
-    """
+    """Return a part of a file, or as much of it as there is."""
     with os.fdopen(open_to_read(path), "rb", buffering=0) as file:
         data = os.pread(file.fileno(), length, offset)
         while len(data) < length and (more := os.pread(file.fileno(), length - len(data), offset + len(data))):
@@ -170,9 +165,6 @@ def scan_frames(path: str | os.PathLike[str], start: int = 0) -> Iterator[FrameE
     Args:
         path: The file.
         start: The offset of a frame.
-
-    Raises:
-        OSError: The file is gone or can't be read.
     """
     descriptor = open_to_read(path)
     try:
@@ -190,11 +182,7 @@ def scan_frames(path: str | os.PathLike[str], start: int = 0) -> Iterator[FrameE
 
 
 def checksum_at(path: str | os.PathLike[str], offset: int, length: int) -> str:
-    """Return the checksum at the end of a frame in hexadecimal; "" if no frame stands there.
-
-    Raises:
-        OSError: The file is gone or can't be read.
-    """
+    """Return the checksum at the end of a frame in hexadecimal; "" if no frame stands there."""
     descriptor = open_to_read(path)
     try:
         end = offset + length

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeAlias
+from types import UnionType
+from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
 from otel_rollout import semconv
 from otel_rollout.trace_folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES
 
 __all__ = ["ATTRIBUTE_FIELDS", "IndexEntry", "Row", "attributes_of", "place_of", "row_of"]
+
+
+Scalar: TypeAlias = str | int | float | bool | None
 
 
 class IndexEntry(NamedTuple):
@@ -45,11 +49,11 @@ class IndexEntry(NamedTuple):
     end_time: int
     has_root: bool
     step: int | None
-    sample_index: int | str | None
-    rollout_n: int | str | None
+    sample_index: Scalar
+    rollout_n: Scalar
     validate: bool | None
-    experiment_name: str | None
-    status: str | None
+    experiment_name: Scalar
+    status: Scalar
     reward: float | None
     offset: int
     length: int
@@ -82,21 +86,10 @@ ATTRIBUTE_FIELDS: Final = {
 
 _fields_of: Final[Callable[[Mapping[str, Any]], tuple[Any, ...]]] = itemgetter(*IndexEntry._fields)
 _is_trace_id: Final = re.compile("[0-9a-f]{32}").fullmatch
-_none: Final = type(None)
-_SCALARS: Final = frozenset({str, int, float, bool, _none})
-_TYPES: Final[Sequence[frozenset[Any]]] = tuple(
-    {
-        "has_root": frozenset({bool}),
-        "step": frozenset({int, _none}),
-        **dict.fromkeys(("sample_index", "rollout_n", "experiment_name", "status"), _SCALARS),
-        "validate": frozenset({bool, _none}),
-        "reward": frozenset({float, _none}),
-        **dict.fromkeys(("trace_id", "checksum", "name"), frozenset({str})),
-        **dict.fromkeys(("project_name", "run_id"), frozenset({str, _none})),
-        "attributes": frozenset({dict}),
-    }.get(name, frozenset({int}))
-    for name in IndexEntry._fields
-)
+_TYPES: Final[Sequence[frozenset[Any]]] = [
+    frozenset(get_args(hint) if get_origin(hint) is UnionType else (get_origin(hint) or hint,))
+    for hint in get_type_hints(IndexEntry).values()
+]
 _MAX_CACHED: Final = 1024
 _sound_types: set[tuple[type, ...]] = set()
 

@@ -145,13 +145,7 @@ def _main_row(parts: Sequence[Part]) -> Row:
 
 
 class RecordedTrajectory:
-    """A recorded trajectory, made by `read`; its spans are read on first use.
-
-    Args:
-        row: The index's row of the part that represents it.
-        parts: The stored lines that hold its spans, at least one.
-        find: Finds its lines again if they were moved.
-    """
+    """A recorded trajectory, made by `read`; its spans are read on first use."""
 
     __slots__ = (
         "_find",

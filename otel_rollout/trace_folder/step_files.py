@@ -38,7 +38,7 @@ class StepFiles:
     """
 
     def __init__(self, folder: Path, worker: str, file_max_bytes: int, max_bytes: int | None) -> None:
-        self.worker = worker
+        self._worker = worker
         self._folder = folder
         self._max_bytes = max_bytes
         self._file_max_bytes = file_max_bytes if max_bytes is None else min(file_max_bytes, max_bytes // FILES_IN_BOUND)
@@ -95,7 +95,7 @@ class StepFiles:
         if file is None:
             if self._compressor is None:
                 self._compressor = make_compressor()
-            path = layout.data_path(self._folder / place, self.worker, self._numbers.setdefault(place, 1))
+            path = layout.data_path(self._folder / place, self._worker, self._numbers.setdefault(place, 1))
             file = self._files[place] = _StepFile(path, self._compressor, self._folder)
             if len(self._files) > MAX_FILES:
                 self._close(next(iter(self._files)))
@@ -110,17 +110,7 @@ class StepFiles:
 
 
 class _StepFile:
-    """A file of trajectories with its index.
-
-    Args:
-        path: The file of the trajectories.
-        compressor: Compresses them.
-        within: The trace folder.
-
-    Raises:
-        OSError: It can't be created or opened.
-        FileGoneError: Another process is removing or consuming it.
-    """
+    """A file of trajectories with its index."""
 
     def __init__(self, path: Path, compressor: zstandard.ZstdCompressor, within: Path) -> None:
         self.frames = FrameFile(path, compressor, within)
