@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from otel_rollout.stats import ExporterStats, SideWorkStats
 
@@ -42,6 +43,11 @@ class Account:
     def queued(self) -> int:
         """The number of spans in memory, waiting or in flight."""
         return self.accepted - self.settled - self.spooled
+
+    def await_progress(self, is_done: Callable[[], bool], deadline: float) -> None:
+        """Wait until `is_done`, or until `deadline` in seconds of `time.monotonic`."""
+        with self.lock:
+            self.progress.wait_for(is_done, min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
 
     def close(self) -> None:
         """Count what is queued as lost."""

@@ -192,19 +192,17 @@ class ExporterQueue:
             True if the backend has every span put since the last flush, and the side work is done.
         """
         deadline = time.monotonic() + timeout
-        is_delivered = self._flush_spans(timeout)
+        is_delivered = self._flush_spans(deadline)
         if self._side_work is None:
             return is_delivered
         return self._side_work.flush(max(0.0, deadline - time.monotonic()) if is_delivered else 0.0) and is_delivered
 
-    def _flush_spans(self, timeout: float) -> bool:
+    def _flush_spans(self, deadline: float) -> bool:
         account = self._account
         with self._lock:
             target, denials, lost_before = account.accepted, self._denials, self._lost_at_flush
             self.request_flush()
-            self._progress.wait_for(
-                lambda: account.settled >= target or self._denials != denials, min(timeout, threading.TIMEOUT_MAX)
-            )
+            account.await_progress(lambda: account.settled >= target or self._denials != denials, deadline)
             if account.settled < target:
                 return False
             self._lost_at_flush = account.lost.total()
@@ -254,9 +252,7 @@ class ExporterQueue:
 
         Source: https://github.com/python/cpython/issues/90882
         """
-        left = max(0.0, deadline - time.monotonic())
-        with self._lock:
-            self._progress.wait_for(lambda: self._has_ended, min(left, threading.TIMEOUT_MAX))
+        self._account.await_progress(lambda: self._has_ended, deadline)
 
     def after_fork(self) -> None:
         """Start empty in a forked child: what the parent holds, in memory and on disk, is the parent's to deliver."""

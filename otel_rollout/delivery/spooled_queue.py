@@ -140,9 +140,8 @@ class SpooledStore:
         with self._account.lock:
             self._must_spill_all = True
             self._room.notify_all()
-            if self._thread is not None:
-                left = max(0.0, (self._deadline or 0.0) - time.monotonic())
-                self._account.progress.wait_for(lambda: self._has_spilled, min(left, threading.TIMEOUT_MAX))
+        if self._thread is not None:
+            self._account.await_progress(lambda: self._has_spilled, self._deadline or 0.0)
 
     def close(self, deadline: float) -> None:
         """Let go of the files; log how to deliver what is in them."""

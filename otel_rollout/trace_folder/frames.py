@@ -152,11 +152,14 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
 
 def read_range(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
     """Return a part of a file, or as much of it as there is."""
-    with os.fdopen(open_to_read(path), "rb", buffering=0) as file:
-        data = os.pread(file.fileno(), length, offset)
-        while len(data) < length and (more := os.pread(file.fileno(), length - len(data), offset + len(data))):
+    descriptor = open_to_read(path)
+    try:
+        data = os.pread(descriptor, length, offset)
+        while len(data) < length and (more := os.pread(descriptor, length - len(data), offset + len(data))):
             data += more
         return data
+    finally:
+        os.close(descriptor)
 
 
 def scan_frames(path: str | os.PathLike[str], start: int = 0) -> Iterator[FrameExtent | TornFrame]:
