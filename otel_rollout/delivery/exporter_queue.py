@@ -43,7 +43,7 @@ CHILD_SHARE: Final = 0.97
 MIN_SECONDS_LEFT: Final = 0.05
 """With less than this left to the deadline of a shutdown, no further attempt begins."""
 SECONDS_AFTER_AN_ERROR: Final = 1.0
-"""How long delivery pauses after an internal error, which may come again at once."""
+"""The pause of delivery after an internal error, which may come again at once."""
 
 
 class ExporterQueue:
@@ -271,7 +271,7 @@ class ExporterQueue:
 
     def _run(self) -> None:
         # The exporter's own requests must not be traced.
-        context = context_api.set_value(context_api._SUPPRESS_INSTRUMENTATION_KEY, True, context_api.Context())  # noqa: SLF001 - opentelemetry-instrumentation imports it too
+        context = context_api.set_value(context_api._SUPPRESS_INSTRUMENTATION_KEY, True, context_api.Context())  # noqa: SLF001 - as opentelemetry-instrumentation does
         token = context_api.attach(context)
         try:
             is_last = False

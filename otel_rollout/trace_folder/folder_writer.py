@@ -32,7 +32,7 @@ MAX_OPEN_BYTES: Final = 2**30
 MAX_OPEN_PARTS: Final = 100_000
 """Beyond these, the trajectories that have been open longest are written without their root."""
 MAX_CLOSED: Final = 16_384
-"""How many ended trajectories are remembered, so that a late span doesn't begin a new one."""
+"""The number of ended trajectories that are remembered, so that a late span doesn't begin a new one."""
 MAX_STORED: Final = 100_000
 
 
@@ -87,8 +87,7 @@ class FolderWriter:
             OverflowError: An id is too long for OTLP.
             MissingExtraError: zstandard isn't installed.
         """
-        if self._process != os.getpid():
-            self.after_fork()
+        self.after_fork()
         # First: the journal works without it, and nobody would notice.
         require_zstandard()
         with self._lock:
@@ -114,8 +113,7 @@ class FolderWriter:
 
     def close(self) -> None:
         """Write the open trajectories without their root, and close all files."""
-        if self._process != os.getpid():
-            self.after_fork()
+        self.after_fork()
         with self._lock:
             with suppress(OSError):
                 # Trajectories that can't be written stay in the journal, where readers find them.
@@ -125,7 +123,7 @@ class FolderWriter:
             self._files.close()
 
     def after_fork(self) -> None:
-        """Start empty in a forked child: files and open trajectories are the parent's."""
+        """Start empty if this is a forked child: files and open trajectories are the parent's."""
         if self._process == os.getpid():
             return
         self._journal.forget()

@@ -11,14 +11,11 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from otel_rollout.errors import MissingExtraError, UnreadableTraceError
 from otel_rollout.trace_folder.append_file import AppendFile
 from otel_rollout.trace_folder.file_lock import open_to_read
-
-if TYPE_CHECKING:
-    import zstandard
 
 __all__ = [
     "DamagedFrameError",
@@ -26,7 +23,6 @@ __all__ = [
     "FrameFile",
     "TornFrame",
     "checksum_at",
-    "make_compressor",
     "read_frame",
     "read_range",
     "require_zstandard",
@@ -75,7 +71,6 @@ class FrameFile:
 
     Args:
         path: The file, continued if it exists; missing folders are created.
-        compressor: Compresses the lines; a new one if None.
         within: The folder that it belongs to; folders created below take its mode, others are private.
 
     Raises:
@@ -84,13 +79,8 @@ class FrameFile:
         MissingExtraError: zstandard isn't installed.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        compressor: zstandard.ZstdCompressor | None = None,
-        within: Path | None = None,
-    ) -> None:
-        self._compressor = compressor or make_compressor()
+    def __init__(self, path: str | os.PathLike[str], within: Path | None = None) -> None:
+        require_zstandard()
         self._file = AppendFile(path, within)
         self.checksum = ""
         """The checksum of the last line."""
@@ -115,7 +105,7 @@ class FrameFile:
         if (size := sum(map(len, pieces))) >= MAX_LINE_BYTES:
             raise ValueError(f"a line of {size:,} bytes: readers take {MAX_LINE_BYTES:,}")
         # In one piece: streaming takes a quarter longer, even counting the copy.
-        data = self._compressor.compress(b"".join([*pieces, b"\n"]))
+        data: bytes = _compressor().compress(b"".join([*pieces, b"\n"]))
         extent = FrameExtent(self._file.append([data]), len(data))
         self.checksum = data[-_CHECKSUM_BYTES:].hex()
         return extent
@@ -196,20 +186,6 @@ def checksum_at(path: str | os.PathLike[str], offset: int, length: int) -> str:
         os.close(descriptor)
 
 
-def make_compressor() -> zstandard.ZstdCompressor:
-    """Return a compressor whose frames have the line's length and a checksum.
-
-    Raises:
-        MissingExtraError: zstandard isn't installed.
-    """
-    module = require_zstandard()
-    parameters = module.ZstdCompressionParameters.from_level(
-        LEVEL, window_log=WINDOW_LOG, write_checksum=True, write_content_size=True
-    )
-    compressor: zstandard.ZstdCompressor = module.ZstdCompressor(compression_params=parameters)
-    return compressor
-
-
 def require_zstandard() -> Any:
     """Return the module `zstandard`.
 
@@ -223,6 +199,17 @@ def require_zstandard() -> Any:
             f"trace folders need zstandard, which isn't installed ({error}): pip install 'otel-rollout[file]'"
         ) from error
     return zstandard
+
+
+def _compressor() -> Any:
+    # One for all files of a thread: it takes megabytes.
+    if not hasattr(_local, "compressor"):
+        module = require_zstandard()
+        parameters = module.ZstdCompressionParameters.from_level(
+            LEVEL, window_log=WINDOW_LOG, write_checksum=True, write_content_size=True
+        )
+        _local.compressor = module.ZstdCompressor(compression_params=parameters)
+    return _local.compressor
 
 
 def _decompressor() -> Any:

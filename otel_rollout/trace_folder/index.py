@@ -105,7 +105,7 @@ class TraceSummary:
 
     @property
     def validate(self) -> bool:
-        """Whether it is part of a validation pass."""
+        """True if it is part of a validation pass."""
         return bool(self._attributes.get(semconv.VALIDATE))
 
     def entry(self, offset: int, length: int, size: int, checksum: str) -> IndexEntry:

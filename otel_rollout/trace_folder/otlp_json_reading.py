@@ -33,8 +33,6 @@ _MAX_CACHED: Final = 256
 _UNSET: Final = Status(StatusCode.UNSET)
 _trace_flags: Final = [TraceFlags(flags) for flags in range(0x100)]
 _kinds: Final = {kind.value + 1: kind for kind in SpanKind}
-_resources: dict[bytes, Resource] = {}
-_scopes: dict[bytes, InstrumentationScope] = {}
 
 
 class _WithDropped:
@@ -161,34 +159,28 @@ def _decode_origin(piece: bytes) -> tuple[Resource | None, InstrumentationScope 
 
 def _decode_resource(message: dict[str, Any]) -> Resource:
     """Return the resource of a `ResourceSpans`."""
-    # One object for all spans of a process: exporters cache by its identity.
     inner, schema_url = message.get("resource", {}), _text_or_none(message.get("schemaUrl"))
-    key = orjson.dumps((inner, schema_url))
-    resource = _resources.get(key)
-    if resource is None:
-        if len(_resources) >= _MAX_CACHED:
-            _resources.clear()
-        resource = _resources[key] = Resource(_decode_attributes(inner.get("attributes", ())), schema_url)
-    return resource
+    return _make_resource(orjson.dumps((inner, schema_url)))
+
+
+# One object for all spans of a process: exporters cache by its identity.
+@lru_cache(_MAX_CACHED)
+def _make_resource(encoded: bytes) -> Resource:
+    inner, schema_url = orjson.loads(encoded)
+    return Resource(_decode_attributes(inner.get("attributes", ())), schema_url)
 
 
 def _decode_scope(message: dict[str, Any]) -> InstrumentationScope | None:
     """Return the scope of a `ScopeSpans`."""
     inner, schema_url = message.get("scope"), _text_or_none(message.get("schemaUrl"))
-    if inner is None:
-        return None
-    key = orjson.dumps((inner, schema_url))
-    scope = _scopes.get(key)
-    if scope is None:
-        if len(_scopes) >= _MAX_CACHED:
-            _scopes.clear()
-        scope = _scopes[key] = InstrumentationScope(
-            _text(inner.get("name", "")),
-            _text_or_none(inner.get("version")),
-            schema_url,
-            _decode_attributes(inner.get("attributes", ())) or None,
-        )
-    return scope
+    return None if inner is None else _make_scope(orjson.dumps((inner, schema_url)))
+
+
+@lru_cache(_MAX_CACHED)
+def _make_scope(encoded: bytes) -> InstrumentationScope:
+    inner, schema_url = orjson.loads(encoded)
+    name, version = _text(inner.get("name", "")), _text_or_none(inner.get("version"))
+    return InstrumentationScope(name, version, schema_url, _decode_attributes(inner.get("attributes", ())) or None)
 
 
 def _decode_span(message: dict[str, Any], resource: Resource, scope: InstrumentationScope | None) -> CountedSpan:

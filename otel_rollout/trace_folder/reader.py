@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from operator import itemgetter
 from os import PathLike
 from typing import Any, Final
@@ -144,30 +145,14 @@ def _main_row(parts: Sequence[Part]) -> Row:
     )
 
 
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class RecordedTrajectory:
     """A recorded trajectory, made by `read`; its spans are read on first use."""
 
-    __slots__ = (
-        "_find",
-        "_parts",
-        "_row",
-        "_spans",
-        "end_time",
-        "experiment_name",
-        "has_root",
-        "name",
-        "project_name",
-        "reward",
-        "rollout_n",
-        "run_id",
-        "sample_index",
-        "start_time",
-        "status",
-        "step",
-        "trace_id",
-        "validate",
-    )
-
+    _row: Row
+    _parts: Sequence[Part]
+    _find: Callable[[str], Sequence[Part]]
+    _spans: list[ReadableSpan] | None
     # Attributes, not properties, which take ten times as long: there are thousands of trajectories.
     trace_id: str
     """The trace id, 32 hexadecimal digits."""
@@ -178,7 +163,7 @@ class RecordedTrajectory:
     rollout_n: int | str | None
     """The number of the rollout of the prompt."""
     validate: bool
-    """Whether it is part of a validation pass."""
+    """True if it is part of a validation pass."""
     experiment_name: str | None
     """The experiment given to `init`."""
     status: str | None
@@ -202,7 +187,7 @@ class RecordedTrajectory:
         self._row = row
         self._parts = parts
         self._find = find
-        self._spans: list[ReadableSpan] | None = None
+        self._spans = None
         (
             self.trace_id,
             self.start_time,

@@ -111,7 +111,7 @@ def find_trace_files(folder: str | PathLike[str], selection: Selection = EVERYTH
 
 
 class _Context(NamedTuple):
-    """What the names of the folders above a file say."""
+    """The step that the folders above a file are named for."""
 
     validate: bool = False
     key: StepKey | None = None
