@@ -223,7 +223,7 @@ class FolderWriter:
 def _line(batch: Sequence[ReadableSpan], *, with_end: bool = False) -> bytes:
     line = encode_line(batch, with_end=with_end)
     if len(line) > MAX_BATCH_LINE_BYTES:
-        raise ValueError(f"{len(line):,} bytes of one trace in a batch: at most {MAX_BATCH_LINE_BYTES:,} are written")
+        raise ValueError(f"{len(line):,} bytes of one trace in a batch: the limit is {MAX_BATCH_LINE_BYTES:,}")
     return line
 
 

@@ -103,7 +103,7 @@ class FrameFile:
             ValueError: It is longer than `MAX_LINE_BYTES`.
         """
         if (size := sum(map(len, pieces))) >= MAX_LINE_BYTES:
-            raise ValueError(f"a line of {size:,} bytes: readers take {MAX_LINE_BYTES:,}")
+            raise ValueError(f"a line of {size:,} bytes is over the limit of {MAX_LINE_BYTES:,}")
         # In one piece: streaming takes a quarter longer, even counting the copy.
         data: bytes = _compressor().compress(b"".join([*pieces, b"\n"]))
         extent = FrameExtent(self._file.append([data]), len(data))
@@ -123,7 +123,7 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
         MissingExtraError: zstandard isn't installed.
     """
     if length > MAX_FRAME_BYTES:
-        raise DamagedFrameError(f"{path}: the frame at {offset} says that it has {length:,} bytes")
+        raise DamagedFrameError(f"{path}: the frame at {offset} claims {length:,} bytes")
     data = read_range(path, offset, length)
     zstandard = require_zstandard()
     try:
@@ -131,9 +131,9 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
             raise DamagedFrameError(f"{path}: the frame at {offset} is torn: {len(data)} of {length} bytes")
         size = zstandard.frame_content_size(data)
         if size > MAX_LINE_BYTES:
-            raise DamagedFrameError(f"{path}: the frame at {offset} says that its line has {size:,} bytes")
+            raise DamagedFrameError(f"{path}: the frame at {offset} claims a line of {size:,} bytes")
         if size < 0:
-            raise DamagedFrameError(f"{path}: the frame at {offset} does not say how long its line is")
+            raise DamagedFrameError(f"{path}: the frame at {offset} has no content size")
         line: bytes = _decompressor().decompress(data)
     except (zstandard.ZstdError, MemoryError) as error:
         raise DamagedFrameError(f"{path}: the frame at {offset} is damaged: {error}") from error

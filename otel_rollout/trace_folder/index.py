@@ -193,7 +193,7 @@ def entries_of(line: bytes, offset: int, length: int, checksum: str) -> list[Ind
     """Return an entry for each trace in a line; the other arguments are fields of all of them.
 
     Raises:
-        ValueError: This is no line of OTLP JSON.
+        ValueError: It is not a line of OTLP JSON.
     """
     summaries: dict[int, TraceSummary] = {}
     for span in decode_line(line):

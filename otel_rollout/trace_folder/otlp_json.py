@@ -106,7 +106,7 @@ def join_lines(lines: Sequence[bytes]) -> list[bytes | memoryview]:
     for line in lines:
         end = _end_of(line)
         if end < 0:
-            raise ValueError(f"no line of OTLP JSON: {line[:40]!r}")
+            raise ValueError(f"not a line of OTLP JSON: {line[:40]!r}")
         if end > len(START) + len(_END):
             if len(pieces) > 1:
                 pieces.append(b",")

@@ -54,7 +54,7 @@ def decode_line(line: bytes) -> list[ReadableSpan]:
         line: An `ExportTraceServiceRequest` in JSON, written by `encode_line` or by any OTLP file exporter.
 
     Raises:
-        ValueError: This is no such line.
+        ValueError: It is not such a line.
     """
     try:
         spans: list[ReadableSpan] = []
@@ -64,7 +64,7 @@ def decode_line(line: bytes) -> list[ReadableSpan]:
                 scope = _decode_scope(scope_spans)
                 spans += [_decode_span(span, resource, scope) for span in scope_spans.get("spans", ())]
     except _MALFORMED as error:
-        raise ValueError(f"no line of OTLP JSON ({type(error).__name__}: {error}): {line[:40]!r}") from error
+        raise ValueError(f"not a line of OTLP JSON ({type(error).__name__}: {error}): {line[:40]!r}") from error
     return spans
 
 
@@ -89,7 +89,7 @@ class LazySpan(CountedSpan):
                 parsed = vars(_decode_span(_parse_json(message), resource, scope))
             except _MALFORMED as error:
                 raise UnreadableTraceError(
-                    f"no span of OTLP JSON ({type(error).__name__}: {error}): {message[:40]!r}"
+                    f"not a span of OTLP JSON ({type(error).__name__}: {error}): {message[:40]!r}"
                 ) from error
             # An exporter may have assigned to a field before anything was read.
             for field, value in parsed.items():

@@ -91,6 +91,7 @@ def _trajectories(
         return [part for part in everything if part[1][_TRACE_ID] == trace_id]
 
     takes = selection.takes if selection.is_narrow else None
+    # Journals, and files outside our folders: only their lines have the step.
     loose = _by_trace(part for file in files if file.key is None for part in parts_of(file))
     loose_ids: dict[StepKey, list[str]] = {}
     for trace_id, parts in loose.items():
