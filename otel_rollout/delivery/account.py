@@ -37,7 +37,7 @@ class Account:
         self.is_abandoned = False
         """If True, the result of an attempt that is still running is not counted: its spans were counted before."""
         self.is_closed = False
-        """If True, all that was queued at the end is counted as lost."""
+        """If True, the spans that were queued at the end are counted as lost."""
 
     @property
     def queued(self) -> int:
@@ -50,7 +50,7 @@ class Account:
             self.progress.wait_for(is_done, min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
 
     def close(self) -> None:
-        """Count what is queued as lost."""
+        """Count the queued spans as lost."""
         self.is_abandoned = self.is_closed = True
         queued = self.queued
         if queued:

@@ -105,7 +105,7 @@ class ExporterQueue:
     def put(self, span: RolloutSpan | ReadableSpan) -> None:
         """Take a finished span; never waits for the exporter, never raises.
 
-        When the queue is near its bound, payloads are given up before spans and children before roots.
+        When the queue is near its bound, payloads are dropped before spans, and children before roots.
         """
         limits, account, store = self._limits, self._account, self._store
         has_payload, is_counted = True, False
@@ -177,7 +177,7 @@ class ExporterQueue:
             self._store.start()
 
     def request_flush(self) -> None:
-        """Send what is queued now, without waiting for a full batch or for the delay before the next attempt."""
+        """Send the queued spans now, without waiting for a full batch or for the delay before the next attempt."""
         with self._lock:
             self._flushes += 1
             self._work.notify()
@@ -310,7 +310,7 @@ class ExporterQueue:
         return is_large or len(self._store.spans) >= self._limits.batch_spans or self._account.spooled > 0
 
     def _abandon(self) -> None:
-        """Count what is left at the end as lost."""
+        """Count the spans that are left at the end as lost."""
         with self._lock:
             self._account.close()
             self._store.clear()

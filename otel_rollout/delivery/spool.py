@@ -33,15 +33,10 @@ MAX_FILES: Final = 256
 
 
 def open_spool(folder: str, exporter: str, max_bytes: int) -> Spool:
-    """Make the folder of one exporter's spool, and return the spool.
-
-    Args:
-        folder: The folder of all spools.
-        exporter: The exporter's name.
-        max_bytes: The bound on the spool's files.
+    """Create the folder of one exporter's spool in the `folder` of all spools, and return the spool.
 
     Raises:
-        ConfigurationError: The folder can't be made or written to.
+        ConfigurationError: The folder can't be created or written to.
         MissingExtraError: zstandard isn't installed.
     """
     require_zstandard()

@@ -144,7 +144,7 @@ class SpooledStore:
             self._account.await_progress(lambda: self._has_spilled, self._deadline or 0.0)
 
     def close(self, deadline: float) -> None:
-        """Let go of the files; log how to deliver what is in them."""
+        """Close the files, at most until `deadline`, and log how to deliver the spans in them."""
         self._spool.close(deadline)
         if self._account.spooled:
             _logger.warning(

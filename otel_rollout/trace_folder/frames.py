@@ -153,7 +153,7 @@ def read_range(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
 
 
 def scan_frames(path: str | os.PathLike[str], start: int = 0) -> Iterator[FrameExtent | TornFrame]:
-    """Yield the frames of a file, and what is none, without decompressing them.
+    """Yield the frames of a file, and the bytes between them that are none, without decompressing.
 
     Args:
         path: The file.

@@ -18,31 +18,7 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 
 class IndexEntry(NamedTuple):
-    """The index's fields for the spans of one trace in one line; their names are those on disk.
-
-    Args:
-        trace_id: 32 hexadecimal digits.
-        start_time: The start of the first span, in nanoseconds since 1970.
-        end_time: The end of the last span, in nanoseconds since 1970.
-        has_root: Whether the root is in the line.
-        step: The training step, if it is an integer.
-        sample_index: The prompt.
-        rollout_n: The number of the rollout of the prompt.
-        validate: Whether it is part of a validation pass; None if unknown.
-        experiment_name: The experiment.
-        status: The root's `rollout.status`.
-        reward: The root's reward.
-        offset: The frame's first byte in its file.
-        length: The frame's size in bytes.
-        bytes: The line's size in bytes, without its line end.
-        checksum: The line's, 8 hexadecimal digits: the end of its frame, or of a journal's line.
-        spans: The number of spans.
-        status_code: The root's status: 0 for unset, 1 for ok, 2 for an error.
-        name: The root's name; without a root, that of the first span.
-        project_name: The resource's project.
-        run_id: The resource's run.
-        attributes: The root's other scalar attributes, without payload; without a root, the tags.
-    """
+    """The index's fields for the spans of one trace in one line; docs/trace-folder.md has their meaning."""
 
     trace_id: str
     start_time: int
