@@ -153,7 +153,7 @@ class SideWork:
             self._log.warn("queue_full", f"{kind} are being lost (queue_full); otel_rollout.stats() counts them")
         self._start()
 
-    def request_flush(self) -> None:
+    def retry_now(self) -> None:
         """Try what waits now, unless the backend asked to wait."""
         self._start_anew_if_forked()
         with self._lock:

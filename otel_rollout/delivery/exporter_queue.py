@@ -224,7 +224,7 @@ class ExporterQueue:
             self._is_closed = True
             self.request_flush()
             if self._side_work is not None:
-                self._side_work.request_flush()
+                self._side_work.retry_now()
             must_drain_here = self._thread is None and bool(self._store.spans)
         if must_drain_here:
             # No thread could be started: the interpreter is exiting. No attempt begins after the deadline, but one
