@@ -106,7 +106,7 @@ def join_lines(lines: Sequence[bytes]) -> list[bytes | memoryview]:
     for line in lines:
         end = _end_of(line)
         if end < 0:
-            raise ValueError(f"no line of OTLP JSON: {line[:40]!r}")
+            raise ValueError(f"not a line of OTLP JSON: {line[:40]!r}")
         if end > len(START) + len(_END):
             if len(pieces) > 1:
                 pieces.append(b",")
@@ -247,12 +247,7 @@ def _rest(span: ReadableSpan, context: SpanContext) -> dict[str, Any]:
 
 
 def _encode_event(event: Any) -> dict[str, Any]:
-    encoded: dict[str, Any] = {"timeUnixNano": str(event.timestamp), "name": event.name}
-    if event.attributes:
-        encoded["attributes"] = _encode_attributes(event.attributes)
-    if dropped := getattr(event, "dropped_attributes", 0):
-        encoded["droppedAttributesCount"] = dropped
-    return encoded
+    return _with_attributes({"timeUnixNano": str(event.timestamp), "name": event.name}, event)
 
 
 def _encode_link(link: Any) -> dict[str, Any]:
@@ -264,9 +259,13 @@ def _encode_link(link: Any) -> dict[str, Any]:
     }
     if context.trace_state:
         encoded["traceState"] = context.trace_state.to_header()
-    if link.attributes:
-        encoded["attributes"] = _encode_attributes(link.attributes)
-    if dropped := getattr(link, "dropped_attributes", 0):
+    return _with_attributes(encoded, link)
+
+
+def _with_attributes(encoded: dict[str, Any], of: Any) -> dict[str, Any]:
+    if of.attributes:
+        encoded["attributes"] = _encode_attributes(of.attributes)
+    if dropped := getattr(of, "dropped_attributes", 0):
         encoded["droppedAttributesCount"] = dropped
     return encoded
 
