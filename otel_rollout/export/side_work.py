@@ -161,13 +161,8 @@ class SideWork:
         self._start()
 
     def retry_now(self) -> None:
-<<<<<<< 0e27b4fc15e568a0bf1f9c1cae7fde63ce06d7a6
         """Retry waiting entries now, unless the backend asked to wait."""
         self._reset_if_forked()
-=======
-        """Try what waits now, unless the backend asked to wait."""
-        self._start_anew_if_forked()
->>>>>>> fccf983808ea2ad549a978f6123bb66291f68bb4
         with self._lock:
             self._retry_now()
 

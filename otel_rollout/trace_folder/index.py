@@ -25,12 +25,8 @@ from otel_rollout.trace_folder.file_lock import exclusive_lock, open_to_read
 from otel_rollout.trace_folder.index_entry import ATTRIBUTE_FIELDS, IndexEntry, Row, row_of
 from otel_rollout.trace_folder.layout import NEW, index_path
 from otel_rollout.trace_folder.lines import is_whole, seal_of
-<<<<<<< 0e27b4fc15e568a0bf1f9c1cae7fde63ce06d7a6
-from otel_rollout.trace_folder.otlp_json import decode_line
-from otel_rollout.values.sanitize import INT64_MAX, fits_int64, replace_surrogates
-=======
 from otel_rollout.trace_folder.otlp_json import clean, decode_line
->>>>>>> fccf983808ea2ad549a978f6123bb66291f68bb4
+from otel_rollout.values.sanitize import INT64_MAX, fits_int64
 
 __all__ = [
     "MAX_INDEX_LINE_BYTES",
@@ -249,10 +245,3 @@ def _scalars(attributes: Mapping[str, Any], trace_id: str) -> dict[str, Any]:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
-<<<<<<< 0e27b4fc15e568a0bf1f9c1cae7fde63ce06d7a6
-
-
-def _clean(value: Any) -> Any:
-    return replace_surrogates(value) if isinstance(value, str) else value
-=======
->>>>>>> fccf983808ea2ad549a978f6123bb66291f68bb4

@@ -328,7 +328,7 @@ def _dumps(message: Any) -> bytes:
 def clean(message: Any) -> Any:
     """Replace lone surrogates, which reach us through file names and model output, by question marks."""
     if isinstance(message, str):
-        return message if message.isascii() else message.encode("utf-8", "replace").decode()
+        return replace_surrogates(message)
     if isinstance(message, dict):
         return {key: clean(item) for key, item in message.items()}
     return [clean(item) for item in message] if isinstance(message, list) else message
