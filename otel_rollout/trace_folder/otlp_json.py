@@ -23,6 +23,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, StatusCode
 
 from otel_rollout.trace_folder.otlp_json_reading import IS_REMOTE, START, decode_line
+from otel_rollout.values.sanitize import INT64_MAX, INT64_MIN, replace_surrogates
 
 __all__ = ["clean", "decode_line", "encode_line", "is_line", "join_lines"]
 
@@ -38,7 +39,6 @@ _STATUS_UNSET: Final = b',"status":{}}'
 _SHORT_TEXT: Final = 64
 _MAX_CACHED: Final = 8192
 _MAX_CACHED_ORIGINS: Final = 256
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
@@ -279,7 +279,7 @@ def _add_attributes(pieces: list[bytes], attributes: Iterable[tuple[str, Any]]) 
             if len(value) > _SHORT_TEXT:
                 pieces += (_encoded_keys.get(key) or _encode_key(key), _dumps(value), b"}}")
                 continue
-        elif kind is int and _INT64_MIN <= value <= _INT64_MAX:
+        elif kind is int and INT64_MIN <= value <= INT64_MAX:
             # Token counts differ from span to span: caching them costs more than encoding them.
             pieces.append(b'%b%d"}}' % (_encoded_int_keys.get(key) or _encode_int_key(key), value))
             continue
@@ -301,7 +301,7 @@ def _encode_value(value: Any) -> dict[str, Any]:
     if isinstance(value, bool):
         return {"boolValue": value}
     if isinstance(value, int):
-        return {"intValue" if _INT64_MIN <= value <= _INT64_MAX else "stringValue": str(int(value))}
+        return {"intValue" if INT64_MIN <= value <= INT64_MAX else "stringValue": str(int(value))}
     if isinstance(value, float):
         if math.isfinite(value):
             # orjson rejects float subclasses such as numpy.float64.
