@@ -48,13 +48,7 @@ class Batch:
         return len(self.queued) - len(self.spans)
 
     def add(self, span: RolloutSpan | ReadableSpan, queued_bytes: int, readable: ReadableSpan | None) -> None:
-        """Add a span.
-
-        Args:
-            span: The span as it was queued.
-            queued_bytes: Its bytes in the queue.
-            readable: Its standard form; None if the conversion failed.
-        """
+        """Add a queued span with its size and its standard form, None if the conversion failed."""
         self.queued.append((span, queued_bytes))
         self.queued_bytes += queued_bytes
         if readable is not None:
@@ -146,13 +140,13 @@ class MemoryStore:
             self.reader.release(span)
 
     def start(self) -> None:
-        """Start the store's thread, if it has one; called with the account's lock held, as the next three are."""
+        """Start the store's thread, if it has one; this and the next three are called with the account's lock held."""
 
     def make_room(self) -> None:
-        """Be told that memory holds more than `spill_bytes`."""
+        """Called when memory holds more than `spill_bytes`."""
 
     def note_trouble(self) -> None:
-        """Be told that the backend is away, or refuses us."""
+        """Called when the backend is away, or refuses us."""
 
     def begin_shutdown(self, deadline: float) -> float:
         """Return the deadline for attempts, which leaves the store its time until the `deadline` of all."""
@@ -165,4 +159,4 @@ class MemoryStore:
         """Wait until all spans are on disk, also those of an attempt that hangs; called by the joining thread."""
 
     def close(self, deadline: float) -> None:
-        """Let go of files until `deadline`."""
+        """Close the files, at most until `deadline`."""
