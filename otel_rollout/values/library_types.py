@@ -56,10 +56,6 @@ def _as_it_is(value: Any, room: int, deep: bool) -> Any:
     return value
 
 
-def _named(value: Any, room: int, deep: bool) -> Any:
-    return f"<{class_name(type(value))}>"
-
-
 def _by(convert: Callable[[Any], Any]) -> Reader:
     return lambda value, room, deep: convert(value)
 
@@ -308,7 +304,7 @@ _BASES: Final[tuple[tuple[type, Reader], ...]] = (
     (BaseException, _by(exception_text)),
     (type, _by(class_name)),
     *((kind, _read_function) for kind in _FUNCTIONS),
-    (types.ModuleType, _named),
+    (types.ModuleType, _by(lambda module: f"<{class_name(type(module))}>")),
     (collections.UserDict, _read_user_collection),
     (collections.UserList, _read_user_collection),
     (collections.UserString, _read_user_collection),
