@@ -16,7 +16,9 @@ from otel_rollout.delivery.size import readable_size
 from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.replay.progress import Progress
 from otel_rollout.replay.report import ReplayReport
-from otel_rollout.replay.source import Source, Unit, UnreadableError
+from otel_rollout.replay.source import Unit, UnreadableError
+from otel_rollout.replay.spool_files import SpoolSource
+from otel_rollout.replay.trajectories import TrajectorySource
 from otel_rollout.side_work import SideWork
 
 __all__ = ["Sender"]
@@ -43,7 +45,7 @@ class Sender:
 
     def __init__(
         self,
-        source: Source,
+        source: SpoolSource | TrajectorySource,
         send: Callable[[Sequence[ReadableSpan]], Outcome],
         log: DeliveredLog,
         limits: QueueLimits,
