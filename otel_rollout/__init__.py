@@ -84,6 +84,10 @@ def __dir__() -> list[str]:
 
 
 class _Package(_ModuleType):
+    def __reduce__(self) -> _Any:
+        # cloudpickle, and so Ray, knows modules by their exact type.
+        return _import_module, (self.__name__,)
+
     def __setattr__(self, name: str, value: object) -> None:
         # The import of the submodule `stats` would put it in the place of the function.
         if not (name in __all__ and isinstance(value, _ModuleType)):

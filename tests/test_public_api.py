@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import subprocess
 import sys
 from types import ModuleType
@@ -84,6 +86,14 @@ class TestExports:
         program = f"import {first}; import otel_rollout; print(otel_rollout.stats().exporters)"
         done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
         assert (done.stdout, done.stderr) == ("{}\n", "")
+
+    def test_the_package_is_pickled_by_reference(self) -> None:
+        """A function that uses the package as a global goes to another process, as Ray sends it."""
+        cloudpickle = pytest.importorskip("cloudpickle")
+        namespace: dict[str, Any] = {"otel_rollout": otel_rollout}
+        exec("def traced(): return otel_rollout", namespace)
+        assert pickle.loads(cloudpickle.dumps(namespace["traced"]))() is otel_rollout
+        assert copy.deepcopy(otel_rollout) is otel_rollout
 
     def test_an_unknown_name_is_an_attribute_error(self) -> None:
         """A name that is not there is reported as by any module."""
