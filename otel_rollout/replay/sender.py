@@ -18,7 +18,9 @@ from otel_rollout.processing.span_size import readable_size
 from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.replay.progress import Progress
 from otel_rollout.replay.report import ReplayReport
-from otel_rollout.replay.source import Source, Unit, UnreadableError
+from otel_rollout.replay.source import Unit, UnreadableError
+from otel_rollout.replay.spool_files import SpoolSource
+from otel_rollout.replay.trajectories import TrajectorySource
 
 __all__ = ["Sender"]
 
@@ -44,7 +46,7 @@ class Sender:
 
     def __init__(
         self,
-        source: Source,
+        source: SpoolSource | TrajectorySource,
         send: Callable[[Sequence[ReadableSpan]], Outcome],
         log: DeliveredLog,
         limits: QueueLimits,

@@ -190,7 +190,7 @@ class TestMemory:
         done = replayed(folder, exporter)
 
         assert done.report.delivered == 5
-        assert any("does not say where it sends" in note for note in done.notes)
+        assert any("has no destination" in note for note in done.notes)
 
 
 class TestFailures:
