@@ -80,20 +80,3 @@ def __getattr__(name: str) -> _Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-<<<<<<< 2752dc606cd6694bbcc04f042c3ab4a4f53cb147
-=======
-
-
-class _Package(_ModuleType):
-    def __reduce__(self) -> _Any:
-        # cloudpickle, and so Ray, knows modules by their exact type.
-        return _import_module, (self.__name__,)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        # The import of the submodule `stats` would put it in the place of the function.
-        if not (name in __all__ and isinstance(value, _ModuleType)):
-            super().__setattr__(name, value)
-
-
-_sys.modules[__name__].__class__ = _Package
->>>>>>> dc514861efd092f714344633a215b782a2b0dd7c

@@ -60,21 +60,10 @@ def run_session(
     sent_to = [name for name in backends if name != ON_SCREEN]
     otel_rollout.init(PROJECT, experiment, backend=[*sent_to, collector], token2text=True)
     try:
-<<<<<<< 2752dc606cd6694bbcc04f042c3ab4a4f53cb147
         exporters = runtime.pipeline.exporters if runtime.pipeline else {}
-        console.print(
-            Text.assemble(
-                ("otel-rollout demo", "bold"),
-                f"  {counted(steps, 'step')} of {counted(samples, 'problem')} x {counted(rollouts, 'rollout')}, then a "
-                f"validation pass; to {', '.join(describe(name, exporters.get(name)) for name in backends)}",
-            ),
-            soft_wrap=True,
-=======
-        exporters = {queue.name: queue.exporter for queue in runtime.pipeline.queues} if runtime.pipeline else {}
         plan = (
             f"{counted(steps, 'step')} of {counted(samples, 'problem')} x {counted(rollouts, 'rollout')}, then a "
             f"validation pass; to {', '.join(describe(name, exporters.get(name)) for name in backends) or 'no backend'}"
->>>>>>> dc514861efd092f714344633a215b782a2b0dd7c
         )
         console.print(Text.assemble(("otel-rollout demo", "bold"), "  ", plan), soft_wrap=True)
         trajectories = asyncio.run(_roll_out(console, passes(steps, samples, rollouts), concurrency, seed))
