@@ -10,7 +10,9 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from otel_rollout.delivery.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.errors import MissingExtraError
@@ -56,6 +58,14 @@ class HttpAnswer:
     retry_after: float | None = None
     fault: str = ""
     is_permanent: bool = False
+
+    def json_object(self) -> dict[str, Any] | None:
+        """Return the body as a JSON object; None if it isn't one."""
+        try:
+            parsed = orjson.loads(self.body)
+        except orjson.JSONDecodeError:
+            return None
+        return parsed if isinstance(parsed, dict) else None
 
 
 class HttpClient:

@@ -1,4 +1,4 @@
-"""The credentials of a tracking server, read from where mlflow itself reads them.
+"""The credentials of a tracking server, read as mlflow itself reads them.
 
 Source: https://mlflow.org/docs/latest/self-hosting/security/basic-http-auth/ and mlflow's environment variables.
 """

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
@@ -46,8 +46,6 @@ TAGS_VERSION: Final = (3, 14)
 _DENIED_HINT: Final = (
     "check MLFLOW_TRACKING_URI, and MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
 )
-_MISSING: Final = "RESOURCE_DOES_NOT_EXIST"
-_TAKEN: Final = "RESOURCE_ALREADY_EXISTS"
 
 
 class HttpStore(Store):
@@ -93,14 +91,14 @@ class HttpStore(Store):
         self._request("POST", "/v1/traces", body, headers)
 
     def trace_infos(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple[dict[str, Any], bool]]:
-        """Return what `announce` has to tell of each trace, and True if the trace's root is among `spans`."""
+        """Return the trace infos for `announce`, and True if the trace's root is among `spans`."""
         return trace_infos(experiment_id, spans) if self._check_version() < TAGS_VERSION else []
 
     def announce(self, infos: Sequence[Mapping[str, Any]]) -> None:
         """Store trace infos, except for traces whose root was announced before."""
         path = "/api/3.0/mlflow/traces"
         for info in infos:
-            stored = self._get(f"{path}/{info['trace_id']}", {})["trace"]["trace_info"]
+            stored = self._get(f"{path}/{info['trace_id']}")["trace"]["trace_info"]
             if TRACE_NAME_TAG not in stored.get("tags", {}):
                 self._post(path, {"trace": {"trace_info": with_stored(info, stored)}})
 
@@ -136,11 +134,11 @@ class HttpStore(Store):
                 raise
             path = f"{path}/{feedback.assessment_id}"
             try:
-                stored = self._get(path, {})
+                stored = self._get(path)
             except AttemptError as second:
                 raise error from second
             if feedback.is_newer_than(stored.get("assessment", {}).get("metadata")):
-                self._send("PATCH", path, {"assessment": assessment, "update_mask": "feedback,metadata"})
+                self._call("PATCH", path, {"assessment": assessment, "update_mask": "feedback,metadata"})
 
     def span_ids(self, trace_id: str) -> set[str] | None:
         """Return the ids of a trace's spans in 16 hexadecimal digits; None if this version doesn't list them."""
@@ -212,7 +210,7 @@ class HttpStore(Store):
         if self._version is None:
             answer = self._client.request("GET", f"{self._address}/version")
             if answer.status not in (200, 404):
-                self._raise(answer, f"{self._address}/version")
+                raise self._failure(answer, "/version")
             match = re.match(rb"(\d+)\.(\d+)", answer.body) if answer.status == 200 else None
             # A proxy may hide the server's version.
             version = tuple(int(part) for part in match.groups()) if match else TAGS_VERSION
@@ -225,49 +223,42 @@ class HttpStore(Store):
             self._version = version
         return self._version
 
-    def _get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        pairs = "&".join(f"{key}={quote(value, safe='')}" for key, value in query.items())
-        return self._json(self._request("GET", f"{path}?{pairs}" if pairs else path), path)
+    def _get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
+        return self._call("GET", f"{path}?{urlencode(query, safe='', quote_via=quote)}" if query else path)
 
     def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return self._send("POST", path, body)
+        return self._call("POST", path, body)
 
-    def _send(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        headers = {"Content-Type": "application/json"}
-        return self._json(self._request(method, path, orjson.dumps(body), headers), path)
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Make a request to the REST API and return the answer's JSON object."""
+        if body is None:
+            answer = self._request(method, path)
+        else:
+            answer = self._request(method, path, orjson.dumps(body), {"Content-Type": "application/json"})
+        found = answer.json_object()
+        if found is None:
+            place = f"{self._address}{path.partition('?')[0]}"
+            raise denied(f"{place} answered with something other than JSON: is it an MLflow server?")
+        return found
 
     def _request(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> HttpAnswer:
         answer = self._client.request(method, self._address + path, body, headers)
         if not 200 <= answer.status < 300:
-            self._raise(answer, self._address + path)
+            raise self._failure(answer, path)
         return answer
 
-    def _raise(self, answer: HttpAnswer, url: str) -> None:
+    def _failure(self, answer: HttpAnswer, path: str) -> AttemptError:
         if answer.status == 0:
             # The next answer may be another version's.
             self._version = None
-        code = ""
-        try:
-            body = orjson.loads(answer.body)
-            code = str(body.get("error_code", "")) if isinstance(body, dict) else ""
-        except orjson.JSONDecodeError:
-            pass
-        raise AttemptError(
-            outcome_of_answer(answer, url, denied_hint=_DENIED_HINT),
-            is_missing=code == _MISSING,
-            is_taken=code == _TAKEN,
+        code = (answer.json_object() or {}).get("error_code")
+        return AttemptError(
+            outcome_of_answer(answer, self._address + path, denied_hint=_DENIED_HINT),
+            is_missing=code == "RESOURCE_DOES_NOT_EXIST",
+            is_taken=code == "RESOURCE_ALREADY_EXISTS",
         )
-
-    def _json(self, answer: HttpAnswer, path: str) -> dict[str, Any]:
-        try:
-            body = orjson.loads(answer.body)
-        except orjson.JSONDecodeError:
-            body = None
-        if not isinstance(body, dict):
-            raise denied(f"{self._address}{path} answered with something else than JSON: is it an MLflow server?")
-        return body
 
 
 def _without_userinfo(uri: str, headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:

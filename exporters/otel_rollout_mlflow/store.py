@@ -108,7 +108,7 @@ class Store(Protocol):
         """Store spans with the names, tags and sessions of their traces."""
 
     def trace_infos(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple[dict[str, Any], bool]]:
-        """Return what `announce` has to tell of each trace, and True if the trace's root is among `spans`."""
+        """Return the trace infos for `announce`, and True if the trace's root is among `spans`."""
         return []
 
     def announce(self, infos: Sequence[Mapping[str, Any]]) -> None:
