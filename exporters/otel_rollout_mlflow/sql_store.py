@@ -14,7 +14,6 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.delivery.outcome import Outcome, Verdict
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.recent import RecentDict
-from otel_rollout_mlflow.database_driver import check_driver
 from otel_rollout_mlflow.one_transaction import create_assessments
 from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file
 from otel_rollout_mlflow.store import (
@@ -28,7 +27,7 @@ from otel_rollout_mlflow.store import (
     denied,
     get_or_create_experiment,
 )
-from otel_rollout_mlflow.tracking_uri import TrackingUri
+from otel_rollout_mlflow.tracking_uri import TrackingUri, check_driver
 from otel_rollout_mlflow.translate import stored_spans, tags_of_traces
 
 __all__ = ["FIRST_VERSION", "SqlStore"]

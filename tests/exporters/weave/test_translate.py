@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import Event
 
-from otel_rollout_weave.exception_text import exception_of_span
 from otel_rollout_weave.payload_text import as_inputs, as_output, ids_as_text
-from otel_rollout_weave.translate import StatusCounts, call_of_span
+from otel_rollout_weave.translate import StatusCounts, call_of_span, exception_of_span
 
 PROJECT = "team/project"
 
