@@ -30,6 +30,7 @@ from otel_rollout_mlflow.store import (
     Store,
     denied,
     get_or_create_experiment,
+    upsert_reward,
 )
 from otel_rollout_mlflow.trace_info import TRACE_NAME_TAG, timestamp, trace_infos, with_stored
 from otel_rollout_mlflow.translate import otlp_spans
@@ -126,19 +127,13 @@ class HttpStore(Store):
             "metadata": feedback.metadata,
             "valid": True,
         }
-        try:
-            self._post(path, {"assessment": assessment})
-        except AttemptError as error:
-            # A second one of this id violates a constraint of the database; versions report that in different ways.
-            if error.is_missing or error.outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
-                raise
-            path = f"{path}/{feedback.assessment_id}"
-            try:
-                stored = self._get(path)
-            except AttemptError as second:
-                raise error from second
-            if feedback.is_newer_than(stored.get("assessment", {}).get("metadata")):
-                self._call("PATCH", path, {"assessment": assessment, "update_mask": "feedback,metadata"})
+        own_path = f"{path}/{feedback.assessment_id}"
+        upsert_reward(
+            feedback,
+            lambda: self._post(path, {"assessment": assessment}),
+            lambda: self._get(own_path).get("assessment", {}).get("metadata"),
+            lambda: self._call("PATCH", own_path, {"assessment": assessment, "update_mask": "feedback,metadata"}),
+        )
 
     def span_ids(self, trace_id: str) -> set[str] | None:
         """Return the ids of a trace's spans in 16 hexadecimal digits; None if this version doesn't list them."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanKind, StatusCode
 
+from otel_rollout.span_facts import reward_of
 from otel_rollout_mlflow.json_text import sanitize_json, sanitize_value
 from otel_rollout_mlflow.trace_info import trace_infos, with_stored
-from otel_rollout_mlflow.translate import otlp_spans, reward_of, session_of, stored_spans
+from otel_rollout_mlflow.translate import otlp_spans, session_of, stored_spans
 
 TAGS = {
     "rollout.step": 1,
