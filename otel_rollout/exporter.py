@@ -23,11 +23,11 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ReadBack:
-    """What a backend says it has of some spans.
+    """A backend's answer to which of some spans are stored.
 
     Args:
-        found: How many of them; None where it can't be asked.
-        place: Where they are for a person to look, or why the backend can't be asked.
+        found: How many of them are; None if the backend can't be asked.
+        place: The place of the spans for a person, or why the backend can't be asked.
     """
 
     found: int | None
@@ -35,41 +35,41 @@ class ReadBack:
 
 
 class OutcomeSpanExporter(SpanExporter, abc.ABC):
-    """A `SpanExporter` whose `send` makes one attempt and says what became of it.
+    """A `SpanExporter` whose `send` makes one attempt and returns its outcome.
 
-    otel-rollout's delivery calls `send` and does the waiting, halving and counting itself. Under any other span
-    processor `export` does the same within `export_timeout` seconds and returns the standard result.
+    otel-rollout's delivery calls `send`; retries, halving and counting are delivery's. Under any other span processor
+    `export` does the same within `export_timeout` seconds and returns the standard result.
     """
 
     export_timeout: float = 30.0
     max_batch_bytes: int = 2**62
-    """Bytes of a batch that the backend takes at most."""
+    """The maximum size of a batch."""
     variables: ClassVar[Mapping[str, str]] = {}
-    """The environment variables that it reads beside those of otel-rollout and OpenTelemetry, each with its meaning."""
+    """The environment variables of the exporter, beside those of otel-rollout and OpenTelemetry, with their meanings."""
     side_work: SideWork | None = None
-    """Requests about spans that are stored already, if the exporter makes any."""
+    """Requests about stored spans, if the exporter makes any."""
 
     @property
     def destination(self) -> str | None:
-        """Where the spans go, without secrets: where this is the same, so is the place that the spans end up in.
+        """A secret-free id of the destination; equal ids mean the same destination.
 
-        None where that can't be said; what was delivered by a replay is not remembered then.
+        None if there is none; a replay then doesn't remember what it delivered.
         """
         return None
 
     def check(self) -> None:
-        """Raise a ConfigurationError where the exporter can't work; called by `init`, not by other processors.
+        """Raise a ConfigurationError for invalid settings; called by `init`, not by other processors.
 
-        Imports what `send` needs, too: a child that is forked while a thread imports a module waits for it for ever.
+        Also imports what `send` needs: a child that is forked while a thread imports a module waits for it for ever.
         """
         return
 
     @abc.abstractmethod
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
-        """Make one attempt to hand `spans` to the backend; never raises, never waits to try again."""
+        """Make one attempt to deliver `spans`; never raises, never waits to retry."""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Export a batch within `export_timeout` seconds, repeating attempts where that can help."""
+        """Export a batch within `export_timeout` seconds, with retries."""
         last: list[Outcome] = []
         report = send_batch(
             self.send,
@@ -89,15 +89,15 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
         return SpanExportResult.SUCCESS
 
     def expect_repeats(self) -> None:
-        """Be told that spans to come may be in the backend already: a replay. Only where that needs other requests."""
+        """Expect spans that may be stored already, from a replay; for backends that need other requests then."""
         return
 
     def after_fork(self) -> None:
-        """Be told that this is a forked child: connections, and spans that are kept, are the parent's."""
+        """Drop connections and kept spans, which are the parent's, in a forked child."""
         return
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
-        """Ask the backend once which of `spans`, all of one trace, it has; raises what goes wrong on the way."""
+        """Count the stored ones of `spans`, all of one trace, by one request; may raise."""
         return ReadBack(None, "this exporter has no way to ask its backend")
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
@@ -106,16 +106,12 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
 
 
 def refused_here(error: Exception) -> Outcome:
-    """Return the outcome of a batch that can't be made into a request: halving it finds the span at fault.
-
-    Args:
-        error: What was raised before anything was sent.
-    """
+    """Return the outcome of a batch that can't be encoded: halving it finds the span at fault."""
     return Outcome(Verdict.REFUSED, f"a span can't be encoded: {type(error).__name__}: {error}")
 
 
 def one_attempt_of(exporter: SpanExporter) -> Callable[[Sequence[ReadableSpan]], Outcome]:
-    """Return what makes one attempt to hand spans to an exporter, ours or anyone's, and says what became of it."""
+    """Return a function that makes one attempt to deliver spans by any exporter and returns the outcome."""
     if isinstance(exporter, OutcomeSpanExporter):
         return exporter.send
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanKind, StatusCode
 
-from otel_rollout.span_facts import reward_of
 from otel_rollout_mlflow.json_text import sanitize_json, sanitize_value
 from otel_rollout_mlflow.trace_info import trace_infos, with_stored
 from otel_rollout_mlflow.translate import otlp_spans, session_of, stored_spans
@@ -194,14 +193,6 @@ class TestRootFacts:
         without.root._attributes = {"gen_ai.conversation.id": "of the trajectory"}
 
         assert [session_of(span) for span in (one.root, one.model, without.root)] == ["exp-1/1/7", None, None]
-
-    def test_reward(self, trajectory) -> None:
-        """A reward is a finite number at a root."""
-        given = [1, 0.5, True, "1", float("nan"), None]
-
-        rewards = [reward_of(trajectory(root_attributes={"rollout.reward": value}).root) for value in given]
-
-        assert rewards == [1.0, 0.5, None, None, None, None]
 
 
 class TestTraceInfo:
