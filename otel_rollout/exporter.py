@@ -45,7 +45,7 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
     max_batch_bytes: int = 2**62
     """The maximum size of a batch."""
     variables: ClassVar[Mapping[str, str]] = {}
-    """The environment variables of the exporter, beside those of otel-rollout and OpenTelemetry, with their meanings."""
+    """The exporter's environment variables, beside those of otel-rollout and OpenTelemetry, with their meanings."""
     side_work: SideWork | None = None
     """Requests about stored spans, if the exporter makes any."""
 
