@@ -67,7 +67,6 @@ class HttpStore(Store):
         self._version: tuple[int, ...] | None = None
 
     def ensure_experiment(self, name: str) -> str:
-        """Return the id of the experiment called `name`; create it if there is none."""
         self._check_version()
 
         def find() -> tuple[str, bool] | None:
@@ -85,18 +84,15 @@ class HttpStore(Store):
         return get_or_create_experiment(name, find, create)
 
     def write(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
-        """Store spans with the names, tags and sessions of their traces."""
         version = self._check_version()
         body = encode_spans(otlp_spans(spans, unwraps_texts=version >= TEXTS_VERSION))
         headers = {"Content-Type": "application/x-protobuf", "x-mlflow-experiment-id": experiment_id}
         self._request("POST", "/v1/traces", body, headers)
 
     def trace_infos(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple[dict[str, Any], bool]]:
-        """Return the trace infos for `announce`, and True if the trace's root is among `spans`."""
         return trace_infos(experiment_id, spans) if self._check_version() < TAGS_VERSION else []
 
     def announce(self, infos: Sequence[Mapping[str, Any]]) -> None:
-        """Store trace infos, except for traces whose root was announced before."""
         path = "/api/3.0/mlflow/traces"
         for info in infos:
             stored = self._get(f"{path}/{info['trace_id']}")["trace"]["trace_info"]
@@ -104,12 +100,10 @@ class HttpStore(Store):
                 self._post(path, {"trace": {"trace_info": with_stored(info, stored)}})
 
     def link(self, trace_ids: Sequence[str], run_id: str) -> None:
-        """Associate at most `MAX_LINKED_TRACES` stored traces with a run."""
         # A header of the OTLP endpoint does this too, but its failures only show in the server's log.
         self._post("/api/2.0/mlflow/traces/link-to-run", {"trace_ids": list(trace_ids), "run_id": run_id})
 
     def record(self, rewards: Sequence[Feedback]) -> None:
-        """Upsert at most `MAX_REWARDS` rewards; one that is older than the stored one changes nothing."""
         for feedback in rewards:
             self._record(feedback)
 
@@ -136,7 +130,6 @@ class HttpStore(Store):
         )
 
     def span_ids(self, trace_id: str) -> set[str] | None:
-        """Return the ids of a trace's spans in 16 hexadecimal digits; None if this version doesn't list them."""
         try:
             trace = self._get("/api/3.0/mlflow/traces/get", {"trace_id": trace_id})["trace"]
         except AttemptError as error:
@@ -149,7 +142,6 @@ class HttpStore(Store):
         return {base64.b64decode(span["span_id"]).hex() for span in spans}
 
     def run_status(self, run_id: str) -> str | None:
-        """Return the status of a run; None if there is none, or it is deleted."""
         try:
             info = self._get("/api/2.0/mlflow/runs/get", {"run_id": run_id})["run"]["info"]
         except AttemptError as error:
@@ -159,7 +151,6 @@ class HttpStore(Store):
         return None if info.get("lifecycle_stage") == "deleted" else str(info.get("status", ""))
 
     def find_runs(self, experiment_id: str, key: str) -> list[tuple[str, bool]]:
-        """Return the ids of the runs made under `key`, oldest first, and True for each that is settled."""
         body = {
             "experiment_ids": [experiment_id],
             "filter": f"tags.`{RUN_KEY_TAG}` = '{key}'",
@@ -171,7 +162,6 @@ class HttpStore(Store):
         return [(str(run["info"]["run_id"]), RUN_SETTLED_TAG in found) for run, found in zip(runs, tags, strict=True)]
 
     def create_run(self, experiment_id: str, name: str, key: str) -> str:
-        """Create a run and return its id."""
         body = {
             "experiment_id": experiment_id,
             "run_name": name,
@@ -181,22 +171,18 @@ class HttpStore(Store):
         return str(self._post("/api/2.0/mlflow/runs/create", body)["run"]["info"]["run_id"])
 
     def delete_run(self, run_id: str) -> None:
-        """Delete a run."""
         self._post("/api/2.0/mlflow/runs/delete", {"run_id": run_id})
 
     def settle_run(self, run_id: str) -> None:
-        """Tag a run as settled: later workers take this one."""
         self._post("/api/2.0/mlflow/runs/set-tag", {"run_id": run_id, "key": RUN_SETTLED_TAG, "value": "true"})
 
     def set_run_status(self, run_id: str, status: str) -> None:
-        """Set a run's status to `RUNNING` or `FINISHED`."""
         body: dict[str, Any] = {"run_id": run_id, "status": status}
         if status == FINISHED:
             body["end_time"] = int(time.time() * 1000)
         self._post("/api/2.0/mlflow/runs/update", body)
 
     def close(self) -> None:
-        """Close the connections."""
         self._client.close()
 
     def _check_version(self) -> tuple[int, ...]:

@@ -67,8 +67,6 @@ class SqlStore(Store):
         self._tags: RecentDict[tuple[int, str], str] = RecentDict(MAX_TAGS)
 
     def ensure_experiment(self, name: str) -> str:
-        """Return the id of the experiment called `name`; create it if there is none."""
-
         def find() -> tuple[str, bool] | None:
             found = self._call(lambda client: client.get_experiment_by_name(name))
             return None if found is None else (str(found.experiment_id), found.lifecycle_stage == "deleted")
@@ -78,7 +76,6 @@ class SqlStore(Store):
         )
 
     def write(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
-        """Store spans with the names, tags and sessions of their traces."""
         self._open()
         from mlflow.entities import Span
 
@@ -96,11 +93,9 @@ class SqlStore(Store):
                 self._tags[trace_id, name] = value
 
     def link(self, trace_ids: Sequence[str], run_id: str) -> None:
-        """Associate at most `MAX_LINKED_TRACES` stored traces with a run."""
         self._call(lambda client: client.link_traces_to_run(list(trace_ids), run_id))
 
     def record(self, rewards: Sequence[Feedback]) -> None:
-        """Upsert at most `MAX_REWARDS` rewards; one that is older than the stored one changes nothing."""
         self._open()
         assessments = [_assessment(feedback) for feedback in rewards]
         if len(assessments) > 1:
@@ -125,14 +120,12 @@ class SqlStore(Store):
         )
 
     def span_ids(self, trace_id: str) -> set[str] | None:
-        """Return the ids of a trace's spans in 16 hexadecimal digits; None if this version doesn't list them."""
         self._open()
         store = self._tracing.store
         traces = _attempt(lambda: store.batch_get_traces([trace_id]))
         return {str(span.span_id) for trace in traces for span in trace.data.spans}
 
     def run_status(self, run_id: str) -> str | None:
-        """Return the status of a run; None if there is none, or it is deleted."""
         try:
             info = self._call(lambda client: client.get_run(run_id)).info
         except AttemptError as error:
@@ -142,7 +135,6 @@ class SqlStore(Store):
         return None if info.lifecycle_stage == "deleted" else str(info.status)
 
     def find_runs(self, experiment_id: str, key: str) -> list[tuple[str, bool]]:
-        """Return the ids of the runs made under `key`, oldest first, and True for each that is settled."""
         runs = self._call(
             lambda client: client.search_runs(
                 [experiment_id],
@@ -153,25 +145,20 @@ class SqlStore(Store):
         return [(str(run.info.run_id), RUN_SETTLED_TAG in run.data.tags) for run in runs]
 
     def create_run(self, experiment_id: str, name: str, key: str) -> str:
-        """Create a run and return its id."""
         run = self._call(lambda client: client.create_run(experiment_id, run_name=name, tags={RUN_KEY_TAG: key}))
         return str(run.info.run_id)
 
     def delete_run(self, run_id: str) -> None:
-        """Delete a run."""
         self._call(lambda client: client.delete_run(run_id))
 
     def settle_run(self, run_id: str) -> None:
-        """Tag a run as settled: later workers take this one."""
         self._call(lambda client: client.set_tag(run_id, RUN_SETTLED_TAG, "true"))
 
     def set_run_status(self, run_id: str, status: str) -> None:
-        """Set a run's status to `RUNNING` or `FINISHED`."""
         method = "set_terminated" if status == FINISHED else "update_run"
         self._call(lambda client: getattr(client, method)(run_id, status=status))
 
     def close(self) -> None:
-        """Close the connections."""
         tracing, self._tracing, self._client = self._tracing, None, None
         if tracing is not None and self._pid == os.getpid():
             _dispose(tracing, close=True)
