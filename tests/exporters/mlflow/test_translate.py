@@ -184,7 +184,7 @@ class TestStoredSpans:
 
 
 class TestRootFacts:
-    """What only a root says."""
+    """Attributes of roots alone."""
 
     def test_session(self, trajectory) -> None:
         """A root's session is its group; a child has none, and a root without a group has none of our making."""
@@ -196,7 +196,7 @@ class TestRootFacts:
 
 
 class TestTraceInfo:
-    """What servers before 3.14 are told of a trace."""
+    """The trace infos for servers before 3.14."""
 
     def test_whole_trace(self, trajectory) -> None:
         """With the root, the request says everything."""
