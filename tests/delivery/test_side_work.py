@@ -407,7 +407,7 @@ class TestQueue:
 
     @pytest.mark.parametrize("outcome", [RETRY, REFUSED, DENIED, UNEXPLAINED])
     def test_it_changes_no_span(self, make_queue, exporter, backend, make_span, outcome):
-        """Whatever becomes of side work, spans are delivered once, whole, and counted so; a flush returns False if it failed."""
+        """Whatever becomes of side work, spans are delivered once, whole, and counted; a flush returns False."""
         queue = make_queue(exporter)
         backend.rule = lambda values: outcome
         for number in range(20):
