@@ -164,7 +164,11 @@ class SideWork:
         """Retry waiting entries now, unless the backend asked to wait."""
         self._reset_if_forked()
         with self._lock:
-            self._retry_now()
+            for lane in self._lanes.values():
+                lane.due = lane.not_before
+                for entry in lane.entries.values():
+                    entry.is_denied = False
+            self._work.notify()
 
     def flush(self, timeout: float) -> bool:
         """Retry now, and wait until every entry added before is done or has an auth or configuration error.
@@ -175,7 +179,7 @@ class SideWork:
         self._reset_if_forked()
         with self._lock:
             number, lost_before = self._added, self._lost_at_flush
-            self._retry_now()
+            self.retry_now()
             self._progress.wait_for(
                 lambda: all(entry.is_denied for entry in self._waiting(number)), min(timeout, threading.TIMEOUT_MAX)
             )
@@ -190,7 +194,7 @@ class SideWork:
         with self._lock:
             if self._deadline is None:
                 self._deadline = deadline
-                self._retry_now()
+                self.retry_now()
             # A second call waits no longer than the first.
             deadline = min(deadline, self._deadline)
             must_work_here = self._thread is None and bool(self._lanes)
@@ -233,13 +237,6 @@ class SideWork:
 
     def _total_lost(self) -> int:
         return sum(lost.total() for lost in self._lost.values())
-
-    def _retry_now(self) -> None:
-        for lane in self._lanes.values():
-            lane.due = lane.not_before
-            for entry in lane.entries.values():
-                entry.is_denied = False
-        self._work.notify()
 
     def _remove(self, lane: _Lane, key: str) -> None:
         self._bytes -= lane.entries.pop(key).size
