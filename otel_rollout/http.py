@@ -24,6 +24,7 @@ __all__ = [
     "HttpAnswer",
     "HttpClient",
     "destination_of",
+    "json_object",
     "outcome_of_answer",
     "require_requests",
     "shown_url",
@@ -58,14 +59,6 @@ class HttpAnswer:
     retry_after: float | None = None
     fault: str = ""
     is_permanent: bool = False
-
-    def json_object(self) -> dict[str, Any] | None:
-        """Return the body as a JSON object; None if it isn't one."""
-        try:
-            parsed = orjson.loads(self.body)
-        except orjson.JSONDecodeError:
-            return None
-        return parsed if isinstance(parsed, dict) else None
 
 
 class HttpClient:
@@ -141,6 +134,15 @@ class HttpClient:
         session, self._session = self._session, None
         if session is not None:
             session.close()
+
+
+def json_object(body: bytes) -> dict[str, Any] | None:
+    """Return a body as a JSON object; None if it isn't one."""
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    return parsed if isinstance(parsed, dict) else None
 
 
 def require_requests() -> None:

@@ -17,7 +17,7 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.delivery.outcome import Verdict
-from otel_rollout.http import HttpAnswer, HttpClient, outcome_of_answer
+from otel_rollout.http import HttpAnswer, HttpClient, json_object, outcome_of_answer
 from otel_rollout.otlp_encoding import encode_spans
 from otel_rollout_mlflow.credentials import Credentials
 from otel_rollout_mlflow.store import (
@@ -216,7 +216,7 @@ class HttpStore(Store):
             answer = self._request(method, path)
         else:
             answer = self._request(method, path, orjson.dumps(body), {"Content-Type": "application/json"})
-        found = answer.json_object()
+        found = json_object(answer.body)
         if found is None:
             place = f"{self._address}{path.partition('?')[0]}"
             raise denied(f"{place} answered with something other than JSON: is it an MLflow server?")
@@ -234,7 +234,7 @@ class HttpStore(Store):
         if answer.status == 0:
             # The next answer may be another version's.
             self._version = None
-        code = (answer.json_object() or {}).get("error_code")
+        code = (json_object(answer.body) or {}).get("error_code")
         return AttemptError(
             outcome_of_answer(answer, self._address + path, denied_hint=_DENIED_HINT),
             is_missing=code == "RESOURCE_DOES_NOT_EXIST",

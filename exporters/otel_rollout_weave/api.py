@@ -10,7 +10,7 @@ from urllib.parse import quote
 import orjson
 
 from otel_rollout.delivery.outcome import Outcome, Verdict
-from otel_rollout.http import HttpAnswer, HttpClient, outcome_of_answer
+from otel_rollout.http import HttpClient, json_object, outcome_of_answer
 from otel_rollout_weave.settings import CREDENTIALS_HINT, WeaveSettings
 
 __all__ = ["RequestFailedError", "WeaveApi"]
@@ -83,9 +83,8 @@ class WeaveApi:
         for start in range(0, len(ids), IDS_PER_QUESTION):
             wanted = {"call_ids": ids[start : start + IDS_PER_QUESTION]}
             question = {"project_id": project_id, "columns": ["id"], "filter": wanted}
-            lines = self._post("/calls/stream_query", orjson.dumps(question)).body.splitlines()
-            answers = [HttpAnswer(200, line) for line in lines if line.strip()]
-            found.update(str(_object("/calls/stream_query", answer)["id"]) for answer in answers)
+            lines = self._post("/calls/stream_query", orjson.dumps(question)).splitlines()
+            found.update(str(_object("/calls/stream_query", line)["id"]) for line in lines if line.strip())
         return found
 
     def create_file(self, project_id: str, name: str, content: bytes) -> str:
@@ -148,21 +147,21 @@ class WeaveApi:
             raise RequestFailedError(Outcome(Verdict.DENIED, f"{url}: {message}; {CREDENTIALS_HINT}"))
         return answer.get("data") or {}
 
-    def _post(self, path: str, body: bytes, content_type: str = "application/json") -> HttpAnswer:
+    def _post(self, path: str, body: bytes, content_type: str = "application/json") -> bytes:
         return self._request(self.settings.trace_server_url + path, body, content_type)
 
-    def _request(self, url: str, body: bytes, content_type: str = "application/json") -> HttpAnswer:
+    def _request(self, url: str, body: bytes, content_type: str = "application/json") -> bytes:
         answer = self._http.request("POST", url, body, {"Content-Type": content_type})
         outcome = outcome_of_answer(answer, url, denied_hint=CREDENTIALS_HINT)
         if outcome.verdict is not Verdict.DELIVERED:
             raise RequestFailedError(outcome)
-        return answer
+        return answer.body
 
 
-def _object(url: str, answer: HttpAnswer) -> dict[str, Any]:
-    found = answer.json_object()
+def _object(url: str, body: bytes) -> dict[str, Any]:
+    found = json_object(body)
     if found is None:
         # A proxy's page, for example: status 200, and nothing stored.
-        reason = f"{url} answered with something other than JSON: {answer.body[:80]!r}"
+        reason = f"{url} answered with something other than JSON: {body[:80]!r}"
         raise RequestFailedError(Outcome(Verdict.UNEXPLAINED, reason))
     return found
