@@ -102,7 +102,7 @@ class WeaveApi:
     def create_object(self, project_id: str, object_id: str, value: dict[str, Any]) -> str:
         """Store an object and return its digest; idempotent."""
         wanted = {"obj": {"project_id": project_id, "object_id": object_id, "val": value}}
-        return str(_object("/obj/create", self._post("/obj/create", orjson.dumps(wanted)))["digest"])
+        return str(self._ask("/obj/create", wanted)["digest"])
 
     def create_feedback(self, feedback: Sequence[dict[str, Any]]) -> None:
         """Store several pieces of feedback."""
@@ -125,8 +125,7 @@ class WeaveApi:
                     }
                 },
             }
-            answer = _object("/feedback/query", self._post("/feedback/query", orjson.dumps(question)))
-            for row in answer["result"]:
+            for row in self._ask("/feedback/query", question)["result"]:
                 found.setdefault(row["weave_ref"], []).append(row["id"])
         return found
 
@@ -146,6 +145,9 @@ class WeaveApi:
             message = str(answer["errors"][0].get("message", answer["errors"][0]))[:200]
             raise RequestFailedError(Outcome(Verdict.DENIED, f"{url}: {message}; {CREDENTIALS_HINT}"))
         return answer.get("data") or {}
+
+    def _ask(self, path: str, question: dict[str, Any]) -> dict[str, Any]:
+        return _object(path, self._post(path, orjson.dumps(question)))
 
     def _post(self, path: str, body: bytes, content_type: str = "application/json") -> bytes:
         return self._request(self.settings.trace_server_url + path, body, content_type)
