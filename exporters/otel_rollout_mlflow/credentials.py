@@ -26,7 +26,7 @@ _UNSUPPORTED = ("MLFLOW_TRACKING_AUTH", "MLFLOW_TRACKING_AWS_SIGV4")
 VARIABLES = {
     USERNAME: "the user name at a server",
     PASSWORD: "the password",
-    TOKEN: "a token in place of user name and password",
+    TOKEN: "a token instead of user name and password",
     INSECURE_TLS: "`true`: don't check the server's certificate",
     SERVER_CERTIFICATE: "a file of trusted certificates",
     CLIENT_CERTIFICATE: "a file with the client certificate",
