@@ -1,4 +1,4 @@
-"""What is shown of an address, and what each answer of a server means for a batch."""
+"""URLs in messages, and the outcome of each answer of a server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TestWithoutUserinfo:
 
 
 class TestSecrets:
-    """What a message on a URL leaves out."""
+    """Secrets that messages about a URL leave out."""
 
     @pytest.mark.parametrize(
         ("url", "shown"),
@@ -69,7 +69,7 @@ class TestSecrets:
         ],
     )
     def test_text(self, text, url, shown):
-        """What a library says of a URL loses them too, also where it has escaped them."""
+        """A library's message about a URL loses them too, even if it has escaped them."""
         assert without_secrets(text, url) == shown
 
     def test_fault_and_answer(self):
@@ -119,7 +119,7 @@ class TestOutcomeOfAnswer:
         assert verdict is Verdict.DELIVERED or f"HTTP {status} from http://here" in outcome.reason
 
     def test_the_reason_is_the_first_line_of_the_body(self):
-        """What the server says is passed on in one line."""
+        """The server's message is one line of the reason."""
         answer = HttpAnswer(503, b"  overloaded\nstack trace")
         assert outcome_of_answer(answer, "http://here").reason == "HTTP 503 from http://here: overloaded"
 

@@ -16,7 +16,7 @@ __all__ = ["REWARD", "Catalogue", "object_id_of"]
 
 REWARD: Final = "reward"
 MAX_NAME: Final = 128
-"""Weave answers 400 for the whole batch where an object id or a plain op name is longer."""
+"""Weave refuses the whole batch (400) for a longer object id or plain op name."""
 
 MAX_OPS: Final = 1000
 """How many ops one process registers; span names that hold an id would make objects without end."""

@@ -23,9 +23,8 @@ from otel_rollout.settings import read_flag
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.catalogue import Catalogue
 from otel_rollout_weave.rewards import Reward, RewardFeedback, reward_feedback_of
-from otel_rollout_weave.settings import CREDENTIALS_HINT, read_settings
+from otel_rollout_weave.settings import CREDENTIALS_HINT, read_settings, run_of_process
 from otel_rollout_weave.translate import NONE_BELOW, StatusCounts, call_of_span
-from otel_rollout_weave.wandb_run import run_of_process
 
 __all__ = ["WeaveSpanExporter"]
 

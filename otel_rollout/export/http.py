@@ -10,7 +10,9 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
@@ -22,6 +24,7 @@ __all__ = [
     "HttpAnswer",
     "HttpClient",
     "destination_of",
+    "json_object",
     "outcome_of_answer",
     "require_requests",
     "shown_url",
@@ -131,6 +134,15 @@ class HttpClient:
         session, self._session = self._session, None
         if session is not None:
             session.close()
+
+
+def json_object(body: bytes) -> dict[str, Any] | None:
+    """Return a body as a JSON object; None if it isn't one."""
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    return parsed if isinstance(parsed, dict) else None
 
 
 def require_requests() -> None:

@@ -22,7 +22,11 @@ __all__ = ["Kind", "SideWork"]
 
 MAX_BYTES: Final = 4 * 1024 * 1024
 ITEM_BYTES: Final = 550
+<<<<<<< 0e2729fed3cdee9f5874035927368e75b0080060
 """What an entry takes beside its key and its payload: 480 to 580 with a key of 35 characters, by tracemalloc."""
+=======
+"""The size of an entry beside its key and payload: 480 to 580 with a key of 35 characters, by tracemalloc."""
+>>>>>>> 3143db6247693f6e3419a005b91290336c2061b9
 MIN_SECONDS_LEFT: Final = 0.05
 """No attempt begins with less time than this to the deadline of a shutdown."""
 ATTEMPTS_ALONE: Final = 5
@@ -164,7 +168,11 @@ class SideWork:
         """Retry waiting entries now, unless the backend asked to wait."""
         self._reset_if_forked()
         with self._lock:
-            self._retry_now()
+            for lane in self._lanes.values():
+                lane.due = lane.not_before
+                for entry in lane.entries.values():
+                    entry.is_denied = False
+            self._work.notify()
 
     def flush(self, timeout: float) -> bool:
         """Retry now, and wait until every entry added before is done or has an auth or configuration error.
@@ -175,7 +183,7 @@ class SideWork:
         self._reset_if_forked()
         with self._lock:
             number, lost_before = self._added, self._lost_at_flush
-            self._retry_now()
+            self.retry_now()
             self._progress.wait_for(
                 lambda: all(entry.is_denied for entry in self._waiting(number)), min(timeout, threading.TIMEOUT_MAX)
             )
@@ -190,7 +198,7 @@ class SideWork:
         with self._lock:
             if self._deadline is None:
                 self._deadline = deadline
-                self._retry_now()
+                self.retry_now()
             # A second call waits no longer than the first.
             deadline = min(deadline, self._deadline)
             must_work_here = self._thread is None and bool(self._lanes)
@@ -233,13 +241,6 @@ class SideWork:
 
     def _total_lost(self) -> int:
         return sum(lost.total() for lost in self._lost.values())
-
-    def _retry_now(self) -> None:
-        for lane in self._lanes.values():
-            lane.due = lane.not_before
-            for entry in lane.entries.values():
-                entry.is_denied = False
-        self._work.notify()
 
     def _remove(self, lane: _Lane, key: str) -> None:
         self._bytes -= lane.entries.pop(key).size

@@ -52,7 +52,7 @@ class Backend:
 
 @pytest.fixture
 def backend():
-    """What the work is done by."""
+    """A backend for side work."""
     backend = Backend()
     yield backend
     backend.gate.set()
@@ -89,7 +89,7 @@ class TestAttempts:
     """How entries are tried, and tried again."""
 
     def test_all_are_done(self, make_work, backend):
-        """What is added is done, in order, and a flush waits for it."""
+        """Entries are done in order, and a flush waits for them."""
         work = make_work()
         add(work, *range(10))
         assert work.flush(10)
@@ -97,7 +97,7 @@ class TestAttempts:
         assert counts(work) == SideWorkStats(done=10)
 
     def test_entries_of_a_group_go_together(self, make_work, backend):
-        """What waits goes in attempts of at most the kind's limit, groups apart."""
+        """Waiting entries share attempts up to the kind's limit, groups apart."""
         work = make_work(limit=3)
         backend.gate.clear()
         add(work, "first")
@@ -110,7 +110,7 @@ class TestAttempts:
 
     @pytest.mark.parametrize("outcome", [RETRY, DENIED, UNEXPLAINED])
     def test_a_fault_is_waited_for(self, make_work, backend, outcome):
-        """Whatever fails is tried until it passes, and nothing is lost."""
+        """A failed attempt is retried until it succeeds, and nothing is lost."""
         work = make_work(limit=4)
         backend.rule = lambda values: DELIVERED if len(backend.attempts) > 20 else outcome
         add(work, *range(10))
@@ -222,7 +222,7 @@ class TestReplacing:
 
 
 class TestBounds:
-    """What is held."""
+    """The bound on waiting entries."""
 
     def test_the_oldest_are_dropped_and_counted(self, make_work, backend):
         """Beyond its bytes the list drops the oldest of what is not being tried."""
@@ -265,7 +265,7 @@ class TestBounds:
 
 
 class TestFlush:
-    """What a flush waits for, and says."""
+    """A flush: what it waits for and returns."""
 
     def test_it_does_not_wait_for_the_next_attempt(self, make_work, backend):
         """A flush has what waits tried now."""
@@ -287,7 +287,7 @@ class TestFlush:
         assert counts(work).waiting == 1
 
     def test_it_returns_at_once_when_turned_away(self, make_work, backend):
-        """Waiting doesn't mend a denial: a flush makes one attempt and says False."""
+        """Waiting doesn't fix an auth error: a flush makes one attempt and returns False."""
         work = make_work(policy=SLOW, limit=2)
         backend.rule = lambda values: DENIED
         add(work, *range(5))
@@ -325,7 +325,7 @@ class TestShutdown:
 
     @pytest.mark.parametrize(("outcome", "reason"), [(RETRY, "shutdown"), (DENIED, "denied")])
     def test_what_is_left_is_counted(self, make_work, backend, outcome, reason):
-        """What is not done by the deadline is lost, and the shutdown says so."""
+        """Entries that are not done by the deadline are lost, and the shutdown returns False."""
         work = make_work()
         backend.rule = lambda values: outcome
         add(work, *range(3))
@@ -354,7 +354,7 @@ class TestShutdown:
         assert counts(work) == SideWorkStats(lost={"after_shutdown": 1})
 
     def test_without_a_thread(self, make_work, backend, monkeypatch):
-        """Where no thread can be started any more, at the interpreter's exit, the shutdown does the work itself."""
+        """If no thread can be started, at the interpreter's exit, the shutdown does the work itself."""
         work = make_work()
 
         def start(self):
@@ -407,7 +407,7 @@ class TestQueue:
 
     @pytest.mark.parametrize("outcome", [RETRY, REFUSED, DENIED, UNEXPLAINED])
     def test_it_changes_no_span(self, make_queue, exporter, backend, make_span, outcome):
-        """Whatever becomes of it, spans are delivered once, whole, and counted so; a flush says what is missing."""
+        """Whatever becomes of side work, spans are delivered once, whole, and counted; a flush returns False."""
         queue = make_queue(exporter)
         backend.rule = lambda values: outcome
         for number in range(20):
@@ -438,7 +438,7 @@ class TestQueue:
         assert queue.stats().side_work["rewards"] == SideWorkStats(lost={"shutdown": 51})
 
     def test_a_shutdown_waits_for_it(self, make_queue, exporter, backend, make_span):
-        """What goes beside the last spans is done before the exporter is shut down."""
+        """Side work of the last spans is done before the exporter is shut down."""
         queue = make_queue(exporter, delay=60.0)
         order = []
         backend.rule = lambda values: order.append("reward") or DELIVERED

@@ -1,4 +1,4 @@
-"""What every exporter of ours promises, whichever backend it serves."""
+"""The promises of every exporter of ours."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class _Server(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
-    """Where requests about spans that are stored fail."""
+    """Failing requests about stored spans."""
     _Server.requests.clear()
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

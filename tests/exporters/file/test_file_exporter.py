@@ -85,7 +85,7 @@ class TestSettings:
             FileSpanExporter()
 
     def test_a_file_in_the_folders_place_is_refused_by_init(self, monkeypatch, tmp_path):
-        """What can't work is said before training begins."""
+        """Invalid settings are errors before training begins."""
         (tmp_path / "file").write_text("")
         monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "file"))
         with pytest.raises(ConfigurationError, match="should be a folder"):
@@ -99,7 +99,7 @@ class TestSettings:
             init("project", "experiment", "file")
 
     def test_a_missing_extra_is_a_reason(self, monkeypatch, tmp_path, make_trajectory):
-        """Where nobody checks, the outcome has the line that mends it."""
+        """Without `check`, the outcome has the pip line."""
         monkeypatch.setitem(sys.modules, "zstandard", None)
         outcome = FileSpanExporter(folder=tmp_path).send(make_trajectory())
         assert outcome.verdict is Verdict.DENIED
@@ -134,7 +134,7 @@ class TestTracing:
         assert list(tmp_path.glob("open/*")) == []
 
     def test_it_is_read_with_otel_rollout(self, monkeypatch, tmp_path):
-        """What the exporter has written, `otel_rollout.read` gives."""
+        """`otel_rollout.read` returns what the exporter wrote."""
         monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path))
         init("project", "experiment", "file")
         with rollout_trace_attr(step=4, sample_index="a", rollout_n=1):
@@ -191,7 +191,7 @@ with rollout_trace_attr(step=1, sample_index=1, rollout_n=0):
 
 
 class TestFaults:
-    """What delivery is told, and that it can act on it."""
+    """The outcomes of disk errors, and delivery after them."""
 
     def test_a_full_disk_passes(self, mount, make_trajectory):
         """Without space an attempt is to be repeated; repeated with space, all is there once."""

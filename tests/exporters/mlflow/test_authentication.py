@@ -22,7 +22,7 @@ def basic(username: str, password: str) -> str:
 
 
 class TestReadCredentials:
-    """What the environment says, in the order in which mlflow reads it."""
+    """The environment, in the order in which mlflow reads it."""
 
     def test_name_and_password(self, tmp_path) -> None:
         """A name with a password wins over a token."""

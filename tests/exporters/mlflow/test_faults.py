@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 
 
 class TestSqliteFile:
-    """What can happen to a sqlite file."""
+    """Faults of a SQLite file."""
 
     def test_locked_database(self, database, project, trajectory, read_back) -> None:
         """A database that another program keeps locked is tried again; once it is free, the batch is stored."""
@@ -109,7 +109,7 @@ class TestSqliteFile:
 
 
 class TestServer:
-    """What can happen to a server."""
+    """Faults of a server."""
 
     def test_server_that_is_down_and_comes_back(self, start_mlflow, project, trajectory, read_back) -> None:
         """A batch for a server that is down is tried again; once it is back, it is stored."""

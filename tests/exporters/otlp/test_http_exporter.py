@@ -77,7 +77,7 @@ class TestSend:
         assert exporter.send(make_spans(1)) == DELIVERED
 
     def test_a_denial_says_what_to_check(self, http_receiver, exporter, make_spans):
-        """Where the receiver turns us away, the reason names the variables to look at."""
+        """If the receiver answers with an auth error, the reason names the variables to check."""
         http_receiver.answers = [(401, {}, b"who are you?")]
         outcome = exporter.send(make_spans(1))
         assert outcome.verdict is Verdict.DENIED
@@ -142,7 +142,7 @@ class TestDelivery:
         assert otel_rollout.flush(20)
 
     def test_rejected_spans_are_counted(self, http_receiver, trace):
-        """What a receiver rejects from a batch that it takes is lost, and the flush says so."""
+        """Spans that a receiver rejects from a batch that it takes are lost, and the flush returns False."""
         http_receiver.rejected = 1
         trace(1)
         assert not otel_rollout.flush(20)
