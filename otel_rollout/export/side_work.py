@@ -22,11 +22,7 @@ __all__ = ["Kind", "SideWork"]
 
 MAX_BYTES: Final = 4 * 1024 * 1024
 ITEM_BYTES: Final = 550
-<<<<<<< 0e2729fed3cdee9f5874035927368e75b0080060
-"""What an entry takes beside its key and its payload: 480 to 580 with a key of 35 characters, by tracemalloc."""
-=======
 """The size of an entry beside its key and payload: 480 to 580 with a key of 35 characters, by tracemalloc."""
->>>>>>> 3143db6247693f6e3419a005b91290336c2061b9
 MIN_SECONDS_LEFT: Final = 0.05
 """No attempt begins with less time than this to the deadline of a shutdown."""
 ATTEMPTS_ALONE: Final = 5
