@@ -204,7 +204,7 @@ class TestFaults:
         with client() as http_client:
             answer = http_client.request("POST", url, b"")
         assert answer.is_permanent
-        assert outcome_of_answer(answer, url).verdict is Verdict.DENIED
+        assert outcome_of_answer(answer, url).verdict is Verdict.CONFIGURATION_ERROR
 
     @pytest.mark.parametrize(
         "url",

@@ -92,20 +92,20 @@ class TestOutcomeOfAnswer:
         [
             (200, Verdict.DELIVERED),
             (202, Verdict.DELIVERED),
-            (301, Verdict.DENIED),
+            (301, Verdict.CONFIGURATION_ERROR),
             (400, Verdict.REFUSED),
-            (401, Verdict.DENIED),
-            (403, Verdict.DENIED),
-            (404, Verdict.DENIED),
-            (405, Verdict.DENIED),
+            (401, Verdict.CONFIGURATION_ERROR),
+            (403, Verdict.CONFIGURATION_ERROR),
+            (404, Verdict.CONFIGURATION_ERROR),
+            (405, Verdict.CONFIGURATION_ERROR),
             (408, Verdict.RETRY),
             (413, Verdict.TOO_LARGE),
-            (415, Verdict.DENIED),
+            (415, Verdict.CONFIGURATION_ERROR),
             (422, Verdict.REFUSED),
             (425, Verdict.RETRY),
             (429, Verdict.RETRY),
             (500, Verdict.UNEXPLAINED),
-            (501, Verdict.DENIED),
+            (501, Verdict.CONFIGURATION_ERROR),
             (502, Verdict.RETRY),
             (503, Verdict.RETRY),
             (504, Verdict.RETRY),
@@ -123,7 +123,7 @@ class TestOutcomeOfAnswer:
         answer = HttpAnswer(503, b"  overloaded\nstack trace")
         assert outcome_of_answer(answer, "http://here").reason == "HTTP 503 from http://here: overloaded"
 
-    def test_a_denial_says_what_to_check(self):
-        """A denial names the settings that hold the credentials."""
-        outcome = outcome_of_answer(HttpAnswer(401), "http://here", denied_hint="check THE_KEY")
+    def test_a_configuration_error_says_what_to_check(self):
+        """An auth error names the settings that hold the credentials."""
+        outcome = outcome_of_answer(HttpAnswer(401), "http://here", configuration_hint="check THE_KEY")
         assert outcome.reason == "HTTP 401 from http://here; check THE_KEY"

@@ -28,7 +28,7 @@ from otel_rollout_mlflow.http_store import HttpStore
 from otel_rollout_mlflow.run_association import RunAssociation, RunCandidates
 from otel_rollout_mlflow.sql_process import SqlProcess
 from otel_rollout_mlflow.sql_store import SqlStore
-from otel_rollout_mlflow.store import MAX_LINKED_TRACES, MAX_REWARDS, AttemptError, Feedback, Store, denied
+from otel_rollout_mlflow.store import MAX_LINKED_TRACES, MAX_REWARDS, AttemptError, Feedback, Store, configuration_error
 from otel_rollout_mlflow.tracking_uri import check_driver, parse_tracking_uri
 from otel_rollout_mlflow.translate import mlflow_trace_id
 from otel_rollout_mlflow.where_to_look import where_to_look
@@ -196,7 +196,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
 
     def _opened(self) -> Store:
         if self._fault is not None:
-            raise denied(str(self._fault))
+            raise configuration_error(str(self._fault))
         if self._store is None:
             if self._uri.kind == "http":
                 self._store = HttpStore(self._uri.uri, read_credentials(), timeout=self._timeout)
@@ -230,7 +230,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             try:
                 store.write(experiment_id, spans)
             except AttemptError as again:
-                raise denied(str(again)) if again.is_missing else again from error
+                raise configuration_error(str(again)) if again.is_missing else again from error
         return experiment_id
 
     def _experiment_id(self, store: Store, project: str | None) -> str:

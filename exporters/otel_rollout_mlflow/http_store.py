@@ -28,7 +28,7 @@ from otel_rollout_mlflow.store import (
     AttemptError,
     Feedback,
     Store,
-    denied,
+    configuration_error,
     get_or_create_experiment,
     upsert_reward,
 )
@@ -44,7 +44,7 @@ TEXTS_VERSION: Final = (3, 10)
 TAGS_VERSION: Final = (3, 14)
 """The first version that makes trace tags of resource attributes; older ones need `announce`."""
 
-_DENIED_HINT: Final = (
+_CONFIGURATION_HINT: Final = (
     "check MLFLOW_TRACKING_URI, and MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
 )
 
@@ -187,7 +187,7 @@ class HttpStore(Store):
 
     def _check_version(self) -> tuple[int, ...]:
         if self._fault:
-            raise denied(self._fault)
+            raise configuration_error(self._fault)
         if self._version is None:
             answer = self._client.request("GET", f"{self._address}/version")
             if answer.status not in (200, 404):
@@ -197,7 +197,7 @@ class HttpStore(Store):
             version = tuple(int(part) for part in match.groups()) if match else TAGS_VERSION
             if version < FIRST_VERSION:
                 needed = ".".join(str(part) for part in FIRST_VERSION)
-                raise denied(
+                raise configuration_error(
                     f"the MLflow server at {self._address} is version {answer.body.decode().strip()[:20]}: it takes "
                     f"no OpenTelemetry spans; {needed} or later is needed"
                 )
@@ -219,7 +219,7 @@ class HttpStore(Store):
         found = json_object(answer.body)
         if found is None:
             place = f"{self._address}{path.partition('?')[0]}"
-            raise denied(f"{place} answered with something other than JSON: is it an MLflow server?")
+            raise configuration_error(f"{place} answered with something other than JSON: is it an MLflow server?")
         return found
 
     def _request(
@@ -236,7 +236,7 @@ class HttpStore(Store):
             self._version = None
         code = (json_object(answer.body) or {}).get("error_code")
         return AttemptError(
-            outcome_of_answer(answer, self._address + path, denied_hint=_DENIED_HINT),
+            outcome_of_answer(answer, self._address + path, configuration_hint=_CONFIGURATION_HINT),
             is_missing=code == "RESOURCE_DOES_NOT_EXIST",
             is_taken=code == "RESOURCE_ALREADY_EXISTS",
         )

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.safety.log_once import warn_once
-from otel_rollout_mlflow.store import FINISHED, MAX_LINKED_TRACES, RUNNING, AttemptError, Store, denied
+from otel_rollout_mlflow.store import FINISHED, MAX_LINKED_TRACES, RUNNING, AttemptError, Store, configuration_error
 
 __all__ = ["RunAssociation", "RunCandidates", "active_run_id"]
 
@@ -92,7 +92,9 @@ class RunAssociation:
                 self._created[key] = _CreatedRun(*key)
             self._created[key].link(store, trace_ids)
         elif self._given or candidates.named:
-            raise denied(f"MLflow has no run {self._given or candidates.named} at this tracking URI, or it is deleted")
+            raise configuration_error(
+                f"MLflow has no run {self._given or candidates.named} at this tracking URI, or it is deleted"
+            )
         else:
             warn_once(
                 f"mlflow run {candidates.active}",

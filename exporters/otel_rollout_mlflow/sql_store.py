@@ -24,7 +24,7 @@ from otel_rollout_mlflow.store import (
     AttemptError,
     Feedback,
     Store,
-    denied,
+    configuration_error,
     get_or_create_experiment,
     upsert_reward,
 )
@@ -103,7 +103,7 @@ class SqlStore(Store):
                 if _attempt(lambda: create_assessments(self._tracing.store, assessments)):
                     return
             except AttemptError as error:
-                if error.outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
+                if error.outcome.verdict in (Verdict.RETRY, Verdict.CONFIGURATION_ERROR):
                     raise
         # One by one: one is stored already, or can't be stored.
         for feedback, assessment in zip(rewards, assessments, strict=True):
@@ -186,7 +186,7 @@ class SqlStore(Store):
         return self._client
 
     def _opened(self, make: Callable[[], _Result]) -> _Result:
-        """Make a client; raise DENIED for what only another setting or package fixes."""
+        """Make a client; raise CONFIGURATION_ERROR for what only another setting or package fixes."""
         from sqlalchemy.exc import ArgumentError
 
         try:
@@ -195,10 +195,10 @@ class SqlStore(Store):
             return _attempt(make)
         except AttemptError as error:
             if isinstance(error.__cause__, (ImportError, ArgumentError, ValueError)):
-                raise denied(error.outcome.reason) from error
+                raise configuration_error(error.outcome.reason) from error
             raise
         except ConfigurationError as error:
-            raise denied(str(error)) from error
+            raise configuration_error(str(error)) from error
 
     def _ensure_file(self, path: Path, mlflow: Any) -> None:
         def initialise(file: Path) -> None:
@@ -214,7 +214,7 @@ class SqlStore(Store):
         try:
             is_complete = _attempt(lambda: ensure_sqlite_file(path, initialise))
         except OSError as error:
-            raise denied(f"{path}: {error}") from error
+            raise configuration_error(f"{path}: {error}") from error
         now = time.monotonic()
         if is_complete:
             self._waiting_since = None
@@ -222,7 +222,7 @@ class SqlStore(Store):
             self._waiting_since = self._waiting_since or now
             raise AttemptError(Outcome(Verdict.RETRY, f"{path} is being made by another program", retry_after=0.5))
         else:
-            raise denied(
+            raise configuration_error(
                 f"{path} is an incomplete MLflow database, perhaps left by an interrupted start: remove it, or try "
                 f"`mlflow db upgrade {self._uri.uri}`"
             )
@@ -252,18 +252,18 @@ def _import_mlflow() -> tuple[Any, tuple[int, ...]]:
         import mlflow.tracing.client
         import mlflow.tracking
     except ImportError as error:
-        raise denied(f"an SQL tracking URI needs mlflow in this process ({error}): {_INSTALL}") from error
+        raise configuration_error(f"an SQL tracking URI needs mlflow in this process ({error}): {_INSTALL}") from error
     version = tuple(int(part) for part in mlflow.__version__.split(".")[:2])
     if version < FIRST_VERSION:
         needed = ".".join(str(part) for part in FIRST_VERSION)
-        raise denied(
+        raise configuration_error(
             f"mlflow {mlflow.__version__} is installed; writing traces to a database needs {needed} or later "
             f"({_INSTALL}), or give MLFLOW_TRACKING_URI a server, which may be older"
         )
     try:
         import mlflow.store.tracking.sqlalchemy_store
     except ImportError as error:
-        raise denied(f"an SQL tracking URI needs sqlalchemy and alembic ({error}): {_INSTALL}") from error
+        raise configuration_error(f"an SQL tracking URI needs sqlalchemy and alembic ({error}): {_INSTALL}") from error
     return mlflow, version
 
 
@@ -282,13 +282,13 @@ def _explained(error: Exception) -> AttemptError:
     reason = f"{type(error).__name__}: {lines[0][:300] if lines else ''}"
     code = str(getattr(error, "error_code", ""))
     if "readonly database" in reason:
-        return denied(f"{reason}: MLFLOW_TRACKING_URI must be a database that this process may write to")
+        return configuration_error(f"{reason}: MLFLOW_TRACKING_URI must be a database that this process may write to")
     if code in _PASSING or type(error).__name__ in ("OperationalError", "InterfaceError"):
         return AttemptError(Outcome(Verdict.RETRY, reason))
     if code in _INVALID or isinstance(error.__cause__, (OverflowError, TypeError, ValueError)):
         return AttemptError(Outcome(Verdict.REFUSED, reason))
     if "out-of-date" in str(error) or "db upgrade" in str(error):
-        return denied(reason)
+        return configuration_error(reason)
     return AttemptError(
         Outcome(Verdict.UNEXPLAINED, reason),
         is_missing=code == "RESOURCE_DOES_NOT_EXIST",

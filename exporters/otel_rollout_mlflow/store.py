@@ -22,7 +22,7 @@ __all__ = [
     "AttemptError",
     "Feedback",
     "Store",
-    "denied",
+    "configuration_error",
     "get_or_create_experiment",
     "upsert_reward",
 ]
@@ -64,9 +64,9 @@ class AttemptError(Exception):
         self.is_taken = is_taken
 
 
-def denied(reason: str) -> AttemptError:
+def configuration_error(reason: str) -> AttemptError:
     """Return the error for a wrong setting: nothing is delivered until it is changed."""
-    return AttemptError(Outcome(Verdict.DENIED, reason))
+    return AttemptError(Outcome(Verdict.CONFIGURATION_ERROR, reason))
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def get_or_create_experiment(name: str, find: Callable[[], tuple[str, bool] | No
         if found is not None:
             experiment_id, is_deleted = found
             if is_deleted:
-                raise denied(
+                raise configuration_error(
                     f"the MLflow experiment {name!r} (id {experiment_id}) is deleted: restore it, delete it for good, "
                     "or choose another name"
                 )
@@ -185,7 +185,7 @@ def upsert_reward(
         create()
     except AttemptError as error:
         # A second one of this id violates a constraint of the database; versions report that in different ways.
-        if error.is_missing or error.outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
+        if error.is_missing or error.outcome.verdict in (Verdict.RETRY, Verdict.CONFIGURATION_ERROR):
             raise
         try:
             metadata = stored_metadata()

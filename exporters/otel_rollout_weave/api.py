@@ -65,7 +65,7 @@ class WeaveApi:
             found = (self._graphql(_PROJECT_MUTATION, variables).get("upsertModel") or {}).get("model")
         if not found:
             raise RequestFailedError(
-                Outcome(Verdict.DENIED, f"project {entity}/{project} can't be made; {CREDENTIALS_HINT}")
+                Outcome(Verdict.CONFIGURATION_ERROR, f"project {entity}/{project} can't be made; {CREDENTIALS_HINT}")
             )
         return str(found["name"])
 
@@ -143,7 +143,7 @@ class WeaveApi:
         answer = _object(url, self._request(url, body))
         if answer.get("errors"):
             message = str(answer["errors"][0].get("message", answer["errors"][0]))[:200]
-            raise RequestFailedError(Outcome(Verdict.DENIED, f"{url}: {message}; {CREDENTIALS_HINT}"))
+            raise RequestFailedError(Outcome(Verdict.CONFIGURATION_ERROR, f"{url}: {message}; {CREDENTIALS_HINT}"))
         return answer.get("data") or {}
 
     def _ask(self, path: str, question: dict[str, Any]) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class WeaveApi:
 
     def _request(self, url: str, body: bytes, content_type: str = "application/json") -> bytes:
         answer = self._http.request("POST", url, body, {"Content-Type": content_type})
-        outcome = outcome_of_answer(answer, url, denied_hint=CREDENTIALS_HINT)
+        outcome = outcome_of_answer(answer, url, configuration_hint=CREDENTIALS_HINT)
         if outcome.verdict is not Verdict.DELIVERED:
             raise RequestFailedError(outcome)
         return answer.body

@@ -132,7 +132,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         try:
             self._attempt(spans)
         except RequestFailedError as failure:
-            if failure.outcome.verdict is Verdict.DENIED:
+            if failure.outcome.verdict is Verdict.CONFIGURATION_ERROR:
                 # The next attempt reads the settings again, and asks for the project again.
                 self._disconnect()
             return failure.outcome
@@ -260,7 +260,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
     def _new_catalogue(self) -> Catalogue:
         settings = self._settings()
         if not settings.api_key:
-            raise RequestFailedError(Outcome(Verdict.DENIED, f"no W&B API key: {CREDENTIALS_HINT}"))
+            raise RequestFailedError(Outcome(Verdict.CONFIGURATION_ERROR, f"no W&B API key: {CREDENTIALS_HINT}"))
         return Catalogue(WeaveApi(settings))
 
     def _disconnect(self) -> None:
@@ -275,7 +275,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
                 self._rewards = RewardFeedback(self._new_catalogue())
             self._rewards.file(project_id, rewards)
         except RequestFailedError as failure:
-            if failure.outcome.verdict is Verdict.DENIED:
+            if failure.outcome.verdict is Verdict.CONFIGURATION_ERROR:
                 # The next attempt reads the settings again.
                 self._disconnect_rewards()
             return failure.outcome
@@ -298,7 +298,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         if not name and not service.startswith("unknown_service"):
             name = service
         if not name:
-            raise RequestFailedError(Outcome(Verdict.DENIED, "no Weave project: set WANDB_PROJECT"))
+            raise RequestFailedError(Outcome(Verdict.CONFIGURATION_ERROR, "no Weave project: set WANDB_PROJECT"))
         return str(name)
 
     # --- the statuses below a root

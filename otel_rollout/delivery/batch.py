@@ -15,7 +15,7 @@ from otel_rollout.export.batch_sender import BatchReport
 from otel_rollout.processing.shrink import replace_attributes
 from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout.processing.span_size import encoded_size
-from otel_rollout.safety.gil import Breather
+from otel_rollout.safety.gil import GilYielder
 from otel_rollout.spans.recording_span import RolloutSpan
 
 __all__ = ["Batch", "MemoryStore", "QueuedSpan"]
@@ -111,7 +111,7 @@ class MemoryStore:
     def take(self) -> Batch:
         """Remove the oldest spans, up to a full batch, and convert them."""
         batch = Batch(self.exporter)
-        breather = Breather()
+        yielder = GilYielder()
         total = 0
         while len(batch.queued) < self._batch_spans:
             try:
@@ -130,7 +130,7 @@ class MemoryStore:
                 break
             batch.add(span, queued_bytes, readable)
             total += size
-            breather.worked(size)
+            yielder.worked(size)
         return batch
 
     def settle(self, batch: Batch, report: BatchReport) -> bool:

@@ -222,20 +222,20 @@ def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
-def outcome_of_answer(answer: HttpAnswer, url: str, *, denied_hint: str = "") -> Outcome:
+def outcome_of_answer(answer: HttpAnswer, url: str, *, configuration_hint: str = "") -> Outcome:
     """Return the outcome of an answer.
 
     Args:
         answer: The answer.
         url: The request's URL, for the message.
-        denied_hint: For an auth or configuration error: the settings to check.
+        configuration_hint: For an auth or configuration error: the settings to check.
     """
     status = answer.status
     url = shown_url(url)
     if 200 <= status < 300:
         return DELIVERED
     if status == 0:
-        return Outcome(Verdict.DENIED if answer.is_permanent else Verdict.RETRY, f"{url}: {answer.fault}")
+        return Outcome(Verdict.CONFIGURATION_ERROR if answer.is_permanent else Verdict.RETRY, f"{url}: {answer.fault}")
     reason = f"HTTP {status} from {url}: {_first_line(answer.body)}".rstrip(": ")
     if status in _PASSING:
         return Outcome(Verdict.RETRY, reason, answer.retry_after)
@@ -246,7 +246,11 @@ def outcome_of_answer(answer: HttpAnswer, url: str, *, denied_hint: str = "") ->
     if status >= 500 and status not in _NEVER_SERVED:
         # A server answers 500 for one bad span and if it is down.
         return Outcome(Verdict.UNEXPLAINED, reason, answer.retry_after)
-    return Outcome(Verdict.DENIED, f"{reason}; {denied_hint}" if denied_hint else reason, answer.retry_after)
+    return Outcome(
+        Verdict.CONFIGURATION_ERROR,
+        f"{reason}; {configuration_hint}" if configuration_hint else reason,
+        answer.retry_after,
+    )
 
 
 def _first_line(body: bytes) -> str:

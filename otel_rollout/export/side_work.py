@@ -31,7 +31,7 @@ ATTEMPTS_ALONE: Final = 5
 _CONSEQUENCES: Final = {
     Verdict.RETRY: "are not stored yet, trying again",
     Verdict.UNEXPLAINED: "are not stored yet, trying again",
-    Verdict.DENIED: "are turned away: they wait within the bound until this is mended",
+    Verdict.CONFIGURATION_ERROR: "fail by an auth or configuration error: they wait within the bound until it is fixed",
     Verdict.REFUSED: "are refused, looking for the one at fault",
     Verdict.TOO_LARGE: "are refused, looking for the one at fault",
 }
@@ -58,7 +58,7 @@ class _Entry:
     size: int
     failures: int = 0
     done_before: int = 0
-    is_denied: bool = False
+    is_configuration_error: bool = False
     is_in_flight: bool = False
 
 
@@ -119,7 +119,7 @@ class SideWork:
         self._lost_at_flush = 0
         self.last_trouble = ""
         """The reason of the last failed attempt."""
-        self._last_denials: dict[str, str] = {}
+        self._last_configuration_errors: dict[str, str] = {}
         self._log = TroubleLog(self._name)
 
     # --- from any thread
@@ -167,7 +167,7 @@ class SideWork:
             for lane in self._lanes.values():
                 lane.due = lane.not_before
                 for entry in lane.entries.values():
-                    entry.is_denied = False
+                    entry.is_configuration_error = False
             self._work.notify()
 
     def flush(self, timeout: float) -> bool:
@@ -181,7 +181,8 @@ class SideWork:
             number, lost_before = self._added, self._lost_at_flush
             self.retry_now()
             self._progress.wait_for(
-                lambda: all(entry.is_denied for entry in self._waiting(number)), min(timeout, threading.TIMEOUT_MAX)
+                lambda: all(entry.is_configuration_error for entry in self._waiting(number)),
+                min(timeout, threading.TIMEOUT_MAX),
             )
             if self._waiting(number):
                 return False
@@ -209,7 +210,7 @@ class SideWork:
             self._is_abandoned = True
             for lane in list(self._lanes.values()):
                 for key, entry in list(lane.entries.items()):
-                    self._lose(lane, key, "denied" if entry.is_denied else "shutdown")
+                    self._lose(lane, key, "configuration_error" if entry.is_configuration_error else "shutdown")
             self._progress.notify_all()
             return not self._total_lost()
 
@@ -322,7 +323,7 @@ class SideWork:
 
     def _is_given_up(self, lane: _Lane) -> bool:
         # An auth or configuration error since the shutdown began: nobody fixes it in time.
-        return self._deadline is not None and all(entry.is_denied for entry in lane.entries.values())
+        return self._deadline is not None and all(entry.is_configuration_error for entry in lane.entries.values())
 
     def _attempt(self, lane: _Lane, entries: Sequence[_Entry]) -> Outcome:
         try:
@@ -363,7 +364,7 @@ class SideWork:
                     self._lose(lane, key, verdict.value)
             return
         for entry in lane.entries.values():
-            entry.is_denied = verdict is Verdict.DENIED
+            entry.is_configuration_error = verdict is Verdict.CONFIGURATION_ERROR
         if verdict is not Verdict.RETRY and is_alone:
             for key, entry in entries.items():
                 entry.done_before = entry.done_before if entry.failures else self._done[lane.kind]
@@ -382,10 +383,10 @@ class SideWork:
     def _note_trouble(self, kind: str, outcome: Outcome) -> None:
         verdict = outcome.verdict
         self.last_trouble = f"{kind}: {verdict.value}: {outcome.reason}"
-        if verdict is Verdict.DENIED:
+        if verdict is Verdict.CONFIGURATION_ERROR:
             # It lasts until someone changes a setting: one warning is enough.
-            if self._last_denials.get(kind) == outcome.reason:
+            if self._last_configuration_errors.get(kind) == outcome.reason:
                 return
-            self._last_denials[kind] = outcome.reason
+            self._last_configuration_errors[kind] = outcome.reason
         consequence = _CONSEQUENCES[verdict]
         self._log.warn(f"{kind} {verdict.value}", f"{kind} {consequence}; spans are not affected ({outcome.reason})")

@@ -155,7 +155,9 @@ class Sender:
         self.report.shrunk += report.shrunk
         self.report.lost += report.lost
         if report.unsent:
-            self._given_up_for = "denied" if report.unsent_reason == "denied" else "unreachable"
+            self._given_up_for = (
+                "configuration_error" if report.unsent_reason == "configuration_error" else "unreachable"
+            )
             self.report.lost[self._given_up_for] += len(report.unsent)
             missing.update(map(_key, report.unsent))
         # The backend does not say which of them it rejected.
@@ -182,7 +184,7 @@ class Sender:
         return outcome
 
     def _wait(self, seconds: float, outcome: Outcome) -> bool:
-        if outcome.verdict is Verdict.DENIED:
+        if outcome.verdict is Verdict.CONFIGURATION_ERROR:
             # Retries don't mend settings.
             return False
         if outcome.verdict in (Verdict.REFUSED, Verdict.TOO_LARGE):

@@ -21,9 +21,9 @@ from tests.delivery.queues import QUICK, Plain, Recorder, is_balanced, until
 
 RETRY = Outcome(Verdict.RETRY, "down")
 REFUSED = Outcome(Verdict.REFUSED, "HTTP 400")
-DENIED = Outcome(Verdict.DENIED, "HTTP 403")
+CONFIGURATION_ERROR = Outcome(Verdict.CONFIGURATION_ERROR, "HTTP 403")
 UNEXPLAINED = Outcome(Verdict.UNEXPLAINED, "HTTP 500")
-SLOW = RetryPolicy(initial_delay=3600.0, max_delay=3600.0, denied_delay=3600.0)
+SLOW = RetryPolicy(initial_delay=3600.0, max_delay=3600.0, configuration_delay=3600.0)
 
 
 class Backend:
@@ -108,7 +108,7 @@ class TestAttempts:
         assert work.flush(10)
         assert sorted(backend.attempts, key=str) == [["first"], ["x"], [0, 1, 2], [3, 4, 5], [6]]
 
-    @pytest.mark.parametrize("outcome", [RETRY, DENIED, UNEXPLAINED])
+    @pytest.mark.parametrize("outcome", [RETRY, CONFIGURATION_ERROR, UNEXPLAINED])
     def test_a_fault_is_waited_for(self, make_work, backend, outcome):
         """A failed attempt is retried until it succeeds, and nothing is lost."""
         work = make_work(limit=4)
@@ -129,7 +129,9 @@ class TestAttempts:
         assert not work.flush(10)
         assert counts(work) == SideWorkStats(done=8, lost={"refused": 1})
 
-    @pytest.mark.parametrize(("outcome", "reason"), [(UNEXPLAINED, "export_failed"), (DENIED, "denied")])
+    @pytest.mark.parametrize(
+        ("outcome", "reason"), [(UNEXPLAINED, "export_failed"), (CONFIGURATION_ERROR, "configuration_error")]
+    )
     def test_one_that_always_fails_keeps_no_other(self, make_work, backend, outcome, reason):
         """An entry that fails for no reason waits behind the others, and is dropped once they are done."""
         work = make_work(limit=4)
@@ -289,7 +291,7 @@ class TestFlush:
     def test_it_returns_at_once_when_turned_away(self, make_work, backend):
         """Waiting doesn't fix an auth error: a flush makes one attempt and returns False."""
         work = make_work(policy=SLOW, limit=2)
-        backend.rule = lambda values: DENIED
+        backend.rule = lambda values: CONFIGURATION_ERROR
         add(work, *range(5))
         started = time.monotonic()
         assert not work.flush(60)
@@ -323,7 +325,7 @@ class TestShutdown:
         assert work.shutdown(time.monotonic() + 10)
         assert counts(work) == SideWorkStats(done=3)
 
-    @pytest.mark.parametrize(("outcome", "reason"), [(RETRY, "shutdown"), (DENIED, "denied")])
+    @pytest.mark.parametrize(("outcome", "reason"), [(RETRY, "shutdown"), (CONFIGURATION_ERROR, "configuration_error")])
     def test_what_is_left_is_counted(self, make_work, backend, outcome, reason):
         """Entries that are not done by the deadline are lost, and the shutdown returns False."""
         work = make_work()
@@ -405,7 +407,7 @@ class TestQueue:
         exporter.outcome = outcome
         return exporter
 
-    @pytest.mark.parametrize("outcome", [RETRY, REFUSED, DENIED, UNEXPLAINED])
+    @pytest.mark.parametrize("outcome", [RETRY, REFUSED, CONFIGURATION_ERROR, UNEXPLAINED])
     def test_it_changes_no_span(self, make_queue, exporter, backend, make_span, outcome):
         """Whatever becomes of side work, spans are delivered once, whole, and counted; a flush returns False."""
         queue = make_queue(exporter)

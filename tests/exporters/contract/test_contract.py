@@ -212,7 +212,7 @@ class TestAbsentBackend:
         """The single attempt returns an outcome with a reason, in one line."""
         outcome = exporter.send([make_span({"rollout.status": "completed"})])
         assert isinstance(outcome, Outcome)
-        assert outcome.verdict in (Verdict.RETRY, Verdict.DENIED) or outcome.rejected == 1
+        assert outcome.verdict in (Verdict.RETRY, Verdict.CONFIGURATION_ERROR) or outcome.rejected == 1
         assert outcome.reason
         assert "\n" not in outcome.reason
 

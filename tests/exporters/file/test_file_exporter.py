@@ -102,7 +102,7 @@ class TestSettings:
         """Without `check`, the outcome has the pip line."""
         monkeypatch.setitem(sys.modules, "zstandard", None)
         outcome = FileSpanExporter(folder=tmp_path).send(make_trajectory())
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "pip install 'otel-rollout[file]'" in outcome.reason
 
 
@@ -237,7 +237,7 @@ class TestFaults:
         """Somebody has to mend that; the reason says where and what."""
         mount("size=1m,ro")
         outcome = FileSpanExporter(folder=tmp_path / place).send(make_trajectory())
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert str(tmp_path / place) in outcome.reason
         assert "OTEL_ROLLOUT_DIR" in outcome.reason
 
@@ -253,7 +253,7 @@ class TestFaults:
                     os.setuid(65534)
                 verdict = exporter.send(make_trajectory()).verdict
             finally:
-                os._exit(0 if verdict is Verdict.DENIED else 1)
+                os._exit(0 if verdict is Verdict.CONFIGURATION_ERROR else 1)
         assert os.waitpid(pid, 0)[1] == 0
         assert not (tmp_path / "x").exists()
 
@@ -262,7 +262,7 @@ class TestFaults:
         """Also where it is higher up."""
         (tmp_path / "file").write_text("")
         outcome = FileSpanExporter(folder=f"{tmp_path}/file{below}").send(make_trajectory())
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "must be a folder" in outcome.reason
 
     def test_a_span_whose_id_is_too_long_is_refused(self, tmp_path, make_trajectory):

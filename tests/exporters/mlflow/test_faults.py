@@ -95,7 +95,7 @@ class TestSqliteFile:
         second = exporter.send(trajectory().spans)
 
         assert (first.verdict, first.reason) == (Verdict.RETRY, f"{broken} is being made by another program")
-        assert second.verdict is Verdict.DENIED
+        assert second.verdict is Verdict.CONFIGURATION_ERROR
         assert f"{broken} is an incomplete MLflow database" in second.reason
 
     def test_folder_that_cannot_be_made(self, tmp_path, trajectory) -> None:
@@ -104,7 +104,7 @@ class TestSqliteFile:
 
         outcome = MlflowSpanExporter(tracking_uri=f"sqlite:///{tmp_path}/file/traces.db").send(trajectory().spans)
 
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert str(tmp_path) in outcome.reason
 
 
@@ -132,7 +132,7 @@ class TestServer:
         """An address where no MLflow API is, is an error that names the address."""
         outcome = MlflowSpanExporter(tracking_uri=f"{mlflow_server.address}/elsewhere").send(trajectory().spans)
 
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert f"{mlflow_server.address}/elsewhere/" in outcome.reason
 
 
@@ -145,7 +145,7 @@ class TestMissingPackage:
 
         outcome = MlflowSpanExporter(tracking_uri=f"sqlite:///{tmp_path}/traces.db").send(trajectory().spans)
 
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "pip install 'otel-rollout[mlflow]'" in outcome.reason
 
     def test_mlflow_is_too_old(self, tmp_path, trajectory, monkeypatch) -> None:
@@ -155,7 +155,7 @@ class TestMissingPackage:
 
         outcome = MlflowSpanExporter(tracking_uri=f"sqlite:///{tmp_path}/traces.db").send(trajectory().spans)
 
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "mlflow 3.12.1 is installed; writing traces to a database needs 3.14 or later" in outcome.reason
 
     def test_store_is_closed_twice(self, database, project, trajectory) -> None:

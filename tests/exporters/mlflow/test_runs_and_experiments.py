@@ -204,7 +204,7 @@ class TestRun:
         assert len(read_back(uri, project).traces()) == 2
         assert len([record for record in caplog.records if unknown in record.message]) == 1
         exporter.shutdown()
-        assert dict(exporter.side_work.stats()["links"].lost) == {"denied": 2}
+        assert dict(exporter.side_work.stats()["links"].lost) == {"configuration_error": 2}
 
 
 class TestExperiment:
@@ -238,7 +238,7 @@ class TestExperiment:
 
         outcome = exporter.send(one.spans)
 
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "is deleted: restore it" in outcome.reason
         back.client.restore_experiment(experiment_id)
         deliver(exporter, one.spans)

@@ -73,12 +73,12 @@ class TestSend:
         assert f"from {scheme}nowhere.invalid:4317: " in outcome.reason
         assert "s3cret" not in outcome.reason
 
-    def test_a_header_that_cannot_be_sent_is_a_denial(self, grpc_receiver, make_spans):
+    def test_a_header_that_cannot_be_sent_is_a_configuration_error(self, grpc_receiver, make_spans):
         """A header that gRPC refuses is reported, not raised."""
         exporter = OtlpGrpcSpanExporter(endpoint=grpc_receiver.url, headers={"x key": "a\nb"})
         outcome = exporter.send(make_spans(1))
         exporter.shutdown()
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
 
     def test_rejected_spans_are_told(self, grpc_receiver, exporter, make_spans):
         """A partial success says how many spans were not kept, and why."""
@@ -97,10 +97,10 @@ class TestSend:
             ("DATA_LOSS", Verdict.RETRY),
             ("RESOURCE_EXHAUSTED", Verdict.REFUSED),
             ("INVALID_ARGUMENT", Verdict.REFUSED),
-            ("UNAUTHENTICATED", Verdict.DENIED),
-            ("PERMISSION_DENIED", Verdict.DENIED),
-            ("UNIMPLEMENTED", Verdict.DENIED),
-            ("NOT_FOUND", Verdict.DENIED),
+            ("UNAUTHENTICATED", Verdict.CONFIGURATION_ERROR),
+            ("PERMISSION_DENIED", Verdict.CONFIGURATION_ERROR),
+            ("UNIMPLEMENTED", Verdict.CONFIGURATION_ERROR),
+            ("NOT_FOUND", Verdict.CONFIGURATION_ERROR),
             ("INTERNAL", Verdict.UNEXPLAINED),
             ("UNKNOWN", Verdict.UNEXPLAINED),
         ],
@@ -179,7 +179,7 @@ class TestSend:
         with pytest.raises(MissingExtraError, match=r"pip install 'otel-rollout\[grpc\]'"):
             exporter.check()
         outcome = exporter.send(make_spans(1))
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "pip install 'otel-rollout[grpc]'" in outcome.reason
 
 

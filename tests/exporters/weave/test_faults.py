@@ -330,7 +330,7 @@ class TestSettings:
         exporter.send(spans.trajectory())
         server.remove_project(project)
         sent = spans.trajectory()
-        assert exporter.send(sent).verdict is Verdict.DENIED
+        assert exporter.send(sent).verdict is Verdict.CONFIGURATION_ERROR
         assert exporter.send(sent) == DELIVERED
 
     def test_entity_of_the_environment(self, server, exporter, spans, project, monkeypatch) -> None:
@@ -371,7 +371,7 @@ class TestSettings:
         monkeypatch.setenv("WANDB_API_KEY", "a-wrong-key")
         sent = spans.trajectory()
         outcome = exporter.send(sent)
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "HTTP 401" in outcome.reason
         assert "WANDB_API_KEY" in outcome.reason
         assert "a-wrong-key" not in outcome.reason
@@ -385,11 +385,11 @@ class TestSettings:
         monkeypatch.delenv("WANDB_API_KEY")
         monkeypatch.setenv("HOME", str(tmp_path))
         outcome = exporter.send(spans.trajectory())
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "WANDB_API_KEY" in outcome.reason
         assert server.take_requests() == []
 
     def test_forbidden(self, server, exporter, spans) -> None:
         """A key that may not write to the project is an auth error, not retried at once."""
         server.set_faults("/calls/complete", 403)
-        assert exporter.send(spans.trajectory()).verdict is Verdict.DENIED
+        assert exporter.send(spans.trajectory()).verdict is Verdict.CONFIGURATION_ERROR
