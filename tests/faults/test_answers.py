@@ -66,7 +66,7 @@ class TestCredentials:
 
     @pytest.mark.parametrize("status", [401, 403])
     def test_to_the_end(self, receiver, start, train, status) -> None:
-        """Wrong credentials lose everything as `configuration_error`; a flush says so at once, with no second attempt."""
+        """Wrong credentials lose everything as `configuration_error`; a flush says so at once, without a retry."""
         receiver.steady = Fault(status=status)
         trainer = start(receiver)
         train(trainer)
