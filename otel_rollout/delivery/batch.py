@@ -14,7 +14,7 @@ from otel_rollout.export.batch_sender import BatchReport
 from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout.processing.span_copies import copy_with_losses
 from otel_rollout.processing.span_size import encoded_size
-from otel_rollout.safety.gil import Breather
+from otel_rollout.safety.gil import GilYielder
 from otel_rollout.spans.recording_span import RolloutSpan
 
 __all__ = ["Batch", "MemoryStore", "QueuedSpan"]
@@ -103,7 +103,7 @@ class MemoryStore:
     def take(self) -> Batch:
         """Remove the oldest spans, up to a full batch, and convert them."""
         batch = Batch(self.exporter)
-        breather = Breather()
+        yielder = GilYielder()
         total = 0
         while len(batch.queued) < self._batch_spans:
             try:
@@ -122,7 +122,7 @@ class MemoryStore:
                 break
             batch.add(span, queued_bytes, readable)
             total += size
-            breather.worked(size)
+            yielder.worked(size)
         return batch
 
     def settle(self, batch: Batch, report: BatchReport) -> bool:

@@ -100,7 +100,7 @@ class ExporterQueue:
         self._deadline: float | None = None
         """The end of attempts, once `shutdown` was called."""
         self._final_deadline = 0.0
-        self._flushes = self._flushes_seen = self._denials = self._lost_at_flush = 0
+        self._flushes = self._flushes_seen = self._configuration_errors = self._lost_at_flush = 0
 
     # --- from any thread
 
@@ -202,9 +202,15 @@ class ExporterQueue:
     def _flush_spans(self, deadline: float) -> bool:
         account = self._account
         with self._lock:
-            target, denials, lost_before = account.accepted, self._denials, self._lost_at_flush
+            target, configuration_errors, lost_before = (
+                account.accepted,
+                self._configuration_errors,
+                self._lost_at_flush,
+            )
             self.request_flush()
-            account.await_progress(lambda: account.settled >= target or self._denials != denials, deadline)
+            account.await_progress(
+                lambda: account.settled >= target or self._configuration_errors != configuration_errors, deadline
+            )
             if account.settled < target:
                 return False
             self._lost_at_flush = account.lost.total()
@@ -374,7 +380,7 @@ class ExporterQueue:
                 return False
             if self._deadline is not None and self._flushes == self._flushes_seen:
                 left = self._deadline - time.monotonic()
-                if outcome.verdict is Verdict.DENIED or left < MIN_SECONDS_LEFT:
+                if outcome.verdict is Verdict.CONFIGURATION_ERROR or left < MIN_SECONDS_LEFT:
                     return False
                 # Several attempts still fit in, however long the delay has grown.
                 seconds = min(seconds, left / 4)
@@ -387,8 +393,8 @@ class ExporterQueue:
         self._account.last_trouble = f"{outcome.verdict.value}: {outcome.reason}"
         self._log.note(outcome)
         with self._lock:
-            if outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
+            if outcome.verdict in (Verdict.RETRY, Verdict.CONFIGURATION_ERROR):
                 self._store.note_trouble()
-            if outcome.verdict is Verdict.DENIED:
-                self._denials += 1
+            if outcome.verdict is Verdict.CONFIGURATION_ERROR:
+                self._configuration_errors += 1
                 self._progress.notify_all()

@@ -107,7 +107,7 @@ def send_batch(
             continue
         delay = sending.note_failed(part, outcome)
         if sending.pending and not wait(delay, outcome):
-            reason = "denied" if outcome.verdict is Verdict.DENIED else "shutdown"
+            reason = "configuration_error" if outcome.verdict is Verdict.CONFIGURATION_ERROR else "shutdown"
             if keeps_unsent:
                 sending.keep_rest(reason)
             else:
@@ -164,7 +164,7 @@ class _Sending:
             return self._note_passing(part, outcome)
         self._passing_in_a_row = 0
         is_unexplained = outcome.verdict is Verdict.UNEXPLAINED
-        if outcome.verdict is Verdict.DENIED or (
+        if outcome.verdict is Verdict.CONFIGURATION_ERROR or (
             is_unexplained and not self._is_halving and self._attempt < UNEXPLAINED_ATTEMPTS
         ):
             self.pending.append(part)

@@ -30,7 +30,7 @@ from otel_rollout.export.otlp_attributes import (
     plain_text,
     varint,
 )
-from otel_rollout.safety.gil import Breather
+from otel_rollout.safety.gil import GilYielder
 
 __all__ = ["encode_spans"]
 
@@ -62,7 +62,7 @@ def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
     last_resource: Any = None
     last_scope: Any = None
     parts: list[bytes] = []
-    breather = Breather()
+    yielder = GilYielder()
     for span in spans:
         if span.context is None:
             continue
@@ -75,7 +75,7 @@ def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
         if has_large_text:
             length = sum(map(len, pieces))
             parts += (_SCOPE_SPANS_SPANS, varint(length), *pieces)
-            breather.worked(length)
+            yielder.worked(length)
         else:
             # A copy of a small span costs less than handling its pieces.
             data = b"".join(pieces)

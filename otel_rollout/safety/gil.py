@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import Final
 
-__all__ = ["Breather"]
+__all__ = ["GilYielder"]
 
 BYTES_BETWEEN: Final = 256 * 1024
 LARGE_BYTES: Final = 16 * 1024
 SECONDS: Final = 50e-6
 
 
-class Breather:
+class GilYielder:
     """Gives up the GIL for a moment after every 256 KiB of large pieces, so that an event loop stands still for less.
 
     A thread that waits for its turn asks for it after 5 ms (`sys.getswitchinterval`), and gets it when the piece at
