@@ -19,6 +19,8 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from otel_rollout.version import __version__
+
 if _TYPE_CHECKING:
     from otel_rollout.capture.op import rollout_trace_op
     from otel_rollout.capture.trajectory import annotate, rollout_trace_attr
@@ -35,7 +37,6 @@ if _TYPE_CHECKING:
     )
     from otel_rollout.spans.sampling import select_samples
     from otel_rollout.trace_folder.reader import RecordedTrajectory, read
-    from otel_rollout.version import __version__
 
 __all__ = [
     "AlreadyInitializedError",
@@ -62,35 +63,19 @@ __all__ = [
     "stats",
 ]
 
-_PLACES = {
-    "capture.op": ("rollout_trace_op",),
-    "capture.trajectory": ("annotate", "rollout_trace_attr"),
-    "config": ("RolloutTraceConfig", "flush", "init", "shutdown", "stats"),
-    "counts": ("ExporterStats", "SideWorkStats", "Stats"),
-    "errors": (
-        "AlreadyInitializedError",
-        "ConfigurationError",
-        "MissingExtraError",
-        "NoTracesError",
-        "RolloutTraceError",
-        "UnknownExporterError",
-        "UnreadableTraceError",
-    ),
-    "spans.sampling": ("select_samples",),
-    "trace_folder.reader": ("RecordedTrajectory", "read"),
-    "version": ("__version__",),
-}
-_MODULES = {name: module for module, names in _PLACES.items() for name in names}
+_TRACING = ("errors", "counts", "spans.sampling", "capture.op", "capture.trajectory", "config")
+_READING = ("trace_folder.reader",)
 
 
 def __getattr__(name: str) -> _Any:
-    """Import a public name on first use: the command line's help needs none, and a trainer doesn't read folders."""
-    # `init` brings all that a trainer uses: a child that is forked while a thread imports waits for it forever.
-    if name not in _MODULES:
+    """Import public names on first use: the command line's help needs none, and a trainer doesn't read folders."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(_import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+    # All of tracing at once: a child that is forked while a thread imports a module waits for it for ever.
+    for module in _READING if name in ("RecordedTrajectory", "read") else _TRACING:
+        found = _import_module(f"{__name__}.{module}")
+        globals().update({public: getattr(found, public) for public in found.__all__ if public in __all__})
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,6 @@ from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
 from opentelemetry.trace import TracerProvider
 
 from otel_rollout.backends import Backend, backend_names, requested_backend
-from otel_rollout.capture import op, trajectory  # noqa: F401 - see `otel_rollout.__getattr__`
 from otel_rollout.counts import Stats
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.make_pipeline import InitRequest, make_pipeline

@@ -1,6 +1,6 @@
-"""Compile users' patterns, and refuse those that may take more than linear time.
+"""Users' patterns: compiled, and refused if a search could take more than linear time.
 
-`re` holds the GIL while it searches: a pattern that backtracks would stop the trainer too.
+`re` holds the GIL while it searches: a pattern that backtracks would stop the trainer, not only delivery.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 __all__ = ["compile_pattern"]
 
 MAX_WAYS: Final = 1000
-"""The most ways of matching at one position of a text."""
+"""At most this many ways of matching are tried at one place of a text."""
 
 _ATOM: Final = re.compile(
     r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-9]{1,3}|.)"
@@ -31,7 +31,7 @@ def compile_pattern(text: str) -> re.Pattern[str]:
         text: A regular expression of Python's `re`.
 
     Raises:
-        ValueError: It isn't a pattern, matches the empty text, or may take more than linear time; the message names it.
+        ValueError: The text is not a regular expression, matches the empty text, or may take more than linear time.
     """
     try:
         pattern = re.compile(text)
@@ -46,9 +46,9 @@ def compile_pattern(text: str) -> re.Pattern[str]:
 
 
 def _fault(text: str) -> str:
-    """Return the reason why a pattern may take more than linear time; empty if it can't."""
-    # For each open group: the ways of its earlier alternatives, of the current one, and of its last item.
-    open_groups: list[list[int]] = [[0, 1, 1]]
+    """Return the reason why a pattern may take more than linear time; an empty text if there is none."""
+    # For each open group: the ways to match its earlier alternatives, and the current one.
+    open_groups: list[list[int]] = [[0, 1]]
     position = 0
     while position < len(text):
         atom = _ATOM.match(text, position)
@@ -57,15 +57,14 @@ def _fault(text: str) -> str:
         position, sign = atom.end(), atom[0]
         ways = 1
         if sign[0] == "(" and sign[-1] != ")":
-            open_groups.append([0, 1, 1])
+            open_groups.append([0, 1])
             continue
         if sign == "|":
             group = open_groups[-1]
             group[0], group[1] = group[0] + group[1], 1
             continue
         if sign == ")" and len(open_groups) > 1:
-            before, last, _ = open_groups.pop()
-            ways = before + last
+            ways = sum(open_groups.pop())
         repeat = _REPEAT.match(text, position)
         if repeat is not None and (repeat[1] or repeat[2] or repeat[4]):
             position = repeat.end()

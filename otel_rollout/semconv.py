@@ -1,7 +1,7 @@
 """Every attribute key that otel-rollout writes, with its type and who reads it.
 
-Keys of our own start with `rollout.`. Where OpenTelemetry's GenAI conventions or OpenInference have a name,
-theirs is used. No key is a dotted prefix of another, because Phoenix and Weave turn dots into nested objects.
+Keys of our own start with `rollout.`. Where OpenTelemetry's GenAI conventions or OpenInference have a name, theirs is
+used. No key is a dotted prefix of another, because Phoenix and Weave turn dots into nested objects.
 
 Sources: OpenTelemetry semantic conventions for generative AI
 (https://github.com/open-telemetry/semantic-conventions-genai) and OpenInference
@@ -10,119 +10,14 @@ Sources: OpenTelemetry semantic conventions for generative AI
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, NamedTuple
 
 __all__ = ["ANNOTATIONS", "ATTRIBUTES", "SPAN_KINDS", "TAGS", "Attribute"]
 
-# --- the five tags of a trajectory, on the root and on every span inside it
-STEP: Final = "rollout.step"
-SAMPLE_INDEX: Final = "rollout.sample_index"
-ROLLOUT_N: Final = "rollout.rollout_n"
-VALIDATE: Final = "rollout.validate"
-EXPERIMENT_NAME: Final = "rollout.experiment_name"
-
-# --- what became of a trajectory, on the root
-STATUS: Final = "rollout.status"
-REWARD: Final = "rollout.reward"
-TURNS: Final = "rollout.turns"
-INPUT_TOKENS: Final = "rollout.input_tokens"
-OUTPUT_TOKENS: Final = "rollout.output_tokens"
-DROPPED_SPANS: Final = "rollout.dropped_spans"
-TRUNCATED_BYTES: Final = "rollout.truncated_bytes"
-OUTSIDE_TRAJECTORY: Final = "rollout.outside_trajectory"
-
-# --- what verl's plugin knows of a trajectory, on the root
-UID: Final = "rollout.uid"
-DATASET_INDEX: Final = "rollout.dataset_index"
-SAMPLE_INDEX_FROM: Final = "rollout.sample_index_from"
-ROLLOUT_N_FROM: Final = "rollout.rollout_n_from"
-DATA_SOURCE: Final = "rollout.data_source"
-REWARD_EXTRA_INFO: Final = "rollout.reward_extra_info"
-FINISH_REASON: Final = "rollout.finish_reason"
-NUM_TURNS: Final = "rollout.num_turns"
-NUM_OUTPUTS: Final = "rollout.num_outputs"
-PROMPT_LENGTH: Final = "rollout.prompt_length"
-RESPONSE_LENGTH: Final = "rollout.response_length"
-MODEL_TOKENS: Final = "rollout.model_tokens"
-CACHED_TOKENS: Final = "rollout.cached_tokens"
-TOOL_CALLS: Final = "rollout.tool_calls"
-TOOL_ERRORS: Final = "rollout.tool_errors"
-TURN_SCORES: Final = "rollout.turn_scores"
-TOOL_REWARDS: Final = "rollout.tool_rewards"
-GENERATE_SECONDS: Final = "rollout.generate_seconds"
-TOOL_SECONDS: Final = "rollout.tool_seconds"
-SCORE_SECONDS: Final = "rollout.score_seconds"
-STALENESS: Final = "rollout.staleness"
-
-# --- what verl's plugin knows of a turn or a tool call
-PREEMPTIONS: Final = "rollout.preemptions"
-MIN_WEIGHTS_VERSION: Final = "rollout.min_weights_version"
-MAX_WEIGHTS_VERSION: Final = "rollout.max_weights_version"
-REQUEST_ID: Final = "rollout.request_id"
-ENGINE_REQUEST_ID: Final = "rollout.engine_request_id"
-SERVER: Final = "rollout.server"
-PREFIX_BROKEN: Final = "rollout.prefix_broken"
-TOOL_REWARD: Final = "rollout.tool_reward"
-TOOL_RESPONSE_TRUNCATED: Final = "rollout.tool_response_truncated"
-REQUESTED_TOOL: Final = "rollout.requested_tool"
-
-# --- the events of a turn of verl that was aborted and went on
-WEIGHTS_VERSION: Final = "rollout.weights_version"
-NEW_TOKENS: Final = "rollout.new_tokens"
-STOP_REASON: Final = "rollout.stop_reason"
-
-# --- resource
-SERVICE_NAME: Final = "service.name"
-SERVICE_INSTANCE_ID: Final = "service.instance.id"
-PROJECT_NAME: Final = "rollout.project_name"
-RUN_ID: Final = "rollout.run_id"
-OPENINFERENCE_PROJECT: Final = "openinference.project.name"
-
-# --- shared conventions
-SESSION_ID: Final = "session.id"
-METADATA: Final = "metadata"
-SPAN_KIND: Final = "openinference.span.kind"
-INPUT_VALUE: Final = "input.value"
-INPUT_MIME_TYPE: Final = "input.mime_type"
-OUTPUT_VALUE: Final = "output.value"
-OUTPUT_MIME_TYPE: Final = "output.mime_type"
-ERROR_TYPE: Final = "error.type"
-CONVERSATION_ID: Final = "gen_ai.conversation.id"
-OPERATION_NAME: Final = "gen_ai.operation.name"
-PROVIDER_NAME: Final = "gen_ai.provider.name"
-REQUEST_MODEL: Final = "gen_ai.request.model"
-RESPONSE_MODEL: Final = "gen_ai.response.model"
-USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
-USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
-USAGE_CACHED_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
-FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
-TOOL_NAME: Final = "gen_ai.tool.name"
-TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
-
-# --- the exception event (https://opentelemetry.io/docs/specs/semconv/exceptions/exceptions-spans/)
-EXCEPTION_EVENT: Final = "exception"
-EXCEPTION_TYPE: Final = "exception.type"
-EXCEPTION_MESSAGE: Final = "exception.message"
-EXCEPTION_STACKTRACE: Final = "exception.stacktrace"
-EXCEPTION_ESCAPED: Final = "exception.escaped"
-
-JSON_MIME_TYPE: Final = "application/json"
-
-TAGS: Final = (STEP, SAMPLE_INDEX, ROLLOUT_N, VALIDATE, EXPERIMENT_NAME)
-"""The five tags, in the order in which verl names them."""
-
-STATUSES: Final = ("completed", "error", "cancelled", "truncated")
-"""What `rollout.status` can say of a trajectory."""
-
-OPERATION_NAMES: Final = {"AGENT": "invoke_agent", "LLM": "chat", "TOOL": "execute_tool"}
-"""The GenAI operation that a span kind stands for, where there is one."""
-
-SPAN_KINDS: Final = ("AGENT", "CHAIN", "EVALUATOR", "LLM", "TOOL")
-"""The OpenInference span kinds that `rollout_trace_op` takes."""
-
 
 class Attribute(NamedTuple):
-    """One attribute: where it stands, its type, what it says and who reads it."""
+    """One attribute: its spans, its type, its meaning and its readers."""
 
     key: str
     where: str
@@ -131,112 +26,169 @@ class Attribute(NamedTuple):
     readers: str
 
 
-ANNOTATIONS: Final[tuple[Attribute, ...]] = (
-    Attribute(UID, "root (verl)", "str", "verl's id of the prompt in this step", "filters"),
-    Attribute(DATASET_INDEX, "root (verl)", "int or str", "`extra_info.index` of the dataset, as it is", "filters"),
-    Attribute(SAMPLE_INDEX_FROM, "root (verl)", "str", "index, uid, or row of the worker", "you"),
-    Attribute(ROLLOUT_N_FROM, "root (verl)", "str", "session_id, batch or worker", "you"),
-    Attribute(DATA_SOURCE, "root (verl)", "str", "the dataset's `data_source`", "filters"),
-    Attribute(REWARD_EXTRA_INFO, "root (verl)", "str (JSON)", "what the reward function said beside the reward", "you"),
-    Attribute(FINISH_REASON, "root (verl)", "str", "length where it was cut, else what the engine said", "filters"),
-    Attribute(NUM_TURNS, "root (verl)", "int", "turns of the chat, as verl counts them", "filters"),
-    Attribute(NUM_OUTPUTS, "root (verl)", "int", "sequences that the agent loop made, where more than one", "you"),
-    Attribute(PROMPT_LENGTH, "root (verl)", "int", "tokens of the prompt", "filters"),
-    Attribute(RESPONSE_LENGTH, "root (verl)", "int", "tokens of the response, with what tools said", "filters"),
-    Attribute(MODEL_TOKENS, "root (verl)", "int", "tokens of the response that the model made", "filters"),
-    Attribute(
-        CACHED_TOKENS, "root (verl)", "int", "prompt tokens that the engine had cached, summed over turns", "filters"
-    ),
-    Attribute(TOOL_CALLS, "root (verl)", "int", "how many tool calls there were", "filters"),
-    Attribute(TOOL_ERRORS, "root (verl)", "int", "how many of them failed", "filters"),
-    Attribute(TURN_SCORES, "root (verl)", "list of double", "as the agent loop collected them", "you"),
-    Attribute(TOOL_REWARDS, "root (verl)", "list of double", "as the agent loop collected them", "you"),
-    Attribute(GENERATE_SECONDS, "root (verl)", "double", "verl's metric generate_sequences", "filters"),
-    Attribute(TOOL_SECONDS, "root (verl)", "double", "verl's metric tool_calls", "filters"),
-    Attribute(SCORE_SECONDS, "root (verl)", "double", "verl's metric compute_score", "filters"),
-    Attribute(STALENESS, "root (verl)", "int", "step - 1 - newest weights, where the step is known", "filters"),
-    Attribute(PREEMPTIONS, "root and turns (verl)", "int", "how often the engine preempted the request", "filters"),
-    Attribute(MIN_WEIGHTS_VERSION, "root and turns (verl)", "int", "the oldest weights that took part", "filters"),
-    Attribute(MAX_WEIGHTS_VERSION, "root and turns (verl)", "int", "the newest weights that took part", "filters"),
-)
-"""What `annotate` puts on the root where somebody knows it, as verl's plugin does; anybody else may, too."""
+_attributes: list[Attribute] = []
 
 
-ATTRIBUTES: Final[tuple[Attribute, ...]] = (
-    Attribute(SERVICE_NAME, "resource", "str", "`OTEL_SERVICE_NAME`, else the project name", "all"),
-    Attribute(SERVICE_INSTANCE_ID, "resource", "str", "one id per process", "all"),
-    Attribute(PROJECT_NAME, "resource", "str", "the project given to `init`", "MLflow and Weave exporters"),
-    Attribute(RUN_ID, "resource", "str", "the run: `OTEL_ROLLOUT_RUN_ID`, else one id per process", "filters"),
-    Attribute(OPENINFERENCE_PROJECT, "resource", "str", "the project that Phoenix files the trace under", "Phoenix"),
-    Attribute(STEP, "root and children", "int", "training step", "filters in every backend"),
-    Attribute(SAMPLE_INDEX, "root and children", "int or str", "the prompt's index in the dataset", "filters"),
-    Attribute(ROLLOUT_N, "root and children", "int", "which of the n rollouts of the prompt", "filters"),
-    Attribute(VALIDATE, "root and children", "bool", "true in a validation pass", "filters"),
-    Attribute(EXPERIMENT_NAME, "root and children", "str", "the experiment given to `init`", "filters"),
-    Attribute(STATUS, "root; a cancelled span", "str", "completed, error, cancelled or truncated", "filters"),
-    Attribute(
-        REWARD,
-        "root; late, the span that computed it",
-        "double",
-        "the reward given to `annotate`",
-        "filters, MLflow and Weave feedback",
-    ),
-    Attribute(TURNS, "root", "int", "how many LLM ops the trajectory had, without those inside another", "filters"),
-    Attribute(INPUT_TOKENS, "root", "int", "sum of the LLM ops' input tokens", "filters"),
-    Attribute(OUTPUT_TOKENS, "root", "int", "sum of the LLM ops' output tokens", "filters"),
-    Attribute(DROPPED_SPANS, "root", "int", "spans of this trajectory that were lost before it ended", "you"),
-    Attribute(TRUNCATED_BYTES, "root", "int", "payload bytes that were cut from this trajectory", "you"),
-    Attribute(OUTSIDE_TRAJECTORY, "an op with no trajectory around it", "bool", "true", "you"),
-    Attribute(SESSION_ID, "root", "str", "the group: all rollouts of one prompt", "Phoenix, MLflow, Langfuse"),
-    Attribute(CONVERSATION_ID, "root", "str", "the trajectory: its trace id", "Weave threads"),
-    Attribute(METADATA, "root", "str (JSON)", "the tags and annotations once more", "Phoenix filters"),
-    Attribute(SPAN_KIND, "all", "str", "AGENT, CHAIN, EVALUATOR, LLM or TOOL", "Phoenix, MLflow, Weave, Langfuse"),
-    Attribute(OPERATION_NAME, "root, LLM and TOOL ops", "str", "invoke_agent, chat or execute_tool", "Logfire, MLflow"),
-    Attribute(
-        INPUT_VALUE, "all", "str (JSON)", "the arguments; on the root, the prompt", "Phoenix, MLflow, Weave, Langfuse"
-    ),
-    Attribute(INPUT_MIME_TYPE, "all", "str", "application/json", "Phoenix"),
-    Attribute(
-        OUTPUT_VALUE, "all", "str (JSON)", "the result; on the root, the answer", "Phoenix, MLflow, Weave, Langfuse"
-    ),
-    Attribute(OUTPUT_MIME_TYPE, "all", "str", "application/json", "Phoenix"),
-    Attribute(ERROR_TYPE, "a span that failed", "str", "the exception's class", "all"),
-    Attribute(
-        PROVIDER_NAME,
-        "LLM ops",
-        "str",
-        "an argument `provider`, else the client library whose class the result or the error is of",
-        "Logfire",
-    ),
-    Attribute(
-        REQUEST_MODEL,
-        "LLM ops",
-        "str",
-        "the model that was asked for, if an argument names it",
-        "MLflow, Weave, Logfire",
-    ),
-    Attribute(
-        RESPONSE_MODEL, "LLM ops", "str", "the model that answered, if the result names it", "MLflow, Weave, Logfire"
-    ),
-    Attribute(USAGE_INPUT_TOKENS, "LLM ops", "int", "prompt tokens, where known", "MLflow, Weave, Phoenix"),
-    Attribute(USAGE_OUTPUT_TOKENS, "LLM ops", "int", "generated tokens, where known", "MLflow, Weave, Phoenix"),
-    Attribute(USAGE_CACHED_TOKENS, "LLM ops (verl)", "int", "prompt tokens that the engine had cached", "Logfire"),
-    Attribute(FINISH_REASONS, "LLM ops", "list of str", "why generation stopped, where known", "Logfire"),
-    Attribute(TOOL_NAME, "TOOL ops", "str", "the tool's name", "Logfire, Phoenix"),
-    Attribute(TOOL_CALL_ID, "TOOL ops (verl)", "str", "the model's id of the call", "Logfire"),
-    *ANNOTATIONS,
-    Attribute(REQUEST_ID, "turns (verl)", "str", "verl's id of the conversation", "you"),
-    Attribute(ENGINE_REQUEST_ID, "turns (verl)", "str", "the id of this turn in the engine", "vLLM's own spans"),
-    Attribute(SERVER, "turns (verl)", "str", "which server the load balancer picked", "filters"),
-    Attribute(PREFIX_BROKEN, "turns (verl)", "bool", "the prompt does not go on from the turn before", "filters"),
-    Attribute(TOOL_REWARD, "tool calls (verl)", "double", "the reward that the tool gave", "filters"),
-    Attribute(TOOL_RESPONSE_TRUNCATED, "tool calls (verl)", "bool", "true where verl cuts the answer", "filters"),
-    Attribute(REQUESTED_TOOL, "tool calls (verl)", "str", "the name that the model asked for, of no tool", "you"),
-    Attribute(WEIGHTS_VERSION, "generation.* events (verl)", "int", "the weights of this attempt", "you"),
-    Attribute(NEW_TOKENS, "generation.* events (verl)", "int", "the tokens that it made", "you"),
-    Attribute(STOP_REASON, "generation.* events (verl)", "str", "why it stopped", "you"),
-    Attribute(EXCEPTION_TYPE, "exception event", "str", "the exception's class", "all"),
-    Attribute(EXCEPTION_MESSAGE, "exception event", "str", "its message", "all"),
-    Attribute(EXCEPTION_STACKTRACE, "exception event", "str", "its traceback", "all"),
-    Attribute(EXCEPTION_ESCAPED, "exception event", "str", "True if it left the span, as the SDK writes it", "nobody"),
+def _key(where: str, key: str, type: str, meaning: str, readers: str) -> str:  # noqa: A002 - a column
+    """Add an attribute to the table of docs/attributes.md, and return its key."""
+    _attributes.append(Attribute(key, where, type, meaning, readers))
+    return key
+
+
+_resource = partial(_key, "resource")
+_tag = partial(_key, "root and children")
+_root = partial(_key, "root")
+_any = partial(_key, "all")
+_llm = partial(_key, "LLM ops")
+_turn = partial(_key, "turns (verl)")
+_tool = partial(_key, "tool calls (verl)")
+_generation = partial(_key, "generation.* events (verl)")
+_exception = partial(_key, "exception event")
+_verl = partial(_key, "root (verl)")
+_verl_turn = partial(_key, "root and turns (verl)")
+
+# --- resource
+SERVICE_NAME: Final = _resource("service.name", "str", "`OTEL_SERVICE_NAME`, else the project name", "all")
+SERVICE_INSTANCE_ID: Final = _resource("service.instance.id", "str", "one id per process", "all")
+PROJECT_NAME: Final = _resource("rollout.project_name", "str", "`init`'s project", "MLflow and Weave exporters")
+RUN_ID: Final = _resource("rollout.run_id", "str", "the run: `OTEL_ROLLOUT_RUN_ID`, else one id per process", "filters")
+OPENINFERENCE_PROJECT: Final = _resource("openinference.project.name", "str", "the project in Phoenix", "Phoenix")
+
+# --- tags, on the root and on every span inside it
+STEP: Final = _tag("rollout.step", "int", "training step", "filters in every backend")
+SAMPLE_INDEX: Final = _tag("rollout.sample_index", "int or str", "the prompt's index in the dataset", "filters")
+ROLLOUT_N: Final = _tag("rollout.rollout_n", "int", "the rollout's number in its group", "filters")
+VALIDATE: Final = _tag("rollout.validate", "bool", "true in a validation pass", "filters")
+EXPERIMENT_NAME: Final = _tag("rollout.experiment_name", "str", "`init`'s experiment", "filters")
+
+# --- outcome of a trajectory
+STATUS: Final = _key(
+    "root; a cancelled span", "rollout.status", "str", "completed, error, cancelled or truncated", "filters"
 )
+REWARD: Final = _key(
+    "root; late, the span that computed it",
+    "rollout.reward",
+    "double",
+    "the reward from `annotate`",
+    "filters, MLflow and Weave feedback",
+)
+TURNS: Final = _root("rollout.turns", "int", "LLM ops of the trajectory, except nested ones", "filters")
+INPUT_TOKENS: Final = _root("rollout.input_tokens", "int", "sum of the LLM ops' input tokens", "filters")
+OUTPUT_TOKENS: Final = _root("rollout.output_tokens", "int", "sum of the LLM ops' output tokens", "filters")
+DROPPED_SPANS: Final = _root("rollout.dropped_spans", "int", "spans of the trajectory dropped before its end", "you")
+TRUNCATED_BYTES: Final = _root("rollout.truncated_bytes", "int", "payload bytes cut from the trajectory", "you")
+OUTSIDE_TRAJECTORY: Final = _key("an op outside any trajectory", "rollout.outside_trajectory", "bool", "true", "you")
+
+# --- shared conventions
+SESSION_ID: Final = _root("session.id", "str", "the group: all rollouts of one prompt", "Phoenix, MLflow, Langfuse")
+CONVERSATION_ID: Final = _root("gen_ai.conversation.id", "str", "the trajectory: its trace id", "Weave threads")
+METADATA: Final = _root("metadata", "str (JSON)", "the tags and annotations once more", "Phoenix filters")
+SPAN_KIND: Final = _any(
+    "openinference.span.kind", "str", "AGENT, CHAIN, EVALUATOR, LLM or TOOL", "Phoenix, MLflow, Weave, Langfuse"
+)
+OPERATION_NAME: Final = _key(
+    "root, LLM and TOOL ops", "gen_ai.operation.name", "str", "invoke_agent, chat or execute_tool", "Logfire, MLflow"
+)
+INPUT_VALUE: Final = _any(
+    "input.value", "str (JSON)", "the arguments; on the root, the prompt", "Phoenix, MLflow, Weave, Langfuse"
+)
+INPUT_MIME_TYPE: Final = _any("input.mime_type", "str", "application/json", "Phoenix")
+OUTPUT_VALUE: Final = _any(
+    "output.value", "str (JSON)", "the result; on the root, the answer", "Phoenix, MLflow, Weave, Langfuse"
+)
+OUTPUT_MIME_TYPE: Final = _any("output.mime_type", "str", "application/json", "Phoenix")
+ERROR_TYPE: Final = _key("a span that failed", "error.type", "str", "the exception's class", "all")
+PROVIDER_NAME: Final = _llm("gen_ai.provider.name", "str", "argument `provider`, else the client library", "Logfire")
+REQUEST_MODEL: Final = _llm(
+    "gen_ai.request.model", "str", "the requested model, if an argument names it", "MLflow, Weave, Logfire"
+)
+RESPONSE_MODEL: Final = _llm(
+    "gen_ai.response.model", "str", "the model of the result, if it has one", "MLflow, Weave, Logfire"
+)
+USAGE_INPUT_TOKENS: Final = _llm(
+    "gen_ai.usage.input_tokens", "int", "prompt tokens, if known", "MLflow, Weave, Phoenix"
+)
+USAGE_OUTPUT_TOKENS: Final = _llm(
+    "gen_ai.usage.output_tokens", "int", "generated tokens, if known", "MLflow, Weave, Phoenix"
+)
+USAGE_CACHED_TOKENS: Final = _key(
+    "LLM ops (verl)",
+    "gen_ai.usage.cache_read.input_tokens",
+    "int",
+    "cached prompt tokens",
+    "Logfire",
+)
+FINISH_REASONS: Final = _llm("gen_ai.response.finish_reasons", "list of str", "the finish reason, if known", "Logfire")
+TOOL_NAME: Final = _key("TOOL ops", "gen_ai.tool.name", "str", "the tool's name", "Logfire, Phoenix")
+TOOL_CALL_ID: Final = _key("TOOL ops (verl)", "gen_ai.tool.call.id", "str", "the model's id of the call", "Logfire")
+
+# --- annotations by verl's plugin
+UID: Final = _verl("rollout.uid", "str", "verl's id of the prompt in this step", "filters")
+DATASET_INDEX: Final = _verl("rollout.dataset_index", "int or str", "`extra_info.index` of the dataset", "filters")
+SAMPLE_INDEX_FROM: Final = _verl("rollout.sample_index_from", "str", "index, uid, or row of the worker", "you")
+ROLLOUT_N_FROM: Final = _verl("rollout.rollout_n_from", "str", "session_id, batch or worker", "you")
+DATA_SOURCE: Final = _verl("rollout.data_source", "str", "the dataset's `data_source`", "filters")
+REWARD_EXTRA_INFO: Final = _verl(
+    "rollout.reward_extra_info", "str (JSON)", "other results of the reward function", "you"
+)
+FINISH_REASON: Final = _verl("rollout.finish_reason", "str", "length if cut, else the engine's reason", "filters")
+NUM_TURNS: Final = _verl("rollout.num_turns", "int", "turns of the chat, as verl counts them", "filters")
+NUM_OUTPUTS: Final = _verl("rollout.num_outputs", "int", "sequences of the agent loop, if more than one", "you")
+PROMPT_LENGTH: Final = _verl("rollout.prompt_length", "int", "tokens of the prompt", "filters")
+RESPONSE_LENGTH: Final = _verl(
+    "rollout.response_length", "int", "tokens of the response, with tools' results", "filters"
+)
+MODEL_TOKENS: Final = _verl("rollout.model_tokens", "int", "tokens of the response from the model", "filters")
+CACHED_TOKENS: Final = _verl("rollout.cached_tokens", "int", "cached prompt tokens of all turns", "filters")
+TOOL_CALLS: Final = _verl("rollout.tool_calls", "int", "tool calls", "filters")
+TOOL_ERRORS: Final = _verl("rollout.tool_errors", "int", "failed tool calls", "filters")
+TURN_SCORES: Final = _verl("rollout.turn_scores", "list of double", "the agent loop's scores", "you")
+TOOL_REWARDS: Final = _verl("rollout.tool_rewards", "list of double", "the agent loop's tool rewards", "you")
+GENERATE_SECONDS: Final = _verl("rollout.generate_seconds", "double", "verl's metric generate_sequences", "filters")
+TOOL_SECONDS: Final = _verl("rollout.tool_seconds", "double", "verl's metric tool_calls", "filters")
+SCORE_SECONDS: Final = _verl("rollout.score_seconds", "double", "verl's metric compute_score", "filters")
+STALENESS: Final = _verl("rollout.staleness", "int", "step - 1 - newest weights, if the step is known", "filters")
+PREEMPTIONS: Final = _verl_turn("rollout.preemptions", "int", "preemptions of the request by the engine", "filters")
+MIN_WEIGHTS_VERSION: Final = _verl_turn("rollout.min_weights_version", "int", "the oldest weights used", "filters")
+MAX_WEIGHTS_VERSION: Final = _verl_turn("rollout.max_weights_version", "int", "the newest weights used", "filters")
+
+# --- turns and tool calls of verl
+REQUEST_ID: Final = _turn("rollout.request_id", "str", "verl's id of the conversation", "you")
+ENGINE_REQUEST_ID: Final = _turn("rollout.engine_request_id", "str", "the engine's id of the turn", "vLLM's own spans")
+SERVER: Final = _turn("rollout.server", "str", "the server that the load balancer chose", "filters")
+PREFIX_BROKEN: Final = _turn("rollout.prefix_broken", "bool", "the prompt does not extend the turn before", "filters")
+TOOL_REWARD: Final = _tool("rollout.tool_reward", "double", "the tool's reward", "filters")
+TOOL_RESPONSE_TRUNCATED: Final = _tool(
+    "rollout.tool_response_truncated", "bool", "true if verl cuts the response", "filters"
+)
+REQUESTED_TOOL: Final = _tool("rollout.requested_tool", "str", "a requested name that no tool has", "you")
+
+# --- events of a turn of verl that was aborted and resumed
+WEIGHTS_VERSION: Final = _generation("rollout.weights_version", "int", "the weights of this attempt", "you")
+NEW_TOKENS: Final = _generation("rollout.new_tokens", "int", "its new tokens", "you")
+STOP_REASON: Final = _generation("rollout.stop_reason", "str", "its stop reason", "you")
+
+# --- the exception event (https://opentelemetry.io/docs/specs/semconv/exceptions/exceptions-spans/)
+EXCEPTION_TYPE: Final = _exception("exception.type", "str", "the exception's class", "all")
+EXCEPTION_MESSAGE: Final = _exception("exception.message", "str", "its message", "all")
+EXCEPTION_STACKTRACE: Final = _exception("exception.stacktrace", "str", "its traceback", "all")
+EXCEPTION_ESCAPED: Final = _exception("exception.escaped", "str", "True if it left the span, as in the SDK", "nobody")
+
+EXCEPTION_EVENT: Final = "exception"
+JSON_MIME_TYPE: Final = "application/json"
+
+ATTRIBUTES: Final = tuple(_attributes)
+ANNOTATIONS: Final = tuple(row for row in ATTRIBUTES if row.where in ("root (verl)", "root and turns (verl)"))
+"""Attributes that `annotate` sets on the root if the caller knows them, as verl's plugin does."""
+
+TAGS: Final = (STEP, SAMPLE_INDEX, ROLLOUT_N, VALIDATE, EXPERIMENT_NAME)
+"""The five tags, in verl's order."""
+
+STATUSES: Final = ("completed", "error", "cancelled", "truncated")
+"""The values of `rollout.status`."""
+
+OPERATION_NAMES: Final = {"AGENT": "invoke_agent", "LLM": "chat", "TOOL": "execute_tool"}
+"""The GenAI operation of a span kind, if there is one."""
+
+SPAN_KINDS: Final = ("AGENT", "CHAIN", "EVALUATOR", "LLM", "TOOL")
+"""The OpenInference span kinds that `rollout_trace_op` takes."""

@@ -13,7 +13,7 @@ from otel_rollout.values.snapshot_json import to_json
 
 
 def read(value: Any) -> Any:
-    """Return what a reader of the snapshot sees."""
+    """Return the JSON of a value's snapshot as Python objects."""
     return orjson.loads(to_json(snapshot(value)))
 
 

@@ -1,4 +1,4 @@
-"""What secrets look like in payloads and texts, and what only looks like one."""
+"""Secrets in payloads and texts, and values that only resemble them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 SECRET: Final = "hunter2x9Kq"
-"""Shows by no form of its own: only what stands around it says that it is one."""
+"""A secret without a form of its own: only its name tells."""
 
 SECRET_KEYS: Final = (
     "API_KEY", "APIKey", "Authorization", "DATABASE_URL", "GITHUB_TOKEN", "HUGGING_FACE_HUB_TOKEN", "OPENAI_API_KEY",

@@ -1,4 +1,4 @@
-"""Capture reads and never calls: nothing of a user's class runs on the caller's thread, whatever is captured."""
+"""Capture reads values and never calls them: no code of a user's class runs on the caller's thread."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ _METHODS = (
 
 
 def _hostile(*bases: type, **members: Any) -> type:
-    """Return a class of which every method says that it was called, and panics."""
+    """Return a class whose methods all record the call and panic."""
     return type("Hostile", bases, {**{name: _called(name) for name in _METHODS}, **members})
 
 
 class _HostileMeta(type):
-    """A class's class of which every method says that it was called, and panics."""
+    """A metaclass whose methods all record the call and panic."""
 
     __getattribute__ = _called("metaclass __getattribute__")
     __hash__ = _called("metaclass __hash__")
@@ -242,7 +242,7 @@ class TestExceptions:
         ids=repr,
     )
     def test_known_texts(self, rollout_spans, error, message):
-        """The arguments of Python's own exceptions are shown."""
+        """Messages of Python's own exception classes are shown."""
 
         @rollout_trace_op
         def f() -> None:
@@ -293,7 +293,7 @@ class TestExceptions:
 
 
 class TestHiddenFields:
-    """A field that a class keeps out of its repr keeps its name in the payload, without its value."""
+    """A field that a class hides from its repr keeps its name in the payload, and loses its value."""
 
     def test_pydantic(self):
         """`SecretStr`, `repr=False` and `exclude=True` are hidden."""
@@ -351,7 +351,7 @@ class TestHiddenFields:
         assert read(Data(1, "hunter2", "hunter2")) == {"plain": 1, "hidden": "[hidden]", "masked": "[hidden]"}
 
     def test_classes_that_are_named_so(self):
-        """A class whose name says that it holds a secret shows nothing."""
+        """A class with the name of a secret shows nothing."""
 
         class Secret:
             def __init__(self) -> None:
@@ -364,7 +364,7 @@ class TestHiddenFields:
 
 
 class TestUserFunctions:
-    """Functions that a user gave us to call."""
+    """Functions that a user gives us to call."""
 
     def test_capture_functions(self, rollout_spans):
         """The functions' results are recorded in place of arguments and result."""
@@ -384,7 +384,7 @@ class TestUserFunctions:
         assert orjson.loads(span.attributes[semconv.OUTPUT_VALUE]) == "DONE"
 
     def test_an_error_is_one_warning(self, rollout_spans, caplog):
-        """A function that fails costs a warning, once; the call goes on and the payload says so."""
+        """A function that fails is logged once; the call goes on, and the payload has a note."""
 
         @rollout_trace_op(capture_inputs=lambda arguments: 1 / 0)
         def f(x: int) -> int:
@@ -410,7 +410,7 @@ class TestUserFunctions:
             f(1)
 
     def test_rollout_payload(self, rollout_spans, caplog):
-        """`__rollout_payload__` says what stands for an object; its error is one warning."""
+        """`__rollout_payload__` returns the value to record in place of an object; its error is one warning."""
 
         class Payload:
             def __rollout_payload__(self) -> Any:
@@ -429,7 +429,7 @@ class TestUserFunctions:
 
 
 class AlarmError(Exception):
-    """The exception of a grader's SIGALRM handler."""
+    """The exception of a grader's handler of SIGALRM."""
 
 
 def _values_that_take_long() -> Any:
@@ -438,11 +438,11 @@ def _values_that_take_long() -> Any:
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this platform has no timers by signal")
 class TestSignals:
-    """Exceptions of signal handlers during a snapshot pass at once."""
+    """An exception of a signal handler during a snapshot passes through at once."""
 
     @pytest.mark.parametrize("raised", [AlarmError, KeyboardInterrupt, SystemExit, RuntimeError, TypeError])
     def test_a_handler_that_raises(self, rollout_spans, raised):
-        """However often the timer fires inside of tracing, its exception reaches the program each time."""
+        """Each time the timer fires inside tracing, its exception reaches the program."""
         fired = 0
 
         is_armed = False

@@ -204,7 +204,7 @@ class TestFaults:
         with client() as http_client:
             answer = http_client.request("POST", url, b"")
         assert answer.is_permanent
-        assert outcome_of_answer(answer, url).verdict is Verdict.DENIED
+        assert outcome_of_answer(answer, url).verdict is Verdict.CONFIGURATION_ERROR
 
     @pytest.mark.parametrize(
         "url",
@@ -252,7 +252,7 @@ class TestFaults:
             assert http_client.request("POST", server.url, b"body").status == 200
 
     def test_our_own_certificate_is_shown(self, certificate):
-        """A server that asks for a certificate of ours gets it, and turns us away without."""
+        """A server that asks for a client certificate gets it, and refuses requests without one."""
         context = _tls(certificate)
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(certificate[0])

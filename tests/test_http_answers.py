@@ -1,4 +1,4 @@
-"""What is shown of an address, and what each answer of a server means for a batch."""
+"""URLs in messages, and the outcome of each answer of a server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TestWithoutUserinfo:
 
 
 class TestSecrets:
-    """What a message on a URL leaves out."""
+    """Secrets that messages about a URL leave out."""
 
     @pytest.mark.parametrize(
         ("url", "shown"),
@@ -69,7 +69,7 @@ class TestSecrets:
         ],
     )
     def test_text(self, text, url, shown):
-        """What a library says of a URL loses them too, also where it has escaped them."""
+        """A library's message about a URL loses them too, even if it has escaped them."""
         assert without_secrets(text, url) == shown
 
     def test_fault_and_answer(self):
@@ -92,20 +92,20 @@ class TestOutcomeOfAnswer:
         [
             (200, Verdict.DELIVERED),
             (202, Verdict.DELIVERED),
-            (301, Verdict.DENIED),
+            (301, Verdict.CONFIGURATION_ERROR),
             (400, Verdict.REFUSED),
-            (401, Verdict.DENIED),
-            (403, Verdict.DENIED),
-            (404, Verdict.DENIED),
-            (405, Verdict.DENIED),
+            (401, Verdict.CONFIGURATION_ERROR),
+            (403, Verdict.CONFIGURATION_ERROR),
+            (404, Verdict.CONFIGURATION_ERROR),
+            (405, Verdict.CONFIGURATION_ERROR),
             (408, Verdict.RETRY),
             (413, Verdict.TOO_LARGE),
-            (415, Verdict.DENIED),
+            (415, Verdict.CONFIGURATION_ERROR),
             (422, Verdict.REFUSED),
             (425, Verdict.RETRY),
             (429, Verdict.RETRY),
             (500, Verdict.UNEXPLAINED),
-            (501, Verdict.DENIED),
+            (501, Verdict.CONFIGURATION_ERROR),
             (502, Verdict.RETRY),
             (503, Verdict.RETRY),
             (504, Verdict.RETRY),
@@ -119,11 +119,11 @@ class TestOutcomeOfAnswer:
         assert verdict is Verdict.DELIVERED or f"HTTP {status} from http://here" in outcome.reason
 
     def test_the_reason_is_the_first_line_of_the_body(self):
-        """What the server says is passed on in one line."""
+        """The server's message is one line of the reason."""
         answer = HttpAnswer(503, b"  overloaded\nstack trace")
         assert outcome_of_answer(answer, "http://here").reason == "HTTP 503 from http://here: overloaded"
 
-    def test_a_denial_says_what_to_check(self):
-        """A denial names the settings that hold the credentials."""
-        outcome = outcome_of_answer(HttpAnswer(401), "http://here", denied_hint="check THE_KEY")
+    def test_a_configuration_error_says_what_to_check(self):
+        """An auth error names the settings that hold the credentials."""
+        outcome = outcome_of_answer(HttpAnswer(401), "http://here", configuration_hint="check THE_KEY")
         assert outcome.reason == "HTTP 401 from http://here; check THE_KEY"

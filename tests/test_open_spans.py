@@ -1,4 +1,4 @@
-"""Our open spans on a provider that is not ours."""
+"""Our data about spans on an application's provider."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TestProviderSpans:
     """From a span's start to its end."""
 
     def test_a_span_of_ours_ends_with_its_trajectory(self) -> None:
-        """The trajectory comes back with its SDK span, once."""
+        """Data that the SDK's span can't carry is returned once."""
         spans, trajectory = ProviderSpans(), TrajectoryState({})
         span = TracerProvider().get_tracer("test").start_span("op")
         spans.started(span, trajectory)
@@ -29,7 +29,7 @@ class TestProviderSpans:
         assert spans.ended(span) is span
 
     def test_spans_that_never_end_are_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Memory is bounded whatever the program leaves open; what is forgotten is exported as it is."""
+        """Memory is bounded if the program leaves spans open; forgotten spans are exported as they are."""
         monkeypatch.setattr(open_spans, "MAX_SPANS", 2)
         spans, tracer = ProviderSpans(), TracerProvider().get_tracer("test")
         started = [tracer.start_span(str(number)) for number in range(3)]

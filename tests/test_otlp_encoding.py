@@ -163,7 +163,7 @@ class TestEquality:
         assert (len(span.attributes), span.dropped_attributes_count) == (128, 150 - 122)
 
     def test_counts_of_what_is_not_there_at_all(self, tracing):
-        """Where a limit leaves no event and no link, their counts are sent all the same; a link's own count too."""
+        """If a limit leaves no event and no link, their counts are sent anyway; a link's own count too."""
         limits = SpanLimits(max_events=0, max_links=0)
         provider = TracerProvider(span_limits=limits, shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(tracing.exporter))
@@ -197,7 +197,7 @@ class TestEquality:
         other.shutdown()
 
     def test_a_large_batch_of_trajectories(self, rollout_spans):
-        """What our own spans come to is the same message too."""
+        """Our own spans are encoded as the same message."""
         import otel_rollout
 
         @otel_rollout.rollout_trace_op(kind="LLM")
@@ -222,7 +222,7 @@ class TestEquality:
 
 
 class TestBeyondTheSdk:
-    """What the SDK's encoder drops or fails on."""
+    """Values that the SDK's encoder drops or fails on."""
 
     @pytest.mark.parametrize("flags", [0, 1, 3])
     def test_the_trace_flags_are_sent(self, flags):

@@ -180,7 +180,7 @@ class TestPandas:
         assert read(frame)["head"] == [[1, 2]]
 
     def test_series_with_a_float_index(self):
-        """The head is by position, whatever the index."""
+        """The head is by position, with any index."""
         series = self.pd.Series(range(20), index=[0.5 * number for number in range(20)])
 
         assert read(series) == {
@@ -191,7 +191,7 @@ class TestPandas:
         }
 
     def test_missing_value(self):
-        """A missing value says that it is one."""
+        """A missing value is marked as missing."""
         assert read(self.pd.NA).endswith("NAType>")
 
     @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ class TestNumpy:
         assert read({"prompt_ids": self.np.arange(8192)}) == {"prompt_ids": list(range(8192))}
 
     def test_snapshot_of_an_array(self):
-        """What is written is the array at the call."""
+        """The payload has the array at the call."""
         array = self.np.zeros(2)
         taken = snapshot(array)
         array[:] = 1
@@ -302,7 +302,7 @@ class TestTorch:
         ],
     )
     def test_small(self, torch, make, expected):
-        """Small tensors and token ids are written whole, whatever the dtype."""
+        """Small tensors and token ids of any dtype are written whole."""
         assert read(make(torch)) == expected
 
     def test_large(self, torch):
@@ -337,7 +337,7 @@ class TestTorch:
         ids=["sparse", "quantized", "complex", "meta", "nested"],
     )
     def test_described(self, torch, make, dtype, shape, device):
-        """What can't be read cheaply is described only: an accelerator would be waited for."""
+        """Tensors that are expensive to read are only described: reading would wait for the accelerator."""
         assert read(make(torch)) == {"type": "torch.Tensor", "dtype": dtype, "shape": shape, "device": device}
 
     def test_fields_of_a_dataclass(self, torch):

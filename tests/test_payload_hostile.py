@@ -68,7 +68,7 @@ class Nameless(type):
 
 
 class OfNameless(metaclass=Nameless):
-    """Of a class that can't be looked at."""
+    """An object of an unreadable class."""
 
 
 class EvilMapping(collections.abc.Mapping):
@@ -95,7 +95,7 @@ class UnreadableModel:
 
 
 class Client:
-    """A client whose every method is a remote call, and that says it is of a class that it isn't."""
+    """A client whose methods are all remote calls, and whose `__class__` is another class."""
 
     def __init__(self, kind: type = object) -> None:
         self.calls: list[str] = []
@@ -178,7 +178,7 @@ HOSTILE: list[Any] = [
 
 
 class TestHostileValues:
-    """Values that resist being looked at."""
+    """Values that resist reading."""
 
     @pytest.mark.filterwarnings("ignore")
     @pytest.mark.parametrize("make", HOSTILE, ids=range(len(HOSTILE)))
@@ -194,7 +194,7 @@ class TestHostileValues:
 
     @pytest.mark.parametrize("kind", [object, dict, set, tuple, str, collections.deque, ValueError, dt.date])
     def test_no_method_of_a_client_is_called(self, kind):
-        """Of an object that answers yes to any attribute, or that it is of any class, nothing is called."""
+        """No method runs of an object that claims to have any attribute or to be of any class."""
         client = Client(kind)
 
         snapshot({"client": client, "surrogate": "\ud800"})
@@ -236,7 +236,7 @@ class TestHostileValues:
         assert read({"k\ud800": "é\udfff!"}) == {"k?": "é?!"}
 
     def test_token_ids_beside_a_lone_surrogate(self):
-        """Long lists of ids stay whole, whatever stands beside them."""
+        """Long lists of ids stay whole next to any other value."""
         ids = list(range(100_000))
 
         assert read({"text": "\ud800", "prompt_ids": ids}) == {"text": "?", "prompt_ids": ids}
@@ -269,7 +269,7 @@ class TestHostileValues:
 
 
 class TestBudget:
-    """How much of a value is looked at."""
+    """The budget of a snapshot."""
 
     @pytest.mark.parametrize(
         "make",
@@ -305,7 +305,7 @@ class TestBudget:
         ],
     )
     def test_giant_values(self, make):
-        """Of a giant value a part is kept, alone and among arguments; what is left out is said and counted."""
+        """A part of a giant value is kept, alone and among arguments; the rest is noted and counted."""
         value = make()
         for given in (value, {"value": value, "other": 1}):
             tracemalloc.start()
@@ -320,7 +320,7 @@ class TestBudget:
             assert b" cut]" in text
 
     def test_what_is_behind_a_giant_value_is_not_looked_at(self):
-        """Nothing that was not looked at stays in a snapshot: it would still be the program's."""
+        """Values after the end of the budget are not in a snapshot: they would still be the program's."""
         ours = ["x" * 900] * 10_000
         behind = {"text": "kept"}
         taken = snapshot({"ours": ours, "behind": behind, "list": [behind]})
@@ -357,7 +357,7 @@ class TestArguments:
     """The snapshot of a call's arguments."""
 
     def test_later_changes_do_not_show(self):
-        """What was passed is what the span shows."""
+        """The span shows the value that was passed."""
         messages: list[Any] = [{"role": "user", "parts": [{"n": [1]}]}]
         taken = snapshot({"messages": messages})
         messages[0]["parts"][0]["n"].append(2)

@@ -1,4 +1,4 @@
-"""What a payload's JSON text keeps to when it leaves: size, media, integers."""
+"""Limits of a payload's JSON text: length, inline media, wide integers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONVERSATION = {
 
 
 def cut(value: object, limit: int) -> object:
-    """Return what a reader sees of `value` under a limit."""
+    """Return `value` as Python objects after a cut to a limit."""
     return orjson.loads(cut_json(orjson.dumps(value), limit))
 
 
@@ -51,7 +51,7 @@ class TestCutJson:
         }
 
     def test_conversation(self):
-        """Of a conversation each turn keeps its role and the ends of its content."""
+        """Each turn of a conversation keeps its role and both ends of its content."""
         seen = cut(CONVERSATION, 6000)
 
         assert seen["id"] == "short"
@@ -62,14 +62,14 @@ class TestCutJson:
         assert seen["prompt_ids"][:5] == [0, 1, 2, 3, 4]
 
     def test_long_list(self):
-        """A long list loses its end and says how many items."""
+        """A long list loses its end, with a note of how many items."""
         seen = cut(list(range(1000)), 500)
 
         assert seen[:-1] == list(range(len(seen) - 1))
         assert seen[-1] == f"…[{1000 - len(seen) + 1:,} items cut]"
 
     def test_many_keys(self):
-        """An object with many keys loses its last ones and says how many."""
+        """An object with many keys loses its last ones, with a note of how many."""
         seen = cut({f"key{number}": number for number in range(1000)}, 500)
 
         assert seen["key0"] == 0
@@ -96,14 +96,14 @@ class TestCutJson:
             assert len(cut_json(orjson.dumps({"text": "x" * 10**6}), limit)) > 0.95 * limit
 
     def test_not_json(self):
-        """What isn't JSON becomes a text with its beginning."""
+        """A text that isn't JSON becomes a JSON text with its beginning."""
         seen = orjson.loads(cut_json(b"no json " * 100, 100))
 
         assert seen.startswith("no json no json")
         assert "characters cut]" in seen
 
     def test_nested_deeper_than_can_be_written(self):
-        """What orjson reads but doesn't write becomes a text with its beginning."""
+        """JSON that orjson reads but can't write becomes a text with its beginning."""
         assert len(cut_json(b"[" * 900 + b"1" + b"]" * 900, 100)) <= 100
 
     @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ class TestNarrowIntegers:
         assert narrow_integers(text) == text
 
     def test_nested_deeper_than_can_be_written(self):
-        """What can't be rebuilt comes out as one text."""
+        """JSON that can't be rebuilt becomes one text."""
         text = b"[" * 600 + str(2**63).encode() + b"]" * 600
 
         assert isinstance(orjson.loads(narrow_integers(text)), str)

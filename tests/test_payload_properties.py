@@ -1,4 +1,4 @@
-"""What leaves the process, whatever the value: valid JSON in UTF-8, within its limit, all integers within 64 bits."""
+"""Any value's payload is valid JSON in UTF-8, within its limit, with all integers within 64 bits."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _integers(value: Any) -> list[int]:
 
 
 class TestFinishedPayload:
-    """What leaves the process."""
+    """The exported payload."""
 
     @settings(max_examples=300, deadline=None)
     @given(value=_VALUES, limit=st.integers(5, 2000))
@@ -80,5 +80,5 @@ class TestFinishedPayload:
     @settings(max_examples=100, deadline=None)
     @given(value=st.recursive(st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(), st.lists))
     def test_plain_values_stay_as_they_are(self, value):
-        """What JSON can hold comes out unchanged."""
+        """Plain JSON values come out unchanged."""
         assert orjson.loads(PayloadFinisher(2**20, None)(snapshot(value))) == value

@@ -164,7 +164,7 @@ LOCKS = {
     "otel_rollout/spans/trajectory_state.py": ["trajectory_state._lock"],
     "otel_rollout/delivery/account.py": ["queue._lock"],
     "otel_rollout/processing/span_conversion.py": ["queue._reader._lock"],
-    "otel_rollout/delivery/spooled_queue.py": ["queue._store._taking"],
+    "otel_rollout/delivery/spooled_store.py": ["queue._store._taking"],
     "otel_rollout/delivery/spool.py": ["queue._spool._lock"],
     "otel_rollout/trace_folder/folder_writer.py": ["queue.exporter._writer._lock"],
     "otel_rollout/export/side_work.py": ["mlflow_exporter.side_work._lock"],

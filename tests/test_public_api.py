@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import pkgutil
 import subprocess
 import sys
@@ -81,6 +82,13 @@ class TestExports:
         """The import of a submodule never takes the place of a function or class."""
         submodules = {module.name for module in pkgutil.iter_modules(otel_rollout.__path__)}
         assert submodules & set(otel_rollout.__all__) == set()
+
+    def test_the_package_is_pickled_by_reference(self) -> None:
+        """A function that uses the package as a global goes to another process, as Ray sends it."""
+        cloudpickle = pytest.importorskip("cloudpickle")
+        namespace: dict[str, Any] = {"otel_rollout": otel_rollout}
+        exec("def traced(): return otel_rollout", namespace)
+        assert pickle.loads(cloudpickle.dumps(namespace["traced"]))() is otel_rollout
 
     def test_an_unknown_name_is_an_attribute_error(self) -> None:
         """A name that is not there is reported as by any module."""

@@ -33,7 +33,7 @@ HOSTILE = [
 
 
 def redact(value: Any, **options: Any) -> Any:
-    """Return what a reader sees."""
+    """Return the redacted value as Python objects."""
     return orjson.loads(Redactor(**options)(orjson.dumps(value)))
 
 
@@ -66,7 +66,7 @@ class TestKeys:
         assert redact({"Authorization": ["Bearer a", "Basic b"]}) == {"Authorization": ["[redacted]", "[redacted]"]}
 
     def test_list_of_texts_and_others(self):
-        """Each text of a list is replaced, whatever stands beside it."""
+        """Each text of a list is replaced, next to any other value."""
         value = {"authorization": ["Bearer sk", None, ["Basic b"], {"api_key": "k", "n": 1}]}
 
         assert redact(value) == {
@@ -92,7 +92,7 @@ class TestKeys:
         ],
     )
     def test_pairs(self, value, expected):
-        """A name and its value may stand side by side: in an object, in a list of pairs, in a command's arguments."""
+        """A name and its value may be side by side: in an object, in a list of pairs, in a command's arguments."""
         assert redact({"a": value}) == {"a": expected}
 
     def test_own_keys(self):
@@ -112,7 +112,7 @@ class TestKeys:
 
 
 class TestTexts:
-    """What is searched."""
+    """The texts that are searched."""
 
     def test_untouched_text_comes_back_as_it_is(self):
         """Without a secret, not one byte changes."""
@@ -148,7 +148,7 @@ class TestTexts:
         ids=["nan", "surrogate", "lines", "newline", "comma", "cut", "list", "tags", "twice"],
     )  # fmt: skip
     def test_secret_in_a_text_that_is_no_json(self, text, expected):
-        """In JSON that can't be read, or stands among other text, the values behind the keys are replaced."""
+        """In invalid JSON, or JSON within other text, the values after the keys are replaced."""
         assert redact({"result": text}) == {"result": expected}
 
     def test_json_that_is_nested_in_json_that_can_not_be_read(self):
@@ -187,7 +187,7 @@ class TestTexts:
         assert orjson.loads(redact('{"password": "p"}')) == {"password": "[redacted]"}
 
     def test_nested_deeper_than_can_be_written(self):
-        """What can't be searched does not leave."""
+        """A text that can't be searched is not exported."""
         text = b"[" * 600 + b'{"api_key":"k"}' + b"]" * 600
 
         assert Redactor()(text) == b'"[redacted]"'
@@ -205,7 +205,7 @@ class TestTables:
     @pytest.mark.parametrize("form", FORMS)
     @pytest.mark.parametrize("around", ["{}", "x {} y", "'{}'", "a\n{}\nb", "({})", "{}.", "id={};"])
     def test_form(self, form, around):
-        """A secret that shows by itself is replaced, whatever stands around it, and in JSON in a text."""
+        """A secret with a form of its own is replaced in any surroundings, and in JSON in a text."""
         text = around.format(FORMS[form])
 
         assert FORMS[form][:30] not in redact({"x": text})["x"]
@@ -213,7 +213,7 @@ class TestTables:
         assert FORMS[form][-20:] not in Redactor().text(text)
 
     def test_form_as_a_key(self):
-        """A secret that stands as a key is replaced; other keys that become the same stay apart."""
+        """A secret as a key is replaced; different keys stay different."""
         value = {FORMS["OpenAI"]: 1, FORMS["Slack"]: 2, "a": 3}
 
         assert redact(value) == {"a": 3, "[redacted]": 1, "[redacted]'": 2}
@@ -246,7 +246,7 @@ class TestPatterns:
     """Patterns of a user's."""
 
     def test_pattern(self):
-        """What a pattern matches is replaced, in any text and key, beside the built-in forms."""
+        """Matches of a user's pattern are replaced in any text and key, in addition to the built-in forms."""
         value = {"a": "for CUST-12345 and CUST-678", "CUST-99999-and-so-on": "x", "n": 12345, "api_key": "k"}
 
         assert redact(value, patterns=["CUST-[0-9]+"]) == {
@@ -268,7 +268,7 @@ class TestPatterns:
         ],
     )  # fmt: skip
     def test_linear(self, pattern):
-        """A pattern whose repeats have an end, or stand at its end, is taken."""
+        """A pattern is accepted if its repeats have an end, or are at its end."""
         assert compile_pattern(pattern).pattern == pattern
 
     @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ class TestPatterns:
 
 
 class TestMakeRedactor:
-    """What the settings make."""
+    """Redactors from settings."""
 
     def test_built_in_and_more(self):
         """A name is added to the built-in ones, and one with a minus sign is taken out of them."""

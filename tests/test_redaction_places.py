@@ -1,4 +1,4 @@
-"""Where secrets stand in a span, and whose provider and exporters these are."""
+"""Secrets in each part of a span, for each kind of provider and exporter."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _ids() -> SpanContext:
 
 
 def _said(span: ReadableSpan) -> str:
-    """Return everything that an exporter gets of a span as one text."""
+    """Return all of a span that an exporter gets as one text."""
     return repr(
         (
             span.name,
@@ -117,7 +117,7 @@ def _said(span: ReadableSpan) -> str:
 
 
 def _is_shown(text: str, said: str) -> bool:
-    """Return whether a secret of `text` stands in what is said, however that is escaped."""
+    """Return True if a secret of `text` is in the exported text, escaped or not."""
     parts = [SECRET] if SECRET in text else [part for part in text.split("\n") if "KEY" not in part]
     return any(part in said for part in parts)
 
@@ -130,7 +130,7 @@ class Ours:
         init("p", "e", backend=self.exporter)
 
     def spans(self) -> list[ReadableSpan]:
-        """Return what the exporter got."""
+        """Return the exported span as one text."""
         assert flush()
         return self.exporter.spans
 
@@ -165,7 +165,7 @@ def side(request: pytest.FixtureRequest) -> Iterator[Ours]:
 
 
 class TestPlaces:
-    """What the exporter gets."""
+    """The exported spans."""
 
     @pytest.mark.parametrize("place", PLACES)
     def test_shapes(self, side, place):
@@ -193,7 +193,7 @@ class TestPlaces:
 
     @pytest.mark.parametrize("place", [place for place in PLACES if "name" not in place and "tag" not in place])
     def test_what_stays(self, side, place):
-        """What only looks like a secret stays, in every part of a span."""
+        """Values that only resemble secrets stay, in every part of a span."""
         for text in ORDINARY_TEXTS:
             with rollout_trace_attr(sample_index=1):
                 PLACES[place](text)
@@ -219,7 +219,7 @@ class TestPlaces:
         assert [name for name, text in SHAPES.items() if _is_shown(text, said)] == []
 
     def test_source_line(self, side):
-        """A stack trace shows lines of the program: a secret that stands in one is replaced."""
+        """A stack trace shows lines of the program: a secret in one is replaced."""
 
         @rollout_trace_op
         def connect() -> None:
@@ -231,7 +231,7 @@ class TestPlaces:
         assert [SECRET in _said(span) for span in side.spans()] == [False]
 
     def test_secret_at_a_cut(self, side):
-        """A secret that stands where a long text is cut leaves no half of itself."""
+        """A secret at the cut of a long text leaves no half of itself."""
         form = FORMS["Anthropic"]
         for filling in range(49_100, 49_200, 4):
             _inside(
@@ -245,10 +245,10 @@ class TestPlaces:
 
 
 class TestProviders:
-    """What depends on whose the spans are."""
+    """Redaction by the owner of the spans."""
 
     def test_spans_of_other_instrumentations(self):
-        """What other instrumentations send through our exporters is searched; their own exporters get it as it is."""
+        """Spans of other instrumentations are redacted for our exporters; their own exporters get them as they are."""
         theirs, ours = InMemorySpanExporter(), InMemorySpanExporter()
         provider = _provider(theirs)
         init("p", "e", backend=ours, tracer_provider=provider)

@@ -10,7 +10,7 @@ class TestReplaceSurrogates:
 
     @pytest.mark.parametrize("text", ["", "plain", "grün 漢字 😀", "\x00"])
     def test_text_without_surrogates_is_unchanged(self, text):
-        """What UTF-8 can encode comes back as it is."""
+        """Text that UTF-8 can encode is returned unchanged."""
         assert replace_surrogates(text) == text
 
     def test_each_lone_surrogate_becomes_a_question_mark(self):

@@ -20,12 +20,12 @@ IDS = SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPL
 
 
 def make_span(ended: list[RolloutSpan] | None = None) -> RolloutSpan:
-    """Return a span that puts itself into `ended` at its end."""
+    """Return a span that appends itself to `ended` at its end."""
     return RolloutSpan("span", IDS, None, {}, None, (), (ended if ended is not None else []).append)
 
 
 class TestCurrentSpan:
-    """Other instrumentations' calls on the current span."""
+    """Calls of other instrumentations on the current span."""
 
     def test_everything_the_api_offers(self, rollout_spans: InMemorySpanExporter) -> None:
         """Name, attributes, events, exceptions and links that are set through the API arrive in the exporters."""
@@ -126,7 +126,7 @@ class TestEnd:
         assert (ended, span.end_time, span.is_recording()) == ([span], 5, False)
 
     def test_nothing_changes_afterwards(self) -> None:
-        """After its end, a span ignores whatever is set on it."""
+        """After its end, a span ignores all calls."""
         span = make_span()
         span.end()
         span.set_attribute("late", 1)
@@ -141,7 +141,7 @@ class TestEnd:
 
 
 class TestAttributes:
-    """Copies of values on a span."""
+    """The limits of a span."""
 
     def test_values_are_copied(self) -> None:
         """A list or a dict that changes after it was set does not change the span."""
@@ -173,7 +173,7 @@ class TestAttributes:
         assert (span.dropped_events, span.dropped_links) == (6, 7)
 
     def test_bounded_in_bytes(self) -> None:
-        """Attributes beyond 16 MiB are dropped and counted; one that is set again counts once."""
+        """Above 16 MiB, attributes of a span are dropped and counted; setting one again counts once."""
         span = make_span()
         for i in range(100):
             span.set_attribute("same", "x" * 1_000_000)
@@ -215,7 +215,7 @@ class TestTraceback:
     """An exception is noted without its frames."""
 
     def test_deep_recursion(self) -> None:
-        """Of a deep stack the innermost frames are kept."""
+        """The innermost frames of a deep stack are kept."""
 
         def dive(depth: int) -> None:
             if depth == 0:
@@ -236,7 +236,7 @@ class TestTraceback:
 
 
 class TestHeldBytes:
-    """The estimate of a span's memory, for the queue's bound."""
+    """The estimated memory of a span, by which the queue is bounded."""
 
     @pytest.mark.parametrize(
         "change",
@@ -248,7 +248,7 @@ class TestHeldBytes:
         ids=["tuple", "texts in a list", "event"],
     )
     def test_large_values_count(self, change):
-        """Whatever is large counts with about its size."""
+        """Each large part counts with about its size."""
         span = RolloutSpan("op", 1, SpanContext(1, 2, False), {}, None, (), lambda span: None)
         change(span)
 

@@ -1,4 +1,4 @@
-"""Values given to our current span: none raises, runs code of a user's class, or loses the span."""
+"""Hostile values on our current span: none raises, runs code of a user's class, or loses the span."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MADE_WITH = ("__new__", "__init__", "__init_subclass__", "__subclasshook__", "_
 
 
 def hostile(base: type, *kept: str) -> Any:
-    """Return a subclass of which every method raises, even a look at an attribute, but for those that are kept."""
+    """Return a subclass whose methods all raise, even on attribute access, except for the kept ones."""
     methods = {name for each in (base, object) for name, member in vars(each).items() if callable(member)}
     added = {"__bool__", "__index__", "__getattr__", "__getattribute__", "encode", "items", "__float__", "__call__"}
     fields = dict.fromkeys((methods | added) - {*_MADE_WITH}, _touched)
@@ -146,7 +146,7 @@ class TestEveryMethod:
 
     @pytest.mark.parametrize("call", CALLS)
     def test_takes_anything(self, rollout_spans, call):
-        """Whatever a method is given, it raises nothing, runs nothing of it, and the span arrives whole."""
+        """With any argument, a method raises nothing and runs no code of it, and the span arrives whole."""
 
         @otel_rollout.rollout_trace_op(name="op")
         def op(case: str) -> None:
@@ -171,7 +171,7 @@ class TestEveryMethod:
 
 
 class TestKeys:
-    """Keys and names that are none."""
+    """Keys and names that are not texts."""
 
     @pytest.mark.parametrize("case", ["none", "int", "enum", "unhashable", "empty", "object", "bytes", "huge text"])
     def test_an_odd_key_is_dropped_with_a_count(self, record, case):
@@ -229,7 +229,7 @@ class TestKeys:
         assert (type(span.name), span.name) == (str, expected)
 
     def test_a_long_name_is_cut_and_counted(self, record):
-        """Of a name of 20,000 characters the beginning stays; what was cut is counted."""
+        """A name of 20,000 characters keeps its beginning; the cut is counted."""
         span = record(lambda span: span.update_name("n" * 20_000))
 
         assert span.name == "n" * (MAX_NAME_CHARACTERS - 1) + "…"
@@ -284,7 +284,7 @@ class TestExceptions:
     """record_exception."""
 
     def test_its_attributes_are_the_events(self, record):
-        """Attributes stand on the event, where they may override those of the exception; `escaped` is said."""
+        """The event has the attributes, which may override those of the exception, and `escaped`."""
         more = {"retry": 3, "exception.message": "hidden"}
         span = record(lambda span: span.record_exception(ValueError("secret"), more, escaped=True))
 

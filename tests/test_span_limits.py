@@ -21,7 +21,7 @@ TAGS = {"rollout.step": 2, "rollout.sample_index": 1, "rollout.rollout_n": 3, "r
 
 
 def spans_of(provider: TracerProvider | None = None) -> list[ReadableSpan]:
-    """Return an op's span with much on it and its trajectory's root, exported under the environment's limits."""
+    """Return a large span of an op and its trajectory's root, exported under the environment's limits."""
     exporter = InMemorySpanExporter()
     otel_rollout.init("p", "e", exporter, tracer_provider=provider)
 
@@ -42,7 +42,7 @@ def spans_of(provider: TracerProvider | None = None) -> list[ReadableSpan]:
 
 
 class TestCounts:
-    """How many attributes, events and links."""
+    """The number of attributes, events and links."""
 
     def test_every_limit(self, monkeypatch):
         """Each variable is honoured; what is beyond it is dropped and counted on the span, the event and the link."""
@@ -76,7 +76,7 @@ class TestCounts:
         assert (semconv.INPUT_MIME_TYPE in span.attributes) == (semconv.INPUT_VALUE in span.attributes)
 
     def test_an_exceptions_own_attributes_stay(self, monkeypatch):
-        """Of an exception's event the type and the message stay before what was added to them."""
+        """An exception's event keeps the type and the message before added attributes."""
         monkeypatch.setenv("OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT", "2")
         exporter = InMemorySpanExporter()
         otel_rollout.init("p", "e", exporter)
@@ -94,7 +94,7 @@ class TestCounts:
 
 
 class TestCharacters:
-    """How long a text may be."""
+    """The length of a text."""
 
     def test_every_text(self, monkeypatch):
         """No attribute of a span, an event, a link or a tag is longer; payloads stay JSON; what was cut is counted."""
@@ -151,7 +151,7 @@ class TestVariables:
     @pytest.mark.parametrize("variable", LIMIT_VARIABLES)
     @pytest.mark.parametrize("value", ["0", "7", " 7 ", ""])
     def test_the_sdks_limits(self, monkeypatch, variable, value):
-        """Valid values are read as the SDK reads them, zero and an empty value included."""
+        """Values of the variables count as in the SDK, including zero and an empty value."""
         monkeypatch.setenv(variable, value)
 
         assert vars(environment_limits()) == vars(SpanLimits())

@@ -28,7 +28,7 @@ class Letters:
 
 
 def add(output: Any, arguments: Any = None, tokenizer: Any = None) -> Any:
-    """Return what a reader sees of the output."""
+    """Return the output as Python objects."""
     text = orjson.dumps(arguments) if arguments is not None else None
     return orjson.loads(add_token_text(tokenizer or Letters(), text, orjson.dumps(output)))
 
@@ -70,7 +70,7 @@ class TestWhoseIds:
 
     @pytest.mark.parametrize("ids", ["65", [65.0], ["A"], [[65]], {"65": 1}, [True]])
     def test_what_is_no_list_of_ids(self, ids):
-        """What isn't a list of integers is not decoded."""
+        """A value that isn't a list of integers is not decoded."""
         assert add({"token_ids": ids}) == {"token_ids": ids}
 
     def test_text_that_is_there_already(self):
@@ -99,7 +99,7 @@ class TestTokenizersThatFail:
 
     @pytest.mark.parametrize("error", [RuntimeError("no"), BaseException("panic"), KeyError(1)])
     def test_raises(self, error, caplog):
-        """Where it raises, even a panic of a library in Rust, the ids stay and one line is logged."""
+        """If the tokenizer raises, even a panic of a Rust library, the ids stay and one line is logged."""
 
         class Raising:
             def decode(self, ids: list[int]) -> str:
@@ -122,7 +122,7 @@ class TestTokenizersThatFail:
 
     @pytest.mark.parametrize("result", [None, b"A", ["A"], 5])
     def test_returns_no_text(self, result):
-        """What is no text is left out."""
+        """A result that is not a text is left out."""
 
         class Wrong:
             def decode(self, ids: list[int]) -> Any:
@@ -155,7 +155,7 @@ class TestTokenizersThatFail:
 
 
 class Output(pydantic.BaseModel):
-    """What verl's servers return."""
+    """The results of verl's servers."""
 
     token_ids: list[int]
 
@@ -192,7 +192,7 @@ class Server:
 
 
 class TestThreads:
-    """Where decoding happens."""
+    """The thread that decodes."""
 
     def test_off_the_callers_thread_and_one_at_a_time(self):
         """A slow tokenizer costs the caller nothing, is never used by two exporters at once, and once per span."""

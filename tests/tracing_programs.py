@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -109,7 +110,12 @@ class Program:
         environment = {**os.environ, "SPANS": str(self.spans), "PYTHONWARNINGS": "ignore::DeprecationWarning"}
         environment.pop("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS", None)
         self.process = subprocess.Popen(
-            [python, str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+            [python, str(file)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
         )
 
     def wait(self):
@@ -117,7 +123,8 @@ class Program:
         try:
             _, errors = self.process.communicate(timeout=DEADLINE)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            # Its children too: they hold the pipes.
+            os.killpg(self.process.pid, signal.SIGKILL)
             _, errors = self.process.communicate()
             raise AssertionError(f"the program did not end: {errors}") from None
         return self.process.returncode, errors
@@ -152,5 +159,5 @@ def program_in(folder):
     program = Program(folder)
     yield program
     if program.process is not None and program.process.poll() is None:
-        program.process.kill()
+        os.killpg(program.process.pid, signal.SIGKILL)
         program.process.communicate()

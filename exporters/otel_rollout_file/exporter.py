@@ -32,7 +32,7 @@ DEFAULT_DIR: Final = "rollout-traces"
 DEFAULT_FILE_MAX_BYTES: Final = 2**30
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-_DENIED: Final = frozenset(
+_CONFIGURATION_ERRORS: Final = frozenset(
     {
         errno.EACCES,
         errno.EPERM,
@@ -117,13 +117,13 @@ class FileSpanExporter(OutcomeSpanExporter):
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Write `spans`; what is delivered survives the death of this process."""
         if self._is_shut_down:
-            return Outcome(Verdict.DENIED, "the exporter is shut down")
+            return Outcome(Verdict.CONFIGURATION_ERROR, "the exporter is shut down")
         try:
             self._writer.write(spans)
         except OSError as error:
             return _outcome_of(error, self.settings.folder)
         except MissingExtraError as error:
-            return Outcome(Verdict.DENIED, str(error))
+            return Outcome(Verdict.CONFIGURATION_ERROR, str(error))
         except (OverflowError, RecursionError, TypeError, ValueError) as error:
             return Outcome(Verdict.REFUSED, f"a span can't be written as JSON: {' '.join(str(error).split())}")
         return DELIVERED
@@ -172,8 +172,8 @@ def _size(name: str, variable: str, value: int | str | None) -> int | None:
 
 def _outcome_of(error: OSError, folder: Path) -> Outcome:
     reason = f"{folder}: {error.strerror or error}"
-    if isinstance(error, FileGoneError) or error.errno not in _DENIED:
+    if isinstance(error, FileGoneError) or error.errno not in _CONFIGURATION_ERRORS:
         # A full disk, an interrupted call, too many open files, a network file system that is away: all may pass.
         hint = f": free space, or limit the folder by {DIR_MAX_BYTES}" if error.errno in _FULL else ""
         return Outcome(Verdict.RETRY, reason + hint)
-    return Outcome(Verdict.DENIED, f"{reason}: {DIR} must be a folder that this process may write to")
+    return Outcome(Verdict.CONFIGURATION_ERROR, f"{reason}: {DIR} must be a folder that this process may write to")

@@ -1,4 +1,4 @@
-"""The credentials of a tracking server, read from where mlflow itself reads them.
+"""The credentials of a tracking server, read as mlflow itself reads them.
 
 Source: https://mlflow.org/docs/latest/self-hosting/security/basic-http-auth/ and mlflow's environment variables.
 """
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Credentials", "read_credentials"]
+__all__ = ["VARIABLES", "WORKSPACE", "Credentials", "read_credentials"]
 
 USERNAME = "MLFLOW_TRACKING_USERNAME"
 PASSWORD = "MLFLOW_TRACKING_PASSWORD"  # noqa: S105 - the name of a variable
@@ -22,6 +22,16 @@ SERVER_CERTIFICATE = "MLFLOW_TRACKING_SERVER_CERT_PATH"
 CLIENT_CERTIFICATE = "MLFLOW_TRACKING_CLIENT_CERT_PATH"
 WORKSPACE = "MLFLOW_WORKSPACE"
 _UNSUPPORTED = ("MLFLOW_TRACKING_AUTH", "MLFLOW_TRACKING_AWS_SIGV4")
+
+VARIABLES = {
+    USERNAME: "the user name at a server",
+    PASSWORD: "the password",
+    TOKEN: "a token instead of user name and password",
+    INSECURE_TLS: "`true`: don't check the server's certificate",
+    SERVER_CERTIFICATE: "a file of trusted certificates",
+    CLIENT_CERTIFICATE: "a file with the client certificate",
+    WORKSPACE: "the workspace of a server that has several",
+}
 
 
 @dataclass(frozen=True)

@@ -23,23 +23,13 @@ from otel_rollout.export.side_work import Kind, SideWork
 from otel_rollout.export.span_facts import reward_of, span_id_of, trace_id_of
 from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.settings import read_flag
-from otel_rollout_mlflow.credentials import (
-    CLIENT_CERTIFICATE,
-    INSECURE_TLS,
-    PASSWORD,
-    SERVER_CERTIFICATE,
-    TOKEN,
-    USERNAME,
-    WORKSPACE,
-    read_credentials,
-)
-from otel_rollout_mlflow.database_driver import check_driver
+from otel_rollout_mlflow.credentials import VARIABLES, WORKSPACE, read_credentials
 from otel_rollout_mlflow.http_store import HttpStore
-from otel_rollout_mlflow.run_association import RunAssociation, RunQuestion
+from otel_rollout_mlflow.run_association import RunAssociation, RunCandidates
 from otel_rollout_mlflow.sql_process import SqlProcess
 from otel_rollout_mlflow.sql_store import SqlStore
-from otel_rollout_mlflow.store import MAX_LINKED_TRACES, MAX_REWARDS, AttemptError, Feedback, Store, denied
-from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
+from otel_rollout_mlflow.store import MAX_LINKED_TRACES, MAX_REWARDS, AttemptError, Feedback, Store, configuration_error
+from otel_rollout_mlflow.tracking_uri import check_driver, parse_tracking_uri
 from otel_rollout_mlflow.translate import mlflow_trace_id
 from otel_rollout_mlflow.where_to_look import where_to_look
 
@@ -72,13 +62,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         EXPERIMENT_NAME: "the same by its name",
         "MLFLOW_RUN_ID": "the run that traces are associated with",
         CREATE_RUN: "`true`: create a run for all workers if there is none",
-        USERNAME: "the user name at a server",
-        PASSWORD: "the password",
-        TOKEN: "a token in place of user name and password",
-        INSECURE_TLS: "`true`: don't check the server's certificate",
-        SERVER_CERTIFICATE: "a file of trusted certificates",
-        CLIENT_CERTIFICATE: "a file with the client certificate",
-        WORKSPACE: "the workspace of a server that has several",
+        **VARIABLES,
     }
 
     def __init__(
@@ -103,7 +87,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         self._experiments: dict[str, str] = {}
         # What side work was noted for each trace, so that it isn't done again.
         self._announced: RecentDict[str, bool] = RecentDict(MAX_TRACES)
-        self._linked: RecentDict[str, RunQuestion] = RecentDict(MAX_TRACES)
+        self._linked: RecentDict[str, RunCandidates] = RecentDict(MAX_TRACES)
         self._rewarded: RecentDict[str, Feedback] = RecentDict(MAX_TRACES)
         self._is_shut_down = False
         # Side work has a connection to the server of its own: a request that hangs there doesn't delay spans.
@@ -212,7 +196,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
 
     def _opened(self) -> Store:
         if self._fault is not None:
-            raise denied(str(self._fault))
+            raise configuration_error(str(self._fault))
         if self._store is None:
             if self._uri.kind == "http":
                 self._store = HttpStore(self._uri.uri, read_credentials(), timeout=self._timeout)
@@ -246,7 +230,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             try:
                 store.write(experiment_id, spans)
             except AttemptError as again:
-                raise denied(str(again)) if again.is_missing else again from error
+                raise configuration_error(str(again)) if again.is_missing else again from error
         return experiment_id
 
     def _experiment_id(self, store: Store, project: str | None) -> str:
@@ -269,12 +253,12 @@ class MlflowSpanExporter(OutcomeSpanExporter):
                 self._announced[trace_id] = is_whole
                 body = orjson.dumps(info)
                 self.side_work.add("announcements", None, trace_id, body, order=is_whole, payload_bytes=len(body))
-        question = self._runs.question(experiment_id, experiment_name)
-        if question is not None:
+        candidates = self._runs.candidates(experiment_id, experiment_name)
+        if candidates is not None:
             for trace_id in dict.fromkeys(map(mlflow_trace_id, spans)):
-                if self._linked.get(trace_id) != question:
-                    self._linked[trace_id] = question
-                    self.side_work.add("links", question, trace_id, trace_id)
+                if self._linked.get(trace_id) != candidates:
+                    self._linked[trace_id] = candidates
+                    self.side_work.add("links", candidates, trace_id, trace_id)
         for span in spans:
             reward = reward_of(span)
             if reward is not None:
@@ -287,8 +271,8 @@ class MlflowSpanExporter(OutcomeSpanExporter):
     def _announce(self, _: None, bodies: list[bytes]) -> Outcome:
         return self._on_the_side(lambda store: store.announce([orjson.loads(body) for body in bodies]))
 
-    def _link(self, question: RunQuestion, trace_ids: list[str]) -> Outcome:
-        return self._on_the_side(lambda store: self._runs.link(store, question, trace_ids))
+    def _link(self, candidates: RunCandidates, trace_ids: list[str]) -> Outcome:
+        return self._on_the_side(lambda store: self._runs.link(store, candidates, trace_ids))
 
     def _record(self, _: None, rewards: list[Feedback]) -> Outcome:
         return self._on_the_side(lambda store: store.record(rewards))

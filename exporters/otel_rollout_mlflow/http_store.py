@@ -11,12 +11,12 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.export.http import HttpAnswer, HttpClient, outcome_of_answer
+from otel_rollout.export.http import HttpAnswer, HttpClient, json_object, outcome_of_answer
 from otel_rollout.export.otlp_encoding import encode_spans
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow.credentials import Credentials
@@ -28,8 +28,9 @@ from otel_rollout_mlflow.store import (
     AttemptError,
     Feedback,
     Store,
-    denied,
+    configuration_error,
     get_or_create_experiment,
+    upsert_reward,
 )
 from otel_rollout_mlflow.trace_info import TRACE_NAME_TAG, timestamp, trace_infos, with_stored
 from otel_rollout_mlflow.translate import otlp_spans
@@ -43,11 +44,9 @@ TEXTS_VERSION: Final = (3, 10)
 TAGS_VERSION: Final = (3, 14)
 """The first version that makes trace tags of resource attributes; older ones need `announce`."""
 
-_DENIED_HINT: Final = (
+_CONFIGURATION_HINT: Final = (
     "check MLFLOW_TRACKING_URI, and MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
 )
-_MISSING: Final = "RESOURCE_DOES_NOT_EXIST"
-_TAKEN: Final = "RESOURCE_ALREADY_EXISTS"
 
 
 class HttpStore(Store):
@@ -68,7 +67,6 @@ class HttpStore(Store):
         self._version: tuple[int, ...] | None = None
 
     def ensure_experiment(self, name: str) -> str:
-        """Return the id of the experiment called `name`; create it if there is none."""
         self._check_version()
 
         def find() -> tuple[str, bool] | None:
@@ -86,31 +84,26 @@ class HttpStore(Store):
         return get_or_create_experiment(name, find, create)
 
     def write(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
-        """Store spans with the names, tags and sessions of their traces."""
         version = self._check_version()
         body = encode_spans(otlp_spans(spans, unwraps_texts=version >= TEXTS_VERSION))
         headers = {"Content-Type": "application/x-protobuf", "x-mlflow-experiment-id": experiment_id}
         self._request("POST", "/v1/traces", body, headers)
 
     def trace_infos(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple[dict[str, Any], bool]]:
-        """Return what `announce` has to tell of each trace, and True if the trace's root is among `spans`."""
         return trace_infos(experiment_id, spans) if self._check_version() < TAGS_VERSION else []
 
     def announce(self, infos: Sequence[Mapping[str, Any]]) -> None:
-        """Store trace infos, except for traces whose root was announced before."""
         path = "/api/3.0/mlflow/traces"
         for info in infos:
-            stored = self._get(f"{path}/{info['trace_id']}", {})["trace"]["trace_info"]
+            stored = self._get(f"{path}/{info['trace_id']}")["trace"]["trace_info"]
             if TRACE_NAME_TAG not in stored.get("tags", {}):
                 self._post(path, {"trace": {"trace_info": with_stored(info, stored)}})
 
     def link(self, trace_ids: Sequence[str], run_id: str) -> None:
-        """Associate at most `MAX_LINKED_TRACES` stored traces with a run."""
         # A header of the OTLP endpoint does this too, but its failures only show in the server's log.
         self._post("/api/2.0/mlflow/traces/link-to-run", {"trace_ids": list(trace_ids), "run_id": run_id})
 
     def record(self, rewards: Sequence[Feedback]) -> None:
-        """Upsert at most `MAX_REWARDS` rewards; one that is older than the stored one changes nothing."""
         for feedback in rewards:
             self._record(feedback)
 
@@ -128,22 +121,15 @@ class HttpStore(Store):
             "metadata": feedback.metadata,
             "valid": True,
         }
-        try:
-            self._post(path, {"assessment": assessment})
-        except AttemptError as error:
-            # A second one of this id violates a constraint of the database; versions report that in different ways.
-            if error.is_missing or error.outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
-                raise
-            path = f"{path}/{feedback.assessment_id}"
-            try:
-                stored = self._get(path, {})
-            except AttemptError as second:
-                raise error from second
-            if feedback.is_newer_than(stored.get("assessment", {}).get("metadata")):
-                self._send("PATCH", path, {"assessment": assessment, "update_mask": "feedback,metadata"})
+        own_path = f"{path}/{feedback.assessment_id}"
+        upsert_reward(
+            feedback,
+            lambda: self._post(path, {"assessment": assessment}),
+            lambda: self._get(own_path).get("assessment", {}).get("metadata"),
+            lambda: self._call("PATCH", own_path, {"assessment": assessment, "update_mask": "feedback,metadata"}),
+        )
 
     def span_ids(self, trace_id: str) -> set[str] | None:
-        """Return the ids of a trace's spans in 16 hexadecimal digits; None if this version doesn't list them."""
         try:
             trace = self._get("/api/3.0/mlflow/traces/get", {"trace_id": trace_id})["trace"]
         except AttemptError as error:
@@ -156,7 +142,6 @@ class HttpStore(Store):
         return {base64.b64decode(span["span_id"]).hex() for span in spans}
 
     def run_status(self, run_id: str) -> str | None:
-        """Return the status of a run; None if there is none, or it is deleted."""
         try:
             info = self._get("/api/2.0/mlflow/runs/get", {"run_id": run_id})["run"]["info"]
         except AttemptError as error:
@@ -166,7 +151,6 @@ class HttpStore(Store):
         return None if info.get("lifecycle_stage") == "deleted" else str(info.get("status", ""))
 
     def find_runs(self, experiment_id: str, key: str) -> list[tuple[str, bool]]:
-        """Return the ids of the runs made under `key`, oldest first, and True for each that is settled."""
         body = {
             "experiment_ids": [experiment_id],
             "filter": f"tags.`{RUN_KEY_TAG}` = '{key}'",
@@ -178,7 +162,6 @@ class HttpStore(Store):
         return [(str(run["info"]["run_id"]), RUN_SETTLED_TAG in found) for run, found in zip(runs, tags, strict=True)]
 
     def create_run(self, experiment_id: str, name: str, key: str) -> str:
-        """Create a run and return its id."""
         body = {
             "experiment_id": experiment_id,
             "run_name": name,
@@ -188,86 +171,75 @@ class HttpStore(Store):
         return str(self._post("/api/2.0/mlflow/runs/create", body)["run"]["info"]["run_id"])
 
     def delete_run(self, run_id: str) -> None:
-        """Delete a run."""
         self._post("/api/2.0/mlflow/runs/delete", {"run_id": run_id})
 
     def settle_run(self, run_id: str) -> None:
-        """Tag a run as settled: later workers take this one."""
         self._post("/api/2.0/mlflow/runs/set-tag", {"run_id": run_id, "key": RUN_SETTLED_TAG, "value": "true"})
 
     def set_run_status(self, run_id: str, status: str) -> None:
-        """Set a run's status to `RUNNING` or `FINISHED`."""
         body: dict[str, Any] = {"run_id": run_id, "status": status}
         if status == FINISHED:
             body["end_time"] = int(time.time() * 1000)
         self._post("/api/2.0/mlflow/runs/update", body)
 
     def close(self) -> None:
-        """Close the connections."""
         self._client.close()
 
     def _check_version(self) -> tuple[int, ...]:
         if self._fault:
-            raise denied(self._fault)
+            raise configuration_error(self._fault)
         if self._version is None:
             answer = self._client.request("GET", f"{self._address}/version")
             if answer.status not in (200, 404):
-                self._raise(answer, f"{self._address}/version")
+                raise self._failure(answer, "/version")
             match = re.match(rb"(\d+)\.(\d+)", answer.body) if answer.status == 200 else None
             # A proxy may hide the server's version.
             version = tuple(int(part) for part in match.groups()) if match else TAGS_VERSION
             if version < FIRST_VERSION:
                 needed = ".".join(str(part) for part in FIRST_VERSION)
-                raise denied(
+                raise configuration_error(
                     f"the MLflow server at {self._address} is version {answer.body.decode().strip()[:20]}: it takes "
                     f"no OpenTelemetry spans; {needed} or later is needed"
                 )
             self._version = version
         return self._version
 
-    def _get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        pairs = "&".join(f"{key}={quote(value, safe='')}" for key, value in query.items())
-        return self._json(self._request("GET", f"{path}?{pairs}" if pairs else path), path)
+    def _get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
+        return self._call("GET", f"{path}?{urlencode(query, safe='', quote_via=quote)}" if query else path)
 
     def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return self._send("POST", path, body)
+        return self._call("POST", path, body)
 
-    def _send(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        headers = {"Content-Type": "application/json"}
-        return self._json(self._request(method, path, orjson.dumps(body), headers), path)
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Make a request to the REST API and return the answer's JSON object."""
+        if body is None:
+            answer = self._request(method, path)
+        else:
+            answer = self._request(method, path, orjson.dumps(body), {"Content-Type": "application/json"})
+        found = json_object(answer.body)
+        if found is None:
+            place = f"{self._address}{path.partition('?')[0]}"
+            raise configuration_error(f"{place} answered with something other than JSON: is it an MLflow server?")
+        return found
 
     def _request(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> HttpAnswer:
         answer = self._client.request(method, self._address + path, body, headers)
         if not 200 <= answer.status < 300:
-            self._raise(answer, self._address + path)
+            raise self._failure(answer, path)
         return answer
 
-    def _raise(self, answer: HttpAnswer, url: str) -> None:
+    def _failure(self, answer: HttpAnswer, path: str) -> AttemptError:
         if answer.status == 0:
             # The next answer may be another version's.
             self._version = None
-        code = ""
-        try:
-            body = orjson.loads(answer.body)
-            code = str(body.get("error_code", "")) if isinstance(body, dict) else ""
-        except orjson.JSONDecodeError:
-            pass
-        raise AttemptError(
-            outcome_of_answer(answer, url, denied_hint=_DENIED_HINT),
-            is_missing=code == _MISSING,
-            is_taken=code == _TAKEN,
+        code = (json_object(answer.body) or {}).get("error_code")
+        return AttemptError(
+            outcome_of_answer(answer, self._address + path, configuration_hint=_CONFIGURATION_HINT),
+            is_missing=code == "RESOURCE_DOES_NOT_EXIST",
+            is_taken=code == "RESOURCE_ALREADY_EXISTS",
         )
-
-    def _json(self, answer: HttpAnswer, path: str) -> dict[str, Any]:
-        try:
-            body = orjson.loads(answer.body)
-        except orjson.JSONDecodeError:
-            body = None
-        if not isinstance(body, dict):
-            raise denied(f"{self._address}{path} answered with something else than JSON: is it an MLflow server?")
-        return body
 
 
 def _without_userinfo(uri: str, headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:

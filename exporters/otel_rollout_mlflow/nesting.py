@@ -52,7 +52,7 @@ def nested_mlflow_spans() -> Iterator[None]:
         if leave is not None:
             try:
                 leave()
-            except Exception:  # noqa: BLE001, RUF100 - this is the traced program's thread
+            except Exception:
                 internal_error("leaving mlflow's context")
 
 
@@ -72,7 +72,7 @@ def _enter() -> Callable[[], None] | None:
             return None
         _register(current.trace_id)
         token = runtime.attach(trace.set_span_in_context(trace.NonRecordingSpan(current), Context()))
-    except Exception:  # noqa: BLE001, RUF100 - this is the traced program's thread
+    except Exception:
         internal_error("nesting mlflow's spans")
         return None
     return lambda: runtime.detach(token)

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.safety.log_once import warn_once
-from otel_rollout_mlflow.store import FINISHED, MAX_LINKED_TRACES, RUNNING, AttemptError, Store, denied
+from otel_rollout_mlflow.store import FINISHED, MAX_LINKED_TRACES, RUNNING, AttemptError, Store, configuration_error
 
-__all__ = ["RunAssociation", "RunQuestion", "active_run_id"]
+__all__ = ["RunAssociation", "RunCandidates", "active_run_id"]
 
 VARIABLE: Final = "MLFLOW_RUN_ID"
 KEY_VARIABLE: Final = "OTEL_ROLLOUT_RUN_ID"
@@ -39,7 +39,7 @@ def active_run_id() -> str | None:
         return None
 
 
-class RunQuestion(NamedTuple):
+class RunCandidates(NamedTuple):
     """The candidates for the run of some traces, as known when their spans are stored.
 
     Args:
@@ -69,35 +69,37 @@ class RunAssociation:
         self._looked: dict[str, tuple[bool, float]] = {}
         self._created: dict[tuple[str, str], _CreatedRun] = {}
 
-    def question(self, experiment_id: str, experiment_name: str) -> RunQuestion | None:
+    def candidates(self, experiment_id: str, experiment_name: str) -> RunCandidates | None:
         """Return the candidates for the run of some traces; None if there are none."""
         active, named = active_run_id(), os.environ.get(VARIABLE) or None
         if self._given or active or named or (self._is_created and experiment_name):
-            return RunQuestion(experiment_id, experiment_name, active, named)
+            return RunCandidates(experiment_id, experiment_name, active, named)
         return None
 
-    def link(self, store: Store, question: RunQuestion, trace_ids: list[str]) -> None:
+    def link(self, store: Store, candidates: RunCandidates, trace_ids: list[str]) -> None:
         """Associate at most `MAX_LINKED_TRACES` stored traces with their run.
 
         Raises:
             AttemptError: The store failed, or the named run doesn't exist, or not yet.
         """
-        for candidate in (self._given, question.active, question.named):
-            if candidate and self._is_there(store, candidate, is_active=candidate == question.active):
+        for candidate in (self._given, candidates.active, candidates.named):
+            if candidate and self._is_there(store, candidate, is_active=candidate == candidates.active):
                 store.link(trace_ids, candidate)
                 return
-        if self._is_created and question.experiment_name:
-            key = question.experiment_id, question.experiment_name
+        if self._is_created and candidates.experiment_name:
+            key = candidates.experiment_id, candidates.experiment_name
             if key not in self._created:
                 self._created[key] = _CreatedRun(*key)
             self._created[key].link(store, trace_ids)
-        elif self._given or question.named:
-            raise denied(f"MLflow has no run {self._given or question.named} at this tracking URI, or it is deleted")
+        elif self._given or candidates.named:
+            raise configuration_error(
+                f"MLflow has no run {self._given or candidates.named} at this tracking URI, or it is deleted"
+            )
         else:
             warn_once(
-                f"mlflow run {question.active}",
+                f"mlflow run {candidates.active}",
                 "MLflow has no run %s at this tracking URI: trajectories are not associated with it",
-                question.active,
+                candidates.active,
             )
 
     def finish(self, store: Store) -> None:

@@ -74,11 +74,9 @@ class SqlProcess(Store):
     set_run_status = _forwarded("set_run_status")
 
     def write(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
-        """Store spans with the names, tags and sessions of their traces."""
         self._call("write", experiment_id, spans if self._start() is None else pack(spans))
 
     def close(self) -> None:
-        """End the process; the next call starts a new one."""
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.end()

@@ -14,7 +14,6 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
-from otel_rollout_mlflow.database_driver import check_driver
 from otel_rollout_mlflow.one_transaction import create_assessments
 from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file
 from otel_rollout_mlflow.store import (
@@ -25,10 +24,11 @@ from otel_rollout_mlflow.store import (
     AttemptError,
     Feedback,
     Store,
-    denied,
+    configuration_error,
     get_or_create_experiment,
+    upsert_reward,
 )
-from otel_rollout_mlflow.tracking_uri import TrackingUri
+from otel_rollout_mlflow.tracking_uri import TrackingUri, check_driver
 from otel_rollout_mlflow.translate import stored_spans, tags_of_traces
 
 __all__ = ["FIRST_VERSION", "SqlStore"]
@@ -67,17 +67,15 @@ class SqlStore(Store):
         self._tags: RecentDict[tuple[int, str], str] = RecentDict(MAX_TAGS)
 
     def ensure_experiment(self, name: str) -> str:
-        """Return the id of the experiment called `name`; create it if there is none."""
-        client = self._open()
-
         def find() -> tuple[str, bool] | None:
-            found = _attempt(lambda: client.get_experiment_by_name(name))
+            found = self._call(lambda client: client.get_experiment_by_name(name))
             return None if found is None else (str(found.experiment_id), found.lifecycle_stage == "deleted")
 
-        return get_or_create_experiment(name, find, lambda: str(_attempt(lambda: client.create_experiment(name))))
+        return get_or_create_experiment(
+            name, find, lambda: str(self._call(lambda client: client.create_experiment(name)))
+        )
 
     def write(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
-        """Store spans with the names, tags and sessions of their traces."""
         self._open()
         from mlflow.entities import Span
 
@@ -95,12 +93,9 @@ class SqlStore(Store):
                 self._tags[trace_id, name] = value
 
     def link(self, trace_ids: Sequence[str], run_id: str) -> None:
-        """Associate at most `MAX_LINKED_TRACES` stored traces with a run."""
-        client = self._open()
-        _attempt(lambda: client.link_traces_to_run(list(trace_ids), run_id))
+        self._call(lambda client: client.link_traces_to_run(list(trace_ids), run_id))
 
     def record(self, rewards: Sequence[Feedback]) -> None:
-        """Upsert at most `MAX_REWARDS` rewards; one that is older than the stored one changes nothing."""
         self._open()
         assessments = [_assessment(feedback) for feedback in rewards]
         if len(assessments) > 1:
@@ -108,40 +103,31 @@ class SqlStore(Store):
                 if _attempt(lambda: create_assessments(self._tracing.store, assessments)):
                     return
             except AttemptError as error:
-                if error.outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
+                if error.outcome.verdict in (Verdict.RETRY, Verdict.CONFIGURATION_ERROR):
                     raise
         # One by one: one is stored already, or can't be stored.
         for feedback, assessment in zip(rewards, assessments, strict=True):
             self._record(feedback, assessment)
 
     def _record(self, feedback: Feedback, assessment: Any) -> None:
-        trace_id, assessment_id = feedback.trace_id, feedback.assessment_id
-        store = self._tracing.store
-        try:
-            _attempt(lambda: store.create_assessment(assessment))
-        except AttemptError as error:
-            if error.is_missing or error.outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
-                raise
-            try:
-                stored = _attempt(lambda: store.get_assessment(trace_id, assessment_id))
-            except AttemptError as second:
-                raise error from second
-            if feedback.is_newer_than(stored.metadata):
-                value, metadata = assessment.feedback, feedback.metadata
-                _attempt(lambda: store.update_assessment(trace_id, assessment_id, feedback=value, metadata=metadata))
+        ids, store = (feedback.trace_id, feedback.assessment_id), self._tracing.store
+        changes = {"feedback": assessment.feedback, "metadata": feedback.metadata}
+        upsert_reward(
+            feedback,
+            lambda: _attempt(lambda: store.create_assessment(assessment)),
+            lambda: _attempt(lambda: store.get_assessment(*ids)).metadata,
+            lambda: _attempt(lambda: store.update_assessment(*ids, **changes)),
+        )
 
     def span_ids(self, trace_id: str) -> set[str] | None:
-        """Return the ids of a trace's spans in 16 hexadecimal digits; None if this version doesn't list them."""
         self._open()
         store = self._tracing.store
         traces = _attempt(lambda: store.batch_get_traces([trace_id]))
         return {str(span.span_id) for trace in traces for span in trace.data.spans}
 
     def run_status(self, run_id: str) -> str | None:
-        """Return the status of a run; None if there is none, or it is deleted."""
-        client = self._open()
         try:
-            info = _attempt(lambda: client.get_run(run_id)).info
+            info = self._call(lambda client: client.get_run(run_id)).info
         except AttemptError as error:
             if error.is_missing or error.outcome.verdict is Verdict.REFUSED:
                 return None
@@ -149,10 +135,8 @@ class SqlStore(Store):
         return None if info.lifecycle_stage == "deleted" else str(info.status)
 
     def find_runs(self, experiment_id: str, key: str) -> list[tuple[str, bool]]:
-        """Return the ids of the runs made under `key`, oldest first, and True for each that is settled."""
-        client = self._open()
-        runs = _attempt(
-            lambda: client.search_runs(
+        runs = self._call(
+            lambda client: client.search_runs(
                 [experiment_id],
                 filter_string=f"tags.`{RUN_KEY_TAG}` = '{key}'",
                 order_by=["attributes.start_time ASC", "attributes.run_id ASC"],
@@ -161,32 +145,27 @@ class SqlStore(Store):
         return [(str(run.info.run_id), RUN_SETTLED_TAG in run.data.tags) for run in runs]
 
     def create_run(self, experiment_id: str, name: str, key: str) -> str:
-        """Create a run and return its id."""
-        client = self._open()
-        run = _attempt(lambda: client.create_run(experiment_id, run_name=name, tags={RUN_KEY_TAG: key}))
+        run = self._call(lambda client: client.create_run(experiment_id, run_name=name, tags={RUN_KEY_TAG: key}))
         return str(run.info.run_id)
 
     def delete_run(self, run_id: str) -> None:
-        """Delete a run."""
-        client = self._open()
-        _attempt(lambda: client.delete_run(run_id))
+        self._call(lambda client: client.delete_run(run_id))
 
     def settle_run(self, run_id: str) -> None:
-        """Tag a run as settled: later workers take this one."""
-        client = self._open()
-        _attempt(lambda: client.set_tag(run_id, RUN_SETTLED_TAG, "true"))
+        self._call(lambda client: client.set_tag(run_id, RUN_SETTLED_TAG, "true"))
 
     def set_run_status(self, run_id: str, status: str) -> None:
-        """Set a run's status to `RUNNING` or `FINISHED`."""
-        client = self._open()
-        change = client.set_terminated if status == FINISHED else client.update_run
-        _attempt(lambda: change(run_id, status=status))
+        method = "set_terminated" if status == FINISHED else "update_run"
+        self._call(lambda client: getattr(client, method)(run_id, status=status))
 
     def close(self) -> None:
-        """Close the connections."""
         tracing, self._tracing, self._client = self._tracing, None, None
         if tracing is not None and self._pid == os.getpid():
             _dispose(tracing, close=True)
+
+    def _call(self, work: Callable[[Any], _Result]) -> _Result:
+        client = self._open()
+        return _attempt(lambda: work(client))
 
     def _open(self) -> Any:
         """Return MLflow's client of the database; create a SQLite file that doesn't exist."""
@@ -207,7 +186,7 @@ class SqlStore(Store):
         return self._client
 
     def _opened(self, make: Callable[[], _Result]) -> _Result:
-        """Make a client; raise DENIED for what only another setting or package fixes."""
+        """Make a client; raise CONFIGURATION_ERROR for what only another setting or package fixes."""
         from sqlalchemy.exc import ArgumentError
 
         try:
@@ -216,10 +195,10 @@ class SqlStore(Store):
             return _attempt(make)
         except AttemptError as error:
             if isinstance(error.__cause__, (ImportError, ArgumentError, ValueError)):
-                raise denied(error.outcome.reason) from error
+                raise configuration_error(error.outcome.reason) from error
             raise
         except ConfigurationError as error:
-            raise denied(str(error)) from error
+            raise configuration_error(str(error)) from error
 
     def _ensure_file(self, path: Path, mlflow: Any) -> None:
         def initialise(file: Path) -> None:
@@ -235,7 +214,7 @@ class SqlStore(Store):
         try:
             is_complete = _attempt(lambda: ensure_sqlite_file(path, initialise))
         except OSError as error:
-            raise denied(f"{path}: {error}") from error
+            raise configuration_error(f"{path}: {error}") from error
         now = time.monotonic()
         if is_complete:
             self._waiting_since = None
@@ -243,7 +222,7 @@ class SqlStore(Store):
             self._waiting_since = self._waiting_since or now
             raise AttemptError(Outcome(Verdict.RETRY, f"{path} is being made by another program", retry_after=0.5))
         else:
-            raise denied(
+            raise configuration_error(
                 f"{path} is an incomplete MLflow database, perhaps left by an interrupted start: remove it, or try "
                 f"`mlflow db upgrade {self._uri.uri}`"
             )
@@ -273,18 +252,18 @@ def _import_mlflow() -> tuple[Any, tuple[int, ...]]:
         import mlflow.tracing.client
         import mlflow.tracking
     except ImportError as error:
-        raise denied(f"an SQL tracking URI needs mlflow in this process ({error}): {_INSTALL}") from error
+        raise configuration_error(f"an SQL tracking URI needs mlflow in this process ({error}): {_INSTALL}") from error
     version = tuple(int(part) for part in mlflow.__version__.split(".")[:2])
     if version < FIRST_VERSION:
         needed = ".".join(str(part) for part in FIRST_VERSION)
-        raise denied(
+        raise configuration_error(
             f"mlflow {mlflow.__version__} is installed; writing traces to a database needs {needed} or later "
             f"({_INSTALL}), or give MLFLOW_TRACKING_URI a server, which may be older"
         )
     try:
         import mlflow.store.tracking.sqlalchemy_store
     except ImportError as error:
-        raise denied(f"an SQL tracking URI needs sqlalchemy and alembic ({error}): {_INSTALL}") from error
+        raise configuration_error(f"an SQL tracking URI needs sqlalchemy and alembic ({error}): {_INSTALL}") from error
     return mlflow, version
 
 
@@ -303,13 +282,13 @@ def _explained(error: Exception) -> AttemptError:
     reason = f"{type(error).__name__}: {lines[0][:300] if lines else ''}"
     code = str(getattr(error, "error_code", ""))
     if "readonly database" in reason:
-        return denied(f"{reason}: MLFLOW_TRACKING_URI must be a database that this process may write to")
+        return configuration_error(f"{reason}: MLFLOW_TRACKING_URI must be a database that this process may write to")
     if code in _PASSING or type(error).__name__ in ("OperationalError", "InterfaceError"):
         return AttemptError(Outcome(Verdict.RETRY, reason))
     if code in _INVALID or isinstance(error.__cause__, (OverflowError, TypeError, ValueError)):
         return AttemptError(Outcome(Verdict.REFUSED, reason))
     if "out-of-date" in str(error) or "db upgrade" in str(error):
-        return denied(reason)
+        return configuration_error(reason)
     return AttemptError(
         Outcome(Verdict.UNEXPLAINED, reason),
         is_missing=code == "RESOURCE_DOES_NOT_EXIST",

@@ -22,8 +22,9 @@ __all__ = [
     "AttemptError",
     "Feedback",
     "Store",
-    "denied",
+    "configuration_error",
     "get_or_create_experiment",
+    "upsert_reward",
 ]
 
 MAX_LINKED_TRACES: Final = 100
@@ -63,9 +64,9 @@ class AttemptError(Exception):
         self.is_taken = is_taken
 
 
-def denied(reason: str) -> AttemptError:
+def configuration_error(reason: str) -> AttemptError:
     """Return the error for a wrong setting: nothing is delivered until it is changed."""
-    return AttemptError(Outcome(Verdict.DENIED, reason))
+    return AttemptError(Outcome(Verdict.CONFIGURATION_ERROR, reason))
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Store(Protocol):
         """Store spans with the names, tags and sessions of their traces."""
 
     def trace_infos(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple[dict[str, Any], bool]]:
-        """Return what `announce` has to tell of each trace, and True if the trace's root is among `spans`."""
+        """Return the trace infos for `announce`, and True if the trace's root is among `spans`."""
         return []
 
     def announce(self, infos: Sequence[Mapping[str, Any]]) -> None:
@@ -159,7 +160,7 @@ def get_or_create_experiment(name: str, find: Callable[[], tuple[str, bool] | No
         if found is not None:
             experiment_id, is_deleted = found
             if is_deleted:
-                raise denied(
+                raise configuration_error(
                     f"the MLflow experiment {name!r} (id {experiment_id}) is deleted: restore it, delete it for good, "
                     "or choose another name"
                 )
@@ -171,3 +172,24 @@ def get_or_create_experiment(name: str, find: Callable[[], tuple[str, bool] | No
             if not error.is_taken:
                 raise
     raise AttemptError(Outcome(Verdict.RETRY, f"the MLflow experiment {name!r} is there and not there"))
+
+
+def upsert_reward(
+    feedback: Feedback,
+    create: Callable[[], object],
+    stored_metadata: Callable[[], Mapping[str, Any] | None],
+    update: Callable[[], object],
+) -> None:
+    """Create the assessment of a reward, or update an older one."""
+    try:
+        create()
+    except AttemptError as error:
+        # A second one of this id violates a constraint of the database; versions report that in different ways.
+        if error.is_missing or error.outcome.verdict in (Verdict.RETRY, Verdict.CONFIGURATION_ERROR):
+            raise
+        try:
+            metadata = stored_metadata()
+        except AttemptError as second:
+            raise error from second
+        if feedback.is_newer_than(metadata):
+            update()

@@ -1,4 +1,4 @@
-"""Tracking URIs: a server or a database."""
+"""Tracking URIs: a server, or a database and its driver."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from otel_rollout.errors import ConfigurationError
+from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.http import shown_url
 
-__all__ = ["DEFAULT_URI", "TrackingUri", "parse_tracking_uri"]
+__all__ = ["TrackingUri", "check_driver", "parse_tracking_uri"]
 
 DEFAULT_URI: Final = "sqlite:///mlruns.db"
 VARIABLE: Final = "MLFLOW_TRACKING_URI"
@@ -19,6 +19,13 @@ _DIALECTS: Final = ("mssql", "mysql", "postgresql", "sqlite")
 _HELP: Final = (
     f"set {VARIABLE} (or tracking_uri=) to {DEFAULT_URI}, to another SQL URI, or to a server: http://host:5000"
 )
+
+_PACKAGES: Final = {
+    "MySQLdb": "mysqlclient",
+    "psycopg": "'psycopg[binary]'",
+    "psycopg2": "psycopg2-binary",
+}
+"""Packages whose names differ from those of their modules."""
 
 
 @dataclass(frozen=True)
@@ -73,3 +80,36 @@ def _sqlite(scheme: str, rest: str, text: str) -> TrackingUri:
     # The working folder may have changed when the exporter's thread opens the file.
     path = Path(database).absolute()
     return TrackingUri("sql", f"{scheme}:///{path}{mark}{query}", path)
+
+
+def check_driver(uri: str) -> None:
+    """Import the driver that sqlalchemy would use for a database.
+
+    Args:
+        uri: The database; its password must not be in any message.
+
+    Raises:
+        ConfigurationError: sqlalchemy can't read the URI, or knows no such dialect.
+        MissingExtraError: The driver isn't installed.
+    """
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+    where = f"{VARIABLE}={shown_url(uri)!r}"
+    try:
+        dialect = make_url(uri).get_dialect()
+    except NoSuchModuleError as error:
+        raise ConfigurationError(f"{where}: sqlalchemy knows no such database ({error})") from error
+    except (ArgumentError, ValueError) as error:
+        # Without its text, which shows a part of a password with a special letter as the port.
+        raise ConfigurationError(
+            f"{where}: sqlalchemy can't read it ({type(error).__name__}); it should be "
+            "dialect+driver://user:password@host:port/database, with special letters of the password percent-encoded"
+        ) from None
+    try:
+        dialect.import_dbapi()
+    except ImportError as error:
+        package = _PACKAGES.get(dialect.driver) or _PACKAGES.get(error.name or "") or error.name or dialect.driver
+        raise MissingExtraError(
+            f"{where} needs the driver {dialect.driver} ({error}): pip install {package}"
+        ) from error

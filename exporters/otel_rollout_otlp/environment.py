@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -96,11 +96,8 @@ def _variables(name: str) -> tuple[str, str]:
 
 def _read(name: str) -> tuple[str, str | None]:
     """Return the variable that sets `name` and its text; None as the text if none does."""
-    for variable in _variables(name):
-        text = os.environ.get(variable, "").strip()
-        if text:
-            return variable, text
-    return f"OTEL_EXPORTER_OTLP_{name}", None
+    given = [(variable, os.environ.get(variable, "").strip() or None) for variable in _variables(name)]
+    return next((pair for pair in given if pair[1]), given[-1])
 
 
 def _read_valid(name: str, read: Callable[[str], Any], default: Any) -> Any:
@@ -122,17 +119,18 @@ def _seconds(text: str) -> float:
 
 
 def _compression(text: str) -> str:
-    compression = text.strip().lower()
-    if compression not in COMPRESSIONS:
-        raise ValueError(f"one of {', '.join(COMPRESSIONS)}")
-    return compression
+    return _choice(text, COMPRESSIONS, f"one of {', '.join(COMPRESSIONS)}")
 
 
 def _boolean(text: str) -> bool:
-    boolean = text.strip().lower()
-    if boolean not in ("true", "false"):
-        raise ValueError("true or false")
-    return boolean == "true"
+    return _choice(text, ("true", "false"), "true or false") == "true"
+
+
+def _choice(text: str, choices: Sequence[str], right: str) -> str:
+    choice = text.strip().lower()
+    if choice not in choices:
+        raise ValueError(right)
+    return choice
 
 
 def _headers() -> dict[str, str]:

@@ -42,7 +42,7 @@ NO_WAY: Final = (
     "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf OTEL_EXPORTER_OTLP_ENDPOINT=http://HOST:6006"
 )
 _HINT: Final = "check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS"
-_DENIED: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "NOT_FOUND"})
+_CONFIGURATION_ERRORS: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "NOT_FOUND"})
 
 
 class OtlpGrpcSpanExporter(OutcomeSpanExporter):
@@ -105,7 +105,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         try:
             import grpc
         except ImportError as error:
-            return Outcome(Verdict.DENIED, f"{error}: pip install 'otel-rollout[grpc]'")
+            return Outcome(Verdict.CONFIGURATION_ERROR, f"{error}: pip install 'otel-rollout[grpc]'")
         try:
             answer = self._method()(request, timeout=self._timeout, metadata=self._headers)
         except grpc.RpcError as error:
@@ -116,7 +116,9 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
             return outcome
         except (OSError, TypeError, ValueError) as error:
             # A certificate that can't be read, a header that can't be sent.
-            return Outcome(Verdict.DENIED, f"{shown_url(self.endpoint)}: {type(error).__name__}: {error}; {_HINT}")
+            return Outcome(
+                Verdict.CONFIGURATION_ERROR, f"{shown_url(self.endpoint)}: {type(error).__name__}: {error}; {_HINT}"
+            )
         partial = answer.partial_success
         return partial_outcome(partial.rejected_spans, partial.error_message, len(spans))
 
@@ -186,8 +188,8 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         if code in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"):
             # An exhausted receiver that can recover says when; else the batch must not be retried.
             return Outcome(Verdict.REFUSED, reason)
-        if code in _DENIED or details == "Invalid metadata":
-            return Outcome(Verdict.DENIED, f"{reason}; {_HINT}")
+        if code in _CONFIGURATION_ERRORS or details == "Invalid metadata":
+            return Outcome(Verdict.CONFIGURATION_ERROR, f"{reason}; {_HINT}")
         return Outcome(Verdict.UNEXPLAINED, reason)
 
 

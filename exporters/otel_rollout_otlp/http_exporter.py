@@ -78,7 +78,7 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
             body = gzip.compress(body, GZIP_LEVEL) if self._compression == "gzip" else zlib.compress(body, GZIP_LEVEL)
             headers["content-encoding"] = self._compression
         answer = self._client.request("POST", self.endpoint, body, headers)
-        outcome = outcome_of_answer(answer, self.endpoint, denied_hint=_HEADERS_HINT)
+        outcome = outcome_of_answer(answer, self.endpoint, configuration_hint=_HEADERS_HINT)
         if outcome.verdict is not Verdict.DELIVERED or not answer.body:
             return outcome
         try:

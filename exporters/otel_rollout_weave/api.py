@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import orjson
 
-from otel_rollout.export.http import HttpClient, outcome_of_answer
+from otel_rollout.export.http import HttpClient, json_object, outcome_of_answer
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_weave.settings import CREDENTIALS_HINT, WeaveSettings
 
@@ -65,7 +65,7 @@ class WeaveApi:
             found = (self._graphql(_PROJECT_MUTATION, variables).get("upsertModel") or {}).get("model")
         if not found:
             raise RequestFailedError(
-                Outcome(Verdict.DENIED, f"project {entity}/{project} can't be made; {CREDENTIALS_HINT}")
+                Outcome(Verdict.CONFIGURATION_ERROR, f"project {entity}/{project} can't be made; {CREDENTIALS_HINT}")
             )
         return str(found["name"])
 
@@ -75,7 +75,7 @@ class WeaveApi:
         """Store finished calls, each as JSON."""
         entity, project = project_id.split("/")
         path = f"/v2/{quote(entity, safe='')}/{quote(project, safe='')}/calls/complete"
-        self._parsed(path, self._post(path, b'{"batch":[' + b",".join(calls) + b"]}"))
+        _object(path, self._post(path, b'{"batch":[' + b",".join(calls) + b"]}"))
 
     def stored_calls(self, project_id: str, ids: Sequence[str]) -> set[str]:
         """Return the ids of these calls that are stored."""
@@ -84,7 +84,7 @@ class WeaveApi:
             wanted = {"call_ids": ids[start : start + IDS_PER_QUESTION]}
             question = {"project_id": project_id, "columns": ["id"], "filter": wanted}
             lines = self._post("/calls/stream_query", orjson.dumps(question)).splitlines()
-            found.update(str(self._parsed("/calls/stream_query", line)["id"]) for line in lines if line.strip())
+            found.update(str(_object("/calls/stream_query", line)["id"]) for line in lines if line.strip())
         return found
 
     def create_file(self, project_id: str, name: str, content: bytes) -> str:
@@ -97,12 +97,12 @@ class WeaveApi:
         ).encode()
         body += content + f"\r\n--{boundary}--\r\n".encode()
         answer = self._post("/file/create", body, f"multipart/form-data; boundary={boundary}")
-        return str(self._parsed("/file/create", answer)["digest"])
+        return str(_object("/file/create", answer)["digest"])
 
     def create_object(self, project_id: str, object_id: str, value: dict[str, Any]) -> str:
         """Store an object and return its digest; idempotent."""
         wanted = {"obj": {"project_id": project_id, "object_id": object_id, "val": value}}
-        return str(self._parsed("/obj/create", self._post("/obj/create", orjson.dumps(wanted)))["digest"])
+        return str(self._ask("/obj/create", wanted)["digest"])
 
     def create_feedback(self, feedback: Sequence[dict[str, Any]]) -> None:
         """Store several pieces of feedback."""
@@ -125,8 +125,7 @@ class WeaveApi:
                     }
                 },
             }
-            answer = self._parsed("/feedback/query", self._post("/feedback/query", orjson.dumps(question)))
-            for row in answer["result"]:
+            for row in self._ask("/feedback/query", question)["result"]:
                 found.setdefault(row["weave_ref"], []).append(row["id"])
         return found
 
@@ -141,30 +140,30 @@ class WeaveApi:
     def _graphql(self, query: str, variables: dict[str, str]) -> dict[str, Any]:
         url = f"{self.settings.api_url}/graphql"
         body = orjson.dumps({"query": query, "variables": variables})
-        answer = self._parsed(url, self._request(url, body, "application/json"))
+        answer = _object(url, self._request(url, body))
         if answer.get("errors"):
             message = str(answer["errors"][0].get("message", answer["errors"][0]))[:200]
-            raise RequestFailedError(Outcome(Verdict.DENIED, f"{url}: {message}; {CREDENTIALS_HINT}"))
+            raise RequestFailedError(Outcome(Verdict.CONFIGURATION_ERROR, f"{url}: {message}; {CREDENTIALS_HINT}"))
         return answer.get("data") or {}
+
+    def _ask(self, path: str, question: dict[str, Any]) -> dict[str, Any]:
+        return _object(path, self._post(path, orjson.dumps(question)))
 
     def _post(self, path: str, body: bytes, content_type: str = "application/json") -> bytes:
         return self._request(self.settings.trace_server_url + path, body, content_type)
 
-    @staticmethod
-    def _parsed(url: str, body: bytes) -> dict[str, Any]:
-        try:
-            answer = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            answer = None
-        if not isinstance(answer, dict):
-            # A proxy's page, for example: status 200, and nothing stored.
-            reason = f"{url} answered with something other than JSON: {body[:80]!r}"
-            raise RequestFailedError(Outcome(Verdict.UNEXPLAINED, reason))
-        return answer
-
-    def _request(self, url: str, body: bytes, content_type: str) -> bytes:
+    def _request(self, url: str, body: bytes, content_type: str = "application/json") -> bytes:
         answer = self._http.request("POST", url, body, {"Content-Type": content_type})
-        outcome = outcome_of_answer(answer, url, denied_hint=CREDENTIALS_HINT)
+        outcome = outcome_of_answer(answer, url, configuration_hint=CREDENTIALS_HINT)
         if outcome.verdict is not Verdict.DELIVERED:
             raise RequestFailedError(outcome)
         return answer.body
+
+
+def _object(url: str, body: bytes) -> dict[str, Any]:
+    found = json_object(body)
+    if found is None:
+        # A proxy's page, for example: status 200, and nothing stored.
+        reason = f"{url} answered with something other than JSON: {body[:80]!r}"
+        raise RequestFailedError(Outcome(Verdict.UNEXPLAINED, reason))
+    return found

@@ -16,7 +16,7 @@ __all__ = ["REWARD", "Catalogue", "object_id_of"]
 
 REWARD: Final = "reward"
 MAX_NAME: Final = 128
-"""Weave answers 400 for the whole batch where an object id or a plain op name is longer."""
+"""Weave refuses the whole batch (400) for a longer object id or plain op name."""
 
 MAX_OPS: Final = 1000
 """How many ops one process registers; span names that hold an id would make objects without end."""
@@ -65,7 +65,7 @@ class Catalogue:
             entity, _, project = name.rpartition("/")
             if not project or "/" in entity:
                 reason = f"{name!r} is no Weave project: give it as 'entity/project' or 'project'"
-                raise RequestFailedError(Outcome(Verdict.DENIED, reason))
+                raise RequestFailedError(Outcome(Verdict.CONFIGURATION_ERROR, reason))
             entity = entity or self.api.settings.entity or self._entity()
             self._projects[name] = f"{entity}/{self.api.ensure_project(entity, project)}"
         return self._projects[name]
@@ -108,5 +108,5 @@ class Catalogue:
             self._default_entity = self.api.default_entity()
         if self._default_entity is None:
             reason = f"the owner of the API key has no default entity; {CREDENTIALS_HINT}"
-            raise RequestFailedError(Outcome(Verdict.DENIED, reason))
+            raise RequestFailedError(Outcome(Verdict.CONFIGURATION_ERROR, reason))
         return self._default_entity

@@ -23,9 +23,8 @@ from otel_rollout.settings import read_flag
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.catalogue import Catalogue
 from otel_rollout_weave.rewards import Reward, RewardFeedback, reward_feedback_of
-from otel_rollout_weave.settings import CREDENTIALS_HINT, read_settings
+from otel_rollout_weave.settings import CREDENTIALS_HINT, read_settings, run_of_process
 from otel_rollout_weave.translate import NONE_BELOW, StatusCounts, call_of_span
-from otel_rollout_weave.wandb_run import run_of_process
 
 __all__ = ["WeaveSpanExporter"]
 
@@ -133,7 +132,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         try:
             self._attempt(spans)
         except RequestFailedError as failure:
-            if failure.outcome.verdict is Verdict.DENIED:
+            if failure.outcome.verdict is Verdict.CONFIGURATION_ERROR:
                 # The next attempt reads the settings again, and asks for the project again.
                 self._disconnect()
             return failure.outcome
@@ -261,7 +260,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
     def _new_catalogue(self) -> Catalogue:
         settings = self._settings()
         if not settings.api_key:
-            raise RequestFailedError(Outcome(Verdict.DENIED, f"no W&B API key: {CREDENTIALS_HINT}"))
+            raise RequestFailedError(Outcome(Verdict.CONFIGURATION_ERROR, f"no W&B API key: {CREDENTIALS_HINT}"))
         return Catalogue(WeaveApi(settings))
 
     def _disconnect(self) -> None:
@@ -276,7 +275,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
                 self._rewards = RewardFeedback(self._new_catalogue())
             self._rewards.file(project_id, rewards)
         except RequestFailedError as failure:
-            if failure.outcome.verdict is Verdict.DENIED:
+            if failure.outcome.verdict is Verdict.CONFIGURATION_ERROR:
                 # The next attempt reads the settings again.
                 self._disconnect_rewards()
             return failure.outcome
@@ -299,7 +298,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         if not name and not service.startswith("unknown_service"):
             name = service
         if not name:
-            raise RequestFailedError(Outcome(Verdict.DENIED, "no Weave project: set WANDB_PROJECT"))
+            raise RequestFailedError(Outcome(Verdict.CONFIGURATION_ERROR, "no Weave project: set WANDB_PROJECT"))
         return str(name)
 
     # --- the statuses below a root

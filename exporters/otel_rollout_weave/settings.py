@@ -1,4 +1,4 @@
-"""The servers and credentials, from the environment and files that weave and wandb read.
+"""The servers, credentials and W&B run, from the environment and files that weave and wandb read.
 
 Source: https://docs.wandb.ai/weave/reference/python-sdk and weave 0.54's `trace/env.py`.
 """
@@ -10,13 +10,16 @@ import configparser
 import logging
 import netrc
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = ["CREDENTIALS_HINT", "WeaveSettings", "read_settings"]
+from otel_rollout.safety.log_once import warn_once
+
+__all__ = ["CREDENTIALS_HINT", "WeaveSettings", "read_settings", "run_of_process"]
 
 _logger = logging.getLogger(__name__)
 
@@ -67,16 +70,7 @@ def read_settings(
     timeout: float | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> WeaveSettings:
-    """Return each setting: the argument, else the environment, else wandb's files.
-
-    Args:
-        api_key: Else WANDB_API_KEY, else the netrc entry.
-        base_url: Else WANDB_BASE_URL, else wandb's settings.
-        trace_server_url: Else WF_TRACE_SERVER_URL, else that of `base_url`.
-        entity: Else WANDB_ENTITY.
-        timeout: Else WEAVE_HTTP_TIMEOUT.
-        environment: The environment; the process's own if None.
-    """
+    """Return each setting: the argument, else `environment` (the process's own if None), else wandb's files."""
     given = os.environ if environment is None else environment
     api_url = (base_url or given.get("WANDB_BASE_URL") or _base_url_of_files(given)).rstrip("/")
     # A server with another public URL takes calls there.
@@ -90,6 +84,36 @@ def read_settings(
         verify=given.get("WEAVE_INSECURE_DISABLE_SSL", "").lower() != "true",
         timeout=timeout or _seconds(given.get("WEAVE_HTTP_TIMEOUT")) or DEFAULT_TIMEOUT,
     )
+
+
+def run_of_process(project_id: str, environment: Mapping[str, str] | None = None) -> str | None:
+    """Return `entity/project/run` of the active run; None if there is none in this project.
+
+    A run of another project is left out: Weave shows calls beside a run only if both are in one project.
+    """
+    given = os.environ if environment is None else environment
+    # A trainer that logs to W&B has imported wandb; importing it here would take seconds.
+    run = getattr(sys.modules.get("wandb"), "run", None)
+    entity, project = project_id.split("/")
+    if run is not None:
+        run_id, run_entity, run_project = run.id, run.entity or entity, run.project or project
+    else:
+        # Worker processes inherit the run from the trainer's environment.
+        run_id = given.get("WANDB_RUN_ID")
+        run_entity, run_project = given.get("WANDB_ENTITY") or entity, given.get("WANDB_PROJECT") or project
+    if not run_id or "/" in run_id or ":" in run_id:
+        return None
+    if (run_entity, run_project) != (entity, project):
+        run = f"{run_entity}/{run_project}/{run_id}"
+        warn_once(
+            f"W&B run {run} {project_id}",
+            "the W&B run %s is in another project than Weave's %s, so calls are not associated with it; "
+            "use the same entity and project for both",
+            run,
+            project_id,
+        )
+        return None
+    return f"{project_id}/{run_id}"
 
 
 def _home(given: Mapping[str, str]) -> Path:

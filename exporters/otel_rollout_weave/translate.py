@@ -5,6 +5,7 @@ Source of the record: https://docs.wandb.ai/weave/reference/service-api/calls/ca
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -16,10 +17,9 @@ from opentelemetry.trace import StatusCode
 from otel_rollout import semconv
 from otel_rollout.export.span_facts import reward_of, span_id_of, trace_id_of
 from otel_rollout.values.sanitize import INT64_MAX, fits_int64, replace_surrogates
-from otel_rollout_weave.exception_text import exception_of_span
 from otel_rollout_weave.payload_text import as_inputs, as_output, is_json_of_ours
 
-__all__ = ["NONE_BELOW", "StatusCounts", "call_of_span"]
+__all__ = ["NONE_BELOW", "StatusCounts", "call_of_span", "exception_of_span"]
 
 MAX_DISPLAY_NAME: Final = 1024
 """Weave refuses the whole batch (400) for a longer display name."""
@@ -43,6 +43,8 @@ _CLASHES: Final = "other_attributes"
 """The key for attributes whose name is taken: by a tag, or by an attribute that is a dotted prefix of it."""
 
 _WEAVE_KINDS: Final = {"AGENT": "agent", "LLM": "llm", "TOOL": "tool", "EVALUATOR": "scorer"}
+
+_FRAME = re.compile(r'^  File "(?P<filename>.*)", line (?P<line>\d+), in (?P<function>.*)\n?(?P<text>    \S.*)?', re.M)
 
 
 class StatusCounts(NamedTuple):
@@ -201,6 +203,35 @@ def _summary(span: ReadableSpan, attributes: Mapping[str, Any], below: StatusCou
         model = attributes.get(semconv.RESPONSE_MODEL) or attributes.get(semconv.REQUEST_MODEL) or "usage"
         summary["usage"] = {_text(model): usage}
     return summary
+
+
+def exception_of_span(span: ReadableSpan) -> str | None:
+    """Return the JSON text of a failed span's exception; None if the span did not fail."""
+    if span.status.status_code is not StatusCode.ERROR:
+        return None
+    found: Mapping[str, Any] = {}
+    for event in span.events:
+        if event.name == semconv.EXCEPTION_EVENT:
+            found = event.attributes or {}
+    kind = found.get(semconv.EXCEPTION_TYPE) or (span.attributes or {}).get(semconv.ERROR_TYPE) or "Error"
+    message = found.get(semconv.EXCEPTION_MESSAGE) or span.status.description or ""
+    record: dict[str, Any] = {"type": _text(kind), "message": _text(message)}
+    stacktrace = found.get(semconv.EXCEPTION_STACKTRACE)
+    if stacktrace:
+        record["traceback"] = _frames(_text(stacktrace))
+    return orjson.dumps(record).decode()
+
+
+def _frames(stacktrace: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "filename": frame["filename"],
+            "line_number": int(frame["line"]),
+            "function_name": frame["function"],
+            "text": (frame["text"] or "").strip(),
+        }
+        for frame in _FRAME.finditer(stacktrace)
+    ]
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""`python -m otel_rollout.cli`: the command where its script is not on the path."""
+"""`python -m otel_rollout.cli`: the command `otel-rollout` without its script."""
 
 import sys
 

@@ -45,7 +45,7 @@ def complain(message: str) -> None:
 
 def filters_of(arguments: argparse.Namespace) -> Filters:
     """Return the command line's filters as keyword arguments of `read`."""
-    return cast(Filters, {name: getattr(arguments, name) for name in Filters.__annotations__})
+    return cast(Filters, {name: getattr(arguments, name) for name in Filters.__optional_keys__})
 
 
 def selected(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[RecordedTrajectory]:

@@ -19,7 +19,7 @@ from otel_rollout.trace_folder.reader import RecordedTrajectory
 __all__ = ["step_table", "totals_table", "trajectory_table"]
 
 WIDE: Final = 100
-"""From this many columns of a terminal on, there is room for all of ours."""
+"""From this many columns of a terminal on, there is room for all columns of a table."""
 FULL_ID: Final = 32
 SHORT_ID: Final = 8
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from otel_rollout.counts import ExporterStats, SideWorkStats
 
@@ -36,15 +37,20 @@ class Account:
         self.is_abandoned = False
         """If True, the result of an attempt that is still running is not counted: its spans were counted before."""
         self.is_closed = False
-        """If True, all that was queued at the end is counted as lost."""
+        """If True, the spans that were queued at the end are counted as lost."""
 
     @property
     def queued(self) -> int:
         """The number of spans in memory, waiting or in flight."""
         return self.accepted - self.settled - self.spooled
 
+    def await_progress(self, is_done: Callable[[], bool], deadline: float) -> None:
+        """Wait until `is_done`, or until `deadline` in seconds of `time.monotonic`."""
+        with self.lock:
+            self.progress.wait_for(is_done, min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
+
     def close(self) -> None:
-        """Count what is queued as lost."""
+        """Count the queued spans as lost."""
         self.is_abandoned = self.is_closed = True
         queued = self.queued
         if queued:

@@ -10,10 +10,9 @@ from typing import TypeAlias
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout import semconv
 from otel_rollout.export.batch_sender import BatchReport
-from otel_rollout.processing.shrink import replace_attributes
 from otel_rollout.processing.span_conversion import SpanReader
+from otel_rollout.processing.span_copies import copy_with_losses
 from otel_rollout.processing.span_size import encoded_size
 from otel_rollout.safety.gil import GilYielder
 from otel_rollout.spans.recording_span import RolloutSpan
@@ -49,13 +48,7 @@ class Batch:
         return len(self.queued) - len(self.spans)
 
     def add(self, span: RolloutSpan | ReadableSpan, queued_bytes: int, readable: ReadableSpan | None) -> None:
-        """Add a span.
-
-        Args:
-            span: The span as it was queued.
-            queued_bytes: Its bytes in the queue.
-            readable: Its standard form; None if the conversion failed.
-        """
+        """Add a queued span with its size and its standard form, None if the conversion failed."""
         self.queued.append((span, queued_bytes))
         self.queued_bytes += queued_bytes
         if readable is not None:
@@ -71,16 +64,9 @@ class Batch:
 
     def with_losses(self, spans: Sequence[ReadableSpan]) -> Sequence[ReadableSpan]:
         """Return `spans` with copies of the roots whose count of dropped spans has changed since they were read."""
-        return [self._with_losses(span) for span in spans] if self._has_losses else spans
-
-    def _with_losses(self, span: ReadableSpan) -> ReadableSpan:
-        recording = self._recording_span(span) if span.parent is None else None
-        if recording is None or recording.trajectory is None:
-            return span
-        dropped = recording.trajectory.dropped_spans[self._exporter]
-        if not dropped:
-            return span
-        return replace_attributes(span, {**(span.attributes or {}), semconv.DROPPED_SPANS: dropped})
+        if not self._has_losses:
+            return spans
+        return [copy_with_losses(span, self._recording_span(span), self._exporter) for span in spans]
 
     def _recording_span(self, span: ReadableSpan) -> RolloutSpan | None:
         if self._recording_spans is None:
@@ -117,7 +103,7 @@ class MemoryStore:
     def take(self) -> Batch:
         """Remove the oldest spans, up to a full batch, and convert them."""
         batch = Batch(self.exporter)
-        gil = GilYielder()
+        yielder = GilYielder()
         total = 0
         while len(batch.queued) < self._batch_spans:
             try:
@@ -136,7 +122,7 @@ class MemoryStore:
                 break
             batch.add(span, queued_bytes, readable)
             total += size
-            gil.worked(size)
+            yielder.worked(size)
         return batch
 
     def settle(self, batch: Batch, report: BatchReport) -> bool:
@@ -154,13 +140,13 @@ class MemoryStore:
             self.reader.release(span)
 
     def start(self) -> None:
-        """Start the store's thread, if it has one; called with the account's lock held, as the next three are."""
+        """Start the store's thread, if it has one; this and the next three are called with the account's lock held."""
 
     def make_room(self) -> None:
-        """Be told that memory holds more than `spill_bytes`."""
+        """Called when memory holds more than `spill_bytes`."""
 
     def note_trouble(self) -> None:
-        """Be told that the backend is away, or refuses us."""
+        """Called when the backend is away, or refuses us."""
 
     def begin_shutdown(self, deadline: float) -> float:
         """Return the deadline for attempts, which leaves the store its time until the `deadline` of all."""
@@ -173,4 +159,4 @@ class MemoryStore:
         """Wait until all spans are on disk, also those of an attempt that hangs; called by the joining thread."""
 
     def close(self, deadline: float) -> None:
-        """Let go of files until `deadline`."""
+        """Close the files, at most until `deadline`."""

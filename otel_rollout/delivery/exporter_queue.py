@@ -19,14 +19,15 @@ from otel_rollout.counts import ExporterStats
 from otel_rollout.delivery.account import Account
 from otel_rollout.delivery.batch import Batch, MemoryStore
 from otel_rollout.delivery.queue_limits import QueueLimits
-from otel_rollout.delivery.spooled_queue import SpooledStore
+from otel_rollout.delivery.spooled_store import SpooledStore
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import BatchReport, send_batch
 from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.side_work import SideWork
 from otel_rollout.export.trouble_log import TroubleLog
-from otel_rollout.processing.span_conversion import SpanReader, without_payload
+from otel_rollout.processing.span_conversion import SpanReader
+from otel_rollout.processing.span_copies import copy_without_payload
 from otel_rollout.processing.span_size import queued_size
 from otel_rollout.spans.recording_span import RolloutSpan
 
@@ -44,7 +45,7 @@ CHILD_SHARE: Final = 0.97
 MIN_SECONDS_LEFT: Final = 0.05
 """With less than this left to the deadline of a shutdown, no further attempt begins."""
 SECONDS_AFTER_AN_ERROR: Final = 1.0
-"""How long delivery pauses after an internal error, which may come again at once."""
+"""The pause of delivery after an internal error, which may come again at once."""
 
 
 class ExporterQueue:
@@ -99,14 +100,14 @@ class ExporterQueue:
         self._deadline: float | None = None
         """The end of attempts, once `shutdown` was called."""
         self._final_deadline = 0.0
-        self._flushes = self._flushes_seen = self._denials = self._lost_at_flush = 0
+        self._flushes = self._flushes_seen = self._configuration_errors = self._lost_at_flush = 0
 
     # --- from any thread
 
     def put(self, span: RolloutSpan | ReadableSpan) -> None:
         """Take a finished span; never waits for the exporter, never raises.
 
-        When the queue is near its bound, payloads are given up before spans and children before roots.
+        When the queue is near its bound, payloads are dropped before spans, and children before roots.
         """
         limits, account, store = self._limits, self._account, self._store
         has_payload, is_counted = True, False
@@ -118,7 +119,7 @@ class ExporterQueue:
                     reason = "after_shutdown"
                 else:
                     if account.queued_bytes + size > limits.max_bytes * PAYLOAD_SHARE:
-                        whole, span = span, without_payload(span)
+                        whole, span = span, copy_without_payload(span)
                         has_payload = span is whole
                         if not has_payload:
                             self._reader.release(whole)
@@ -178,7 +179,7 @@ class ExporterQueue:
             self._store.start()
 
     def request_flush(self) -> None:
-        """Send what is queued now, without waiting for a full batch or for the delay before the next attempt."""
+        """Send the queued spans now, without waiting for a full batch or for the delay before the next attempt."""
         with self._lock:
             self._flushes += 1
             self._work.notify()
@@ -193,18 +194,22 @@ class ExporterQueue:
             True if the backend has every span put since the last flush, and the side work is done.
         """
         deadline = time.monotonic() + timeout
-        is_delivered = self._flush_spans(timeout)
+        is_delivered = self._flush_spans(deadline)
         if self._side_work is None:
             return is_delivered
         return self._side_work.flush(max(0.0, deadline - time.monotonic()) if is_delivered else 0.0) and is_delivered
 
-    def _flush_spans(self, timeout: float) -> bool:
+    def _flush_spans(self, deadline: float) -> bool:
         account = self._account
         with self._lock:
-            target, denials, lost_before = account.accepted, self._denials, self._lost_at_flush
+            target, configuration_errors, lost_before = (
+                account.accepted,
+                self._configuration_errors,
+                self._lost_at_flush,
+            )
             self.request_flush()
-            self._progress.wait_for(
-                lambda: account.settled >= target or self._denials != denials, min(timeout, threading.TIMEOUT_MAX)
+            account.await_progress(
+                lambda: account.settled >= target or self._configuration_errors != configuration_errors, deadline
             )
             if account.settled < target:
                 return False
@@ -255,9 +260,7 @@ class ExporterQueue:
 
         Source: https://github.com/python/cpython/issues/90882
         """
-        left = max(0.0, deadline - time.monotonic())
-        with self._lock:
-            self._progress.wait_for(lambda: self._has_ended, min(left, threading.TIMEOUT_MAX))
+        self._account.await_progress(lambda: self._has_ended, deadline)
 
     def after_fork(self) -> None:
         """Start empty in a forked child: what the parent holds, in memory and on disk, is the parent's to deliver."""
@@ -276,7 +279,7 @@ class ExporterQueue:
 
     def _run(self) -> None:
         # The exporter's own requests must not be traced.
-        context = context_api.set_value(context_api._SUPPRESS_INSTRUMENTATION_KEY, True, context_api.Context())  # noqa: SLF001 - opentelemetry-instrumentation imports it too
+        context = context_api.set_value(context_api._SUPPRESS_INSTRUMENTATION_KEY, True, context_api.Context())  # noqa: SLF001 - as opentelemetry-instrumentation does
         token = context_api.attach(context)
         try:
             is_last = False
@@ -315,7 +318,7 @@ class ExporterQueue:
         return is_large or len(self._store.spans) >= self._limits.batch_spans or self._account.spooled > 0
 
     def _abandon(self) -> None:
-        """Count what is left at the end as lost."""
+        """Count the spans that are left at the end as lost."""
         with self._lock:
             self._account.close()
             self._store.clear()
@@ -377,7 +380,7 @@ class ExporterQueue:
                 return False
             if self._deadline is not None and self._flushes == self._flushes_seen:
                 left = self._deadline - time.monotonic()
-                if outcome.verdict is Verdict.DENIED or left < MIN_SECONDS_LEFT:
+                if outcome.verdict is Verdict.CONFIGURATION_ERROR or left < MIN_SECONDS_LEFT:
                     return False
                 # Several attempts still fit in, however long the delay has grown.
                 seconds = min(seconds, left / 4)
@@ -390,8 +393,8 @@ class ExporterQueue:
         self._account.last_trouble = f"{outcome.verdict.value}: {outcome.reason}"
         self._log.note(outcome)
         with self._lock:
-            if outcome.verdict in (Verdict.RETRY, Verdict.DENIED):
+            if outcome.verdict in (Verdict.RETRY, Verdict.CONFIGURATION_ERROR):
                 self._store.note_trouble()
-            if outcome.verdict is Verdict.DENIED:
-                self._denials += 1
+            if outcome.verdict is Verdict.CONFIGURATION_ERROR:
+                self._configuration_errors += 1
                 self._progress.notify_all()

@@ -14,19 +14,16 @@ from array import array
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.file_modes import make_folder, open_private
 from otel_rollout.trace_folder.append_file import FileGoneError
-from otel_rollout.trace_folder.frames import FrameFile, make_compressor, read_frame, require_zstandard
+from otel_rollout.trace_folder.frames import FrameFile, read_frame, require_zstandard
 from otel_rollout.trace_folder.layout import FRAMES, new_worker
 from otel_rollout.trace_folder.otlp_json import decode_line, encode_line
-
-if TYPE_CHECKING:
-    import zstandard
 
 __all__ = ["Spool", "open_spool"]
 
@@ -36,15 +33,10 @@ MAX_FILES: Final = 256
 
 
 def open_spool(folder: str, exporter: str, max_bytes: int) -> Spool:
-    """Make the folder of one exporter's spool, and return the spool.
-
-    Args:
-        folder: The folder of all spools.
-        exporter: The exporter's name.
-        max_bytes: The bound on the spool's files.
+    """Create the folder of one exporter's spool in the `folder` of all spools, and return the spool.
 
     Raises:
-        ConfigurationError: The folder can't be made or written to.
+        ConfigurationError: The folder can't be created or written to.
         MissingExtraError: zstandard isn't installed.
     """
     require_zstandard()
@@ -84,7 +76,6 @@ class Spool:
         self._number = 0
         self._bytes = 0
         self._files: deque[_SpoolFile] = deque()
-        self._compressor: zstandard.ZstdCompressor | None = None
 
     def append(self, spans: Sequence[ReadableSpan], *, is_forced: bool = False) -> bool:
         """Append a batch; False if that failed, and `trouble` says why.
@@ -155,15 +146,14 @@ class Spool:
                 with contextlib.suppress(OSError):
                     if time.monotonic() < deadline:
                         file.remove_settled()
-                with contextlib.suppress(OSError):
-                    file.close()
+                file.frames.close()
         finally:
             self._lock.release()
 
     def after_fork(self) -> None:
         """Start empty in a forked child: the files are its parent's."""
         for file in self._files:
-            file.close()
+            file.frames.close()
         self._reset()
 
     def _last_file(self) -> _SpoolFile:
@@ -171,9 +161,7 @@ class Spool:
 
     def _next_file(self) -> _SpoolFile:
         self._number += 1
-        # Shared by all files: a compressor takes megabytes.
-        self._compressor = self._compressor or make_compressor()
-        file = _SpoolFile(self.folder / f"{self._worker}-{self._number:06d}{FRAMES}", self._compressor)
+        file = _SpoolFile(self.folder / f"{self._worker}-{self._number:06d}{FRAMES}")
         self._files.append(file)
         return file
 
@@ -182,23 +170,17 @@ class Spool:
         self._bytes -= file.bytes
         with contextlib.suppress(OSError):
             # A file that can't be removed is at worst delivered again, by a replay.
-            file.remove()
-        with contextlib.suppress(OSError):
-            file.close()
+            file.path.unlink(missing_ok=True)
+        file.frames.close()
 
 
 class _SpoolFile:
-    """One file, with the places of its batches.
+    """One file, with the places of its batches."""
 
-    Args:
-        path: The file.
-        compressor: Compresses the batches.
-    """
-
-    def __init__(self, path: Path, compressor: zstandard.ZstdCompressor) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.bytes = 0
-        self._frames = FrameFile(path, compressor)
+        self.frames = FrameFile(path)
         # Offset, length and number of spans of each batch, one after the other: there may be many.
         self._batches = array("Q")
         self._settled = 0
@@ -210,7 +192,7 @@ class _SpoolFile:
 
     def append(self, line: bytes, spans: int) -> int:
         """Append a batch and return its size on disk."""
-        frame = self._frames.append(line)
+        frame = self.frames.append(line)
         self._batches.extend((frame.offset, frame.length, spans))
         self.bytes += frame.length
         return frame.length
@@ -231,7 +213,7 @@ class _SpoolFile:
             OSError: The disk failed; the file is unchanged.
         """
         if self.is_empty:
-            self.remove()
+            self.path.unlink(missing_ok=True)
         elif self._settled:
             rest = self.path.with_name(f"{self.path.name}.rest")
             try:
@@ -245,11 +227,3 @@ class _SpoolFile:
             except OSError:
                 rest.unlink(missing_ok=True)
                 raise
-
-    def remove(self) -> None:
-        """Remove the file."""
-        self.path.unlink(missing_ok=True)
-
-    def close(self) -> None:
-        """Close the file, which gives up its lock."""
-        self._frames.close()

@@ -136,7 +136,8 @@ def delivery_table(counts: Mapping[str, ExporterStats]) -> Table:
 
 def print_where_next(console: Console, lines: Sequence[str]) -> None:
     """Print where to look next."""
-    _heading(console, "Where to look next")
+    if lines:
+        _heading(console, "Where to look next")
     for line in lines:
         style = "cyan" if line.startswith("    ") else ""
         # Commands are copied: a line break inside one would break it.

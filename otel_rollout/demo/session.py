@@ -61,14 +61,11 @@ def run_session(
     otel_rollout.init(PROJECT, experiment, backend=[*sent_to, collector], token2text=True)
     try:
         exporters = runtime.pipeline.exporters if runtime.pipeline else {}
-        console.print(
-            Text.assemble(
-                ("otel-rollout demo", "bold"),
-                f"  {counted(steps, 'step')} of {counted(samples, 'problem')} x {counted(rollouts, 'rollout')}, then a "
-                f"validation pass; to {', '.join(describe(name, exporters.get(name)) for name in backends)}",
-            ),
-            soft_wrap=True,
+        plan = (
+            f"{counted(steps, 'step')} of {counted(samples, 'problem')} x {counted(rollouts, 'rollout')}, then a "
+            f"validation pass; to {', '.join(describe(name, exporters.get(name)) for name in backends) or 'no backend'}"
         )
+        console.print(Text.assemble(("otel-rollout demo", "bold"), "  ", plan), soft_wrap=True)
         trajectories = asyncio.run(_roll_out(console, passes(steps, samples, rollouts), concurrency, seed))
         in_time = _deliver(console, timeout)
         group = most_telling_group(trajectories)

@@ -17,15 +17,10 @@ VOCABULARY_SIZE = 1200
 
 
 class BpeTokenizer:
-    """Text to token ids and back, with the special tokens kept in the text."""
+    """Encodes text to token ids and decodes it, with special tokens kept."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-
-    @property
-    def vocabulary_size(self) -> int:
-        """How many tokens there are."""
-        return int(self._tokenizer.get_vocab_size())
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a text."""
@@ -37,7 +32,7 @@ class BpeTokenizer:
 
 
 def train_tokenizer() -> BpeTokenizer:
-    """Train on everything that is said in the demo; the same vocabulary every time."""
+    """Train on the demo's texts; the vocabulary is always the same."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())

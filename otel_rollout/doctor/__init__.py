@@ -1,1 +1,1 @@
-"""What `otel-rollout doctor` does: say what the tracer reads here, and whether each backend takes a trace."""
+"""`otel-rollout doctor`: report the tracer's settings here, and try each backend."""

@@ -30,7 +30,7 @@ _IN_WORDS: Final = {
     Verdict.RETRY: "could not be reached, or is busy",
     Verdict.TOO_LARGE: "says that two small spans are too large",
     Verdict.REFUSED: "refused the spans",
-    Verdict.DENIED: "auth or configuration error",
+    Verdict.CONFIGURATION_ERROR: "auth or configuration error",
     Verdict.UNEXPLAINED: "failed",
 }
 
@@ -121,7 +121,7 @@ def _send(exporter: SpanExporter, spans: Sequence[ReadableSpan], timeout: float)
 
     def wait(seconds: float, outcome: Outcome) -> bool:
         # Wrong settings stay wrong; a database that is being made is there in a moment.
-        if outcome.verdict is Verdict.DENIED or time.monotonic() + seconds > deadline or len(troubles) > 3:
+        if outcome.verdict is Verdict.CONFIGURATION_ERROR or time.monotonic() + seconds > deadline or len(troubles) > 3:
             return False
         time.sleep(seconds)
         return True

@@ -24,19 +24,19 @@ class RetryPolicy:
     Args:
         initial_delay: Seconds before the first retry; doubles each time.
         max_delay: Seconds that the delay never exceeds.
-        denied_delay: Seconds between attempts after an auth or configuration error.
+        configuration_delay: Seconds between attempts after an auth or configuration error.
     """
 
     initial_delay: float = 0.5
     max_delay: float = 30.0
-    denied_delay: float = 60.0
+    configuration_delay: float = 60.0
 
     def delay(self, attempt: int, outcome: Outcome) -> float:
         """Return the seconds to wait after the attempt numbered `attempt`, counted from 1."""
-        if outcome.verdict in (Verdict.DENIED, Verdict.REFUSED):
-            delay = self.denied_delay
+        if outcome.verdict in (Verdict.CONFIGURATION_ERROR, Verdict.REFUSED):
+            delay = self.configuration_delay
         else:
             delay = self.initial_delay * 2.0 ** min(attempt - 1, 16) * _jitter.uniform(0.75, 1.25)
             delay = min(self.max_delay, delay)
-        # Backends say 0, or name a date that is past by our clock: heeded alone, that would be a loop without a wait.
+        # Backends ask for 0 seconds, or for a date in our clock's past: alone that would be a busy loop.
         return max(delay, min(outcome.retry_after or 0.0, MAX_RETRY_AFTER))

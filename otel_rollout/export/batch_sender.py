@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.processing.shrink import shrink_span
+from otel_rollout.processing.span_copies import shrunk_copy
 
 __all__ = ["BatchReport", "Wait", "send_batch", "wait_until"]
 
@@ -107,7 +107,7 @@ def send_batch(
             continue
         delay = sending.note_failed(part, outcome)
         if sending.pending and not wait(delay, outcome):
-            reason = "denied" if outcome.verdict is Verdict.DENIED else "shutdown"
+            reason = "configuration_error" if outcome.verdict is Verdict.CONFIGURATION_ERROR else "shutdown"
             if keeps_unsent:
                 sending.keep_rest(reason)
             else:
@@ -164,7 +164,7 @@ class _Sending:
             return self._note_passing(part, outcome)
         self._passing_in_a_row = 0
         is_unexplained = outcome.verdict is Verdict.UNEXPLAINED
-        if outcome.verdict is Verdict.DENIED or (
+        if outcome.verdict is Verdict.CONFIGURATION_ERROR or (
             is_unexplained and not self._is_halving and self._attempt < UNEXPLAINED_ATTEMPTS
         ):
             self.pending.append(part)
@@ -180,7 +180,7 @@ class _Sending:
             # Never cut: the backend may have stored it and failed afterwards, and the cut one would overwrite it.
             self._suspects.append(_Part(part.spans if part.original is None else part.original))
         elif part.original is None:
-            self.pending.append(part._replace(spans=[shrink_span(part.spans[0])], original=part.spans))
+            self.pending.append(part._replace(spans=[shrunk_copy(part.spans[0])], original=part.spans))
         else:
             self._lose([part], outcome.verdict.value)
         if self._failures_in_a_row >= FAILURES_IN_A_ROW:

@@ -45,7 +45,7 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
     max_batch_bytes: int = 2**62
     """The most bytes of a batch that the backend takes."""
     side_work: SideWork | None = None
-    """Requests about spans that are stored already, if the exporter makes any."""
+    """Requests about stored spans, if the exporter makes any."""
 
     def check(self) -> None:
         """Raise a ConfigurationError if the exporter can't work; called by `init`, not by other processors.
@@ -97,7 +97,7 @@ def refused_here(error: Exception) -> Outcome:
 
 
 def one_attempt_of(exporter: SpanExporter) -> Callable[[Sequence[ReadableSpan]], Outcome]:
-    """Return a function that makes one attempt to send spans with an exporter, ours or anyone's."""
+    """Return a function that makes one attempt to deliver spans by any exporter and returns the outcome."""
     if isinstance(exporter, OutcomeSpanExporter):
         return exporter.send
 

@@ -10,7 +10,9 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
@@ -22,6 +24,7 @@ __all__ = [
     "HttpAnswer",
     "HttpClient",
     "destination_of",
+    "json_object",
     "outcome_of_answer",
     "require_requests",
     "shown_url",
@@ -133,6 +136,15 @@ class HttpClient:
             session.close()
 
 
+def json_object(body: bytes) -> dict[str, Any] | None:
+    """Return a body as a JSON object; None if it isn't one."""
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
 def require_requests() -> None:
     """Import requests before threads start: a child forked during an import waits for it for ever.
 
@@ -210,20 +222,20 @@ def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
-def outcome_of_answer(answer: HttpAnswer, url: str, *, denied_hint: str = "") -> Outcome:
+def outcome_of_answer(answer: HttpAnswer, url: str, *, configuration_hint: str = "") -> Outcome:
     """Return the outcome of an answer.
 
     Args:
         answer: The answer.
         url: The request's URL, for the message.
-        denied_hint: For an auth or configuration error: the settings to check.
+        configuration_hint: For an auth or configuration error: the settings to check.
     """
     status = answer.status
     url = shown_url(url)
     if 200 <= status < 300:
         return DELIVERED
     if status == 0:
-        return Outcome(Verdict.DENIED if answer.is_permanent else Verdict.RETRY, f"{url}: {answer.fault}")
+        return Outcome(Verdict.CONFIGURATION_ERROR if answer.is_permanent else Verdict.RETRY, f"{url}: {answer.fault}")
     reason = f"HTTP {status} from {url}: {_first_line(answer.body)}".rstrip(": ")
     if status in _PASSING:
         return Outcome(Verdict.RETRY, reason, answer.retry_after)
@@ -234,7 +246,11 @@ def outcome_of_answer(answer: HttpAnswer, url: str, *, denied_hint: str = "") ->
     if status >= 500 and status not in _NEVER_SERVED:
         # A server answers 500 for one bad span and if it is down.
         return Outcome(Verdict.UNEXPLAINED, reason, answer.retry_after)
-    return Outcome(Verdict.DENIED, f"{reason}; {denied_hint}" if denied_hint else reason, answer.retry_after)
+    return Outcome(
+        Verdict.CONFIGURATION_ERROR,
+        f"{reason}; {configuration_hint}" if configuration_hint else reason,
+        answer.retry_after,
+    )
 
 
 def _first_line(body: bytes) -> str:

@@ -62,7 +62,7 @@ def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
     last_resource: Any = None
     last_scope: Any = None
     parts: list[bytes] = []
-    gil = GilYielder()
+    yielder = GilYielder()
     for span in spans:
         if span.context is None:
             continue
@@ -75,7 +75,7 @@ def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
         if has_large_text:
             length = sum(map(len, pieces))
             parts += (_SCOPE_SPANS_SPANS, varint(length), *pieces)
-            gil.worked(length)
+            yielder.worked(length)
         else:
             # A copy of a small span costs less than handling its pieces.
             data = b"".join(pieces)

@@ -19,7 +19,7 @@ class Verdict(Enum):
     """The batch is over a size limit of the backend: send its halves."""
     REFUSED = "refused"
     """The backend found something invalid in the batch: send its halves, to find what."""
-    DENIED = "denied"
+    CONFIGURATION_ERROR = "configuration_error"
     """Credentials, address or project are wrong: nothing gets through until someone mends that."""
     UNEXPLAINED = "unexplained"
     """It failed, and nothing says whether trying again would help."""

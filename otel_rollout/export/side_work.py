@@ -22,7 +22,7 @@ __all__ = ["Kind", "SideWork"]
 
 MAX_BYTES: Final = 4 * 1024 * 1024
 ITEM_BYTES: Final = 550
-"""What an entry takes beside its key and its payload: 480 to 580 with a key of 35 characters, by tracemalloc."""
+"""The size of an entry beside its key and payload: 480 to 580 with a key of 35 characters, by tracemalloc."""
 MIN_SECONDS_LEFT: Final = 0.05
 """No attempt begins with less time than this to the deadline of a shutdown."""
 ATTEMPTS_ALONE: Final = 5
@@ -31,7 +31,7 @@ ATTEMPTS_ALONE: Final = 5
 _CONSEQUENCES: Final = {
     Verdict.RETRY: "are not stored yet, trying again",
     Verdict.UNEXPLAINED: "are not stored yet, trying again",
-    Verdict.DENIED: "are turned away: they wait within the bound until this is mended",
+    Verdict.CONFIGURATION_ERROR: "fail by an auth or configuration error: they wait within the bound until it is fixed",
     Verdict.REFUSED: "are refused, looking for the one at fault",
     Verdict.TOO_LARGE: "are refused, looking for the one at fault",
 }
@@ -58,7 +58,7 @@ class _Entry:
     size: int
     failures: int = 0
     done_before: int = 0
-    is_denied: bool = False
+    is_configuration_error: bool = False
     is_in_flight: bool = False
 
 
@@ -119,7 +119,7 @@ class SideWork:
         self._lost_at_flush = 0
         self.last_trouble = ""
         """The reason of the last failed attempt."""
-        self._last_denials: dict[str, str] = {}
+        self._last_configuration_errors: dict[str, str] = {}
         self._log = TroubleLog(self._name)
 
     # --- from any thread
@@ -164,7 +164,11 @@ class SideWork:
         """Retry waiting entries now, unless the backend asked to wait."""
         self._reset_if_forked()
         with self._lock:
-            self._retry_now()
+            for lane in self._lanes.values():
+                lane.due = lane.not_before
+                for entry in lane.entries.values():
+                    entry.is_configuration_error = False
+            self._work.notify()
 
     def flush(self, timeout: float) -> bool:
         """Retry now, and wait until every entry added before is done or has an auth or configuration error.
@@ -175,9 +179,10 @@ class SideWork:
         self._reset_if_forked()
         with self._lock:
             number, lost_before = self._added, self._lost_at_flush
-            self._retry_now()
+            self.retry_now()
             self._progress.wait_for(
-                lambda: all(entry.is_denied for entry in self._waiting(number)), min(timeout, threading.TIMEOUT_MAX)
+                lambda: all(entry.is_configuration_error for entry in self._waiting(number)),
+                min(timeout, threading.TIMEOUT_MAX),
             )
             if self._waiting(number):
                 return False
@@ -190,7 +195,7 @@ class SideWork:
         with self._lock:
             if self._deadline is None:
                 self._deadline = deadline
-                self._retry_now()
+                self.retry_now()
             # A second call waits no longer than the first.
             deadline = min(deadline, self._deadline)
             must_work_here = self._thread is None and bool(self._lanes)
@@ -205,7 +210,7 @@ class SideWork:
             self._is_abandoned = True
             for lane in list(self._lanes.values()):
                 for key, entry in list(lane.entries.items()):
-                    self._lose(lane, key, "denied" if entry.is_denied else "shutdown")
+                    self._lose(lane, key, "configuration_error" if entry.is_configuration_error else "shutdown")
             self._progress.notify_all()
             return not self._total_lost()
 
@@ -233,13 +238,6 @@ class SideWork:
 
     def _total_lost(self) -> int:
         return sum(lost.total() for lost in self._lost.values())
-
-    def _retry_now(self) -> None:
-        for lane in self._lanes.values():
-            lane.due = lane.not_before
-            for entry in lane.entries.values():
-                entry.is_denied = False
-        self._work.notify()
 
     def _remove(self, lane: _Lane, key: str) -> None:
         self._bytes -= lane.entries.pop(key).size
@@ -325,7 +323,7 @@ class SideWork:
 
     def _is_given_up(self, lane: _Lane) -> bool:
         # An auth or configuration error since the shutdown began: nobody fixes it in time.
-        return self._deadline is not None and all(entry.is_denied for entry in lane.entries.values())
+        return self._deadline is not None and all(entry.is_configuration_error for entry in lane.entries.values())
 
     def _attempt(self, lane: _Lane, entries: Sequence[_Entry]) -> Outcome:
         try:
@@ -366,7 +364,7 @@ class SideWork:
                     self._lose(lane, key, verdict.value)
             return
         for entry in lane.entries.values():
-            entry.is_denied = verdict is Verdict.DENIED
+            entry.is_configuration_error = verdict is Verdict.CONFIGURATION_ERROR
         if verdict is not Verdict.RETRY and is_alone:
             for key, entry in entries.items():
                 entry.done_before = entry.done_before if entry.failures else self._done[lane.kind]
@@ -385,10 +383,10 @@ class SideWork:
     def _note_trouble(self, kind: str, outcome: Outcome) -> None:
         verdict = outcome.verdict
         self.last_trouble = f"{kind}: {verdict.value}: {outcome.reason}"
-        if verdict is Verdict.DENIED:
+        if verdict is Verdict.CONFIGURATION_ERROR:
             # It lasts until someone changes a setting: one warning is enough.
-            if self._last_denials.get(kind) == outcome.reason:
+            if self._last_configuration_errors.get(kind) == outcome.reason:
                 return
-            self._last_denials[kind] = outcome.reason
+            self._last_configuration_errors[kind] = outcome.reason
         consequence = _CONSEQUENCES[verdict]
         self._log.warn(f"{kind} {verdict.value}", f"{kind} {consequence}; spans are not affected ({outcome.reason})")

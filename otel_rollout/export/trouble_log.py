@@ -18,7 +18,7 @@ _CONSEQUENCES: Final = {
     Verdict.RETRY: "not reached, trying again",
     Verdict.TOO_LARGE: "a batch is too large, sending it in parts",
     Verdict.REFUSED: "a batch was refused, looking for the span at fault",
-    Verdict.DENIED: "turned away: nothing is delivered until this is mended; spans are kept within the bound",
+    Verdict.CONFIGURATION_ERROR: "auth or configuration error: spans are kept within the bound until it is fixed",
     Verdict.UNEXPLAINED: "failed, trying again",
     Verdict.DELIVERED: "the backend did not keep all spans",
 }
@@ -34,15 +34,15 @@ class TroubleLog:
     def __init__(self, exporter: str) -> None:
         self._exporter = exporter
         self._last: dict[str, float] = {}
-        self._last_denial = ""
+        self._last_configuration_error = ""
 
     def note(self, outcome: Outcome) -> None:
         """Warn of an attempt that did not deliver everything."""
-        if outcome.verdict is Verdict.DENIED:
+        if outcome.verdict is Verdict.CONFIGURATION_ERROR:
             # It stays so until someone mends a setting: saying it again helps nobody.
-            if outcome.reason == self._last_denial:
+            if outcome.reason == self._last_configuration_error:
                 return
-            self._last_denial = outcome.reason
+            self._last_configuration_error = outcome.reason
         self.warn(outcome.verdict.value, f"{_CONSEQUENCES[outcome.verdict]} ({outcome.reason})")
 
     def warn(self, kind: str, text: str) -> None:

@@ -24,7 +24,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import get_current_span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from otel_rollout.safety.log_once import internal_error
+from otel_rollout.safety.guard import guarded
 from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, enter_silence, leave
 from otel_rollout.spans.trajectory_state import TrajectoryState
@@ -43,22 +43,22 @@ def inject() -> dict[str, str]:
         W3C `traceparent` (https://www.w3.org/TR/trace-context/), `tracestate` if there is one, and the trajectory's
         tags as JSON.
     """
+    return {} if runtime.pipeline is None else _carrier() or {}
+
+
+@guarded("injecting a trajectory")
+def _carrier() -> dict[str, str]:
     carrier: dict[str, str] = {}
-    if runtime.pipeline is None:
-        return carrier
-    try:
-        context = context_api.get_current()
-        frame = current_frame(context)
-        if frame is SILENCE:
-            return {_SILENCED: "true"}
-        current = get_current_span(context)
-        if not current.get_span_context().is_valid and frame is not None and frame.span is not None:
-            context = set_span_in_context(frame.span, context)
-        _propagator.inject(carrier, context)
-        if frame is not None and frame.trajectory is not None:
-            carrier[TAGS_KEY] = orjson.dumps(frame.trajectory.tags).decode()
-    except Exception:
-        internal_error("injecting a trajectory")
+    context = context_api.get_current()
+    frame = current_frame(context)
+    if frame is SILENCE:
+        return {_SILENCED: "true"}
+    current = get_current_span(context)
+    if not current.get_span_context().is_valid and frame is not None and frame.span is not None:
+        context = set_span_in_context(frame.span, context)
+    _propagator.inject(carrier, context)
+    if frame is not None and frame.trajectory is not None:
+        carrier[TAGS_KEY] = orjson.dumps(frame.trajectory.tags).decode()
     return carrier
 
 
@@ -78,11 +78,9 @@ class _Extracted(AbstractContextManager[None]):
         self._carrier = carrier
         self._token: Token[Context] | None = None
 
+    @guarded("extracting a trajectory")
     def __enter__(self) -> None:
-        try:
-            self._token = self._enter()
-        except Exception:
-            internal_error("extracting a trajectory")
+        self._token = self._enter()
 
     def _enter(self) -> Token[Context] | None:
         current = context_api.get_current()

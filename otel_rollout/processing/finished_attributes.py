@@ -1,4 +1,4 @@
-"""Names and attributes, made fit to leave the process: within the limits, and with nothing that OTLP can't say."""
+"""Names, attributes, events and links as they are exported: redacted, within the limits, encodable by OTLP."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from otel_rollout.values.snapshot_json import to_json
 __all__ = ["MAX_NAME_CHARACTERS", "MAX_TEXT_CHARACTERS", "AttributeFinisher", "plain_size"]
 
 MAX_TEXT_CHARACTERS: Final = 64 * 1024
-"""A text attribute other than the payload is cut beyond this."""
+"""The longest text attribute other than the payload."""
 MAX_NAME_CHARACTERS: Final = 256
-"""Names of spans and events have few values, which backends index and group by; a longer one is cut."""
+"""The longest name of a span or an event; backends index and group by names."""
 
 
 def plain_size(attributes: Mapping[str, Any], characters: int | None) -> int | None:
-    """Return what the texts of attributes take when they are encoded, if all are fit as they are; else None.
+    """Return the encoded bytes of the texts in attributes; None if an attribute must be changed before its export.
 
     Args:
         attributes: The attributes of a span.
-        characters: How many characters a text may have, if there is a limit.
+        characters: Characters that a text may have; None without a limit.
     """
-    most = MAX_TEXT_CHARACTERS if characters is None else min(characters, MAX_TEXT_CHARACTERS)
+    most = _longest(characters)
     size = 0
     for key, value in attributes.items():
         kind = type(value)
@@ -42,7 +42,7 @@ def plain_size(attributes: Mapping[str, Any], characters: int | None) -> int | N
                 return None
             size += len(value)
         elif kind is tuple and len(value) == 1 and type(value[0]) is str:
-            # Why a model stopped, which each of its spans says.
+            # The finish reason, on each span of a model.
             if len(value[0]) > most or not value[0].isascii():
                 return None
             size += len(value[0]) + 72
@@ -59,7 +59,7 @@ class AttributeFinisher:
 
     Args:
         bounds: The limits of the span.
-        redactor: Replaces secrets, before anything is cut: half a secret does not look like one.
+        redactor: Replaces secrets before a text is cut: half a secret may not be found.
     """
 
     __slots__ = ("_bounds", "_redactor", "cut_characters")
@@ -68,10 +68,10 @@ class AttributeFinisher:
         self._bounds = bounds
         self._redactor = redactor
         self.cut_characters = 0
-        """How many characters were cut so far."""
+        """The number of characters cut so far."""
 
     def name(self, name: str) -> str:
-        """Return the name of a span or an event."""
+        """Return the finished name of a span or an event."""
         if self._redactor is not None:
             name = self._redactor.label(name)
         if len(name) > MAX_NAME_CHARACTERS:
@@ -80,15 +80,15 @@ class AttributeFinisher:
         return replace_surrogates(name)
 
     def description(self, text: str) -> str:
-        """Return what a status says."""
-        return self._text(self._without_secrets(text), None)
+        """Return the finished description of a status."""
+        return self._redacted_text(text, None)
 
     def attributes(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the attributes of the span."""
+        """Return a finished copy of the span's attributes."""
         return self._finish(attributes, self._bounds.characters)
 
     def event(self, event: RecordedEvent) -> RecordedEvent:
-        """Return an event."""
+        """Return a finished copy of an event."""
         attributes = self._finish(event.attributes, self._bounds.other_characters)
         if event.exception is not None:
             attributes = {**self._exception(event.exception), **attributes}
@@ -97,18 +97,19 @@ class AttributeFinisher:
         return RecordedEvent(self.name(event.name), event.timestamp, kept, dropped)
 
     def link(self, link: RecordedLink) -> RecordedLink:
-        """Return a link."""
+        """Return a finished copy of a link."""
         return link._replace(attributes=self._finish(link.attributes, self._bounds.other_characters))
 
     def _exception(self, exception: ExceptionRecord) -> dict[str, Any]:
         characters = self._bounds.other_characters
-        most = MAX_TEXT_CHARACTERS if characters is None else min(characters, MAX_TEXT_CHARACTERS)
-        stack = replace_surrogates(self._without_secrets(exception.format()))
+        most = _longest(characters)
+        stack = exception.format()
+        stack = replace_surrogates(stack if self._redactor is None else self._redactor.text(stack))
         self.cut_characters += max(0, len(stack) - most)
         return {
-            semconv.EXCEPTION_TYPE: self._text(self._without_secrets(exception.type_name), characters),
-            semconv.EXCEPTION_MESSAGE: self._text(self._without_secrets(exception.message), characters),
-            # The innermost frames stand at the end.
+            semconv.EXCEPTION_TYPE: self._redacted_text(exception.type_name, characters),
+            semconv.EXCEPTION_MESSAGE: self._redacted_text(exception.message, characters),
+            # The innermost frames are at the end.
             semconv.EXCEPTION_STACKTRACE: stack[max(0, len(stack) - most) :],
         }
 
@@ -116,34 +117,27 @@ class AttributeFinisher:
         return {
             replace_surrogates(key): self._value(value, characters, key)
             for key, value in attributes.items()
-            # OTLP has no value for it that all backends take.
+            # No encoding of None works in all backends.
             if value is not None
         }
 
-    def _without_secrets(self, text: str) -> str:
-        return text if self._redactor is None else self._redactor.text(text)
+    def _redacted_text(self, text: str, characters: int | None) -> str:
+        return self._text(text if self._redactor is None else self._redactor.text(text), characters)
 
     def _value(self, value: Any, characters: int | None, key: str) -> Any:
         kind = type(value)
         if kind is Snapshot:
             self.cut_characters += value.left_out
             text = narrow_integers(to_json(value))
-            # An integer over 64 bits is a text.
+            # Integers over 64 bits are texts.
             value = str(orjson.loads(text)) if text[:1] == b'"' else text.decode()
             kind = str
         if kind is str:
-            return self._text(self._label(value, key), characters)
-        if kind is tuple:
-            return tuple(
-                self._text(self._label(item, key), characters) if type(item) is str else item for item in value
-            )
-        return value
-
-    def _label(self, text: str, key: str) -> str:
-        return text if self._redactor is None else self._redactor.label(text, key)
+            return self._text(value if self._redactor is None else self._redactor.label(value, key), characters)
+        return tuple(self._value(item, characters, key) for item in value) if kind is tuple else value
 
     def _text(self, text: str, characters: int | None) -> str:
-        most = MAX_TEXT_CHARACTERS if characters is None else min(characters, MAX_TEXT_CHARACTERS)
+        most = _longest(characters)
         text = replace_surrogates(text)
         if len(text) <= most:
             return text
@@ -153,6 +147,10 @@ class AttributeFinisher:
             shorter = text[:most] if most == characters else cut_text(text, most)
         self.cut_characters += len(text) - len(shorter)
         return shorter
+
+
+def _longest(characters: int | None) -> int:
+    return MAX_TEXT_CHARACTERS if characters is None else min(characters, MAX_TEXT_CHARACTERS)
 
 
 def _is_json(text: str) -> bool:

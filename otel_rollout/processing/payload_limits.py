@@ -1,7 +1,6 @@
-"""What a payload's JSON text must keep to before it leaves the process, on the delivery thread.
+"""Limits of a payload's JSON text, on the delivery thread: its length, inline media, wide integers.
 
-Everything here takes and returns JSON text; each check is one pass in C over the bytes, and the text is parsed only
-where a check hits.
+Each function returns a new text. A check is one pass in C over the bytes; the text is parsed only if a check hits.
 """
 
 from __future__ import annotations
@@ -16,40 +15,36 @@ import orjson
 from otel_rollout.values.sanitize import fits_int64
 from otel_rollout.values.snapshot import cut_text
 
-__all__ = ["cut_json", "cut_json_characters", "cut_media", "may_need_mending", "narrow_integers"]
+__all__ = ["cut_json", "cut_json_characters", "cut_media", "may_need_cleaning", "narrow_integers"]
 
 _DATA_URI: Final = re.compile(rb"data:([\w/+.;=-]{0,100});base64,[A-Za-z0-9+/=_-]{256,}")
 _BARE_BASE64: Final = re.compile(rb'"(data|b64_json)":"[A-Za-z0-9+/=_-]{1024,}"')
-"""Keys under which the APIs of OpenAI, Anthropic and MCP hand over images and sounds without a data URI."""
+"""Keys of images and audio without a data URI in the APIs of OpenAI, Anthropic and MCP."""
 _MEDIA_BASE64: Final = re.compile(
     rb'"(?:iVBORw0KGgo|/9j/|R0lGOD|UklGR|JVBERi0|SUQz|T2dnUw|ZkxhQ|AAAA..Z0eX)[A-Za-z0-9+/=_-]{1000,}(?=\\*")'
 )
-"""A text that begins as PNG, JPEG, GIF, WebP or WAV, PDF, MP3, Ogg, FLAC and MP4 begin in base64, under any key."""
+"""Base64 of a PNG, JPEG, GIF, WebP, WAV, PDF, MP3, Ogg, FLAC or MP4, by its first bytes, under any key."""
 _BASE64_BYTES: Final = bytes(
     0x30 if (chr(code).isalnum() and code < 0x80) or code in b"+/=_-" else 0x20 for code in range(256)
 )
 _LONG_BASE64: Final = b"0" * 128
-"""What 1,024 bytes of base64 in a row show in every eighth byte."""
+"""Every eighth byte of 1,024 bytes of base64 in a row."""
 _SOME_BASE64: Final = b"0" * 32
-"""What 256 bytes of base64 in a row show in every eighth byte."""
+"""Every eighth byte of 256 bytes of base64 in a row."""
 _DIGITS: Final = bytes(0x30 if 0x30 <= code <= 0x39 else code for code in range(256))
 _NINETEEN_DIGITS: Final = b"0" * 19
 _SOME_DIGITS: Final = b"00"
-"""What nineteen digits in a row show in every eighth byte."""
+"""Every eighth byte of nineteen digits in a row."""
 _MEDIA_MARK: Final = re.compile(rb";(?=base64,)")
-"""One byte is found many times faster than several."""
+"""A single byte is found many times faster than several."""
 _NOTE_BYTES: Final = 48
-"""What the note of a cut takes at most."""
+"""The longest note of a cut."""
 _READABLE_BYTES: Final = 200
-"""What a long item should have at least, if there is room: fewer items that say something, rather than only notes."""
+"""The least share of a long item, if there is room: fewer readable items rather than only notes."""
 
 
-def may_need_mending(text: bytes) -> bool:
-    """Return whether `text` may have media or wide integers in it: False is sure, True is worth a closer look.
-
-    Args:
-        text: JSON in UTF-8, or several such texts one after the other.
-    """
+def may_need_cleaning(text: bytes) -> bool:
+    """Return False if `text` (one or more JSON texts) surely has no media and no wide integers."""
     every_eighth = text[::8]
     base64 = every_eighth.translate(_BASE64_BYTES)
     return (_SOME_BASE64 in base64 and (_LONG_BASE64 in base64 or _MEDIA_MARK.search(text) is not None)) or (
@@ -58,11 +53,7 @@ def may_need_mending(text: bytes) -> bool:
 
 
 def cut_media(text: bytes) -> bytes:
-    """Return `text` with inline media (`data:…;base64,…`) replaced by its type and size.
-
-    Args:
-        text: JSON in UTF-8.
-    """
+    """Return the JSON `text` with inline media (`data:…;base64,…`) replaced by its type and size."""
     if b";base64," in text:
         text = _DATA_URI.sub(lambda match: b"data:%s;base64,[%d bytes cut]" % (match[1], len(match[0])), text)
     if _LONG_BASE64 in text[::8].translate(_BASE64_BYTES):
@@ -72,11 +63,7 @@ def cut_media(text: bytes) -> bytes:
 
 
 def narrow_integers(text: bytes) -> bytes:
-    """Return `text` with each integer outside 64 signed bits as a text: MLflow can't read such a trace back.
-
-    Args:
-        text: JSON in UTF-8.
-    """
+    """Return the JSON `text` with integers over 64 bits as texts: MLflow can't read them back as numbers."""
     if _NINETEEN_DIGITS not in text.translate(_DIGITS):
         return text
     try:
@@ -96,35 +83,27 @@ def _narrow(value: Any) -> Any:
 
 
 def cut_json(text: bytes, limit: int) -> bytes:
-    """Return `text` cut to at most `limit` bytes, still valid JSON, with a note wherever something was cut.
+    """Return the JSON `text` cut to at most `limit` bytes, still valid JSON, with a note at each cut.
 
-    Long texts lose their middle, long lists and objects their end; the longest first, so that short values stay.
-
-    Args:
-        text: JSON in UTF-8.
-        limit: Bytes; under 5 there is no room even for a note.
+    Long texts lose their middle, long lists and objects their end; the longest first, so that short values stay. Under
+    5 bytes there is no room for a note.
     """
     if len(text) <= limit:
         return text
     try:
         result = orjson.dumps(_fit(orjson.loads(text), limit))
     except (ValueError, TypeError, RecursionError):
-        # Not JSON, or nested deeper than orjson writes.
+        # Not JSON, or nested deeper than orjson can write.
         return _cut_whole(text, limit)
     return result if len(result) <= limit else _cut_whole(text, limit)
 
 
 def cut_json_characters(text: bytes, characters: int) -> bytes:
-    """Return `text` cut to at most so many characters, still valid JSON; nothing is left of it under one character.
-
-    Args:
-        text: JSON in UTF-8.
-        characters: How many characters.
-    """
+    """Return the JSON `text` cut to at most `characters`, still valid JSON; empty if it can't be."""
     length = len(text.decode("utf-8", "replace"))
     if length <= characters:
         return text
-    # First as if all characters took the same bytes; one that does not fit then is cut as if each took a single one.
+    # First with the text's average of bytes per character; if that is too long, with one byte per character.
     for limit in (characters * len(text) // length, characters):
         shorter = cut_json(text, limit)
         if len(shorter.decode("utf-8", "replace")) <= characters:
@@ -133,11 +112,11 @@ def cut_json_characters(text: bytes, characters: int) -> bytes:
 
 
 def _fit(value: Any, budget: int) -> Any:
-    """Return `value`, which takes more than `budget` bytes as JSON, cut so that it takes about that."""
+    """Return a copy of `value`, which is larger than `budget` bytes as JSON, cut to about that."""
     if isinstance(value, str):
         return _fit_text(value, budget)
     if isinstance(value, list):
-        # An item takes at least two bytes: those beyond need no look.
+        # An item takes at least two bytes.
         sizes = [_size(item) for item in value[: budget // 2]]
         kept, share = _share(sizes, 1, budget)
         items = [item if size <= share else _fit(item, share) for item, size in zip(value[:kept], sizes, strict=False)]
@@ -160,12 +139,12 @@ def _fit(value: Any, budget: int) -> Any:
 
 
 def _share(sizes: list[int], extra: int | list[int], budget: int) -> tuple[int, int]:
-    """Return how many of the items are kept, from the first, and how many bytes each of these may take at most.
+    """Return the number of items that are kept, from the first, and the most bytes of each.
 
     Args:
         sizes: The bytes of each item.
-        extra: The bytes that come with each, for its key and comma.
-        budget: The bytes that all may take together.
+        extra: The bytes of each key and comma.
+        budget: The bytes of all together.
     """
     extras = extra if isinstance(extra, list) else [extra] * len(sizes)
     least = max(_NOTE_BYTES, min(_READABLE_BYTES, budget // 4))
@@ -201,7 +180,7 @@ def _size(value: Any) -> int:
 
 
 def _cut_whole(text: bytes, limit: int) -> bytes:
-    """Return the beginning of `text`, whatever it is, as one JSON text of at most `limit` bytes."""
+    """Return the beginning of any text as a JSON text of at most `limit` bytes."""
     head = _fit_text(text.decode("utf-8", "replace"), limit)
     result = orjson.dumps(head)
     return result if len(result) <= limit else b"0"

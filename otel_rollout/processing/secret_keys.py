@@ -1,7 +1,7 @@
-"""Whether the name of a key, parameter, header or variable says that its value is a secret.
+"""Names of keys, parameters, headers and variables whose values are secrets.
 
-A name is split into words (`X-API-Key`, `apiKey` and `api key` are the same two), and its last words decide. A key that
-is an ordinary word of rollouts (`key`, `token`, `session`, `pass`, `signature` …) counts only in company.
+A name is split into words (`X-API-Key`, `apiKey` and `api key` are the same two), and its last words decide. An
+ordinary word of rollouts (`key`, `token`, `session`, `pass`, `signature` …) counts only after another word.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import enum
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 __all__ = ["DEFAULT_REDACTED_KEYS", "KEY_OWNERS", "KeyKind", "SecretKeys"]
@@ -25,7 +26,7 @@ KEY_OWNERS: Final = (
     "tavily", "together", "twilio", "vercel", "volcengine", "voyage", "wandb", "weave", "weaviate", "wolfram", "xai",
     "zhipu",
 )  # fmt: skip
-"""Services whose name before `key` or `keys` makes it a secret (`openai_key`); `key` alone is an ordinary word."""
+"""Services whose name before `key` or `keys` makes it a secret: `openai_key`."""
 
 _KINDS_OF_KEY: Final = (
     "access", "account", "admin", "api", "app", "auth", "client", "consumer", "crypto", "decryption", "deploy",
@@ -64,7 +65,7 @@ DEFAULT_REDACTED_KEYS: Final = tuple(
         }
     )
 )  # fmt: skip
-"""Names whose text values are replaced."""
+"""Names whose text values are replaced by default."""
 
 MODEL_WORDS: Final = frozenset(
     {
@@ -80,8 +81,8 @@ MODEL_WORDS: Final = frozenset(
         "vocabulary", "word",
     }
 )  # fmt: skip
-"""Words before `token` that make it a token of a model, such as
-https://huggingface.co/docs/transformers/main_classes/tokenizer has."""
+"""Words before `token` that make it a model's token, as in
+https://huggingface.co/docs/transformers/main_classes/tokenizer."""
 
 TRAILING_WORDS: Final = frozenset(
     {
@@ -90,10 +91,10 @@ TRAILING_WORDS: Final = frozenset(
         "value", "values", "var",
     }
 )  # fmt: skip
-"""Words that may follow: `my_secret_value`, `new_password_confirm`. Not `…_id`, `…_count`, `…_file`, `…_name`."""
+"""Words that may follow a secret's name: `new_password_confirm`. Not `…_id`, `…_count`, `…_file`, `…_name`."""
 
 _GLUED: Final = ("apikey", "passphrase", "passwd", "password", "secret")
-"""Words that end no other word: `dbpassword`, `clientsecret`."""
+"""Names that count as the end of a word too: `dbpassword`, `clientsecret`."""
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+")
 MAX_WORDS: Final = 3
@@ -103,7 +104,7 @@ MAX_REMEMBERED: Final = 4096
 
 
 class KeyKind(enum.IntEnum):
-    """What a key says of its value."""
+    """The kind of value that a key has."""
 
     ORDINARY = 0
     TOKEN = 1
@@ -112,7 +113,7 @@ class KeyKind(enum.IntEnum):
 
 
 class SecretKeys:
-    """Decides on names, and remembers the decision.
+    """Classifies names.
 
     Args:
         names: Names of secrets, in any spelling.
@@ -121,36 +122,27 @@ class SecretKeys:
     def __init__(self, names: Iterable[str]) -> None:
         self._names = {"_".join(_words(name)) for name in names} - {""}
         self._glued = tuple(word for word in _GLUED if word in self._names)
-        self._decisions: dict[str, KeyKind] = {}
+        self.kind = lru_cache(MAX_REMEMBERED)(self._kind)
+        """Returns the kind of the value of a name."""
 
     @property
     def endings(self) -> set[str]:
-        """What the names of secrets end in, in lower case: a name that ends otherwise is ordinary."""
+        """The last words of secrets' names, in lower case; a name with another ending is ordinary."""
         words = {name.rpartition("_")[2] for name in self._names}
-        # Names that end in `id` have a word before it; `keyid` and `key_id` end differently.
+        # A word precedes `id`, with or without a separator: `keyid`, `key_id`.
         return words | ({"_id", "-id", "yid"} if "id" in words else set())
 
     def __bool__(self) -> bool:
         return bool(self._names)
 
-    def kind(self, name: str) -> KeyKind:
-        """Return what `name` says of its value."""
-        known = self._decisions.get(name)
-        if known is None:
-            known = self._decide(_words(name)) if len(name) <= MAX_NAME else KeyKind.ORDINARY
-            if len(self._decisions) >= MAX_REMEMBERED:
-                self._decisions.clear()
-            self._decisions[name] = known
-        return known
-
-    def _decide(self, words: list[str]) -> KeyKind:
+    def _kind(self, name: str) -> KeyKind:
+        words = _words(name) if len(name) <= MAX_NAME else []
         if not words:
             return KeyKind.ORDINARY
         if self._is_named(words):
             return KeyKind.SECRET
         if words[-1] == "token" and "token" in self._names:
-            is_models = len(words) > 1 and words[-2] in MODEL_WORDS
-            return KeyKind.ORDINARY if is_models else KeyKind.TOKEN
+            return KeyKind.ORDINARY if _is_models(words) else KeyKind.TOKEN
         while len(words) > 1 and words[-1] in TRAILING_WORDS:
             words = words[:-1]
             if self._is_named(words):
@@ -158,17 +150,20 @@ class SecretKeys:
         return KeyKind.ORDINARY
 
     def _is_named(self, words: list[str]) -> bool:
-        last = words[-1]
-        if words == ["token"] or (last == "token" and len(words) > 1 and words[-2] in MODEL_WORDS):
+        if words == ["token"] or _is_models(words):
             return False
-        return last.endswith(self._glued) or any(
+        return words[-1].endswith(self._glued) or any(
             (name := "_".join(words[-count:])) in self._names and name != "token"
             for count in range(1, min(MAX_WORDS, len(words)) + 1)
         )
 
 
+def _is_models(words: list[str]) -> bool:
+    return len(words) > 1 and words[-1] == "token" and words[-2] in MODEL_WORDS
+
+
 def _words(name: str) -> list[str]:
     if not name.isascii():
-        # Letters of other widths are the same letters; signs without any width are none.
+        # Full-width letters count as letters; zero-width characters are ignored.
         name = "".join(sign for sign in unicodedata.normalize("NFKC", name) if unicodedata.category(sign) != "Cf")
     return [word.lower() for word in _WORD.findall(name)]

@@ -1,7 +1,7 @@
-"""Secrets that show by their own form, whatever stands before them: keys of known services, JWTs, PEM, URLs.
+"""Secrets that have a form of their own: keys of known services, JWTs, PEM keys, passwords in URLs.
 
-The prefixes are those that the services document and that scanners (gitleaks, detect-secrets, trufflehog) have rules
-for. Each pattern takes linear time: it begins with a literal, and a repeat that has no end can't fail behind it.
+The prefixes are those in the services' documentation and in the rules of gitleaks, detect-secrets and trufflehog. Each
+pattern takes linear time: it begins with a literal, and nothing after an unbounded repeat can fail.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["PREFIXES", "REDACTED", "find_forms", "find_rare", "hide_forms"]
+__all__ = ["PREFIXES", "REDACTED", "find_forms", "find_rare", "redact_forms"]
 
 REDACTED: Final = "[redacted]"
 MAX_HOPS: Final = 4
-"""So often a rare byte is hopped to; a text that has more of it is gone through by the pattern."""
+"""A text that has the rare byte more often than this is searched with the pattern."""
 
 PREFIXES: Final = {
-    # Behind these, so many letters, digits, `-` and `_`, with a digit among them.
+    # The least number of letters, digits, `-` and `_` after the prefix; one of them is a digit.
     16: ("GOCSPX-", "pypi-", "tskey-", "tvly-", "whsec_", "xapp-", *(f"xox{kind}-" for kind in "abcdeoprs")),
     20: (
         "PMAK-", "api_org_", "csk-", "dckr_oat_", "dckr_pat_", "dtn_", "fo1_", "fw_", "glagent-", "glcbt-", "gldt-",
@@ -30,13 +30,13 @@ PREFIXES: Final = {
         "secret_",
     ),
 }  # fmt: skip
-"""How keys begin: of OpenAI, Anthropic, OpenRouter and Langfuse (`sk-`), GitHub, GitLab, Slack, Hugging Face …"""
+"""Prefixes of the keys of OpenAI, Anthropic, OpenRouter and Langfuse (`sk-`), GitHub, GitLab, Slack, Hugging Face …"""
 
 _BODY: Final = r"[A-Za-z0-9_-]"
-# Not within a word; the `n` of `\n`, an escaped newline of JSON within a text, is none.
+# Not within a word; the `n` of `\n`, an escaped newline, is not part of one.
 _START: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
 _DIGIT: Final = re.compile("[0-9=]")
-"""A word with hyphens (`sk-learn-based-…`) has none, nor has what follows `Bearer` or `Basic` in a sentence."""
+"""Hyphenated words (`sk-learn-based-…`) have none, nor have words after `Bearer` or `Basic` in a sentence."""
 
 
 def _prefixed() -> str:
@@ -58,9 +58,9 @@ class _Form(NamedTuple):
     """A form of secrets.
 
     Args:
-        sign: A character that each has, and that is rare elsewhere.
-        hint: What surrounds it in JSON that isn't parsed yet; begins with a literal, which `re` finds fastest.
-        pattern: The form in a text; its groups stay.
+        sign: A character that all of them contain and that is rare elsewhere.
+        hint: The surroundings of the sign in unparsed JSON; begins with a literal, which `re` finds fastest.
+        pattern: The form in a text; its group is kept.
     """
 
     sign: str
@@ -94,11 +94,11 @@ _FORMS: Final = (
         r"B(?:earer|EARER|asic)\s{1,4}[\w.~+/=-]{12}",
         rf"({_START}(?:Bearer|BEARER|Basic)\s{{1,4}})[\w.~+/=-]{{12,}}",
     ),
-    # The colon, for the at sign stands behind what varies.
+    # The hint begins with the colon: what precedes the at sign varies.
     _Form("@", rf":(?=//[^\s/@:]{{0,256}}:{_USERINFO})", rf"""(://[^\s/@:"'<>\\]{{0,256}}:){_USERINFO}"""),
 )
 
-_LOOKED_FOR: Final = tuple(
+_COMPILED: Final = tuple(
     (
         ord(form.sign),
         ord(form.hint[0]),
@@ -110,26 +110,16 @@ _LOOKED_FOR: Final = tuple(
 
 
 def find_forms(text: bytes) -> bool:
-    """Return whether one of the forms may stand in `text`: False is sure, True is worth a closer look.
-
-    Args:
-        text: A text, or JSON, in UTF-8; or several, one after the other.
-    """
-    for sign, first, hint, _ in _LOOKED_FOR:  # noqa: SIM110 - a generator costs more than what it looks at
-        # Whether a byte is there at all is known forty times as fast as a pattern goes through the text.
+    """Return False if `text` (one or more texts in UTF-8) surely has none of the forms; True needs a closer look."""
+    for sign, first, hint, _ in _COMPILED:  # noqa: SIM110 - a generator is slower than the loop
+        # Searching a byte is forty times faster than searching a pattern.
         if sign in text and find_rare(hint, first, text) is not None:
             return True
     return False
 
 
 def find_rare(pattern: re.Pattern[bytes], sign: int, text: bytes) -> re.Match[bytes] | None:
-    """Return the first match of a pattern in `text`, fast where the byte that it begins with is rare.
-
-    Args:
-        pattern: The pattern.
-        sign: The byte that it begins with.
-        text: The text.
-    """
+    """Return the first match of a pattern that begins with the byte `sign`; fast if that byte is rare."""
     position = text.find(sign)
     for _ in range(MAX_HOPS):
         if position < 0:
@@ -141,16 +131,11 @@ def find_rare(pattern: re.Pattern[bytes], sign: int, text: bytes) -> re.Match[by
     return None if position < 0 else pattern.search(text, position)
 
 
-def hide_forms(text: str, encoded: bytes) -> tuple[str, int]:
-    """Return `text` with each such secret in it replaced, and how many these are.
-
-    Args:
-        text: The text.
-        encoded: The same in UTF-8.
-    """
+def redact_forms(text: str, encoded: bytes) -> tuple[str, int]:
+    """Return `text`, which is `encoded` in UTF-8, with its secrets replaced, and their number."""
     count = 0
 
-    def hide(match: re.Match[str]) -> str:
+    def replace(match: re.Match[str]) -> str:
         nonlocal count
         if _DIGIT.search(match[0]) is None and "://" not in match[0] and "-----" not in match[0]:
             return match[0]
@@ -159,7 +144,7 @@ def hide_forms(text: str, encoded: bytes) -> tuple[str, int]:
             return REDACTED
         return f"{match[1]}{REDACTED}{'@' if match[0].endswith('@') else ''}"
 
-    for sign, _, hint, pattern in _LOOKED_FOR:
+    for sign, _, hint, pattern in _COMPILED:
         if sign in encoded and hint.search(encoded) is not None:
-            text = pattern.sub(hide, text)
+            text = pattern.sub(replace, text)
     return text, count

@@ -1,14 +1,14 @@
-"""Names of secrets with their values in a text: JSON, Python's repr, YAML, `.env`, URL queries, headers, options, XML.
+"""Secrets after their names in a text: JSON, Python's repr, YAML, `.env`, URL queries, headers, options, XML.
 
-Between name and value stands a sign: a colon, an equals sign, the end of a tag; in a pair a comma, in an option a
-space. The sign is searched for, the name before it decides, and the value behind it is replaced.
+A sign separates name and value: a colon, an equals sign, the end of a tag; in a pair a comma, in an option a space. The
+sign is searched for, the name before it decides, and the value after it is replaced.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from otel_rollout.processing.secret_keys import TRAILING_WORDS, KeyKind, SecretKeys
 from otel_rollout.processing.secret_patterns import REDACTED, find_rare
@@ -17,18 +17,18 @@ __all__ = ["NAME_FIELDS", "VALUE_FIELDS", "SecretTexts", "is_model_token"]
 
 NAME_FIELDS: Final = ("env", "field", "field_name", "header", "header_name", "key", "name", "param", "parameter")
 VALUE_FIELDS: Final = ("field_value", "header_value", "val", "value")
-"""How objects write a pair: `{"name": "api_key", "value": …}`."""
+"""Keys of objects that are pairs: `{"name": "api_key", "value": …}`."""
 
 MIN_BARE: Final = 4
 MIN_TOKEN: Final = 8
-"""Shorter values without quotes, and shorter ones of `token` in a text, are words."""
+"""Shorter values without quotes, and shorter values of `token` in a text, are words."""
 TAIL: Final = 32
-"""Bytes before a sign that are looked at and remembered: the last words of any name."""
+"""Bytes before a sign that are searched and cached; they hold the last words of any name."""
 MAX_REMEMBERED: Final = 8192
 
 _PADDING: Final = b" " * TAIL
 _DEEP: Final = b"\\" * 3
-"""JSON within JSON within JSON, where more backslashes than are looked at may stand before a name's end."""
+"""In JSON within JSON within JSON, backslashes may push the name out of the tail."""
 
 _SIGNS: Final = (":", "=", ">")
 _NAME_IN_URL: Final = frozenset({"key", "sig", "signature"})
@@ -73,7 +73,7 @@ _FIELDS: Final = re.compile(
     r"""(?P<quote>\\*["'])?\s?(?P<sign>[:=])""",
     re.IGNORECASE,
 )
-"""The same in a text that isn't parsed, YAML say."""
+"""Pairs in unparsed text, such as YAML."""
 _NAME_HINTS: Final = (
     *((sign, re.compile(rb"""\%cb?\\*["']([\w.-]{1,64})\\*["'],""" % sign)) for sign in b"(["),
     (ord("-"), re.compile(rb"""-(?:(?<!\w-)|(?<=\\[nrt]-))([A-Za-z][\w-]{2,40})(?:[ \t]|\\*["'],)""")),
@@ -81,13 +81,17 @@ _NAME_HINTS: Final = (
 """The names of pairs and options."""
 
 
+_Span: TypeAlias = "tuple[int, int, str]"
+"""The start and end of a value, and its replacement."""
+
+
 class _Name(NamedTuple):
-    """What stands before a sign.
+    """The name before a sign.
 
     Args:
         text: The name.
-        quote: The quote that it stands in, with its backslashes; empty where it has none.
-        before: The character before a name without quotes.
+        quote: Its closing quote, with its backslashes; empty if it has none.
+        before: The character before an unquoted name.
     """
 
     text: str
@@ -96,10 +100,10 @@ class _Name(NamedTuple):
 
 
 class SecretTexts:
-    """Finds and replaces the values behind the names of secrets.
+    """Finds and replaces the values after the names of secrets.
 
     Args:
-        keys: Decides on names.
+        keys: Classifies names.
     """
 
     def __init__(self, keys: SecretKeys) -> None:
@@ -112,29 +116,25 @@ class SecretTexts:
         self._clean: set[bytes] = set()
 
     def may_find(self, text: bytes) -> bool:
-        """Return whether a name of a secret may stand in `text`: False is sure, True is worth a closer look.
-
-        Args:
-            text: JSON in UTF-8, or several such texts one after the other.
-        """
+        """Return False if `text` (one or more JSON texts) surely has no secret's name; True needs a closer look."""
         padded = _PADDING + text
         for sign, hint in self._hints:
             if sign in text:
                 tails = hint.findall(padded)
                 if tails and not self._clean.issuperset(tails) and self._names_any(sign, tails, text):
                     return True
-        for sign, hint in _NAME_HINTS:  # noqa: SIM110 - a generator costs more than what it looks at
+        for sign, hint in _NAME_HINTS:  # noqa: SIM110 - a generator is slower than the loop
             if sign in text and self._names_secret(hint, sign, text):
                 return True
         return False
 
-    def hide(self, text: str) -> tuple[str, int]:
-        """Return `text` with the values behind names of secrets replaced, and how many these are."""
+    def redact(self, text: str) -> tuple[str, int]:
+        """Return `text` with the values after secrets' names replaced, and their number."""
         parts: list[str] = []
         count = end = 0
-        for start, stop, mark in sorted(self._spans(text)):
+        for start, stop, replacement in sorted(filter(None, self._spans(text))):
             if start >= end:
-                parts += (text[end:start], mark)
+                parts += (text[end:start], replacement)
                 count, end = count + 1, stop
         return ("".join((*parts, text[end:])), count) if count else (text, 0)
 
@@ -152,32 +152,31 @@ class SecretTexts:
                 if self._kind(name):
                     return True
                 if name.text in VALUE_FIELDS:
-                    # It depends on what stands beside it.
+                    # The name field beside it decides.
                     has_value_field = True
                     continue
             if len(self._clean) < MAX_REMEMBERED:
                 self._clean.add(tail)
-        return has_value_field and self._names_pair(text)
+        return has_value_field and any(
+            self._keys.kind(name.decode("utf-8", "ignore")) for name in _FIELDS_OF_NAMES.findall(text)
+        )
 
     def _names_secret(self, hint: re.Pattern[bytes], sign: int, text: bytes) -> bool:
         found = find_rare(hint, sign, text)
         return found is not None and any(self._keys.kind(name.decode()) for name in hint.findall(text, found.start()))
-
-    def _names_pair(self, text: bytes) -> bool:
-        return any(self._keys.kind(name.decode("utf-8", "ignore")) for name in _FIELDS_OF_NAMES.findall(text))
 
     def _kind(self, name: _Name) -> KeyKind:
         if name.before and name.before in "?&" and name.text.lower() in _NAME_IN_URL:
             return KeyKind.SECRET
         return self._keys.kind(name.text)
 
-    def _spans(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Yield where each value begins and ends, and what is to stand there."""
+    def _spans(self, text: str) -> Iterator[_Span | None]:
+        """Yield the span of each value; None for values that stay."""
         for sign, pattern in self._signs:
             end = 0
             for found in pattern.finditer(text) if sign in text else ():
                 position = found.start()
-                # What stands within a value goes with it: looking there again would take quadratic time.
+                # Searching within a replaced value would take quadratic time.
                 if position < end:
                     continue
                 name = _name_before(text[max(0, position - 2 * TAIL) : position])
@@ -185,31 +184,24 @@ class SecretTexts:
                 if name is None or not kind:
                     continue
                 span = _value(text, position, sign, name, kind)
-                if span is not None:
-                    end = span[1]
-                    yield span
-        for pair in _PAIR.finditer(text):
-            kind = self._keys.kind(pair["name"])
-            value = _QUOTED_IN_LINE.match(text, pair.end()) if kind else None
-            if value is not None and _is_worth_hiding(value["value"], kind):
-                yield *value.span("value"), REDACTED
-        for fields in _FIELDS.finditer(text):
-            kind = self._keys.kind(fields["name"])
-            field = _Name("value", fields["quote"] or "", "")
-            span = _value(text, fields.end() - 1, fields["sign"], field, kind) if kind else None
-            if span is not None:
                 yield span
+                end = end if span is None else span[1]
+        for pair in _PAIR.finditer(text):
+            if kind := self._keys.kind(pair["name"]):
+                yield _span(_QUOTED_IN_LINE.match(text, pair.end()), kind)
+        for fields in _FIELDS.finditer(text):
+            if kind := self._keys.kind(fields["name"]):
+                yield _value(text, fields.end() - 1, fields["sign"], _Name("value", fields["quote"] or "", ""), kind)
         for option in _OPTION.finditer(text):
-            kind = self._keys.kind(option["name"])
-            if kind and _is_worth_hiding(option["value"], kind) and not _is_placeholder(option["value"]):
-                yield *option.span("value"), REDACTED
+            if (kind := self._keys.kind(option["name"])) and not _is_placeholder(option["value"]):
+                yield _span(option, kind)
 
 
 def _hint(sign: str, endings: set[str], tail: int = TAIL) -> str:
-    """Return a pattern for `sign` behind a name that may end in one of `endings`; it captures what stands before.
+    """Return a pattern for `sign` after a name that may end in one of `endings`; it captures `tail` bytes before it.
 
-    It begins with the sign and looks back: `re` finds a single character several times faster than it tries a pattern
-    everywhere. The last three letters sort out most names; which name it is, is decided from what was captured.
+    It begins with the sign and looks back: `re` finds a single character several times faster than a pattern. The last
+    three letters rule out most names; the captured tail decides on the rest.
     """
     ascii_endings = [word for word in endings if word.isascii()]
     either = "".join(_letters(ascii_endings, place) for place in (3, 2, 1))
@@ -217,14 +209,14 @@ def _hint(sign: str, endings: set[str], tail: int = TAIL) -> str:
     behind = f"(?<={either}[\"' ]{sign})|(?<={either}{sign})|(?<=[A-Za-z_][0-9]{sign})|(?<=[\"'] {sign})" + "".join(
         f"|(?<={one}[\"']{sign})" for one in wide.split("|")
     )
-    # The keys of every message, which are no secrets.
+    # Keys of every message.
     usual = "".join(f'(?<!"{key}"{sign})' for key in ("role", "content")) if sign == ":" else ""
     unequal = "(?<![=!<>]=)(?!=)" if sign == "=" else ""
     return f"{sign}{usual}{unequal}(?:{behind})" + (f"(?<=(.{{{tail}}}){sign})" if tail else "")
 
 
 def _letters(words: Iterable[str], place: int) -> str:
-    """Return a pattern for the letters, in any case, that the words have in this place from their end."""
+    """Return a pattern for the letters, in any case, that the words have at this place from their end."""
     letters = "".join(sorted({word[-place] for word in words if len(word) >= place}))
     return f"[{re.escape(letters)}{re.escape(letters.upper())}]"
 
@@ -243,8 +235,8 @@ def _name_before(tail: str) -> _Name | None:
     return _Name(f"{before[0]}{bare[0]}" if before else bare[0], "", body[: bare.start()][-1:])
 
 
-def _value(text: str, position: int, sign: str, name: _Name, kind: KeyKind) -> tuple[int, int, str] | None:
-    """Return where the value behind the sign at `position` stands, and what is to stand there; None for none."""
+def _value(text: str, position: int, sign: str, name: _Name, kind: KeyKind) -> _Span | None:
+    """Return the span of the value after the sign at `position`; None if it stays."""
     start = position + 1
     if sign == ">":
         is_tag = name.before in ("<", "=", ":", "/") or bool(name.quote)
@@ -274,25 +266,22 @@ def _value(text: str, position: int, sign: str, name: _Name, kind: KeyKind) -> t
     return None if _is_program(bare["value"], bare["next"], sign, is_spaced=is_spaced) else _span(bare, kind)
 
 
-def _span(value: re.Match[str] | None, kind: KeyKind, *, is_quoted: bool = False) -> tuple[int, int, str] | None:
-    if value is None or not _is_worth_hiding(value["value"], kind, is_quoted=is_quoted):
+def _span(found: re.Match[str] | None, kind: KeyKind, *, is_quoted: bool = False) -> _Span | None:
+    """Return the span of a value that may be a secret; an unquoted value of `token` must look like one."""
+    value = found["value"] if found is not None else ""
+    if found is None or not value.strip() or value.strip() == REDACTED:
         return None
-    return *value.span("value"), REDACTED
-
-
-def _is_worth_hiding(value: str, kind: KeyKind, *, is_quoted: bool = False) -> bool:
-    """Return whether a value may be a secret; one of `token`, where it is no JSON, must look like one."""
-    if not value.strip() or value.strip() == REDACTED:
-        return False
+    span = *found.span("value"), REDACTED
     if kind is KeyKind.SECRET:
-        return True
+        return span
     if is_quoted:
-        return not is_model_token(value)
-    return len(value) >= MIN_TOKEN and any(sign.isdigit() for sign in value) and not any(map(str.isspace, value))
+        return None if is_model_token(value) else span
+    has_form = len(value) >= MIN_TOKEN and any(map(str.isdigit, value)) and not any(map(str.isspace, value))
+    return span if has_form else None
 
 
 def is_model_token(value: str) -> bool:
-    """Return whether a text under `…token` is a tokenizer's special token: `<|im_end|>`, `</s>`, `[PAD]`."""
+    """Return True if a text under `…token` is a tokenizer's special token: `<|im_end|>`, `</s>`, `[PAD]`."""
     stripped = value.strip()
     return (stripped[:1], stripped[-1:]) in (("<", ">"), ("[", "]"))
 
@@ -302,7 +291,7 @@ def _is_placeholder(value: str) -> bool:
 
 
 def _is_program(value: str, following: str, sign: str, *, is_spaced: bool) -> bool:
-    """Return whether a value without quotes is an expression, an annotation or a word of a sentence."""
+    """Return True if an unquoted value is an expression, an annotation or a word of a sentence."""
     if following and following in "([{":
         return True
     if not value.replace("_", "").replace(".", "").isalpha():

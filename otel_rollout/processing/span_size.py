@@ -1,4 +1,4 @@
-"""How many bytes a span takes, about: what queues and batches are bounded by."""
+"""Estimated bytes of a span, by which queues and batches are bounded."""
 
 from __future__ import annotations
 
@@ -17,19 +17,14 @@ PER_ATTRIBUTE_BYTES: Final = 24
 
 
 def readable_size(span: ReadableSpan) -> int:
-    """Return the bytes that `span` takes when it is encoded, about; a little more rather than less."""
-    # The SDK takes any name.
+    """Return the encoded bytes of `span`, rounded up."""
+    # The SDK accepts any object as a name.
     size = BASE_BYTES + len(str(span.name)) + attributes_size(span.attributes or {})
     return size + rest_size(span.events, span.links, span.status.description)
 
 
 def encoded_size(span: RolloutSpan | ReadableSpan, readable: ReadableSpan) -> int:
-    """Return the bytes that a span takes when it is encoded, about: as they were counted when it was finished.
-
-    Args:
-        span: The span as it was queued.
-        readable: Its standard form.
-    """
+    """Return the encoded bytes of a span: as counted when it was finished, else of `readable`, its standard form."""
     finished = span.finished if isinstance(span, RolloutSpan) else None
     return readable_size(readable) if finished is None else finished.size
 
@@ -37,37 +32,28 @@ def encoded_size(span: RolloutSpan | ReadableSpan, readable: ReadableSpan) -> in
 def rest_size(
     events: Sequence[Event | RecordedEvent], links: Sequence[Link | RecordedLink], description: str | None
 ) -> int:
-    """Return the bytes that what few spans have takes when it is encoded, about.
-
-    Args:
-        events: The events.
-        links: The links.
-        description: What the status says.
-    """
+    """Return the encoded bytes of events, links and the status's description, which few spans have."""
     size = sum(64 + attributes_size(each.attributes or {}) for each in (*events, *links))
     return size + _value_size(description or "")
 
 
 def queued_size(span: RolloutSpan | ReadableSpan) -> int:
-    """Return the bytes that `span` holds while it is queued, about."""
+    """Return the bytes that `span` holds in memory while it is queued."""
     if not isinstance(span, RolloutSpan):
         return readable_size(span)
     if span.readable is not None:
         return max(span.size, readable_size(span.readable))
-    # Another exporter's thread may have finished the span already: its payload is there then, and no longer in it.
+    # If another exporter's thread has finished the span, its payload is there, and no longer in `span.input`.
     finished = span.finished
     return span.size if finished is None else max(span.size, finished.size)
 
 
 def attributes_size(attributes: Mapping[str, Any]) -> int:
-    """Return the bytes that attributes take when they are encoded, about."""
+    """Return the encoded bytes of attributes."""
     size = 0
     for key, value in attributes.items():
         size += len(key) + PER_ATTRIBUTE_BYTES
-        if isinstance(value, (list, tuple)):
-            size += sum(_value_size(item) for item in value)
-        else:
-            size += _value_size(value)
+        size += sum(map(_value_size, value)) if isinstance(value, (list, tuple)) else _value_size(value)
     return size
 
 

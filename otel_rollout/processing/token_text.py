@@ -1,8 +1,8 @@
 """Token ids to text, on the delivery thread.
 
-Which ids are whose follows verl's token2text: the prompt's are `prompt_ids` of the output, else of the arguments; the
-response's are `response_ids` of the output, else its `token_ids`. The ids are read from the payload's JSON, so what is
-decoded is what the call saw, however the lists change afterwards.
+As in verl's token2text, the prompt's ids are `prompt_ids` of the output, else of the arguments; the response's are
+`response_ids` of the output, else its `token_ids`. The ids are read from the payload's JSON: later changes to the
+program's lists don't matter.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["add_token_text"]
 
 
 def add_token_text(tokenizer: Any, input_text: bytes | None, output_text: bytes) -> bytes:
-    """Return `output_text` with `prompt_text` and `response_text` beside the ids; as it is where decoding fails.
+    """Return `output_text` with `prompt_text` and `response_text` beside the ids; unchanged if decoding fails.
 
-    Tokenizers in Rust fail when two threads use one at once: the caller sees to it that exporters take turns.
+    Tokenizers in Rust fail if two threads use one at once: the caller holds a lock.
 
     Args:
-        tokenizer: Anything with `decode(ids) -> str`.
+        tokenizer: Any object with `decode(ids) -> str`.
         input_text: The arguments as JSON text, if they were captured.
         output_text: The result as JSON text.
     """
@@ -36,20 +36,19 @@ def add_token_text(tokenizer: Any, input_text: bytes | None, output_text: bytes)
     response_ids = output.get("response_ids")
     if response_ids is None:
         response_ids = output.get("token_ids")
-    found = False
-    for name, ids in (("prompt_text", prompt_ids), ("response_text", response_ids)):
-        if isinstance(ids, list) and name not in output and all(type(number) is int for number in ids):
-            text = _decode(tokenizer, ids)
-            if text is not None:
-                output[name] = text
-                found = True
-    return orjson.dumps(output) if found else output_text
+    texts = {
+        name: text
+        for name, ids in (("prompt_text", prompt_ids), ("response_text", response_ids))
+        if isinstance(ids, list) and name not in output and all(type(number) is int for number in ids)
+        if (text := _decode(tokenizer, ids)) is not None
+    }
+    return orjson.dumps({**output, **texts}) if texts else output_text
 
 
 def _decode(tokenizer: Any, ids: list[int]) -> str | None:
     try:
         text = tokenizer.decode(ids)
-    except BaseException as error:  # a panic in a tokenizer of Rust is no Exception
+    except BaseException as error:  # a panic in Rust is not an Exception
         warn_once(
             "token2text",
             "token2text: the tokenizer failed (%s: %s); payloads keep their ids only",

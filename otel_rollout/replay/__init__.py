@@ -1,1 +1,1 @@
-"""What `otel-rollout replay` does: hand recorded trajectories to a backend, as if they had been sent live."""
+"""`otel-rollout replay`: send recorded trajectories to a backend, as live tracing does."""

@@ -36,7 +36,7 @@ class DeliveredLog:
         self._delivered: set[bytes] = set()
         self._path: Path | None = None
         if destination is None:
-            self.trouble = f"what {backend} has got is not remembered: its exporter does not say where it sends"
+            self.trouble = f"deliveries to {backend} are not remembered: its exporter has no destination"
             return
         digest = hashlib.sha256(f"{backend}\n{destination}".encode()).hexdigest()[:12]
         self._path = folder / FOLDER / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', backend)}-{digest}.txt"
@@ -61,7 +61,7 @@ class DeliveredLog:
             self._note_trouble(error)
 
     def _note_trouble(self, error: OSError) -> None:
-        self.trouble = f"what is delivered can't be remembered ({error}): the next replay sends it once more"
+        self.trouble = f"deliveries can't be remembered ({error}): the next replay sends them once more"
         self._path = None
 
     def try_hold(self) -> bool:

@@ -12,7 +12,7 @@ from otel_rollout.analysis.plain_text import counted
 __all__ = ["Replay", "ReplayReport", "describe"]
 
 _REASONS: Final = {
-    "denied": "refused: auth or configuration error",
+    "configuration_error": "refused: auth or configuration error",
     "unreachable": "not sent, because the backend took nothing for too long",
     "refused": "refused as invalid",
     "too_large": "refused as too large",

@@ -18,7 +18,9 @@ from otel_rollout.processing.span_size import readable_size
 from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.replay.progress import Progress
 from otel_rollout.replay.report import ReplayReport
-from otel_rollout.replay.source import Source, Unit, UnreadableError
+from otel_rollout.replay.source import Unit, UnreadableError
+from otel_rollout.replay.spool_files import SpoolSource
+from otel_rollout.replay.trajectories import TrajectorySource
 
 __all__ = ["Sender"]
 
@@ -44,7 +46,7 @@ class Sender:
 
     def __init__(
         self,
-        source: Source,
+        source: SpoolSource | TrajectorySource,
         send: Callable[[Sequence[ReadableSpan]], Outcome],
         log: DeliveredLog,
         limits: QueueLimits,
@@ -153,7 +155,9 @@ class Sender:
         self.report.shrunk += report.shrunk
         self.report.lost += report.lost
         if report.unsent:
-            self._given_up_for = "denied" if report.unsent_reason == "denied" else "unreachable"
+            self._given_up_for = (
+                "configuration_error" if report.unsent_reason == "configuration_error" else "unreachable"
+            )
             self.report.lost[self._given_up_for] += len(report.unsent)
             missing.update(map(_key, report.unsent))
         # The backend does not say which of them it rejected.
@@ -180,7 +184,7 @@ class Sender:
         return outcome
 
     def _wait(self, seconds: float, outcome: Outcome) -> bool:
-        if outcome.verdict is Verdict.DENIED:
+        if outcome.verdict is Verdict.CONFIGURATION_ERROR:
             # Retries don't mend settings.
             return False
         if outcome.verdict in (Verdict.REFUSED, Verdict.TOO_LARGE):

@@ -18,7 +18,7 @@ from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.replay.progress import Progress
 from otel_rollout.replay.report import Replay
 from otel_rollout.replay.sender import Sender
-from otel_rollout.replay.source import Source, Total
+from otel_rollout.replay.source import Total
 from otel_rollout.replay.spool_files import SpoolSource, is_spool, spool_of
 from otel_rollout.replay.trajectories import TrajectorySource
 from otel_rollout.settings import Settings
@@ -79,7 +79,7 @@ def replay(
     destination = destination_of(exporter)
     if destination is not None:
         _refuse_itself(folder, backend, Path(destination), is_emptied=is_removing)
-    source: Source
+    source: SpoolSource | TrajectorySource
     if is_of_spool:
         source = SpoolSource(folder, is_removing=is_removing, filters=wanted if is_filtered else None)
     else:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-__all__ = ["Source", "Total", "Unit", "UnreadableError"]
+__all__ = ["Total", "Unit", "UnreadableError"]
 
 
 class UnreadableError(Exception):
@@ -48,27 +48,3 @@ class Unit(NamedTuple):
             raise UnreadableError(reason)
 
         return cls(f"unreadable {where}", size, read)
-
-
-class Source(Protocol):
-    """A folder to replay.
-
-    Attributes:
-        unit_name: The noun for a unit.
-        goes_alone: If a unit is a batch already: it is settled before the next is asked for.
-    """
-
-    unit_name: str
-    goes_alone: bool
-
-    def total(self) -> Total:
-        """Return the units' number and bytes."""
-
-    def units(self) -> Iterator[Unit]:
-        """Yield the units."""
-
-    def settled(self, unit: Unit, *, is_delivered: bool) -> None:
-        """Take the outcome of a unit."""
-
-    def notes(self) -> list[str]:
-        """Return lines of text on what was skipped and what was missing."""

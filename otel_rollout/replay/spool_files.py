@@ -81,6 +81,7 @@ class SpoolSource:
 
     unit_name = "batch"
     goes_alone = True
+    """A unit is a batch already: it is settled before the next is read."""
 
     def __init__(self, folder: Path, *, is_removing: bool, filters: Filters | None = None) -> None:
         self._folder = folder

@@ -13,7 +13,7 @@ SECONDS: Final = 50e-6
 
 
 class GilYielder:
-    """Releases the GIL after every 256 KiB of large pieces of work, so that an event loop stalls for less time.
+    """Gives up the GIL for a moment after every 256 KiB of large pieces, so that an event loop stands still for less.
 
     A waiting thread requests the GIL after 5 ms (`sys.getswitchinterval`) and gets it after the current piece; a sleep
     releases it at once. Small pieces end soon enough, and cost less than a release.

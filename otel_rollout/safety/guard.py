@@ -7,17 +7,17 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from otel_rollout.safety.log_once import internal_error
+from otel_rollout.safety.signal_handlers import is_from_signal_handler
 
-__all__ = ["guarded"]
+__all__ = ["call_guarded", "guarded", "is_fault"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def guarded(doing: str) -> Callable[[Function], Function]:
-    """Decorate a function that the traced program's thread runs: its exception is logged once, counted and dropped.
+    """Decorate a function that the traced program's thread runs: a fault in it is logged once, counted and dropped.
 
-    The function returns None then. Exceptions of the program's signal handlers pass, and so does any other
-    BaseException.
+    The function returns None then. Exceptions that aren't faults of ours pass.
 
     Args:
         doing: The function's work for the log, such as "ending a span".
@@ -28,10 +28,40 @@ def guarded(doing: str) -> Callable[[Function], Function]:
         def guarded_function(*args: Any, **kwargs: Any) -> Any:
             try:
                 return function(*args, **kwargs)
-            except Exception:
+            except BaseException as error:
+                if not is_fault(error):
+                    raise
                 internal_error(doing)
                 return None
 
         return cast("Function", guarded_function)
 
     return guard
+
+
+def call_guarded(report: Callable[[BaseException], None], function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function returns, or None if it fails: its fault is reported.
+
+    Args:
+        report: Takes the fault.
+        function: The function; exceptions that aren't faults of ours pass.
+        *arguments: The function's arguments.
+    """
+    try:
+        return function(*arguments)
+    except BaseException as error:
+        if not is_fault(error):
+            raise
+        report(error)
+        return None
+
+
+def is_fault(error: BaseException) -> bool:
+    """Return whether an exception that left our code is our own failure.
+
+    Ctrl-C, cancellation and exceptions of the program's signal handlers can come up in any code.
+    PyO3 makes a panic in Rust (in a tokenizer, say) a BaseException.
+    """
+    if not isinstance(error, Exception):
+        return type(error).__module__ == "pyo3_runtime"
+    return not is_from_signal_handler(error)

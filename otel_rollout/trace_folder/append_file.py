@@ -89,11 +89,7 @@ class AppendFile:
         return data
 
     def clear(self) -> None:
-        """Truncate the file to nothing.
-
-        Raises:
-            OSError: The disk failed.
-        """
+        """Truncate the file to nothing."""
         os.ftruncate(self.descriptor, 0)
         self.end = 0
 

@@ -66,7 +66,7 @@ def exclusive_lock(path: str | os.PathLike[str]) -> Iterator[int | None]:
 
     Raises:
         FileNotFoundError: There is no such file, or it was removed in the meantime.
-        OSError: It can't be opened, or is no regular file.
+        OSError: It can't be opened, or is not a regular file.
     """
     descriptor = _open(path)
     try:
@@ -152,7 +152,7 @@ def _regular(descriptor: int, path: str | os.PathLike[str]) -> int:
 
 
 def _not_regular(path: str | os.PathLike[str]) -> OSError:
-    return OSError(errno.EINVAL, "no regular file", str(path))
+    return OSError(errno.EINVAL, "not a regular file", str(path))
 
 
 def _lock(descriptor: int, *, is_exclusive: bool) -> bool | None:

@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -31,19 +32,17 @@ MAX_OPEN_BYTES: Final = 2**30
 MAX_OPEN_PARTS: Final = 100_000
 """Beyond these, the trajectories that have been open longest are written without their root."""
 MAX_CLOSED: Final = 16_384
-"""How many ended trajectories are remembered, so that a late span doesn't begin a new one."""
+"""The number of ended trajectories that are remembered, so that a late span doesn't begin a new one."""
 MAX_STORED: Final = 100_000
 
 
+@dataclass(slots=True)
 class _OpenTrace:
     """A trace whose root has not ended yet."""
 
-    __slots__ = ("bytes", "parts", "summary")
-
-    def __init__(self, trace_id: int) -> None:
-        self.summary = TraceSummary(trace_id)
-        self.parts: list[JournalPart] = []
-        self.bytes = 0
+    summary: TraceSummary
+    parts: list[JournalPart] = field(default_factory=list)
+    bytes: int = 0
 
 
 class FolderWriter:
@@ -66,18 +65,14 @@ class FolderWriter:
     def _reset(self) -> None:
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._files = StepFiles(self.folder, layout.new_worker(), self._file_max_bytes, self._max_bytes)
-        self._journal = Journal(layout.journal_path(self.folder, self._files.worker), self.folder)
+        self.worker = layout.new_worker()
+        self._files = StepFiles(self.folder, self.worker, self._file_max_bytes, self._max_bytes)
+        self._journal = Journal(layout.journal_path(self.folder, self.worker), self.folder)
         self._open: OrderedDict[int, _OpenTrace] = OrderedDict()
         self._open_parts = 0
         self._closed: OrderedDict[int, None] = OrderedDict()
         # The spans of a failed batch that are on disk already, and will come again.
         self._stored: set[tuple[int, int]] = set()
-
-    @property
-    def worker(self) -> str:
-        """The name of this process's files."""
-        return self._files.worker
 
     def write(self, spans: Sequence[ReadableSpan]) -> None:
         """Write spans; when this returns all of them are in files, and survive the death of the process.
@@ -92,8 +87,7 @@ class FolderWriter:
             OverflowError: An id is too long for OTLP.
             MissingExtraError: zstandard isn't installed.
         """
-        if self._process != os.getpid():
-            self.after_fork()
+        self.after_fork()
         # First: the journal works without it, and nobody would notice.
         require_zstandard()
         with self._lock:
@@ -119,8 +113,7 @@ class FolderWriter:
 
     def close(self) -> None:
         """Write the open trajectories without their root, and close all files."""
-        if self._process != os.getpid():
-            self.after_fork()
+        self.after_fork()
         with self._lock:
             with suppress(OSError):
                 # Trajectories that can't be written stay in the journal, where readers find them.
@@ -130,7 +123,7 @@ class FolderWriter:
             self._files.close()
 
     def after_fork(self) -> None:
-        """Start empty in a forked child: files and open trajectories are the parent's."""
+        """Start empty if this is a forked child: files and open trajectories are the parent's."""
         if self._process == os.getpid():
             return
         self._journal.forget()
@@ -169,7 +162,7 @@ class FolderWriter:
         for (trace_id, batch), part in zip(traces.items(), parts, strict=True):
             trace = self._open.get(trace_id)
             if trace is None:
-                trace = self._open[trace_id] = _OpenTrace(trace_id)
+                trace = self._open[trace_id] = _OpenTrace(TraceSummary(trace_id))
             trace.summary.add(batch)
             trace.parts.append(part)
             trace.bytes += part.length
@@ -230,7 +223,7 @@ class FolderWriter:
 def _line(batch: Sequence[ReadableSpan], *, with_end: bool = False) -> bytes:
     line = encode_line(batch, with_end=with_end)
     if len(line) > MAX_BATCH_LINE_BYTES:
-        raise ValueError(f"{len(line):,} bytes of one trace in a batch: at most {MAX_BATCH_LINE_BYTES:,} are written")
+        raise ValueError(f"{len(line):,} bytes of one trace in a batch: the limit is {MAX_BATCH_LINE_BYTES:,}")
     return line
 
 

@@ -11,14 +11,11 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from otel_rollout.errors import MissingExtraError, UnreadableTraceError
 from otel_rollout.trace_folder.append_file import AppendFile
 from otel_rollout.trace_folder.file_lock import open_to_read
-
-if TYPE_CHECKING:
-    import zstandard
 
 __all__ = [
     "DamagedFrameError",
@@ -26,7 +23,6 @@ __all__ = [
     "FrameFile",
     "TornFrame",
     "checksum_at",
-    "make_compressor",
     "read_frame",
     "read_range",
     "require_zstandard",
@@ -75,7 +71,6 @@ class FrameFile:
 
     Args:
         path: The file, continued if it exists; missing folders are created.
-        compressor: Compresses the lines; a new one if None.
         within: The folder that it belongs to; folders created below take its mode, others are private.
 
     Raises:
@@ -84,13 +79,8 @@ class FrameFile:
         MissingExtraError: zstandard isn't installed.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        compressor: zstandard.ZstdCompressor | None = None,
-        within: Path | None = None,
-    ) -> None:
-        self._compressor = compressor or make_compressor()
+    def __init__(self, path: str | os.PathLike[str], within: Path | None = None) -> None:
+        require_zstandard()
         self._file = AppendFile(path, within)
         self.checksum = ""
         """The checksum of the last line."""
@@ -113,9 +103,9 @@ class FrameFile:
             ValueError: It is longer than `MAX_LINE_BYTES`.
         """
         if (size := sum(map(len, pieces))) >= MAX_LINE_BYTES:
-            raise ValueError(f"a line of {size:,} bytes: readers take {MAX_LINE_BYTES:,}")
+            raise ValueError(f"a line of {size:,} bytes is over the limit of {MAX_LINE_BYTES:,}")
         # In one piece: streaming takes a quarter longer, even counting the copy.
-        data = self._compressor.compress(b"".join([*pieces, b"\n"]))
+        data: bytes = _compressor().compress(b"".join([*pieces, b"\n"]))
         extent = FrameExtent(self._file.append([data]), len(data))
         self.checksum = data[-_CHECKSUM_BYTES:].hex()
         return extent
@@ -129,12 +119,11 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
     """Return the line of a frame, without its line end.
 
     Raises:
-        OSError: The file is gone or can't be read.
         DamagedFrameError: No whole frame stands there.
         MissingExtraError: zstandard isn't installed.
     """
     if length > MAX_FRAME_BYTES:
-        raise DamagedFrameError(f"{path}: the frame at {offset} says that it has {length:,} bytes")
+        raise DamagedFrameError(f"{path}: the frame at {offset} claims {length:,} bytes")
     data = read_range(path, offset, length)
     zstandard = require_zstandard()
     try:
@@ -142,9 +131,9 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
             raise DamagedFrameError(f"{path}: the frame at {offset} is torn: {len(data)} of {length} bytes")
         size = zstandard.frame_content_size(data)
         if size > MAX_LINE_BYTES:
-            raise DamagedFrameError(f"{path}: the frame at {offset} says that its line has {size:,} bytes")
+            raise DamagedFrameError(f"{path}: the frame at {offset} claims a line of {size:,} bytes")
         if size < 0:
-            raise DamagedFrameError(f"{path}: the frame at {offset} does not say how long its line is")
+            raise DamagedFrameError(f"{path}: the frame at {offset} has no content size")
         line: bytes = _decompressor().decompress(data)
     except (zstandard.ZstdError, MemoryError) as error:
         raise DamagedFrameError(f"{path}: the frame at {offset} is damaged: {error}") from error
@@ -152,27 +141,23 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
 
 
 def read_range(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
-    """Return a part of a file, or as much of it as there is.
-
-    Raises:
-        OSError: The file is gone or can't be read.
-    """
-    with os.fdopen(open_to_read(path), "rb", buffering=0) as file:
-        data = os.pread(file.fileno(), length, offset)
-        while len(data) < length and (more := os.pread(file.fileno(), length - len(data), offset + len(data))):
+    """Return a part of a file, or as much of it as there is."""
+    descriptor = open_to_read(path)
+    try:
+        data = os.pread(descriptor, length, offset)
+        while len(data) < length and (more := os.pread(descriptor, length - len(data), offset + len(data))):
             data += more
         return data
+    finally:
+        os.close(descriptor)
 
 
 def scan_frames(path: str | os.PathLike[str], start: int = 0) -> Iterator[FrameExtent | TornFrame]:
-    """Yield the frames of a file, and what is none, without decompressing them.
+    """Yield the frames of a file, and the bytes between them that are none, without decompressing.
 
     Args:
         path: The file.
         start: The offset of a frame.
-
-    Raises:
-        OSError: The file is gone or can't be read.
     """
     descriptor = open_to_read(path)
     try:
@@ -190,11 +175,7 @@ def scan_frames(path: str | os.PathLike[str], start: int = 0) -> Iterator[FrameE
 
 
 def checksum_at(path: str | os.PathLike[str], offset: int, length: int) -> str:
-    """Return the checksum at the end of a frame in hexadecimal; "" if no frame stands there.
-
-    Raises:
-        OSError: The file is gone or can't be read.
-    """
+    """Return the checksum at the end of a frame in hexadecimal; "" if no frame stands there."""
     descriptor = open_to_read(path)
     try:
         end = offset + length
@@ -203,20 +184,6 @@ def checksum_at(path: str | os.PathLike[str], offset: int, length: int) -> str:
         return os.pread(descriptor, _CHECKSUM_BYTES, end - _CHECKSUM_BYTES).hex()
     finally:
         os.close(descriptor)
-
-
-def make_compressor() -> zstandard.ZstdCompressor:
-    """Return a compressor whose frames have the line's length and a checksum.
-
-    Raises:
-        MissingExtraError: zstandard isn't installed.
-    """
-    module = require_zstandard()
-    parameters = module.ZstdCompressionParameters.from_level(
-        LEVEL, window_log=WINDOW_LOG, write_checksum=True, write_content_size=True
-    )
-    compressor: zstandard.ZstdCompressor = module.ZstdCompressor(compression_params=parameters)
-    return compressor
 
 
 def require_zstandard() -> Any:
@@ -232,6 +199,17 @@ def require_zstandard() -> Any:
             f"trace folders need zstandard, which isn't installed ({error}): pip install 'otel-rollout[file]'"
         ) from error
     return zstandard
+
+
+def _compressor() -> Any:
+    # One for all files of a thread: it takes megabytes.
+    if not hasattr(_local, "compressor"):
+        module = require_zstandard()
+        parameters = module.ZstdCompressionParameters.from_level(
+            LEVEL, window_log=WINDOW_LOG, write_checksum=True, write_content_size=True
+        )
+        _local.compressor = module.ZstdCompressor(compression_params=parameters)
+    return _local.compressor
 
 
 def _decompressor() -> Any:

@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from types import NoneType
@@ -24,8 +25,8 @@ from otel_rollout.trace_folder.file_lock import exclusive_lock, open_to_read
 from otel_rollout.trace_folder.index_entry import ATTRIBUTE_FIELDS, IndexEntry, Row, row_of
 from otel_rollout.trace_folder.layout import NEW, index_path
 from otel_rollout.trace_folder.lines import is_whole, seal_of
-from otel_rollout.trace_folder.otlp_json import decode_line
-from otel_rollout.values.sanitize import INT64_MAX, fits_int64, replace_surrogates
+from otel_rollout.trace_folder.otlp_json import clean, decode_line
+from otel_rollout.values.sanitize import INT64_MAX, fits_int64
 
 __all__ = [
     "MAX_INDEX_LINE_BYTES",
@@ -56,35 +57,21 @@ _LEFT_OUT: Final = frozenset(
 _READ_BYTES: Final = 2**20
 
 
+@dataclass(slots=True)
 class TraceSummary:
     """Collects the fields of a trace's index entry from its spans."""
 
-    __slots__ = (
-        "_attributes",
-        "_end_time",
-        "_has_tags",
-        "_name",
-        "_project_name",
-        "_run_id",
-        "_start_time",
-        "_status_code",
-        "has_root",
-        "spans",
-        "trace_id",
-    )
-
-    def __init__(self, trace_id: int) -> None:
-        self.trace_id = trace_id
-        self.spans = 0
-        self.has_root = False
-        self._name: str | None = None
-        self._start_time: int | None = None
-        self._end_time = 0
-        self._status_code = 0
-        self._project_name: str | None = None
-        self._run_id: str | None = None
-        self._attributes: dict[str, Any] = {}
-        self._has_tags = False
+    trace_id: int
+    spans: int = 0
+    has_root: bool = False
+    _name: str | None = None
+    _start_time: int | None = None
+    _end_time: int = 0
+    _status_code: int = 0
+    _project_name: str | None = None
+    _run_id: str | None = None
+    _attributes: dict[str, Any] = field(default_factory=dict)
+    _has_tags: bool = False
 
     def add(self, spans: Iterable[ReadableSpan]) -> None:
         """Add spans of the trace."""
@@ -118,12 +105,12 @@ class TraceSummary:
 
     @property
     def validate(self) -> bool:
-        """Whether it is part of a validation pass."""
+        """True if it is part of a validation pass."""
         return bool(self._attributes.get(semconv.VALIDATE))
 
     def entry(self, offset: int, length: int, size: int, checksum: str) -> IndexEntry:
         """Return the entry; the arguments are its fields `offset`, `length`, `bytes` and `checksum`."""
-        attributes = {_clean(key): _clean(value) for key, value in self._attributes.items()}
+        attributes = {clean(key): clean(value) for key, value in self._attributes.items()}
         validate, reward = attributes.get(semconv.VALIDATE), attributes.get(semconv.REWARD)
         entry = IndexEntry(
             f"{self.trace_id:032x}",
@@ -143,14 +130,14 @@ class TraceSummary:
             checksum,
             self.spans,
             self._status_code,
-            _clean(self._name or ""),
-            _clean(self._project_name),
-            _clean(self._run_id),
+            clean(self._name or ""),
+            clean(self._project_name),
+            clean(self._run_id),
             attributes,
         )
-        for key, field in ATTRIBUTE_FIELDS.items():
+        for key, name in ATTRIBUTE_FIELDS.items():
             # Only if the field has the same object: a step that is a string, a reward that is an integer stay.
-            if key in attributes and attributes[key] is getattr(entry, field):
+            if key in attributes and attributes[key] is getattr(entry, name):
                 del attributes[key]
         return entry
 
@@ -162,20 +149,12 @@ def index_line(entry: IndexEntry) -> bytes:
 
 
 def read_index(path: str | PathLike[str]) -> list[IndexEntry]:
-    """Return the sound entries of an index; none if there is no index.
-
-    Raises:
-        OSError: It can't be read.
-    """
+    """Return the sound entries of an index; none if there is no index."""
     return list(map(IndexEntry._make, read_rows(path)))
 
 
 def read_rows(path: str | PathLike[str]) -> list[Row]:
-    """Return the sound rows of an index; none if there is no index.
-
-    Raises:
-        OSError: It can't be read.
-    """
+    """Return the sound rows of an index; none if there is no index."""
     rows: list[Row] = []
     with suppress(FileNotFoundError):
         for lines in _read_lines(path):
@@ -211,16 +190,10 @@ def _sound_rows(lines: Iterable[bytes]) -> Iterator[Row]:
 
 
 def entries_of(line: bytes, offset: int, length: int, checksum: str) -> list[IndexEntry]:
-    """Return an entry for each trace in a line.
-
-    Args:
-        line: The line, with or without its line end.
-        offset: The offset of the line or its frame.
-        length: The length of the line or its frame.
-        checksum: The line's.
+    """Return an entry for each trace in a line; the other arguments are fields of all of them.
 
     Raises:
-        ValueError: This is no line of OTLP JSON.
+        ValueError: It is not a line of OTLP JSON.
     """
     summaries: dict[int, TraceSummary] = {}
     for span in decode_line(line):
@@ -272,7 +245,3 @@ def _scalars(attributes: Mapping[str, Any], trace_id: str) -> dict[str, Any]:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _clean(value: Any) -> Any:
-    return replace_surrogates(value) if isinstance(value, str) else value

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeAlias
+from types import UnionType
+from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
 from otel_rollout import semconv
 from otel_rollout.trace_folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES
@@ -13,43 +14,22 @@ from otel_rollout.trace_folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES
 __all__ = ["ATTRIBUTE_FIELDS", "IndexEntry", "Row", "attributes_of", "place_of", "row_of"]
 
 
-class IndexEntry(NamedTuple):
-    """The index's fields for the spans of one trace in one line; their names are those on disk.
+Scalar: TypeAlias = str | int | float | bool | None
 
-    Args:
-        trace_id: 32 hexadecimal digits.
-        start_time: The start of the first span, in nanoseconds since 1970.
-        end_time: The end of the last span, in nanoseconds since 1970.
-        has_root: Whether the root is in the line.
-        step: The training step, if it is an integer.
-        sample_index: The prompt.
-        rollout_n: The number of the rollout of the prompt.
-        validate: Whether it is part of a validation pass; None if unknown.
-        experiment_name: The experiment.
-        status: The root's `rollout.status`.
-        reward: The root's reward.
-        offset: The frame's first byte in its file.
-        length: The frame's size in bytes.
-        bytes: The line's size in bytes, without its line end.
-        checksum: The line's, 8 hexadecimal digits: the end of its frame, or of a journal's line.
-        spans: The number of spans.
-        status_code: The root's status: 0 for unset, 1 for ok, 2 for an error.
-        name: The root's name; without a root, that of the first span.
-        project_name: The resource's project.
-        run_id: The resource's run.
-        attributes: The root's other scalar attributes, without payload; without a root, the tags.
-    """
+
+class IndexEntry(NamedTuple):
+    """The index's fields for the spans of one trace in one line; docs/trace-folder.md has their meaning."""
 
     trace_id: str
     start_time: int
     end_time: int
     has_root: bool
     step: int | None
-    sample_index: int | str | None
-    rollout_n: int | str | None
+    sample_index: Scalar
+    rollout_n: Scalar
     validate: bool | None
-    experiment_name: str | None
-    status: str | None
+    experiment_name: Scalar
+    status: Scalar
     reward: float | None
     offset: int
     length: int
@@ -82,21 +62,10 @@ ATTRIBUTE_FIELDS: Final = {
 
 _fields_of: Final[Callable[[Mapping[str, Any]], tuple[Any, ...]]] = itemgetter(*IndexEntry._fields)
 _is_trace_id: Final = re.compile("[0-9a-f]{32}").fullmatch
-_none: Final = type(None)
-_SCALARS: Final = frozenset({str, int, float, bool, _none})
-_TYPES: Final[Sequence[frozenset[Any]]] = tuple(
-    {
-        "has_root": frozenset({bool}),
-        "step": frozenset({int, _none}),
-        **dict.fromkeys(("sample_index", "rollout_n", "experiment_name", "status"), _SCALARS),
-        "validate": frozenset({bool, _none}),
-        "reward": frozenset({float, _none}),
-        **dict.fromkeys(("trace_id", "checksum", "name"), frozenset({str})),
-        **dict.fromkeys(("project_name", "run_id"), frozenset({str, _none})),
-        "attributes": frozenset({dict}),
-    }.get(name, frozenset({int}))
-    for name in IndexEntry._fields
-)
+_TYPES: Final[Sequence[frozenset[Any]]] = [
+    frozenset(get_args(hint) if get_origin(hint) is UnionType else (get_origin(hint) or hint,))
+    for hint in get_type_hints(IndexEntry).values()
+]
 _MAX_CACHED: Final = 1024
 _sound_types: set[tuple[type, ...]] = set()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,23 +27,16 @@ MAX_KEPT_BYTES: Final = 64 * 2**20
 _END: Final = b"}\n"
 
 
+@dataclass(eq=False, slots=True)
 class JournalPart:
     """The place of a line in the journal; `offset` changes when the journal is rewritten."""
 
-    __slots__ = ("length", "offset")
-
-    def __init__(self, offset: int, length: int) -> None:
-        self.offset = offset
-        self.length = length
+    offset: int
+    length: int
 
 
 class Journal:
-    """Lines of one worker; the file exists while there are any.
-
-    Args:
-        path: The file.
-        within: The trace folder.
-    """
+    """Lines of one worker, in a file that exists while there are any."""
 
     def __init__(self, path: Path, within: Path | None = None) -> None:
         self.path = path

@@ -62,9 +62,6 @@ def scan_lines(path: str | os.PathLike[str], start: int = 0) -> Iterator[tuple[i
     Args:
         path: The file.
         start: The offset of a line.
-
-    Raises:
-        OSError: The file is gone or can't be read.
     """
     with os.fdopen(open_to_read(path), "rb") as file:
         file.seek(start)

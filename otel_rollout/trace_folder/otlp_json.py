@@ -23,6 +23,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, StatusCode
 
 from otel_rollout.trace_folder.otlp_json_reading import IS_REMOTE, START, decode_line
+from otel_rollout.values.sanitize import INT64_MAX, INT64_MIN, replace_surrogates
 
 __all__ = ["clean", "decode_line", "encode_line", "is_line", "join_lines"]
 
@@ -38,7 +39,6 @@ _STATUS_UNSET: Final = b',"status":{}}'
 _SHORT_TEXT: Final = 64
 _MAX_CACHED: Final = 8192
 _MAX_CACHED_ORIGINS: Final = 256
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
@@ -106,7 +106,7 @@ def join_lines(lines: Sequence[bytes]) -> list[bytes | memoryview]:
     for line in lines:
         end = _end_of(line)
         if end < 0:
-            raise ValueError(f"no line of OTLP JSON: {line[:40]!r}")
+            raise ValueError(f"not a line of OTLP JSON: {line[:40]!r}")
         if end > len(START) + len(_END):
             if len(pieces) > 1:
                 pieces.append(b",")
@@ -247,12 +247,7 @@ def _rest(span: ReadableSpan, context: SpanContext) -> dict[str, Any]:
 
 
 def _encode_event(event: Any) -> dict[str, Any]:
-    encoded: dict[str, Any] = {"timeUnixNano": str(event.timestamp), "name": event.name}
-    if event.attributes:
-        encoded["attributes"] = _encode_attributes(event.attributes)
-    if dropped := getattr(event, "dropped_attributes", 0):
-        encoded["droppedAttributesCount"] = dropped
-    return encoded
+    return _with_attributes({"timeUnixNano": str(event.timestamp), "name": event.name}, event)
 
 
 def _encode_link(link: Any) -> dict[str, Any]:
@@ -264,9 +259,13 @@ def _encode_link(link: Any) -> dict[str, Any]:
     }
     if context.trace_state:
         encoded["traceState"] = context.trace_state.to_header()
-    if link.attributes:
-        encoded["attributes"] = _encode_attributes(link.attributes)
-    if dropped := getattr(link, "dropped_attributes", 0):
+    return _with_attributes(encoded, link)
+
+
+def _with_attributes(encoded: dict[str, Any], of: Any) -> dict[str, Any]:
+    if of.attributes:
+        encoded["attributes"] = _encode_attributes(of.attributes)
+    if dropped := getattr(of, "dropped_attributes", 0):
         encoded["droppedAttributesCount"] = dropped
     return encoded
 
@@ -280,7 +279,7 @@ def _add_attributes(pieces: list[bytes], attributes: Iterable[tuple[str, Any]]) 
             if len(value) > _SHORT_TEXT:
                 pieces += (_encoded_keys.get(key) or _encode_key(key), _dumps(value), b"}}")
                 continue
-        elif kind is int and _INT64_MIN <= value <= _INT64_MAX:
+        elif kind is int and INT64_MIN <= value <= INT64_MAX:
             # Token counts differ from span to span: caching them costs more than encoding them.
             pieces.append(b'%b%d"}}' % (_encoded_int_keys.get(key) or _encode_int_key(key), value))
             continue
@@ -302,7 +301,7 @@ def _encode_value(value: Any) -> dict[str, Any]:
     if isinstance(value, bool):
         return {"boolValue": value}
     if isinstance(value, int):
-        return {"intValue" if _INT64_MIN <= value <= _INT64_MAX else "stringValue": str(int(value))}
+        return {"intValue" if INT64_MIN <= value <= INT64_MAX else "stringValue": str(int(value))}
     if isinstance(value, float):
         if math.isfinite(value):
             # orjson rejects float subclasses such as numpy.float64.
@@ -329,7 +328,7 @@ def _dumps(message: Any) -> bytes:
 def clean(message: Any) -> Any:
     """Replace lone surrogates, which reach us through file names and model output, by question marks."""
     if isinstance(message, str):
-        return message if message.isascii() else message.encode("utf-8", "replace").decode()
+        return replace_surrogates(message)
     if isinstance(message, dict):
         return {key: clean(item) for key, item in message.items()}
     return [clean(item) for item in message] if isinstance(message, list) else message

@@ -34,8 +34,6 @@ _MAX_CACHED: Final = 256
 _UNSET: Final = Status(StatusCode.UNSET)
 _trace_flags: Final = [TraceFlags(flags) for flags in range(0x100)]
 _kinds: Final = {kind.value + 1: kind for kind in SpanKind}
-_resources: dict[bytes, Resource] = {}
-_scopes: dict[bytes, InstrumentationScope] = {}
 
 
 class _WithDropped:
@@ -57,7 +55,7 @@ def decode_line(line: bytes) -> list[ReadableSpan]:
         line: An `ExportTraceServiceRequest` in JSON, written by `encode_line` or by any OTLP file exporter.
 
     Raises:
-        ValueError: This is no such line.
+        ValueError: It is not such a line.
     """
     try:
         spans: list[ReadableSpan] = []
@@ -67,7 +65,7 @@ def decode_line(line: bytes) -> list[ReadableSpan]:
                 scope = _decode_scope(scope_spans)
                 spans += [_decode_span(span, resource, scope) for span in scope_spans.get("spans", ())]
     except _MALFORMED as error:
-        raise ValueError(f"no line of OTLP JSON ({type(error).__name__}: {error}): {line[:40]!r}") from error
+        raise ValueError(f"not a line of OTLP JSON ({type(error).__name__}: {error}): {line[:40]!r}") from error
     return spans
 
 
@@ -92,7 +90,7 @@ class LazySpan(CountedSpan):
                 parsed = vars(_decode_span(_parse_json(message), resource, scope))
             except _MALFORMED as error:
                 raise UnreadableTraceError(
-                    f"no span of OTLP JSON ({type(error).__name__}: {error}): {message[:40]!r}"
+                    f"not a span of OTLP JSON ({type(error).__name__}: {error}): {message[:40]!r}"
                 ) from error
             # An exporter may have assigned to a field before anything was read.
             for field, value in parsed.items():
@@ -162,34 +160,28 @@ def _decode_origin(piece: bytes) -> tuple[Resource | None, InstrumentationScope 
 
 def _decode_resource(message: dict[str, Any]) -> Resource:
     """Return the resource of a `ResourceSpans`."""
-    # One object for all spans of a process: exporters cache by its identity.
     inner, schema_url = message.get("resource", {}), _text_or_none(message.get("schemaUrl"))
-    key = orjson.dumps((inner, schema_url))
-    resource = _resources.get(key)
-    if resource is None:
-        if len(_resources) >= _MAX_CACHED:
-            _resources.clear()
-        resource = _resources[key] = Resource(_decode_attributes(inner.get("attributes", ())), schema_url)
-    return resource
+    return _make_resource(orjson.dumps((inner, schema_url)))
+
+
+# One object for all spans of a process: exporters cache by its identity.
+@lru_cache(_MAX_CACHED)
+def _make_resource(encoded: bytes) -> Resource:
+    inner, schema_url = orjson.loads(encoded)
+    return Resource(_decode_attributes(inner.get("attributes", ())), schema_url)
 
 
 def _decode_scope(message: dict[str, Any]) -> InstrumentationScope | None:
     """Return the scope of a `ScopeSpans`."""
     inner, schema_url = message.get("scope"), _text_or_none(message.get("schemaUrl"))
-    if inner is None:
-        return None
-    key = orjson.dumps((inner, schema_url))
-    scope = _scopes.get(key)
-    if scope is None:
-        if len(_scopes) >= _MAX_CACHED:
-            _scopes.clear()
-        scope = _scopes[key] = InstrumentationScope(
-            _text(inner.get("name", "")),
-            _text_or_none(inner.get("version")),
-            schema_url,
-            _decode_attributes(inner.get("attributes", ())) or None,
-        )
-    return scope
+    return None if inner is None else _make_scope(orjson.dumps((inner, schema_url)))
+
+
+@lru_cache(_MAX_CACHED)
+def _make_scope(encoded: bytes) -> InstrumentationScope:
+    inner, schema_url = orjson.loads(encoded)
+    name, version = _text(inner.get("name", "")), _text_or_none(inner.get("version"))
+    return InstrumentationScope(name, version, schema_url, _decode_attributes(inner.get("attributes", ())) or None)
 
 
 def _decode_span(message: dict[str, Any], resource: Resource, scope: InstrumentationScope | None) -> CountedSpan:

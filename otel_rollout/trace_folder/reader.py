@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from operator import itemgetter
 from os import PathLike
 from typing import Any, Final
@@ -90,6 +91,7 @@ def _trajectories(
         return [part for part in everything if part[1][_TRACE_ID] == trace_id]
 
     takes = selection.takes if selection.is_narrow else None
+    # Journals, and files outside our folders: only their lines have the step.
     loose = _by_trace(part for file in files if file.key is None for part in parts_of(file))
     loose_ids: dict[StepKey, list[str]] = {}
     for trace_id, parts in loose.items():
@@ -144,36 +146,14 @@ def _main_row(parts: Sequence[Part]) -> Row:
     )
 
 
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class RecordedTrajectory:
-    """A recorded trajectory, made by `read`; its spans are read on first use.
+    """A recorded trajectory, made by `read`; its spans are read on first use."""
 
-    Args:
-        row: The index's row of the part that represents it.
-        parts: The stored lines that hold its spans, at least one.
-        find: Finds its lines again if they were moved.
-    """
-
-    __slots__ = (
-        "_find",
-        "_parts",
-        "_row",
-        "_spans",
-        "end_time",
-        "experiment_name",
-        "has_root",
-        "name",
-        "project_name",
-        "reward",
-        "rollout_n",
-        "run_id",
-        "sample_index",
-        "start_time",
-        "status",
-        "step",
-        "trace_id",
-        "validate",
-    )
-
+    _row: Row
+    _parts: Sequence[Part]
+    _find: Callable[[str], Sequence[Part]]
+    _spans: list[ReadableSpan] | None
     # Attributes, not properties, which take ten times as long: there are thousands of trajectories.
     trace_id: str
     """The trace id, 32 hexadecimal digits."""
@@ -184,7 +164,7 @@ class RecordedTrajectory:
     rollout_n: int | str | None
     """The number of the rollout of the prompt."""
     validate: bool
-    """Whether it is part of a validation pass."""
+    """True if it is part of a validation pass."""
     experiment_name: str | None
     """The experiment given to `init`."""
     status: str | None
@@ -208,7 +188,7 @@ class RecordedTrajectory:
         self._row = row
         self._parts = parts
         self._find = find
-        self._spans: list[ReadableSpan] | None = None
+        self._spans = None
         (
             self.trace_id,
             self.start_time,

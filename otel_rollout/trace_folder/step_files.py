@@ -6,16 +6,13 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from otel_rollout.trace_folder import layout
 from otel_rollout.trace_folder.append_file import AppendFile, FileGoneError
-from otel_rollout.trace_folder.frames import FrameFile, make_compressor
+from otel_rollout.trace_folder.frames import FrameFile
 from otel_rollout.trace_folder.index import MAX_INDEX_LINE_BYTES, TraceSummary, index_line
 from otel_rollout.trace_folder.retention import enforce_bound
-
-if TYPE_CHECKING:
-    import zstandard
 
 __all__ = ["StepFiles"]
 
@@ -23,7 +20,7 @@ MAX_FILES: Final = 8
 FILES_IN_BOUND: Final = 8
 """With a bound on the folder, the part of it that one file has at most: only whole files can be removed."""
 CHECKS_IN_BOUND: Final = 32
-"""How often the bound is checked while a worker writes as much as the bound allows."""
+"""The number of checks of the bound while a worker writes as much as the bound allows."""
 _ATTEMPTS: Final = 8
 
 
@@ -38,13 +35,12 @@ class StepFiles:
     """
 
     def __init__(self, folder: Path, worker: str, file_max_bytes: int, max_bytes: int | None) -> None:
-        self.worker = worker
+        self._worker = worker
         self._folder = folder
         self._max_bytes = max_bytes
         self._file_max_bytes = file_max_bytes if max_bytes is None else min(file_max_bytes, max_bytes // FILES_IN_BOUND)
         self._files: OrderedDict[str, _StepFile] = OrderedDict()
         self._numbers: dict[str, int] = {}
-        self._compressor: zstandard.ZstdCompressor | None = None
         self._written = 0
 
     def append(self, pieces: Sequence[bytes | memoryview], summary: TraceSummary) -> None:
@@ -93,10 +89,8 @@ class StepFiles:
     def _file(self, place: str) -> _StepFile:
         file = self._files.get(place)
         if file is None:
-            if self._compressor is None:
-                self._compressor = make_compressor()
-            path = layout.data_path(self._folder / place, self.worker, self._numbers.setdefault(place, 1))
-            file = self._files[place] = _StepFile(path, self._compressor, self._folder)
+            path = layout.data_path(self._folder / place, self._worker, self._numbers.setdefault(place, 1))
+            file = self._files[place] = _StepFile(path, self._folder)
             if len(self._files) > MAX_FILES:
                 self._close(next(iter(self._files)))
         self._files.move_to_end(place)
@@ -110,20 +104,10 @@ class StepFiles:
 
 
 class _StepFile:
-    """A file of trajectories with its index.
+    """A file of trajectories with its index."""
 
-    Args:
-        path: The file of the trajectories.
-        compressor: Compresses them.
-        within: The trace folder.
-
-    Raises:
-        OSError: It can't be created or opened.
-        FileGoneError: Another process is removing or consuming it.
-    """
-
-    def __init__(self, path: Path, compressor: zstandard.ZstdCompressor, within: Path) -> None:
-        self.frames = FrameFile(path, compressor, within)
+    def __init__(self, path: Path, within: Path) -> None:
+        self.frames = FrameFile(path, within)
         try:
             self._index = AppendFile(layout.index_path(path), within)
         except OSError:

@@ -85,13 +85,7 @@ class LineCache:
 
 
 class StoredFile:
-    """A file of lines.
-
-    Args:
-        file: The file.
-        cache: The cache of all files.
-        on_problem: Called for everything that can't be read.
-    """
+    """A file of lines; `on_problem` is called for everything in it that can't be read."""
 
     def __init__(self, file: TraceFile, cache: LineCache, on_problem: Callable[[ReadProblem], None]) -> None:
         self._file = file
@@ -117,10 +111,7 @@ class StoredFile:
         return [(self, row) for row in rows]
 
     def read_spans(self, row: Row) -> list[ReadableSpan]:
-        """Return the spans of a part.
-
-        Args:
-            row: Its row of the index.
+        """Return the spans of a row.
 
         Raises:
             MovedError: They are no longer here.

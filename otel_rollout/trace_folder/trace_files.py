@@ -111,7 +111,7 @@ def find_trace_files(folder: str | PathLike[str], selection: Selection = EVERYTH
 
 
 class _Context(NamedTuple):
-    """What the names of the folders above a file say."""
+    """The step that the folders above a file are named for."""
 
     validate: bool = False
     key: StepKey | None = None
@@ -141,8 +141,6 @@ class _Walk:
                 known.add(_identity(file.place))
         # The list may grow meanwhile: a linked folder may contain links.
         for path, name, context, depth in self._links:
-            index = f"{_stem(name)}{INDEX}"
-            has_index = os.path.exists(f"{os.path.dirname(path)}/{index}")  # noqa: PTH110, PTH120
             try:
                 if os.path.isdir(path):  # noqa: PTH112 - one of many
                     self._look_into(path, _enter(name, step_of(name), context), depth)
@@ -152,11 +150,11 @@ class _Walk:
                 raise
             except OSError:
                 # Broken or circular: reading it reports that.
-                self._add(path, name, set(), context)
+                self._add(path, name, context)
                 continue
             if identity not in known:
                 known.add(identity)
-                self._add(path, name, {index} if has_index else set(), context)
+                self._add(path, name, context)
         self.files.sort(key=lambda file: file.place)
 
     def _look_into(self, folder: str, context: _Context, depth: int) -> None:
@@ -187,19 +185,21 @@ class _Walk:
                 if name.endswith((FRAMES, LINES)) or not name.startswith("."):
                     self._links.append((entry.path, name, context, depth + 1))
             elif not entry.is_dir(follow_symlinks=False):
-                self._add(entry.path, name, names, context)
+                self._add(entry.path, name, context, names)
             elif depth < MAX_DEPTH and not name.startswith("."):
                 # Old steps may be removed meanwhile.
                 with suppress(FileNotFoundError):
                     self._look_into(entry.path, _enter(name, step, context), depth + 1)
 
-    def _add(self, place: str, name: str, neighbours: set[str], context: _Context) -> None:
+    def _add(self, place: str, name: str, context: _Context, names: set[str] | None = None) -> None:
+        """Add a file if it is one of traces; `names` are those of the files beside it."""
         if name.endswith((FRAMES, LINES)):
             self.has_traces = True
-            index = f"{_stem(name)}{INDEX}"
-            has_index = index in neighbours and (name.endswith(FRAMES) or _is_journal(place))
-            index_place = f"{place.removesuffix(name)}{index}" if has_index else None
-            self.files.append(TraceFile(place, index_place, context.key))
+            index_name = name.removesuffix(FRAMES).removesuffix(LINES) + INDEX
+            index = place.removesuffix(name) + index_name
+            has_index = os.path.exists(index) if names is None else index_name in names  # noqa: PTH110 - one of many
+            may_have_index = name.endswith(FRAMES) or _is_journal(place)
+            self.files.append(TraceFile(place, index if has_index and may_have_index else None, context.key))
 
 
 def _enter(name: str, step: int | None, context: _Context) -> _Context:
@@ -210,10 +210,6 @@ def _enter(name: str, step: int | None, context: _Context) -> _Context:
         return _Context(key=StepKey.of(None, validate=False))
     # In a journal, or a folder that is not ours, the lines themselves have the step.
     return _Context() if step is None else _Context(key=StepKey.of(step, validate=context.validate))
-
-
-def _stem(name: str) -> str:
-    return name.removesuffix(FRAMES).removesuffix(LINES)
 
 
 def _is_journal(place: str) -> bool:

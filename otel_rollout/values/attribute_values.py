@@ -1,4 +1,4 @@
-"""What others set on our spans, read on the caller's thread: by type, without calling a method of a user's class."""
+"""Names, attributes and ids set on our spans, read by type on the caller's thread; no method of a user's class runs."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ __all__ = [
 ]
 
 MAX_TEXT_CHARACTERS: Final = 1024 * 1024
-"""A longer text loses its middle at once."""
+"""A longer text loses its middle on the caller's thread."""
 MAX_KEY_CHARACTERS: Final = 1024
 MAX_ITEMS: Final = 1024
 """A longer list becomes JSON text."""
 MAX_PAIRS: Final = 1024
-"""How many attributes are looked at in one go, if no limit allows for more."""
+"""At most this many attributes are read at once, unless a limit allows more."""
 BUDGET: Final = 256 * 1024
-"""How much a value may cost that is no scalar; what attributes are cut to is less."""
+"""The budget of a value's snapshot; the limit of an attribute is lower."""
 FIELDS_OF_CONTEXT: Final = 5
 
 
 def read_text(value: Any) -> str | None:
-    """Return a text, of a subclass too, as plain text; None if it is none."""
+    """Return a text, or an instance of a subclass, as a plain text; None for other values."""
     kind = type(value)
     if kind is not str:
         if not issubclass(kind, str):
@@ -53,26 +53,22 @@ def read_text(value: Any) -> str | None:
 
 
 def read_name(value: Any) -> str:
-    """Return the name of a span or an event: a text, or what can be said of what is none."""
+    """Return the name of a span or an event: a text, a scalar as text, or the class of any other value."""
     text = read_text(value)
-    if text is None:
-        plain = read_value(value)
-        is_scalar = type(plain) is not Snapshot and type(plain) is not tuple
-        text = str(plain) if is_scalar else class_name(type(value)).removeprefix("builtins.")
-    return text
+    if text is not None:
+        return text
+    plain = read_value(value)
+    is_scalar = type(plain) is not Snapshot and type(plain) is not tuple
+    return str(plain) if is_scalar else class_name(type(value)).removeprefix("builtins.")
 
 
 def read_value(value: Any) -> Any:
-    """Return an attribute's value as it is now: a plain scalar, a tuple of plain scalars of one type, else a snapshot.
-
-    Args:
-        value: Anything; None stays None.
-    """
+    """Return an attribute's value as it is now: None, a scalar, a tuple of scalars of one type, or a snapshot."""
     kind = type(value)
     if value is None:
         return None
     if kind is tuple and len(value) == 1 and type(value[0]) is str and len(value[0]) <= MAX_TEXT_CHARACTERS:
-        # Why a model stopped.
+        # The finish reason of a model.
         return value
     scalar = _read_scalar(value)
     if scalar is not None:
@@ -84,16 +80,16 @@ def read_value(value: Any) -> Any:
             if first is not type(None) and all(type(item) is first for item in items):
                 return tuple(items)
     taken = snapshot(value, BUDGET)
-    # Of an enum or a number of numpy it is a scalar.
+    # The snapshot of an enum or a numpy number is a scalar.
     scalar = _read_scalar(taken.value)
     return taken if scalar is None else scalar
 
 
 def _read_scalar(value: Any) -> str | bool | int | float | None:
-    """Return a text, a truth value or a number that fits into 64 bits as Python's own type has it; else None."""
+    """Return a text, a bool or a number of at most 64 bits as a value of Python's own type; else None."""
     kind = type(value)
     if kind is bool or kind is float:
-        return value  # type: ignore[no-any-return]  # just seen
+        return value  # type: ignore[no-any-return]  # just checked
     if issubclass(kind, str):
         return read_text(value)
     if issubclass(kind, int):
@@ -103,52 +99,47 @@ def _read_scalar(value: Any) -> str | bool | int | float | None:
 
 
 def read_time(value: Any) -> int | None:
-    """Return a time in nanoseconds since the epoch; None if `value` is none."""
+    """Return a time in nanoseconds since the epoch; None for other values."""
     number = _read_scalar(value)
     return number if type(number) is int and number > 0 else None
 
 
 def read_attributes(attributes: Any, limit: int) -> tuple[dict[str, Any], int]:
-    """Return the attributes of an event or a link as they are now, and how many were dropped.
-
-    Args:
-        attributes: What was given as attributes; anything.
-        limit: How many are kept.
-    """
+    """Return at most `limit` attributes of an event or a link as they are now, and the number of dropped ones."""
     pairs, dropped = read_pairs(attributes, limit)
     sound = [(name, value) for key, value in pairs if (name := read_key(key))]
     return {key: read_value(value) for key, value in sound[:limit]}, dropped + len(pairs) - len(sound[:limit])
 
 
 def read_pairs(attributes: Any, limit: int) -> tuple[Sequence[tuple[Any, Any]], int]:
-    """Return the keys and values of what is given as attributes, not read yet, and how many were not looked at.
+    """Return the raw keys and values of any object given as attributes, and the number of those left out.
 
     Args:
-        attributes: Anything.
-        limit: How many may be kept.
+        attributes: Any object.
+        limit: The most attributes that are kept.
     """
     if attributes is None:
         return (), 0
     given = _dict_behind(attributes)
     if given is None:
         return (), 1
-    # At once, as another thread may add to it meanwhile.
+    # In one step, because another thread may add to it.
     pairs = [*islice(dict.items(given), max(limit, MAX_PAIRS))]
     return pairs, max(0, dict.__len__(given) - len(pairs))
 
 
 def read_key(key: Any) -> str | None:
-    """Return an attribute's key as plain text; None if it is no text, empty, or longer than any name."""
+    """Return an attribute's key as a plain text; None if it is not a text, empty or too long."""
     if type(key) is not str:
         key = read_text(key)
     return key if key and len(key) <= MAX_KEY_CHARACTERS else None
 
 
 def _dict_behind(attributes: Any) -> dict[Any, Any] | None:
-    """Return the dict that attributes are, or that a container of Python's or the SDK's holds them in."""
+    """Return the dict in a known container of attributes; None for other objects."""
     kind = type(attributes)
     if kind is MappingProxyType:
-        # It has no method that does not ask the mapping behind it, whose class may be anyone's.
+        # Each of its methods calls the mapping behind it, whose class may be a user's.
         referents = gc.get_referents(attributes)
         attributes = referents[0] if referents else {}
         kind = type(attributes)
@@ -158,11 +149,7 @@ def _dict_behind(attributes: Any) -> dict[Any, Any] | None:
 
 
 def read_context(context: Any) -> SpanContext | None:
-    """Return the ids of a span as plain values; None if they are none.
-
-    Args:
-        context: A `SpanContext`, or anything.
-    """
+    """Return a `SpanContext` with plain values; None for other objects."""
     if not issubclass(type(context), SpanContext) or tuple.__len__(context) < FIELDS_OF_CONTEXT:
         return None
     trace_id, span_id, is_remote, flags, state, *_ = tuple.__iter__(context)
@@ -176,12 +163,12 @@ def read_context(context: Any) -> SpanContext | None:
 
 
 def held_bytes(value: Any) -> int:
-    """Return what an attribute's value, as `read_value` returns it, keeps in memory beside its place, about."""
+    """Return the estimated memory of a value that `read_value` returned."""
     kind = type(value)
     if kind is str:
         return len(value)
     if kind is Snapshot:
-        return value.size  # type: ignore[no-any-return]  # just seen
+        return value.size  # type: ignore[no-any-return]  # just checked
     if kind is not tuple:
         return 0
     return 40 * len(value) + (sum(map(len, value)) if type(value[0]) is str else 0)

@@ -18,11 +18,11 @@ from otel_rollout.values.sanitize import replace_surrogates
 __all__ = ["ExceptionRecord", "exception_message", "exception_text", "exception_type_name"]
 
 MAX_FRAMES: Final = 64
-"""How many frames of a traceback are kept: the innermost."""
+"""At most this many frames of a traceback are kept, the innermost."""
 MAX_HOPS: Final = 10_000
-"""How many frames of a traceback are looked at."""
+"""At most this many frames of a traceback are read."""
 MAX_CHAIN: Final = 8
-"""How many exceptions of a chain of causes are kept."""
+"""At most this many exceptions of a chain of causes are kept."""
 MAX_MESSAGE_CHARACTERS: Final = 64 * 1024
 MAX_ARGUMENTS: Final = 16
 
@@ -36,11 +36,11 @@ _GROUP: Final[Any] = getattr(builtins, "BaseExceptionGroup", None)
 _SCALARS: Final = (int, float, bool, type(None))
 _CAUSE: Final = "\nThe above exception was the direct cause of the following exception:\n\n"
 _CONTEXT: Final = "\nDuring handling of the above exception, another exception occurred:\n\n"
-"""As Python's own tracebacks have it."""
+"""The lines of Python's own tracebacks."""
 
 
 class _Frame(NamedTuple):
-    """One frame of a traceback: the code, the line, and the instruction."""
+    """One frame of a traceback."""
 
     code: CodeType
     line: int
@@ -48,7 +48,7 @@ class _Frame(NamedTuple):
 
 
 class ExceptionRecord:
-    """An exception as it was when it was recorded; the traceback is kept without its frames' locals.
+    """An exception as it was when it was recorded; locals of the traceback's frames are not kept.
 
     Args:
         error: The exception.
@@ -63,48 +63,43 @@ class ExceptionRecord:
 
     @property
     def size(self) -> int:
-        """Bytes that the record takes in memory, about."""
+        """The estimated bytes of the record in memory."""
         return sum(2000 + 4 * len(text) + 200 * len(frames) for _, text, frames in self.chain)
 
     def format(self) -> str:
-        """Return the traceback as Python would print it, causes first; reads source files."""
-        parts = []
+        """Return the traceback as Python prints it, causes first; reads source files."""
+        parts: list[str] = []
         for joint, text, frames in reversed(self.chain):
             lines = StackSummary.from_list([_summary(frame) for frame in frames]).format()
-            parts.append(
-                "".join(["Traceback (most recent call last):\n", *lines] if lines else []) + text + "\n" + joint
-            )
+            parts += (*(["Traceback (most recent call last):\n"] if lines else []), *lines, text, "\n", joint)
         return "".join(parts)
 
     def attributes(self) -> dict[str, str]:
-        """Return the attributes of an exception's event, uncut; source files are read.
-
-        Source: https://opentelemetry.io/docs/specs/semconv/exceptions/exceptions-spans/
-        """
+        """Return the attributes of an exception's event, without limits; reads source files."""
         return {
             semconv.EXCEPTION_TYPE: self.type_name,
             semconv.EXCEPTION_MESSAGE: self.message,
             semconv.EXCEPTION_STACKTRACE: self.format(),
-            "exception.escaped": "False",
+            semconv.EXCEPTION_ESCAPED: "False",
         }
 
 
 def exception_type_name(error: BaseException) -> str:
-    """Return the name of an exception's class, with its module where that is not Python's own."""
+    """Return the name of an exception's class, with its module unless that is `builtins`."""
     return class_name(type(error)).removeprefix("builtins.")
 
 
 def exception_text(error: BaseException) -> str:
-    """Return an exception's class and message, as the last line of a traceback."""
+    """Return the class and message of an exception, as in the last line of a traceback."""
     name = exception_type_name(error)
     message = exception_message(error)
     return f"{name}: {message}" if message else name
 
 
 def exception_message(error: BaseException) -> str:
-    """Return what an exception says: what Python's own classes would write of its arguments.
+    """Return the message of an exception as Python's own classes build it from the arguments.
 
-    A `__str__` of the program's own class is not called: the arguments of the exception are shown in its place.
+    A user's `__str__` is not called.
     """
     kind = type(error)
     arguments = _args(error)
@@ -138,15 +133,12 @@ def _validation_message(error: Any) -> str:
 
 
 def _fields_text(error: BaseException) -> str:
-    fields = fields_of(error)
-    public = [
-        (key, item) for key, item in [*islice(fields.items(), MAX_ARGUMENTS)] if type(key) is str and key[:1] != "_"
-    ]
-    return ", ".join(f"{key}={_shown(item)}" for key, item in public)
+    first = [*islice(fields_of(error).items(), MAX_ARGUMENTS)]
+    return ", ".join(f"{key}={_shown(item)}" for key, item in first if type(key) is str and key[:1] != "_")
 
 
 def _shown(value: Any) -> str:
-    """Return a scalar as Python shows it, anything else by its type."""
+    """Return the repr of a scalar, the class of any other value."""
     kind = type(value)
     if kind is str or kind is bytes:
         return repr(value[:MAX_MESSAGE_CHARACTERS])
@@ -156,7 +148,7 @@ def _shown(value: Any) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[tuple[str, str, list[_Frame]]]:
-    """Yield each exception of a chain, with what joins it to the one it led to: its text and its frames."""
+    """Yield, for each exception of a chain, the line between it and the one that it caused, its text and its frames."""
     current: BaseException | None = error
     joint = ""
     seen: set[int] = set()
@@ -198,16 +190,8 @@ def _frames(trace: TracebackType | None) -> list[_Frame]:
 
 def _summary(frame: _Frame) -> FrameSummary:
     code, line, instruction = frame
+    columns: dict[str, Any] = {}
     if sys.version_info >= (3, 11) and instruction >= 0:
         position = next(islice(code.co_positions(), instruction // 2, None), (line, None, None, None))
-        _, end_line, column, end_column = position
-        return FrameSummary(
-            code.co_filename,
-            line,
-            code.co_name,
-            lookup_line=False,
-            end_lineno=end_line,
-            colno=column,
-            end_colno=end_column,
-        )
-    return FrameSummary(code.co_filename, line, code.co_name, lookup_line=False)
+        columns = dict(zip(("end_lineno", "colno", "end_colno"), position[1:], strict=True))
+    return FrameSummary(code.co_filename, line, code.co_name, lookup_line=False, **columns)

@@ -1,6 +1,6 @@
-"""How values of the standard library's types are read, and of numpy, torch, PIL, pandas and OmegaConf.
+"""Readers of the standard library's types, and of numpy, torch, PIL, pandas and OmegaConf.
 
-A reader uses the functions of the type that it knows, never the value's own: a subclass may define others.
+A reader calls the functions of the type that it knows, never the value's own methods: a subclass may override them.
 """
 
 from __future__ import annotations
@@ -28,22 +28,26 @@ from otel_rollout.values.object_reading import (
     class_name,
     fields_of,
     find_static,
+    integer_text,
     is_one_of,
     is_subclass,
-    key_text,
     module_of,
+    object_reader,
+    per_class,
 )
 
-__all__ = ["ARRAY_EDGE_ELEMENTS", "MAX_ARRAY_ELEMENTS", "reader_of_library_type"]
+__all__ = ["key_text", "reader_of"]
 
 MAX_ARRAY_ELEMENTS: Final = 1024
-"""Arrays and tensors with more elements are summed up; one-dimensional integer ones (token ids) are kept."""
+"""Arrays and tensors with more elements are summarized, except for one-dimensional integer ones (token ids)."""
 ARRAY_EDGE_ELEMENTS: Final = 8
 MAX_COLUMNS: Final = 100
-"""Of a table, how many columns are shown."""
+"""Columns of a table that are shown."""
+_SCALARS: Final = (int, float, bool, type(None))
+_LEAVES: Final = (str, *_SCALARS, dt.datetime, dt.date, dt.time, uuid.UUID)
 
 _SAFE_ZONES: Final = (type(None), dt.timezone, zoneinfo.ZoneInfo)
-"""Other time zones would be asked for their offset, which is code of their class."""
+"""Other time zones compute their offset by code of their class."""
 _DATE_FIELDS: Final = ("year", "month", "day")
 _TIME_FIELDS: Final = ("hour", "minute", "second", "microsecond")
 
@@ -52,16 +56,12 @@ def _as_it_is(value: Any, room: int, deep: bool) -> Any:
     return value
 
 
-def _named(value: Any, room: int, deep: bool) -> Any:
-    return f"<{class_name(type(value))}>"
-
-
 def _by(convert: Callable[[Any], Any]) -> Reader:
     return lambda value, room, deep: convert(value)
 
 
 def _items_by(iterate: Callable[[Any], Any], length: Callable[[Any], int]) -> Reader:
-    """Return a reader of a collection by the functions of a class of the standard library."""
+    """Return a reader of a collection that calls a standard class's functions."""
 
     def read(value: Any, room: int, deep: bool) -> Any:
         items = [*islice(iterate(value), max(room, 0))]
@@ -79,7 +79,7 @@ def _read_dict(value: Any, room: int, deep: bool) -> Any:
 
 def _read_bytes(value: bytes | bytearray | memoryview, room: int, deep: bool) -> dict[str, Any]:
     base: Any = next(known for known in (bytes, bytearray, memoryview) if is_subclass(type(value), known))
-    # A view of a subclass would be made by its own `__buffer__`.
+    # A view of a subclass would call its `__buffer__`.
     plain: Any = value if base is memoryview else base.__getitem__(value, slice(0, ARRAY_EDGE_ELEMENTS))
     view = memoryview(plain)
     length = view.nbytes if base is memoryview else base.__len__(value)
@@ -99,7 +99,7 @@ def _read_function(value: Any, room: int, deep: bool) -> Any:
 def _read_enum(value: Any, room: int, deep: bool) -> Any:
     held = fields_of(value).get("_value_")
     kind = type(held)
-    if is_one_of(kind, (str, int, float, bool, type(None))):
+    if is_one_of(kind, (str, *_SCALARS)):
         return held
     name = fields_of(value).get("_name_")
     return name if type(name) is str else f"<{class_name(type(value))}>"
@@ -135,7 +135,7 @@ def _read_named_tuple(names: tuple[str, ...]) -> Reader:
 
 
 def _read_user_collection(value: Any, room: int, deep: bool) -> Any:
-    # `data` is what `collections.UserDict`, `UserList` and `UserString` wrap.
+    # `collections.UserDict`, `UserList` and `UserString` wrap `data`.
     return Standin(fields_of(value).get("data"))
 
 
@@ -153,11 +153,11 @@ def _read_numpy(numpy: Any) -> Reader:
 def _read_numpy_scalar(numpy: Any, value: Any) -> Any:
     kind = value.dtype.kind
     if kind in "mM":
-        # As an item, one in nanoseconds would be a bare number.
+        # `item()` of one in nanoseconds would be a bare number.
         return numpy.array(value).astype(str).item()
     item = numpy.generic.item(value)
     if isinstance(item, numpy.generic):
-        # Wider than any number of Python's: `longdouble`, `clongdouble`.
+        # `longdouble` and `clongdouble` are wider than Python's numbers.
         return float(item) if kind == "f" else complex.__repr__(complex(item))
     return complex.__repr__(item) if type(item) is complex else Standin(item)
 
@@ -169,7 +169,7 @@ def _read_array(numpy: Any, value: Any, room: int) -> Any:
     if size > MAX_ARRAY_ELEMENTS and not is_ids:
         return _array_summary(numpy, value)
     if kind in "iufb" and shape:
-        # A private copy, which orjson writes on the delivery thread; longdouble and half are not among its types.
+        # A private copy, which orjson writes on the delivery thread; it knows neither longdouble nor half.
         copied = numpy.array(value, copy=True, order="C", subok=False)
         if not copied.dtype.isnative:
             copied = copied.astype(copied.dtype.newbyteorder("="))
@@ -200,7 +200,7 @@ def _read_torch(torch: Any) -> Reader:
     def read(value: Any, room: int, deep: bool) -> Any:
         kind = type(value)
         if kind is not torch.Tensor and kind is not torch.nn.Parameter:
-            # Of a subclass, any function may be its own (`__torch_function__`), and it may be spread over machines.
+            # A subclass may override any function (`__torch_function__`), and may be spread over machines.
             return f"<{class_name(kind)}>"
         dtype = str(value.dtype).removeprefix("torch.")
         if (
@@ -210,7 +210,7 @@ def _read_torch(torch: Any) -> Reader:
             or value.is_nested
             or value.dtype.is_complex
         ):
-            # Reading a tensor on an accelerator would wait for everything queued before it.
+            # Reading a tensor on an accelerator would wait for all work queued before it.
             shape = None if value.is_nested else [int(length) for length in value.shape]
             return {"type": class_name(kind), "dtype": dtype, "shape": shape, "device": str(value.device)}
         value = value.detach()
@@ -264,7 +264,7 @@ def _read_image(value: Any, room: int, deep: bool) -> Any:
 
 
 def _read_omegaconf(value: Any, room: int, deep: bool) -> Any:
-    # The nodes as they stand: interpolations are resolved by code.
+    # The raw nodes: resolving interpolations calls code.
     fields = fields_of(value)
     return Standin(fields.get("_content", fields.get("_val")))
 
@@ -281,7 +281,7 @@ _EXACT: Final[dict[type, Reader]] = {
     type(...): _by(repr),
     **{kind: _items_by(iter, len) for kind in _DICT_VIEWS},
 }
-"""Types without a known subclass that is worth a look."""
+"""Types whose subclasses need no reader."""
 
 _BASES: Final[tuple[tuple[type, Reader], ...]] = (
     (enum.Enum, _read_enum),
@@ -304,25 +304,45 @@ _BASES: Final[tuple[tuple[type, Reader], ...]] = (
     (BaseException, _by(exception_text)),
     (type, _by(class_name)),
     *((kind, _read_function) for kind in _FUNCTIONS),
-    (types.ModuleType, _named),
+    (types.ModuleType, _by(lambda module: f"<{class_name(type(module))}>")),
     (collections.UserDict, _read_user_collection),
     (collections.UserList, _read_user_collection),
     (collections.UserString, _read_user_collection),
 )
-"""The first base that fits is taken."""
+"""The first base of a class counts."""
 
 
-def reader_of_library_type(kind: type) -> Reader | None:
-    """Return what reads values of a class that is known here; None for others."""
-    payload = find_static(kind, "__rollout_payload__")
-    if payload is not None:
+@per_class
+def reader_of(kind: type) -> Reader:
+    """Return the reader of a class's values."""
+    if find_static(kind, "__rollout_payload__") is not None:
         return _user_payload
-    reader = _EXACT.get(kind) if any(kind is known for known in _EXACT) else None
-    return reader or _reader_by_package(kind) or _reader_by_base(kind)
+    reader = _EXACT.get(kind) if is_one_of(kind, _EXACT) else None
+    return reader or _reader_by_package(kind) or _reader_by_base(kind) or object_reader(kind)
+
+
+def key_text(key: Any) -> str:
+    """Return the JSON key for any key of a dict."""
+    kind = type(key)
+    if kind is str:
+        return key  # type: ignore[no-any-return]  # just checked
+    if kind is int:
+        return integer_text(key)
+    if key is None or kind is bool:
+        return "null" if key is None else "true" if key else "false"
+    if kind is float:
+        return repr(key)
+    read = reader_of(kind)(key, 0, False)  # a reader takes its arguments by position
+    if type(read) is Standin:
+        read = read.value
+    if not is_one_of(type(read), _LEAVES):
+        return f"<{class_name(kind)}>"
+    return read if type(read) is str else key_text(read) if type(read) in _SCALARS else str(read)
 
 
 def _user_payload(value: Any, room: int, deep: bool) -> Any:
     def method() -> Any:
+        # Looked up within the guard: it may be a property.
         return value.__rollout_payload__()
 
     return Standin(call_user_function("__rollout_payload__", method))

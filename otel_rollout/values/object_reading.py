@@ -1,19 +1,17 @@
-"""How the fields of an object are read without running code of its class.
+"""The fields of an object, read without running code of its class.
 
 Attributes are looked up in the dicts of the classes, as data. `getattr` would run `__getattribute__`, properties and
-the metaclass; they may raise, block, or query a database. What a class keeps out of its own repr is not read either.
+the metaclass; they may raise, block, or query a database. Fields that a class hides from its repr are not read.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
-import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
 from types import GetSetDescriptorType, MemberDescriptorType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from otel_rollout.values.sanitize import replace_surrogates
 
@@ -27,30 +25,28 @@ __all__ = [
     "integer_text",
     "is_one_of",
     "is_subclass",
-    "key_text",
     "module_of",
-    "reader_of",
-    "register_reader",
+    "object_reader",
+    "per_class",
 ]
 
 Reader = Callable[[Any, int, bool], Any]
-"""Takes a value, how many items it may return, and whether fields of unknown objects are wanted; returns a leaf, a
-private list, or a dict, which may be the object's own."""
+"""Reads a value. Takes the value, the most items to return, and True if fields of unknown objects are wanted. Returns a
+leaf, a private list, a dict, which may be the object's own, or a `Standin`."""
+_Found = TypeVar("_Found")
 
 HIDDEN: Final = "[hidden]"
-"""Stands in a payload for a field that its class hides."""
+"""In place of a field that its class hides."""
 MAX_CLASSES: Final = 4096
-"""Classes whose readers are kept; programs that make classes as they run would fill the memory."""
+"""At most this many classes are cached: a program that creates classes as it runs would fill the memory."""
 MAX_FIELDS: Final = 64
 _SECRET_NAMES: Final = ("Password", "Credential", "Credentials")
 _DESCRIPTORS: Final = (MemberDescriptorType, GetSetDescriptorType)
-_SCALARS: Final = (int, float, bool, type(None))
-_LEAVES: Final = (str, *_SCALARS, dt.datetime, dt.date, dt.time, uuid.UUID)
 _HEAP_TYPE: Final = 1 << 9
-"""The flag of a class that was made at run time, by a class statement or an extension."""
+"""The flag of a class that is created at run time, by a class statement or an extension."""
 _MISSING: Final = object()
 
-# Read through `type` itself: a metaclass may define any of these as it likes.
+# Read through `type` itself: a metaclass may override any of these.
 _mro: Final[Callable[[type], tuple[type, ...]]] = type.__dict__["__mro__"].__get__
 _class_dict: Final[Callable[[type], Any]] = type.__dict__["__dict__"].__get__
 _qualname: Final[Callable[[type], str]] = type.__dict__["__qualname__"].__get__
@@ -59,10 +55,10 @@ _flags: Final[Callable[[type], int]] = type.__dict__["__flags__"].__get__
 
 
 class Standin:
-    """What a reader returns for a value that another value stands for, which is then read in its place.
+    """A reader's result if another value, not copied yet, is to be read in place of the first.
 
     Args:
-        value: The other value, with all that is in it as live as the first.
+        value: The other value.
     """
 
     __slots__ = ("value",)
@@ -71,52 +67,27 @@ class Standin:
         self.value = value
 
 
-_readers: dict[int, tuple[type, Reader]] = {}
-"""By the id of the class, which is kept: a metaclass may define `__hash__` and `__eq__`."""
-_storages: dict[int, tuple[type, tuple[Callable[[Any], dict[str, Any]] | None, dict[str, Any]]]] = {}
-_makers: list[Callable[[type], Reader | None]] = []
+def per_class(find: Callable[[type], _Found]) -> Callable[[type], _Found]:
+    """Cache a function of a class, by the class's id: a metaclass may define `__hash__` and `__eq__`."""
+    entries: dict[int, tuple[type, _Found]] = {}
 
+    def cached(kind: type) -> _Found:
+        entry = entries.get(id(kind))
+        if entry is None:
+            if len(entries) >= MAX_CLASSES:
+                entries.clear()
+            # The entry keeps the class, so that no other class gets its id.
+            entry = entries[id(kind)] = (kind, find(kind))
+        return entry[1]
 
-def reader_of(kind: type) -> Reader:
-    """Return what reads values of a class."""
-    entry = _readers.get(id(kind))
-    if entry is None:
-        reader = next((reader for make in _makers if (reader := make(kind)) is not None), None) or _object_reader(kind)
-        if len(_readers) >= MAX_CLASSES:
-            _readers.clear()
-        entry = _readers[id(kind)] = (kind, reader)
-    return entry[1]
-
-
-def register_reader(make: Callable[[type], Reader | None]) -> None:
-    """Add a maker of readers: it returns a reader for the classes that it knows, None for others."""
-    _makers.append(make)
+    return cached
 
 
 def class_name(kind: type) -> str:
-    """Return the module and name of a class, whatever its metaclass."""
+    """Return the module and name of a class."""
     module = _module(kind)
     name = f"{module}.{_qualname(kind)}" if type(module) is str else _qualname(kind)
     return replace_surrogates(name)
-
-
-def key_text(key: Any) -> str:
-    """Return the text that a key of a dict is in JSON, whatever the key."""
-    kind = type(key)
-    if kind is str:
-        return key  # type: ignore[no-any-return]  # just seen
-    if kind is int:
-        return integer_text(key)
-    if key is None or kind is bool:
-        return "null" if key is None else "true" if key else "false"
-    if kind is not float:
-        read = reader_of(kind)(key, 0, False)  # a reader takes its arguments by position
-        if type(read) is Standin:
-            read = read.value
-        if not is_one_of(type(read), _LEAVES):
-            return f"<{class_name(kind)}>"
-        return read if type(read) is str else key_text(read) if type(read) in _SCALARS else str(read)
-    return repr(key)
 
 
 def integer_text(value: int) -> str:
@@ -124,28 +95,28 @@ def integer_text(value: int) -> str:
     try:
         return str(value) if value.bit_length() < 10_000 else hex(value)
     except ValueError:
-        # Python refuses to write integers over 4,300 digits in decimal.
+        # Python refuses to convert integers over 4,300 digits to decimal.
         return hex(value)
 
 
 def module_of(kind: type) -> str:
-    """Return the top-level package that a class says it is from."""
+    """Return the top-level package of a class's `__module__`."""
     module = _module(kind)
     return module.partition(".")[0] if type(module) is str else ""
 
 
 def is_subclass(kind: type, base: type) -> bool:
-    """Return whether `base` is among the bases of `kind`; without `__subclasscheck__`, which a metaclass may define."""
+    """Return True if `base` is a base of `kind`, without calling a metaclass's `__subclasscheck__`."""
     return any(ancestor is base for ancestor in _mro(kind))
 
 
 def is_one_of(kind: type, known: Iterable[type]) -> bool:
-    """Return whether a class is one of these; `in` would compare, by `__eq__` of a metaclass."""
+    """Return True if a class is one of these, without calling a metaclass's `__eq__`, as `in` would."""
     return any(kind is each for each in known)
 
 
 def find_static(kind: type, name: str) -> Any:
-    """Return what the class or a base of it has under a name, as it stands there; None if there is nothing."""
+    """Return the member `name` of a class or its bases, unbound; None if there is none."""
     for ancestor in _mro(kind):
         found = _class_dict(ancestor).get(name, _MISSING)
         if found is not _MISSING:
@@ -154,23 +125,15 @@ def find_static(kind: type, name: str) -> Any:
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """Return the fields that an object has in its `__dict__`, which may be the object's own dict, and in its slots."""
+    """Return the fields in an object's `__dict__` and slots; the result may be the object's own dict."""
     read, slots = _storage(type(value))
     fields: dict[str, Any] = read(value) if read is not None else {}
     return {**_slot_values(value, slots), **fields} if slots else fields
 
 
+@per_class
 def _storage(kind: type) -> tuple[Callable[[Any], dict[str, Any]] | None, dict[str, Any]]:
-    """Return what reads the `__dict__` of a class's objects, and the descriptors of their slots by name."""
-    entry = _storages.get(id(kind))
-    if entry is None:
-        if len(_storages) >= MAX_CLASSES:
-            _storages.clear()
-        entry = _storages[id(kind)] = (kind, _find_storage(kind))
-    return entry[1]
-
-
-def _find_storage(kind: type) -> tuple[Callable[[Any], dict[str, Any]] | None, dict[str, Any]]:
+    """Return a function that reads the `__dict__` of a class's objects, and the descriptors of their slots by name."""
     read = None
     slots: dict[str, Any] = {}
     for ancestor in _mro(kind):
@@ -188,14 +151,14 @@ def _find_storage(kind: type) -> tuple[Callable[[Any], dict[str, Any]] | None, d
 def _slot_values(value: Any, slots: dict[str, Any]) -> dict[str, Any]:
     values = {}
     for name, slot in slots.items():
-        # Nothing may have been assigned to it.
+        # A slot may be empty.
         with suppress(AttributeError):
             values[name] = slot.__get__(value)
     return values
 
 
-def _object_reader(kind: type) -> Reader:
-    """Return what reads an object by its declared fields, or, of a class that declares none, by its public ones."""
+def object_reader(kind: type) -> Reader:
+    """Return a reader of the fields that a class declares, or, if it declares none, of its objects' public fields."""
     if _is_secret(kind):
         return lambda value, room, deep: HIDDEN
     name = f"<{class_name(kind)}>"
@@ -204,12 +167,12 @@ def _object_reader(kind: type) -> Reader:
         return lambda value, room, deep: name
     declared = _declared_fields(kind)
     if declared is not None:
-        shown, hidden, is_complete = declared
+        fields, is_complete = declared
         if is_complete and not _takes_more_fields(kind):
             slots = {}
-        if read is not None and not slots and is_complete and not hidden:
+        if read is not None and not slots and is_complete and not any(fields.values()):
             return lambda value, room, deep: read(value)
-        return _declared_reader(read, slots, shown, hidden, is_complete)
+        return _declared_reader(read, slots, fields, is_complete=is_complete)
 
     public_slots = {key: slot for key, slot in slots.items() if key[:1] != "_"}
 
@@ -233,11 +196,12 @@ def _object_reader(kind: type) -> Reader:
 def _declared_reader(
     read: Callable[[Any], dict[str, Any]] | None,
     slots: dict[str, Any],
-    shown: frozenset[str],
-    hidden: frozenset[str],
+    declared: dict[str, bool],
+    *,
     is_complete: bool,
 ) -> Reader:
-    declared_slots = {name: slot for name, slot in slots.items() if name in shown}
+    hidden = frozenset(name for name, is_hidden in declared.items() if is_hidden)
+    declared_slots = {name: slot for name, slot in slots.items() if name in declared and name not in hidden}
     hidden_slots = dict.fromkeys(hidden & slots.keys(), HIDDEN)
     more_fields = {name: slot for name, slot in slots.items() if name == "__pydantic_extra__"} if is_complete else {}
 
@@ -246,7 +210,7 @@ def _declared_reader(
         kept = {
             key: HIDDEN if key in hidden else item
             for key, item in [*islice(fields.items(), room)]
-            if type(key) is str and (is_complete or key in shown or key in hidden)
+            if type(key) is str and (is_complete or key in declared)
         }
         if declared_slots:
             kept |= _slot_values(value, declared_slots)
@@ -259,39 +223,33 @@ def _declared_reader(
     return read_declared
 
 
-def _declared_fields(kind: type) -> tuple[frozenset[str], frozenset[str], bool] | None:
-    """Return the names of the fields that a class declares, those that it hides, and whether its dict has only fields.
+def _declared_fields(kind: type) -> tuple[dict[str, bool], bool] | None:
+    """Return the fields that a class declares (True for hidden ones), and True if its objects' dict has only fields.
 
-    None if it declares none. Known are pydantic (both versions), dataclasses and attrs.
+    None if it declares no fields. Known are pydantic (both versions), dataclasses and attrs.
     """
     if find_static(kind, "__pydantic_fields_set__") is not None:
         declared = find_static(kind, "__pydantic_fields__")
         declared = declared if type(declared) is dict else find_static(kind, "model_fields")
-        fields = declared if type(declared) is dict else {}
-        hidden = {name for name, field in fields.items() if _is_hidden_by_pydantic(field)}
-        return frozenset(fields) - hidden, frozenset(hidden), True
+        fields = declared.items() if type(declared) is dict else ()
+        return {name: _is_hidden_by_pydantic(field) for name, field in fields}, True
     declared = find_static(kind, "__fields__")
     if type(declared) is dict and find_static(kind, "__fields_set__") is not None:
-        hidden = {
-            name for name, field in declared.items() if _is_hidden_by_pydantic(fields_of(field).get("field_info"))
-        }
-        return frozenset(declared) - hidden, frozenset(hidden), True
+        infos = {name: fields_of(field).get("field_info") for name, field in declared.items()}
+        return {name: _is_hidden_by_pydantic(info) for name, info in infos.items()}, True
     declared = find_static(kind, "__dataclass_fields__")
     if type(declared) is dict:
-        fields = {name: field for name, field in declared.items() if type(field) is dataclasses.Field}
-        hidden = {name for name, field in fields.items() if not field.repr}
-        return frozenset(fields) - hidden, frozenset(hidden), False
+        return {name: not field.repr for name, field in declared.items() if type(field) is dataclasses.Field}, False
     declared = find_static(kind, "__attrs_attrs__")
     if type(declared) is tuple or (declared is not None and is_subclass(type(declared), tuple)):
         attributes = [fields_of(attribute) for attribute in tuple.__iter__(declared)]
-        # A `repr` that is a function is there to show something else than the value.
-        hidden = {attribute["name"] for attribute in attributes if attribute.get("repr") is not True}
-        return frozenset(attribute["name"] for attribute in attributes) - hidden, frozenset(hidden), False
+        # A function as `repr` shows something other than the value.
+        return {attribute["name"]: attribute.get("repr") is not True for attribute in attributes}, False
     return None
 
 
 def _takes_more_fields(kind: type) -> bool:
-    """Return whether a class of pydantic's second version keeps fields that it doesn't declare, in a slot."""
+    """Return True if a pydantic 2 class keeps undeclared fields, which are in a slot."""
     config = find_static(kind, "model_config")
     return type(config) is dict and config.get("extra") == "allow"
 
@@ -303,6 +261,6 @@ def _is_hidden_by_pydantic(field: Any) -> bool:
 
 
 def _is_secret(kind: type) -> bool:
-    """Return whether a class holds a secret, as `SecretStr` of pydantic does; known by its name or a base's."""
+    """Return True if the name of a class or a base says that it holds a secret, such as pydantic's `SecretStr`."""
     names = [_qualname(ancestor).rpartition(".")[2].lstrip("_") for ancestor in _mro(kind)]
     return any(name.startswith("Secret") or name in _SECRET_NAMES for name in names)

@@ -1,6 +1,6 @@
 """Text and integers that JSON, protobuf and the backends' databases accept.
 
-Where a call per value would cost too much, compare with `INT64_MIN` and `INT64_MAX` in place.
+On the hot path, compare with `INT64_MIN` and `INT64_MAX` in place of a call.
 """
 
 from __future__ import annotations
@@ -19,5 +19,5 @@ def fits_int64(number: int) -> bool:
 
 
 def replace_surrogates(text: str) -> str:
-    """Return `text` with each lone surrogate replaced by `?`; they come from file names and model output."""
+    """Return `text` with `?` for each lone surrogate; they come from file names and model output."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

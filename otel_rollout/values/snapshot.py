@@ -1,10 +1,10 @@
 """The snapshot: a private copy of any value, taken on the caller's thread.
 
-Agents go on changing the message lists that they pass around, so a span shows a value as it was at the call. The copy
-has new dicts and lists, and refers to the immutable values in them. No other thread can change it, so that orjson may
-walk it later: orjson reads a list by raw pointers, and crashes if that list changes during its walk.
+Agents change the message lists that they pass around; a span shows a value as it was at the call. The copy has new
+dicts and lists, and refers to the immutable values in them. No other thread can change it, so orjson may walk it later:
+orjson reads a list by raw pointers, and crashes if the list changes meanwhile.
 
-The walk reads values and never calls them: see `object_reading` and `library_types`. It stops at a budget in bytes.
+The walk reads values and never calls their methods: see `object_reading` and `library_types`. It stops at a budget.
 """
 
 from __future__ import annotations
@@ -13,44 +13,42 @@ from itertools import islice
 from typing import Any, Final
 
 from otel_rollout.safety.signal_handlers import is_from_signal_handler
-from otel_rollout.values.library_types import reader_of_library_type
-from otel_rollout.values.object_reading import Standin, class_name, key_text, reader_of, register_reader
-
-register_reader(reader_of_library_type)
+from otel_rollout.values.library_types import key_text, reader_of
+from otel_rollout.values.object_reading import Standin, class_name
 
 __all__ = ["DEFAULT_BUDGET", "Snapshot", "cut_text", "snapshot"]
 
 DEFAULT_BUDGET: Final = 2 * 1024 * 1024
-"""What the parts of a value may cost together, in the units below: some milliseconds, whatever the value."""
+"""The cost of all parts of a value, in the units below: a few milliseconds, whatever the value."""
 CONTAINER_COST: Final = 384
 DICT_ITEM_COST: Final = 32
 LIST_ITEM_COST: Final = 12
 OBJECT_COST: Final = 384
-"""Beside the bytes of texts: a part costs more units than it holds bytes, and about as many as it takes nanoseconds."""
+"""In addition to the bytes of texts. A unit is at most a byte, and about a nanosecond."""
 LONGEST_TEXT_SHARE: Final = 2
-"""A text longer than this part of the budget loses its middle."""
+"""A text over the budget divided by this loses its middle."""
 MAX_DEPTH: Final = 40
 MAX_OBJECT_DEPTH: Final = 6
-"""Objects of unknown classes are named only, from this depth on: their fields lead anywhere."""
+"""At this depth, objects of unknown classes become their class's name: their fields may lead anywhere."""
 CYCLE_DEPTH: Final = 4
-"""Dicts and lists below this depth are compared with those that they stand in, to find cycles; objects always are."""
+"""Dicts and lists at this depth and below are checked for cycles; objects always are."""
 TAIL_ITEMS: Final = 8
-"""How many of the last items of a list stay if the budget is too small for all of them."""
+"""The number of last items that stay if the budget is too small for a whole list."""
 MAX_TRIES: Final = 4
-"""How often a container is read that another thread changes."""
+"""The number of attempts to read a container that another thread changes."""
 SHORT_TEXT: Final = 1000
-"""A longer text is looked at more closely."""
+"""Longer texts are checked for their cost."""
 NUMBERS_IN_ROW: Final = 16
-"""A list as long as this is looked at as a list of numbers first."""
+"""From this length, a list is first checked for holding only numbers."""
 
 
 class Snapshot:
-    """A value as it was when the snapshot was taken.
+    """A private copy of a value.
 
     Args:
-        value: A tree of private dicts and lists over immutable values that orjson knows, and private arrays of numpy.
-        size: What it holds in memory, in bytes, about.
-        left_out: How much of the value the budget left out: one for each item, key and character, at least.
+        value: Private dicts, lists and numpy arrays, and immutable values that orjson knows.
+        size: The bytes that it holds in memory, estimated.
+        left_out: The items, keys and characters that the budget left out, at least.
     """
 
     __slots__ = ("left_out", "size", "value")
@@ -65,29 +63,25 @@ def snapshot(value: Any, budget: int = DEFAULT_BUDGET) -> Snapshot:
     """Return a copy of `value` that later changes don't reach; no code of a user's class runs.
 
     Args:
-        value: Anything. Plain data, known types (pydantic, dataclasses, attrs, OmegaConf, numpy, torch, PIL, pandas,
-            enums, dates, sets) and the public fields of other objects are copied by their content. If a class has a
-            method `__rollout_payload__`, its result is copied in place of the object.
-        budget: What the parts may cost together; what is beyond is left out, and said in its place.
+        value: Any value. Plain data, known types (pydantic, dataclasses, attrs, OmegaConf, numpy, torch, PIL, pandas,
+            enums, dates, sets) and the public fields of other objects are copied. If a class has a method
+            `__rollout_payload__`, its result is copied in place of the object.
+        budget: The cost of all parts; beyond it, a note stands in place of the rest.
 
     Raises:
-        BaseException: What a signal handler raised meanwhile, or a `__rollout_payload__` that is no Exception.
+        BaseException: From a signal handler, or from `__rollout_payload__` if it is not an Exception.
     """
     walk = _Walk(budget)
     try:
         copied, left = _copy(value, type(value), budget, 0, walk)
     except RecursionError:
-        # The caller stands near the end of its stack.
+        # The caller's stack is nearly full.
         return Snapshot(f"<{class_name(type(value))} that could not be read: the stack is full>", 0, 1)
     return Snapshot(copied, budget - left, walk.left_out)
 
 
 class _Walk:
-    """What one walk over a value knows beside what is left of its budget.
-
-    Args:
-        budget: What the parts may cost together.
-    """
+    """The state of one walk over a value, except for the rest of its budget."""
 
     __slots__ = ("above", "left_out", "longest_text")
 
@@ -95,10 +89,10 @@ class _Walk:
         self.longest_text = budget // LONGEST_TEXT_SHARE
         self.left_out = 0
         self.above: set[int] | None = None
-        """The ids of the containers that the walk is in, but for dicts and lists above `CYCLE_DEPTH`."""
+        """The ids of the containers around the current value, except for dicts and lists above `CYCLE_DEPTH`."""
 
 
-# Each function returns what it copied and what is left of the budget. Below zero, no further part is looked at.
+# Each function returns its copy and the rest of the budget. Below zero, the walk stops.
 
 
 def _copy(value: Any, kind: type, left: int, depth: int, walk: _Walk) -> tuple[Any, int]:
@@ -107,8 +101,8 @@ def _copy(value: Any, kind: type, left: int, depth: int, walk: _Walk) -> tuple[A
     Args:
         value: The value.
         kind: Its type.
-        left: What is left of the budget.
-        depth: How many containers it stands in.
+        left: The rest of the budget.
+        depth: The number of containers around it.
         walk: The walk.
     """
     if depth < CYCLE_DEPTH:
@@ -124,7 +118,7 @@ def _copy(value: Any, kind: type, left: int, depth: int, walk: _Walk) -> tuple[A
 
 
 def _copy_once(value: Any, kind: type, left: int, depth: int, walk: _Walk) -> tuple[Any, int]:
-    """Return a private copy of what may stand in itself: an object, or a container far down."""
+    """Return a private copy of a value that may contain itself: an object, or a container far down."""
     above = walk.above
     if above is None:
         above = walk.above = set()
@@ -151,7 +145,7 @@ def _copy_dict(value: dict[Any, Any], left: int, depth: int, walk: _Walk) -> tup
         if len(value) * DICT_ITEM_COST <= left:
             for key in value:
                 if type(key) is not str:
-                    # A copy may compare keys, by code of their class.
+                    # Copying may call `__eq__` of a key's class.
                     break
             else:
                 copied = value.copy()
@@ -160,7 +154,7 @@ def _copy_dict(value: dict[Any, Any], left: int, depth: int, walk: _Walk) -> tup
     except RuntimeError as error:
         if is_from_signal_handler(error):
             raise
-        # Another thread added or removed a key meanwhile.
+        # Another thread added or removed a key.
         copied = _shallow_dict(value, left, walk)
     left -= CONTAINER_COST + DICT_ITEM_COST * len(copied)
     for key, item in copied.items():
@@ -170,7 +164,7 @@ def _copy_dict(value: dict[Any, Any], left: int, depth: int, walk: _Walk) -> tup
         elif kind is not int and kind is not float and kind is not bool and item is not None:
             copied[key], left = _copy(item, kind, left, depth + 1, walk)
         if left < 0:
-            return _without_rest(copied, key, walk), left
+            return _drop_rest(copied, key, walk), left
     return copied, left
 
 
@@ -199,7 +193,7 @@ def _copy_list(value: list[Any], left: int, depth: int, walk: _Walk) -> tuple[li
 
 
 def _copy_object(value: Any, kind: type, left: int, depth: int, walk: _Walk) -> tuple[Any, int]:
-    """Return a leaf, or a private dict or list, for a value that is of none of JSON's own types."""
+    """Return a leaf or a private container for a value of a type that JSON doesn't have."""
     for attempt in range(MAX_TRIES):
         try:
             child = reader_of(kind)(value, max(left, 0) // LIST_ITEM_COST, depth < MAX_OBJECT_DEPTH)
@@ -207,7 +201,7 @@ def _copy_object(value: Any, kind: type, left: int, depth: int, walk: _Walk) -> 
             if is_from_signal_handler(error):
                 raise
             if isinstance(error, RuntimeError) and attempt < MAX_TRIES - 1:
-                # Another thread changed a set or a dict of fields meanwhile.
+                # Another thread changed a set or a dict of fields.
                 continue
             break
         child_kind = type(child)
@@ -219,7 +213,7 @@ def _copy_object(value: Any, kind: type, left: int, depth: int, walk: _Walk) -> 
             return _copy_list(child, left, depth, walk)
         if child_kind is str:
             return _copy_text(child, left, walk)
-        # An array of numpy is the only leaf of any size.
+        # A numpy array is the only large leaf.
         return child, left - getattr(child, "nbytes", 0)
     walk.left_out += 1
     return f"<{class_name(kind)} that could not be read>", left
@@ -235,14 +229,14 @@ def _copy_text(text: str, left: int, walk: _Walk) -> tuple[str, int]:
 
 
 def _shallow_dict(value: dict[Any, Any], left: int, walk: _Walk) -> dict[str, Any]:
-    """Return a private copy of any dict, or of its first items, with texts as keys."""
+    """Return a private copy of any dict, or of its first items; all keys are texts."""
     for _ in range(MAX_TRIES):
         try:
             pairs = [*islice(value.items(), max(left, 0) // DICT_ITEM_COST)]
         except RuntimeError as error:
             if is_from_signal_handler(error):
                 raise
-            # Another thread added or removed a key meanwhile.
+            # Another thread added or removed a key.
             continue
         copied = {key if type(key) is str else key_text(key): item for key, item in pairs}
         cut = len(value) - len(pairs)
@@ -266,8 +260,8 @@ def _shallow_list(value: list[Any], left: int, walk: _Walk) -> list[Any]:
     return [*head, f"…[{cut:,} items cut]", *tail]
 
 
-def _without_rest(copied: dict[str, Any], last: str, walk: _Walk) -> dict[str, Any]:
-    """Return a private dict without what stands behind a key: it was not looked at."""
+def _drop_rest(copied: dict[str, Any], last: str, walk: _Walk) -> dict[str, Any]:
+    """Remove the items after the key `last`, which were not copied yet, and return the dict."""
     keys = [*copied]
     rest = keys[keys.index(last) + 1 :]
     if rest:
@@ -287,7 +281,7 @@ def _are_numbers(items: list[Any]) -> bool:
 
 
 def cut_text(text: str, characters: int) -> str:
-    """Return `text` with its middle replaced by a note of what was cut, at most about `characters` long."""
+    """Return `text` with a note in place of its middle, about `characters` long."""
     head = max(1, characters * 3 // 4)
     tail = max(0, characters - head)
     return f"{text[:head]}…[{len(text) - head - tail:,} characters cut]…{text[len(text) - tail :] if tail else ''}"

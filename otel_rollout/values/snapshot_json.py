@@ -1,4 +1,4 @@
-"""Snapshots to JSON text, on the delivery thread: what is in a snapshot is private, so that orjson may walk it."""
+"""Snapshots to JSON text, on the delivery thread. A snapshot is private, so that orjson may walk it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,11 @@ _OPTIONS: Final = orjson.OPT_SERIALIZE_NUMPY
 
 
 def to_json(taken: Snapshot) -> bytes:
-    """Return a snapshot as JSON text in UTF-8.
-
-    Args:
-        taken: The snapshot.
-    """
+    """Return a snapshot as JSON in UTF-8."""
     try:
         return orjson.dumps(taken.value, option=_OPTIONS)
     except (TypeError, ValueError):
-        # An integer over 64 bits, a lone surrogate, or an array of a type that orjson doesn't have.
+        # An integer over 64 bits, a lone surrogate, or an array of a type that orjson doesn't know.
         return orjson.dumps(_plain(taken.value), option=_OPTIONS)
 
 

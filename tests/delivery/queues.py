@@ -13,7 +13,7 @@ from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 
-QUICK = RetryPolicy(initial_delay=0.001, max_delay=0.002, denied_delay=0.01)
+QUICK = RetryPolicy(initial_delay=0.001, max_delay=0.002, configuration_delay=0.01)
 RETRY = Outcome(Verdict.RETRY, "down")
 
 

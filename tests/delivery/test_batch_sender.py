@@ -13,7 +13,7 @@ from otel_rollout.export.batch_sender import send_batch, wait_until
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 
 RETRY = Outcome(Verdict.RETRY, "down")
-DENIED = Outcome(Verdict.DENIED, "wrong key")
+CONFIGURATION_ERROR = Outcome(Verdict.CONFIGURATION_ERROR, "wrong key")
 REFUSED = Outcome(Verdict.REFUSED, "bad span")
 TOO_LARGE = Outcome(Verdict.TOO_LARGE, "too large")
 UNEXPLAINED = Outcome(Verdict.UNEXPLAINED, "HTTP 500")
@@ -182,15 +182,17 @@ class TestDenied:
     def test_a_backend_that_turns_us_away_is_asked_once_a_minute(self, spans):
         """Wrong credentials are not hammered, and nothing is lost until they are mended."""
         clock = _Clock()
-        backend, report = deliver(answers(DENIED, DENIED, DENIED), spans, clock=clock)
+        backend, report = deliver(
+            answers(CONFIGURATION_ERROR, CONFIGURATION_ERROR, CONFIGURATION_ERROR), spans, clock=clock
+        )
         assert clock.waits == [60.0, 60.0, 60.0]
         assert backend.received == list("01234567")
         assert report.lost == {}
 
     def test_at_the_end_the_reason_is_that_we_were_denied(self, spans):
-        """Spans that could not be delivered for want of credentials are counted as denied."""
-        _, report = deliver(lambda spans: DENIED, spans, clock=_Clock(patience=1.0))
-        assert report.lost == {"denied": 8}
+        """Spans that could not be delivered for want of credentials are counted as a configuration error."""
+        _, report = deliver(lambda spans: CONFIGURATION_ERROR, spans, clock=_Clock(patience=1.0))
+        assert report.lost == {"configuration_error": 8}
 
 
 class TestRefused:

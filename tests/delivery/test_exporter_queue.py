@@ -161,7 +161,7 @@ class TestTroubles:
 
     def test_a_flush_is_one_attempt_when_we_are_turned_away(self, make_queue, exporter, make_span):
         """With wrong credentials a flush asks once, returns at once, and nothing is lost."""
-        exporter.outcome = lambda spans: Outcome(Verdict.DENIED, "wrong key")
+        exporter.outcome = lambda spans: Outcome(Verdict.CONFIGURATION_ERROR, "wrong key")
         queue = make_queue(exporter, policy=RetryPolicy())
         queue.put(make_span("kept"))
         until(lambda: exporter.attempts == 1)

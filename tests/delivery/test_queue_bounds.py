@@ -247,7 +247,7 @@ class TestAccounts:
 
         import otel_rollout.delivery.exporter_queue as module
 
-        original = module.without_payload
+        original = module.copy_without_payload
 
         def collecting(span):
             if not nested:
@@ -255,7 +255,7 @@ class TestAccounts:
                 queue.put(make_recording_span("nested"))
             return original(span)
 
-        monkeypatch.setattr(module, "without_payload", collecting)
+        monkeypatch.setattr(module, "copy_without_payload", collecting)
         queue.put(make_recording_span("large", "x" * 50_000))
         assert queue.flush(10)
         assert sorted(exporter.names) == ["large", "nested"]

@@ -139,15 +139,15 @@ class TestDeadlines:
         assert queue.stats().lost == {"shutdown": 10}
 
     def test_a_shutdown_does_not_wait_for_credentials(self, make_queue, exporter, make_span):
-        """Where we are turned away, a shutdown makes one last attempt and is done."""
-        exporter.outcome = lambda spans: Outcome(Verdict.DENIED, "wrong key")
+        """After an auth error, a shutdown makes one last attempt and is done."""
+        exporter.outcome = lambda spans: Outcome(Verdict.CONFIGURATION_ERROR, "wrong key")
         queue = make_queue(exporter, policy=RetryPolicy())
         queue.put(make_span())
         start = time.monotonic()
         queue.shutdown(start + 30)
         assert queue.join() is False
         assert time.monotonic() - start < 10
-        assert queue.stats().lost == {"denied": 1}
+        assert queue.stats().lost == {"configuration_error": 1}
 
     def test_spans_after_the_shutdown_are_counted(self, make_queue, exporter, make_span):
         """A span that ends after the shutdown is lost, and counted as that."""

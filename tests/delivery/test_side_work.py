@@ -21,9 +21,9 @@ from tests.delivery.queues import QUICK, Plain, Recorder, is_balanced, until
 
 RETRY = Outcome(Verdict.RETRY, "down")
 REFUSED = Outcome(Verdict.REFUSED, "HTTP 400")
-DENIED = Outcome(Verdict.DENIED, "HTTP 403")
+CONFIGURATION_ERROR = Outcome(Verdict.CONFIGURATION_ERROR, "HTTP 403")
 UNEXPLAINED = Outcome(Verdict.UNEXPLAINED, "HTTP 500")
-SLOW = RetryPolicy(initial_delay=3600.0, max_delay=3600.0, denied_delay=3600.0)
+SLOW = RetryPolicy(initial_delay=3600.0, max_delay=3600.0, configuration_delay=3600.0)
 
 
 class Backend:
@@ -52,7 +52,7 @@ class Backend:
 
 @pytest.fixture
 def backend():
-    """What the work is done by."""
+    """A backend for side work."""
     backend = Backend()
     yield backend
     backend.gate.set()
@@ -89,7 +89,7 @@ class TestAttempts:
     """How entries are tried, and tried again."""
 
     def test_all_are_done(self, make_work, backend):
-        """What is added is done, in order, and a flush waits for it."""
+        """Entries are done in order, and a flush waits for them."""
         work = make_work()
         add(work, *range(10))
         assert work.flush(10)
@@ -97,7 +97,7 @@ class TestAttempts:
         assert counts(work) == SideWorkStats(done=10)
 
     def test_entries_of_a_group_go_together(self, make_work, backend):
-        """What waits goes in attempts of at most the kind's limit, groups apart."""
+        """Waiting entries share attempts up to the kind's limit, groups apart."""
         work = make_work(limit=3)
         backend.gate.clear()
         add(work, "first")
@@ -108,9 +108,9 @@ class TestAttempts:
         assert work.flush(10)
         assert sorted(backend.attempts, key=str) == [["first"], ["x"], [0, 1, 2], [3, 4, 5], [6]]
 
-    @pytest.mark.parametrize("outcome", [RETRY, DENIED, UNEXPLAINED])
+    @pytest.mark.parametrize("outcome", [RETRY, CONFIGURATION_ERROR, UNEXPLAINED])
     def test_a_fault_is_waited_for(self, make_work, backend, outcome):
-        """Whatever fails is tried until it passes, and nothing is lost."""
+        """A failed attempt is retried until it succeeds, and nothing is lost."""
         work = make_work(limit=4)
         backend.rule = lambda values: DELIVERED if len(backend.attempts) > 20 else outcome
         add(work, *range(10))
@@ -129,7 +129,9 @@ class TestAttempts:
         assert not work.flush(10)
         assert counts(work) == SideWorkStats(done=8, lost={"refused": 1})
 
-    @pytest.mark.parametrize(("outcome", "reason"), [(UNEXPLAINED, "export_failed"), (DENIED, "denied")])
+    @pytest.mark.parametrize(
+        ("outcome", "reason"), [(UNEXPLAINED, "export_failed"), (CONFIGURATION_ERROR, "configuration_error")]
+    )
     def test_one_that_always_fails_keeps_no_other(self, make_work, backend, outcome, reason):
         """An entry that fails for no reason waits behind the others, and is dropped once they are done."""
         work = make_work(limit=4)
@@ -222,7 +224,7 @@ class TestReplacing:
 
 
 class TestBounds:
-    """What is held."""
+    """The bound on waiting entries."""
 
     def test_the_oldest_are_dropped_and_counted(self, make_work, backend):
         """Beyond its bytes the list drops the oldest of what is not being tried."""
@@ -265,7 +267,7 @@ class TestBounds:
 
 
 class TestFlush:
-    """What a flush waits for, and says."""
+    """A flush: what it waits for and returns."""
 
     def test_it_does_not_wait_for_the_next_attempt(self, make_work, backend):
         """A flush has what waits tried now."""
@@ -287,9 +289,9 @@ class TestFlush:
         assert counts(work).waiting == 1
 
     def test_it_returns_at_once_when_turned_away(self, make_work, backend):
-        """Waiting doesn't mend a denial: a flush makes one attempt and says False."""
+        """Waiting doesn't fix an auth error: a flush makes one attempt and returns False."""
         work = make_work(policy=SLOW, limit=2)
-        backend.rule = lambda values: DENIED
+        backend.rule = lambda values: CONFIGURATION_ERROR
         add(work, *range(5))
         started = time.monotonic()
         assert not work.flush(60)
@@ -323,9 +325,9 @@ class TestShutdown:
         assert work.shutdown(time.monotonic() + 10)
         assert counts(work) == SideWorkStats(done=3)
 
-    @pytest.mark.parametrize(("outcome", "reason"), [(RETRY, "shutdown"), (DENIED, "denied")])
+    @pytest.mark.parametrize(("outcome", "reason"), [(RETRY, "shutdown"), (CONFIGURATION_ERROR, "configuration_error")])
     def test_what_is_left_is_counted(self, make_work, backend, outcome, reason):
-        """What is not done by the deadline is lost, and the shutdown says so."""
+        """Entries that are not done by the deadline are lost, and the shutdown returns False."""
         work = make_work()
         backend.rule = lambda values: outcome
         add(work, *range(3))
@@ -354,7 +356,7 @@ class TestShutdown:
         assert counts(work) == SideWorkStats(lost={"after_shutdown": 1})
 
     def test_without_a_thread(self, make_work, backend, monkeypatch):
-        """Where no thread can be started any more, at the interpreter's exit, the shutdown does the work itself."""
+        """If no thread can be started, at the interpreter's exit, the shutdown does the work itself."""
         work = make_work()
 
         def start(self):
@@ -405,9 +407,9 @@ class TestQueue:
         exporter.outcome = outcome
         return exporter
 
-    @pytest.mark.parametrize("outcome", [RETRY, REFUSED, DENIED, UNEXPLAINED])
+    @pytest.mark.parametrize("outcome", [RETRY, REFUSED, CONFIGURATION_ERROR, UNEXPLAINED])
     def test_it_changes_no_span(self, make_queue, exporter, backend, make_span, outcome):
-        """Whatever becomes of it, spans are delivered once, whole, and counted so; a flush says what is missing."""
+        """Whatever becomes of side work, spans are delivered once, whole, and counted; a flush returns False."""
         queue = make_queue(exporter)
         backend.rule = lambda values: outcome
         for number in range(20):
@@ -438,7 +440,7 @@ class TestQueue:
         assert queue.stats().side_work["rewards"] == SideWorkStats(lost={"shutdown": 51})
 
     def test_a_shutdown_waits_for_it(self, make_queue, exporter, backend, make_span):
-        """What goes beside the last spans is done before the exporter is shut down."""
+        """Side work of the last spans is done before the exporter is shut down."""
         queue = make_queue(exporter, delay=60.0)
         order = []
         backend.rule = lambda values: order.append("reward") or DELIVERED

@@ -25,12 +25,12 @@ class TestTroubleLog:
         ]
 
     def test_a_refusal_is_told_once(self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
-        """Being turned away for the same reason is told once, however long it lasts; for another reason, again."""
+        """The same configuration error is told once, however long it lasts; for another reason, again."""
         log = TroubleLog("otlp")
         clock = iter(range(0, 100_000, 1000))
         monkeypatch.setattr("otel_rollout.export.trouble_log.time.monotonic", lambda: next(clock))
 
         for reason in ("401", "401", "401", "403"):
-            log.note(Outcome(Verdict.DENIED, reason))
+            log.note(Outcome(Verdict.CONFIGURATION_ERROR, reason))
 
         assert [record.getMessage().rpartition("(")[2] for record in caplog.records] == ["401)", "403)"]

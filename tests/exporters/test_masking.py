@@ -18,7 +18,7 @@ from opentelemetry.trace import Link, SpanContext, Status, StatusCode, get_curre
 
 import otel_rollout
 from otel_rollout.export.otlp_encoding import encode_spans
-from otel_rollout.processing.shrink import shrink_span
+from otel_rollout.processing.span_copies import shrunk_copy
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.trace_folder.otlp_json import encode_line
 from otel_rollout.trace_folder.otlp_json_reading import lazy_spans
@@ -30,7 +30,7 @@ from otel_rollout_weave.translate import call_of_span
 ELSEWHERE = SpanContext(7, 8, is_remote=False)
 PARTS = ("name", "input", "output", "own", "event", "link", "status", "resource")
 SECRETS = {part: f"clear-{part}-text" for part in PARTS}
-"""What each part of the span says before it is masked."""
+"""The text of each part of the span before it is masked."""
 
 
 def fill(span: Any) -> None:
@@ -203,7 +203,7 @@ ENCODERS: dict[str, Callable[[Any], Any]] = {
     "mlflow in a database": _stored,
     "mlflow in another process": lambda spans: _stored(unpack(pack(spans))),
     "weave": _calls,
-    "shrunk": lambda spans: encode_spans([shrink_span(span) for span in spans]),
+    "shrunk": lambda spans: encode_spans([shrunk_copy(span) for span in spans]),
 }
 """All that turns spans into what is sent."""
 COMBINATIONS = [
@@ -228,7 +228,7 @@ class TestIdioms:
     @pytest.mark.parametrize(("idiom", "encoder"), COMBINATIONS)
     @pytest.mark.parametrize("make_span", [span_of_the_sdk, span_of_ours, span_of_a_line])
     def test_what_was_masked_is_not_sent(self, monkeypatch, make_span, idiom, encoder):
-        """What a wrapper masks is sent by no exporter, and what it leaves is: the SDK's span and ours are alike."""
+        """No exporter sends what a wrapper masks, and each sends the rest: for the SDK's spans and ours."""
         encode, (mask, masked) = ENCODERS[encoder], IDIOMS[idiom]
         before = shown(encode, make_span(monkeypatch))
         otel_rollout.RolloutTraceConfig.reset()
@@ -244,7 +244,7 @@ class TestIdioms:
         assert all(shown(encode, span) >= {"name", "input"} for encode in ENCODERS.values())
 
     def test_a_name_that_is_set_before_anything_is_read(self, monkeypatch):
-        """What is set on a span of a file before it was parsed is not overwritten by what the file says."""
+        """A change of a span from a file, made before the span is parsed, stays."""
         span: Any = span_of_a_line(monkeypatch)
         span._name = "masked"
 
@@ -280,7 +280,7 @@ class TestOneOfTwo:
     """Masking in front of one exporter of several."""
 
     def test_the_other_exporter_gets_the_span_whole(self):
-        """What is masked for one exporter is whole for another, whichever of them comes first."""
+        """A span that is masked for one exporter is whole for another, whichever comes first."""
         masked, whole = InMemorySpanExporter(), InMemorySpanExporter()
         otel_rollout.init("project", "experiment", [Masking(masked), whole])
 

@@ -66,18 +66,18 @@ class TestCredentials:
 
     @pytest.mark.parametrize("status", [401, 403])
     def test_to_the_end(self, receiver, start, train, status) -> None:
-        """Wrong credentials lose everything as `denied`; a flush says so at once, and nobody knocks a second time."""
+        """Wrong credentials lose everything as `configuration_error`; a flush says so at once, without a retry."""
         receiver.steady = Fault(status=status)
         trainer = start(receiver)
         train(trainer)
         assert trainer.flush(30.0) is False
         assert trainer.finish() == 0
-        assert account(trainer.sent, receiver.stored, counts(trainer)) == {"denied": 24}
+        assert account(trainer.sent, receiver.stored, counts(trainer)) == {"configuration_error": 24}
         assert receiver.requests < 5
         assert f"HTTP {status}" in trainer.errors
 
     def test_that_are_mended(self, receiver, start, train) -> None:
-        """What was recorded while we were turned away arrives once the backend lets us in."""
+        """What was recorded during an auth error arrives once the backend lets us in."""
         receiver.faults += [Fault(status=401)]
         trainer = start(receiver)
         train(trainer)

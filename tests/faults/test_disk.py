@@ -74,7 +74,7 @@ class TestTraceFolder:
         assert lost.keys() == {"shutdown"}
 
     def test_read_only(self, small_disk, start, train) -> None:
-        """A folder that can't be written to is named at once, a flush says so, and what is lost is `denied`."""
+        """A folder that can't be written to is named at once by a flush too; the loss is a `configuration_error`."""
         disk = small_disk(MIB)
         with read_only(disk):
             trainer = start(BACKENDS="file", OTEL_ROLLOUT_DIR=disk / "traces")
@@ -82,7 +82,7 @@ class TestTraceFolder:
             assert trainer.flush(90.0) is False
             assert "OTEL_ROLLOUT_DIR must be a folder" in trainer.stats("file")["last_trouble"]
             assert trainer.finish() == 0
-        assert account(trainer.sent, {}, trainer.report["exporters"]["file"]) == {"denied": 24}
+        assert account(trainer.sent, {}, trainer.report["exporters"]["file"]) == {"configuration_error": 24}
 
     def test_no_folder(self, tmp_path, start, train) -> None:
         """A path that leads through a file is refused the same way, and is mended without a new start."""
@@ -177,7 +177,7 @@ class TestSqlite:
         assert lost.keys() == {"shutdown"}
 
     def test_read_only(self, small_disk, tmp_path, start, train) -> None:
-        """A database that can't be written to is named at once, a flush says so, and what is lost is `denied`."""
+        """A database that can't be written to is named at once by a flush too; the loss is a `configuration_error`."""
         mlflow = pytest.importorskip("mlflow")
         mlflow.MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/new.db").create_experiment("faults")
         disk = small_disk(16 * MIB)
@@ -186,7 +186,7 @@ class TestSqlite:
             trainer = start(**self.variables(disk / "mlflow.db"))
             train(trainer)
             assert trainer.flush(90.0) is False
-            assert trainer.stats("mlflow")["last_trouble"].startswith("denied: ")
+            assert trainer.stats("mlflow")["last_trouble"].startswith("configuration_error: ")
             assert trainer.finish() == 0
-        assert account(trainer.sent, {}, trainer.report["exporters"]["mlflow"]) == {"denied": 24}
+        assert account(trainer.sent, {}, trainer.report["exporters"]["mlflow"]) == {"configuration_error": 24}
         assert self.stored(disk / "mlflow.db") == {}

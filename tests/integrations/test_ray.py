@@ -43,7 +43,7 @@ class TestCarrier:
         assert (version, len(trace_id), len(span_id)) == ("00", 32, 16)
 
     def test_silence_goes_along(self, rollout_spans: InMemorySpanExporter) -> None:
-        """What is asked for inside `trace=False` is not traced in the other process either."""
+        """A request from inside `trace=False` is not traced in the other process either."""
         with rollout_trace_attr(sample_index=7, trace=False):
             carrier = inject()
         with extract(carrier):

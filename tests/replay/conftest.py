@@ -23,7 +23,7 @@ from otel_rollout.trace_folder.otlp_json import encode_line
 from otel_rollout_file import FileSpanExporter
 from tests.replay.recordings import Memory, run_agent
 
-QUICK = RetryPolicy(initial_delay=0.01, max_delay=0.02, denied_delay=0.01)
+QUICK = RetryPolicy(initial_delay=0.01, max_delay=0.02, configuration_delay=0.01)
 
 
 @pytest.fixture

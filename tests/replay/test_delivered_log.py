@@ -91,7 +91,7 @@ class TestDeliveredLog:
         log = DeliveredLog(tmp_path, "mlflow", None)
 
         assert "one" not in log
-        assert "does not say where it sends" in log.trouble
+        assert "has no destination" in log.trouble
         assert not (tmp_path / ".replay").exists()
 
     def test_the_file_says_what_it_is(self, tmp_path):

@@ -190,7 +190,7 @@ class TestMemory:
         done = replayed(folder, exporter)
 
         assert done.report.delivered == 5
-        assert any("does not say where it sends" in note for note in done.notes)
+        assert any("has no destination" in note for note in done.notes)
 
 
 class TestFailures:
@@ -254,12 +254,16 @@ class TestFailures:
 
     def test_credentials_that_are_refused_end_it(self, record, replayed):
         """Nothing is tried again while somebody has to mend the settings; all that is left is counted."""
-        exporter = Refusing(lambda spans: Outcome(Verdict.DENIED, "HTTP 401"))
+        exporter = Refusing(lambda spans: Outcome(Verdict.CONFIGURATION_ERROR, "HTTP 401"))
 
         done = replayed(record(), exporter, settings=resolve_settings({"max_batch_spans": 3}))
 
         assert len(exporter.batches) == 1
-        assert (done.report.undelivered, done.report.untried, dict(done.report.lost)) == (1, 4, {"denied": 3})
+        assert (done.report.undelivered, done.report.untried, dict(done.report.lost)) == (
+            1,
+            4,
+            {"configuration_error": 3},
+        )
 
     def test_a_backend_that_is_away_is_given_up(self, record, replayed):
         """After the time that it has, the rest is left for the next replay."""
@@ -308,7 +312,7 @@ class TestFailures:
     def test_side_work_that_fails(self, record, replayed):
         """A trajectory whose reward the backend does not take is not noted as delivered: the next replay sends it."""
         folder = record()
-        state = {"outcome": Outcome(Verdict.DENIED, "HTTP 403")}
+        state = {"outcome": Outcome(Verdict.CONFIGURATION_ERROR, "HTTP 403")}
 
         class Rewarding(OutcomeSpanExporter):
             destination = "there"
@@ -334,7 +338,7 @@ class TestFailures:
         assert (first.report.delivered, first.report.undelivered, first.report.reason) == (
             0,
             5,
-            "rewards: denied: HTTP 403",
+            "rewards: configuration_error: HTTP 403",
         )
         assert not first.report.lost
         assert (second.report.delivered, second.report.skipped) == (5, 0)

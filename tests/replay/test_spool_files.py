@@ -143,7 +143,7 @@ class TestRemoval:
 
         class Away(Memory):
             def send(self, spans):
-                return Outcome(Verdict.DENIED, "401")
+                return Outcome(Verdict.CONFIGURATION_ERROR, "401")
 
         folder = spool()
 

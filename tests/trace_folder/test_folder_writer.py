@@ -203,7 +203,7 @@ class TestBounds:
         """Nothing of such a batch is written, and what comes in smaller ones is."""
         monkeypatch.setattr(folder_writer, "MAX_BATCH_LINE_BYTES", 5000)
         spans = trajectory(children=4, payload=2000)
-        with pytest.raises(ValueError, match="of one trace in a batch: at most 5,000 are written"):
+        with pytest.raises(ValueError, match="of one trace in a batch: the limit is 5,000"):
             writer.write(spans[:-1] if is_running else spans)
         assert count_spans(writer.folder) == {}
         for span in spans:

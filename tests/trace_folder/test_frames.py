@@ -252,7 +252,7 @@ class TestScanning:
         assert path.stat().st_size < 10_000
         tracemalloc.start()
         try:
-            with pytest.raises(DamagedFrameError, match="says that its line has 268,435,457 bytes"):
+            with pytest.raises(DamagedFrameError, match="claims a line of 268,435,457 bytes"):
                 read_frame(path, 0, path.stat().st_size)
             assert tracemalloc.get_traced_memory()[1] < 2**20
         finally:
@@ -260,7 +260,7 @@ class TestScanning:
 
     def test_a_length_that_no_frame_has_takes_no_memory(self, path):
         """An index may say anything."""
-        with pytest.raises(DamagedFrameError, match="says that it has"):
+        with pytest.raises(DamagedFrameError, match=r"claims [\d,]+ bytes"):
             read_frame(path, 0, 2**60)
 
     @pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
@@ -273,9 +273,9 @@ class TestScanning:
             path.mkdir()
         else:
             path.symlink_to("/dev/zero")
-        with pytest.raises(OSError, match=r"no regular file|directory"):
+        with pytest.raises(OSError, match=r"not a regular file|directory"):
             list(scan_frames(path))
-        with pytest.raises(OSError, match=r"no regular file|directory"):
+        with pytest.raises(OSError, match=r"not a regular file|directory"):
             read_frame(path, 0, 10)
 
     @settings(deadline=None, max_examples=100)

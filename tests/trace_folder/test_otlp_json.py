@@ -280,7 +280,7 @@ class TestFormat:
     )
     def test_what_is_no_line_is_a_value_error(self, line):
         """Damage comes out as one kind of error."""
-        with pytest.raises(ValueError, match="no line of OTLP JSON"):
+        with pytest.raises(ValueError, match="not a line of OTLP JSON"):
             decode_line(line)
 
     @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ class TestFormat:
         """A span of another form is damage when it is read, not later, where somebody draws it or sends it on."""
         span = {"traceId": "0" * 31 + "1", "spanId": "0" * 15 + "2", "name": "op", **fields}
         line = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
-        with pytest.raises(ValueError, match="no line of OTLP JSON"):
+        with pytest.raises(ValueError, match="not a line of OTLP JSON"):
             decode_line(line)
 
 
@@ -385,7 +385,7 @@ class TestJoining:
 
     def test_what_is_no_line_is_refused(self):
         """A torn part does not become part of a line that looks sound."""
-        with pytest.raises(ValueError, match="no line of OTLP JSON"):
+        with pytest.raises(ValueError, match="not a line of OTLP JSON"):
             join_lines([encode_line([make_span()]), encode_line([make_span()])[:-1]])
 
 

@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final
 
-from otel_rollout.integrations.hooks.faults import report
+from otel_rollout.integrations.hooks.guard import report
 from otel_rollout.integrations.hooks.hook import Patch
 
 __all__ = ["after_import"]

@@ -16,7 +16,7 @@ from typing import Any, Final
 from otel_rollout.capture import call as calls
 from otel_rollout.capture.signature import compile_binder, read_signature
 from otel_rollout.integrations.hooks import recorded
-from otel_rollout.integrations.hooks.faults import guarded, report
+from otel_rollout.integrations.hooks.guard import guarded, report
 from otel_rollout.integrations.hooks.hook import Call, Hook, Observer, Patch
 from otel_rollout.spans import runtime
 
@@ -161,10 +161,11 @@ class _Watch:
             if self._misfit is not None:
                 report(self._hook, self._misfit)
             return result
-        returned = None
+        returned, kind = None, type(observer)
         try:
-            guarded(self._hook, observer.end, result)
-            if type(observer).wrapped is not Observer.wrapped:
+            if kind.end is not Observer.end:
+                guarded(self._hook, observer.end, result)
+            if kind.wrapped is not Observer.wrapped:
                 returned = guarded(self._hook, observer.wrapped, result)
             if self._span is not None:
                 guarded(self._hook, self._span.succeed, result)

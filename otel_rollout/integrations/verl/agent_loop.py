@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from otel_rollout import semconv
 from otel_rollout.integrations.hooks import executor
-from otel_rollout.integrations.hooks.faults import guarded
+from otel_rollout.integrations.hooks.guard import guarded
 from otel_rollout.integrations.hooks.hook import Call, Hook, Observer, after
 from otel_rollout.integrations.verl import late_rewards
 from otel_rollout.integrations.verl.config import max_samples
@@ -18,6 +18,7 @@ from otel_rollout.integrations.verl.identity import (
     PromptSelection,
     Row,
     batch_variable,
+    forget_oldest,
     identify,
     scalar,
     uid_of,
@@ -116,15 +117,16 @@ def _tell_workers(call: Call) -> None:
     uids, rows = _number(manager, step, validate, prompts["uid"], prompts["index"])
     trusted = [uid for uid, row in zip(uids, rows, strict=True) if row.is_index_unique]
     told = [worker.__ray_call__.remote(_trust_prompts, trusted) for worker in manager.agent_loop_workers]
-    ray.get(told, timeout=_SECONDS_TO_TELL_WORKERS)
+    # New workers may still import verl; then this comes first in their queues.
+    done, _ = ray.wait(told, num_returns=len(told), timeout=_SECONDS_TO_TELL_WORKERS)
+    ray.get(done)
 
 
 def _trust_prompts(worker: Any, uids: list[str]) -> None:
     """Use these prompts' dataset index as sample index."""
     trusted = vars(worker).setdefault(_TRUSTED, OrderedDict())
     trusted.update(dict.fromkeys(uids))
-    while len(trusted) > _MAX_TRUSTED:
-        trusted.popitem(last=False)
+    forget_oldest(trusted, _MAX_TRUSTED)
 
 
 def _rollout(worker: Any, trajectory: dict[str, Any], columns: dict[str, Any]) -> Rollout:

@@ -6,7 +6,7 @@ import atexit
 import sys
 from typing import Any, Final
 
-from otel_rollout.integrations.hooks.faults import guarded
+from otel_rollout.integrations.hooks.guard import guarded
 from otel_rollout.integrations.hooks.hook import Call, Hook, Patch
 
 __all__ = ["HOOKS", "flush_actors"]

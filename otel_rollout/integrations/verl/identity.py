@@ -13,7 +13,7 @@ verl's own numbers don't always tell trajectories apart (verl 0.9.1):
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -30,6 +30,7 @@ __all__ = [
     "PromptSelection",
     "Row",
     "batch_variable",
+    "forget_oldest",
     "identify",
     "scalar",
     "uid_of",
@@ -77,8 +78,8 @@ class Row(NamedTuple):
 class _Step:
     """The batches of one step so far."""
 
-    uids_of: dict[Any, OrderedDict[Any, None]] = field(default_factory=dict)
-    indices_of: dict[Any, OrderedDict[Any, None]] = field(default_factory=dict)
+    uids_of: dict[Any, dict[Any, None]] = field(default_factory=lambda: defaultdict(dict))
+    indices_of: dict[Any, dict[Any, None]] = field(default_factory=lambda: defaultdict(dict))
     rollouts: Counter[Any] = field(default_factory=Counter)
 
 
@@ -102,8 +103,7 @@ class BatchLedger:
         seen = _of_step(self._steps, step, validate, _Step)
         given = [None] * len(uids) if indices is None else indices
         for uid, index in zip(uids, given, strict=True):
-            seen.uids_of.setdefault(index, OrderedDict())[uid] = None
-            seen.indices_of.setdefault(uid, OrderedDict())[index] = None
+            seen.uids_of[index][uid] = seen.indices_of[uid][index] = None
         rows, earlier = [], set(seen.rollouts)
         for uid, index in zip(uids, given, strict=True):
             # The first uid of an earlier batch has been traced by its index already.
@@ -213,6 +213,12 @@ class PromptSelection:
 batch_variable: Final[ContextVar[Batch | None]] = ContextVar("otel-rollout-verl-batch", default=None)
 
 
+def forget_oldest(known: OrderedDict[Any, Any], limit: int) -> None:
+    """Drop the first items of a mapping that has more than `limit`."""
+    while len(known) > limit:
+        known.popitem(last=False)
+
+
 def scalar(value: Any) -> Any:
     """Return the Python scalar in a numpy or torch one; other values as they are."""
     if not hasattr(type(value), "item"):
@@ -234,6 +240,5 @@ def _of_step(steps: OrderedDict[tuple[Any, bool], _T], step: Any, validate: bool
     key = (step, validate)
     found = steps.setdefault(key, make())
     steps.move_to_end(key)
-    while len(steps) > _MAX_STEPS:
-        steps.popitem(last=False)
+    forget_oldest(steps, _MAX_STEPS)
     return found

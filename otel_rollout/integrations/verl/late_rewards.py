@@ -22,7 +22,7 @@ from otel_rollout import semconv
 from otel_rollout.integrations import ray as carriers
 from otel_rollout.integrations.hooks.hook import Call, Hook, Observer
 from otel_rollout.integrations.hooks.patching import is_replaced
-from otel_rollout.integrations.verl.identity import Row, scalar
+from otel_rollout.integrations.verl.identity import Row, forget_oldest, scalar
 from otel_rollout.spans.context import current_frame
 
 __all__ = ["CARRIER", "HOOKS", "add_keys", "is_late", "remember"]
@@ -61,8 +61,7 @@ def remember(worker: Any, columns: Mapping[str, Any]) -> None:
     key = _key(bool(tags.get(semconv.VALIDATE)), scalar(columns["uid"]), tags.get(semconv.ROLLOUT_N))
     remembered = vars(worker).setdefault(_REMEMBERED, OrderedDict())
     remembered[key] = orjson.dumps(carriers.inject()).decode()
-    while len(remembered) > _MAX_REMEMBERED:
-        remembered.popitem(last=False)
+    forget_oldest(remembered, _MAX_REMEMBERED)
 
 
 def _take_carriers(worker: Any, keys: Iterable[str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from opentelemetry.trace import StatusCode, get_current_span
 from otel_rollout import semconv
 from otel_rollout.capture import op
 from otel_rollout.capture.exceptions import record_failure
-from otel_rollout.integrations.hooks.faults import guarded
+from otel_rollout.integrations.hooks.guard import guarded
 from otel_rollout.integrations.hooks.hook import Call, Hook, Observer, Patch, after
 from otel_rollout.integrations.hooks.patching import observe
 from otel_rollout.integrations.verl.rollout import current_rollout
@@ -228,10 +228,6 @@ def _agent_data_payload(self: Any) -> dict[str, Any]:
     return {**shown, "messages": len(messages), "last_message": messages[-1] if messages else None}
 
 
-def _show_agent_data(module: Any) -> None:
-    module.AgentData.__rollout_payload__ = _agent_data_payload
-
-
 EXECUTE: Final = Hook(
     _BASE_MODULE, "BaseTool.execute", "tools are not traced", _observe_execute, kind="TOOL", captures=(True, True)
 )
@@ -271,6 +267,11 @@ HOOKS: Final = (
         kind="TOOL",
         name="tool",
     ),
-    Patch(_LOOP_MODULE, "AgentData", "the state of the tool agent loop is shown by its fields", _show_agent_data),
+    Patch(
+        _LOOP_MODULE,
+        "AgentData",
+        "the state of the tool agent loop is recorded with the whole conversation",
+        lambda module: setattr(module.AgentData, "__rollout_payload__", _agent_data_payload),
+    ),
     WATCH_LOG,
 )

@@ -1,4 +1,4 @@
-"""What every exporter of ours promises, whichever backend it serves."""
+"""The promises of every exporter of ours."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class _Server(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
-    """Where requests about spans that are stored fail."""
+    """Failing requests about stored spans."""
     _Server.requests.clear()
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -212,7 +212,7 @@ class TestAbsentBackend:
         """The single attempt returns an outcome with a reason, in one line."""
         outcome = exporter.send([make_span({"rollout.status": "completed"})])
         assert isinstance(outcome, Outcome)
-        assert outcome.verdict in (Verdict.RETRY, Verdict.DENIED) or outcome.rejected == 1
+        assert outcome.verdict in (Verdict.RETRY, Verdict.CONFIGURATION_ERROR) or outcome.rejected == 1
         assert outcome.reason
         assert "\n" not in outcome.reason
 

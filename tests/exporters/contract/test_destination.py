@@ -1,4 +1,4 @@
-"""What exporters say of where they send: told apart where it is another place, and without secrets."""
+"""Destinations: secret-free ids that differ for different places."""
 
 from __future__ import annotations
 

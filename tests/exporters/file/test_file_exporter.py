@@ -85,7 +85,7 @@ class TestSettings:
             FileSpanExporter()
 
     def test_a_file_in_the_folders_place_is_refused_by_init(self, monkeypatch, tmp_path):
-        """What can't work is said before training begins."""
+        """Invalid settings are errors before training begins."""
         (tmp_path / "file").write_text("")
         monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "file"))
         with pytest.raises(ConfigurationError, match="should be a folder"):
@@ -99,10 +99,10 @@ class TestSettings:
             init("project", "experiment", "file")
 
     def test_a_missing_extra_is_a_reason(self, monkeypatch, tmp_path, make_trajectory):
-        """Where nobody checks, the outcome has the line that mends it."""
+        """Without `check`, the outcome has the pip line."""
         monkeypatch.setitem(sys.modules, "zstandard", None)
         outcome = FileSpanExporter(folder=tmp_path).send(make_trajectory())
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "pip install 'otel-rollout[file]'" in outcome.reason
 
 
@@ -134,7 +134,7 @@ class TestTracing:
         assert list(tmp_path.glob("open/*")) == []
 
     def test_it_is_read_with_otel_rollout(self, monkeypatch, tmp_path):
-        """What the exporter has written, `otel_rollout.read` gives."""
+        """`otel_rollout.read` returns what the exporter wrote."""
         monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path))
         init("project", "experiment", "file")
         with rollout_trace_attr(step=4, sample_index="a", rollout_n=1):
@@ -191,7 +191,7 @@ with rollout_trace_attr(step=1, sample_index=1, rollout_n=0):
 
 
 class TestFaults:
-    """What delivery is told, and that it can act on it."""
+    """The outcomes of disk errors, and delivery after them."""
 
     def test_a_full_disk_passes(self, mount, make_trajectory):
         """Without space an attempt is to be repeated; repeated with space, all is there once."""
@@ -237,7 +237,7 @@ class TestFaults:
         """Somebody has to mend that; the reason says where and what."""
         mount("size=1m,ro")
         outcome = FileSpanExporter(folder=tmp_path / place).send(make_trajectory())
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert str(tmp_path / place) in outcome.reason
         assert "OTEL_ROLLOUT_DIR" in outcome.reason
 
@@ -253,7 +253,7 @@ class TestFaults:
                     os.setuid(65534)
                 verdict = exporter.send(make_trajectory()).verdict
             finally:
-                os._exit(0 if verdict is Verdict.DENIED else 1)
+                os._exit(0 if verdict is Verdict.CONFIGURATION_ERROR else 1)
         assert os.waitpid(pid, 0)[1] == 0
         assert not (tmp_path / "x").exists()
 
@@ -262,7 +262,7 @@ class TestFaults:
         """Also where it is higher up."""
         (tmp_path / "file").write_text("")
         outcome = FileSpanExporter(folder=f"{tmp_path}/file{below}").send(make_trajectory())
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "must be a folder" in outcome.reason
 
     def test_a_span_whose_id_is_too_long_is_refused(self, tmp_path, make_trajectory):

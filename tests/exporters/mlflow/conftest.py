@@ -206,7 +206,7 @@ def project() -> str:
 
 
 class ReadBack:
-    """What mlflow's own client finds in one experiment.
+    """The traces that mlflow's own client finds in one experiment.
 
     Args:
         uri: The tracking URI.

@@ -22,7 +22,7 @@ def basic(username: str, password: str) -> str:
 
 
 class TestReadCredentials:
-    """What the environment says, in the order in which mlflow reads it."""
+    """The environment, in the order in which mlflow reads it."""
 
     def test_name_and_password(self, tmp_path) -> None:
         """A name with a password wins over a token."""
@@ -74,7 +74,7 @@ class TestReadCredentials:
 
         outcome = MlflowSpanExporter(tracking_uri="http://127.0.0.1:1").send(trajectory().spans)
 
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert outcome.reason == (
             "MLFLOW_TRACKING_INSECURE_TLS and MLFLOW_TRACKING_SERVER_CERT_PATH contradict each other: set one of them"
         )
@@ -124,7 +124,7 @@ class TestGuardedServer:
 
         outcome = MlflowSpanExporter(tracking_uri=uri).send(trajectory(project).spans)
 
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD" in outcome.reason
         assert "wrong-secret" not in outcome.reason
 
@@ -185,5 +185,5 @@ class TestEncryptedServer:
         """Without either, nothing is sent, and the error says that the certificate isn't trusted."""
         outcome = MlflowSpanExporter(tracking_uri=encrypted.address).send(trajectory(project).spans)
 
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "certificate verify failed" in outcome.reason

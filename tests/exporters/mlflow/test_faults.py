@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 
 
 class TestSqliteFile:
-    """What can happen to a sqlite file."""
+    """Faults of a SQLite file."""
 
     def test_locked_database(self, database, project, trajectory, read_back) -> None:
         """A database that another program keeps locked is tried again; once it is free, the batch is stored."""
@@ -95,7 +95,7 @@ class TestSqliteFile:
         second = exporter.send(trajectory().spans)
 
         assert (first.verdict, first.reason) == (Verdict.RETRY, f"{broken} is being made by another program")
-        assert second.verdict is Verdict.DENIED
+        assert second.verdict is Verdict.CONFIGURATION_ERROR
         assert f"{broken} is an incomplete MLflow database" in second.reason
 
     def test_folder_that_cannot_be_made(self, tmp_path, trajectory) -> None:
@@ -104,12 +104,12 @@ class TestSqliteFile:
 
         outcome = MlflowSpanExporter(tracking_uri=f"sqlite:///{tmp_path}/file/traces.db").send(trajectory().spans)
 
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert str(tmp_path) in outcome.reason
 
 
 class TestServer:
-    """What can happen to a server."""
+    """Faults of a server."""
 
     def test_server_that_is_down_and_comes_back(self, start_mlflow, project, trajectory, read_back) -> None:
         """A batch for a server that is down is tried again; once it is back, it is stored."""
@@ -132,7 +132,7 @@ class TestServer:
         """An address where no MLflow API is, is an error that names the address."""
         outcome = MlflowSpanExporter(tracking_uri=f"{mlflow_server.address}/elsewhere").send(trajectory().spans)
 
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert f"{mlflow_server.address}/elsewhere/" in outcome.reason
 
 
@@ -145,7 +145,7 @@ class TestMissingPackage:
 
         outcome = MlflowSpanExporter(tracking_uri=f"sqlite:///{tmp_path}/traces.db").send(trajectory().spans)
 
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "pip install 'otel-rollout[mlflow]'" in outcome.reason
 
     def test_mlflow_is_too_old(self, tmp_path, trajectory, monkeypatch) -> None:
@@ -155,7 +155,7 @@ class TestMissingPackage:
 
         outcome = MlflowSpanExporter(tracking_uri=f"sqlite:///{tmp_path}/traces.db").send(trajectory().spans)
 
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "mlflow 3.12.1 is installed; writing traces to a database needs 3.14 or later" in outcome.reason
 
     def test_store_is_closed_twice(self, database, project, trajectory) -> None:

@@ -71,7 +71,7 @@ def test_several_are_one_transaction(store, database, rewards, commits):
 
 
 def test_the_store_keeps_its_own_transactions(store, database, rewards, commits):
-    """What is stored afterwards is committed by itself."""
+    """Later writes of the store are committed by themselves."""
     store.record(rewards[:2])
     store.record(rewards[2:])
     assert stored(database) == as_stored(rewards)
@@ -97,7 +97,7 @@ def test_one_whose_trace_is_gone(store, database, rewards):
 
 
 def test_a_store_that_begins_anew_on_its_way(store, database, rewards, monkeypatch):
-    """Where MLflow rolls a transaction back and goes on, what came before is not lost."""
+    """If MLflow rolls a transaction back and goes on, earlier assessments are not lost."""
     genuine = type(store._tracing.store).create_assessment
     calls: list[Any] = []
 
@@ -140,7 +140,7 @@ def _without_waiting(store: Any, create_assessment: Any, assessment: Any) -> Any
 
 
 def test_another_database(store, database, rewards, commits, monkeypatch):
-    """Where rows are locked, each reward has a transaction of its own."""
+    """If rows are locked, each reward has a transaction of its own."""
     monkeypatch.setattr(store._tracing.store.engine.dialect, "name", "postgresql")
     store.record(rewards)
     assert stored(database) == as_stored(rewards)

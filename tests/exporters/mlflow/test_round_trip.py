@@ -1,4 +1,4 @@
-"""What the exporter writes, read back by mlflow's own client, from a server and from a sqlite file."""
+"""The exporter's traces, read back by mlflow's own client, from a server and from a SQLite file."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class TestRun:
         assert [len(back.traces(run_id=info.run_id)) for info in runs.values()] == [2, 2]
 
     def test_each_training_run_has_its_own(self, uri, project, trajectory, read_back, monkeypatch) -> None:
-        """Where `OTEL_ROLLOUT_RUN_ID` tells training runs apart, the next one of the same name gets another run."""
+        """If `OTEL_ROLLOUT_RUN_ID` tells training runs apart, the next one of the same name gets another run."""
         for training_run in ("monday", "tuesday", "monday"):
             monkeypatch.setenv("OTEL_ROLLOUT_RUN_ID", training_run)
             exporter = MlflowSpanExporter(tracking_uri=uri, create_run=True)
@@ -159,7 +159,7 @@ class TestRun:
 
     @pytest.mark.parametrize("goes_on", [True, False])
     def test_run_that_its_maker_gave_up(self, uri, project, trajectory, read_back, goes_on) -> None:
-        """What was associated with a run that a worker then deleted for an earlier one goes to that one."""
+        """Traces of a run that a worker then deleted for an earlier one are linked to that one."""
         exporter = MlflowSpanExporter(tracking_uri=uri, create_run=True)
         trajectories = [trajectory(project) for _ in range(2)]
         deliver(exporter, trajectories[0].spans)
@@ -204,7 +204,7 @@ class TestRun:
         assert len(read_back(uri, project).traces()) == 2
         assert len([record for record in caplog.records if unknown in record.message]) == 1
         exporter.shutdown()
-        assert dict(exporter.side_work.stats()["links"].lost) == {"denied": 2}
+        assert dict(exporter.side_work.stats()["links"].lost) == {"configuration_error": 2}
 
 
 class TestExperiment:
@@ -238,7 +238,7 @@ class TestExperiment:
 
         outcome = exporter.send(one.spans)
 
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "is deleted: restore it" in outcome.reason
         back.client.restore_experiment(experiment_id)
         deliver(exporter, one.spans)

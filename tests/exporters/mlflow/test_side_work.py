@@ -150,7 +150,7 @@ class TestServer:
     @pytest.mark.parametrize("path", ["assessments", "link-to-run", "runs/"])
     @pytest.mark.parametrize("status", [403, 500, 503])
     def test_status(self, receiver, project, trajectory, read_back, path, status) -> None:
-        """Whatever a request beside the spans is answered, every span is stored whole by one request and delivered."""
+        """Whatever the answer to side work, every span is stored whole by one request and delivered."""
         receiver.steady = fault = Fault(status=status, path=path)
         trajectories = [large(trajectory, project, reward=1.0) for _ in range(3)]
         exporter = MlflowSpanExporter(tracking_uri=receiver.url, create_run=True)

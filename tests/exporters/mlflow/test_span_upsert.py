@@ -19,7 +19,7 @@ MODULE = "mlflow.store.tracking.sqlalchemy_store"
 
 
 def rows(database: Path) -> list[tuple[Any, ...]]:
-    """Return what a database has of spans, without the experiment's number."""
+    """Return the rows of spans in a database, without the experiment's number."""
     with closing(sqlite3.connect(database)) as connection:
         connection.row_factory = sqlite3.Row
         found = connection.execute("SELECT * FROM spans ORDER BY span_id").fetchall()

@@ -42,7 +42,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process runs, and not just waits for its parent to take note of its end."""
+    """Return True if a process runs and is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -53,7 +53,7 @@ class TestPlainSpans:
     """Spans on their way to the process."""
 
     def test_nothing_is_lost_or_changed(self, trajectory) -> None:
-        """What arrives says the same as what was sent: ids, times, attributes, events, links, status and scope."""
+        """Unpacked spans equal the packed ones: ids, times, attributes, events, links, status and scope."""
         spans = trajectory(reward=1.0, root_attributes={"scores": (0.5, 1.0), "flag": True}).spans
 
         for before, after in zip(spans, unpack(pack(spans)), strict=True):
@@ -125,7 +125,7 @@ class TestSqlProcess:
         assert done.stdout.splitlines() == ["lost 0", "[]"]
 
     def test_process_that_is_killed(self, database, project, trajectory, read_back) -> None:
-        """Where the process was killed, the batch is tried again, with a new one."""
+        """If the process was killed, the batch is retried with a new one."""
         uri = f"sqlite:///{database}"
         exporter, one = MlflowSpanExporter(tracking_uri=uri), trajectory(project)
         assert exporter.send([one.model]).verdict is Verdict.DELIVERED
@@ -188,7 +188,7 @@ class TestSqlProcess:
             os.waitpid(child, 0)
 
     def test_it_ends_with_its_parent(self, database, project) -> None:
-        """Where its parent is killed it ends by itself, a forked child that keeps the pipe open notwithstanding."""
+        """If its parent is killed it ends by itself, even if a forked child keeps the pipe open."""
         code = (
             "import os, sys, time; sys.path[:0] = sys.argv[3].split(os.pathsep);"
             "from otel_rollout_mlflow.sql_process import SqlProcess;"
@@ -208,7 +208,7 @@ class TestSqlProcess:
                 os.kill(child, signal.SIGKILL)
 
     def test_no_process_can_be_started(self, database, project, trajectory, read_back, monkeypatch, caplog) -> None:
-        """Where no process can be started the spans are stored all the same, and one warning says why."""
+        """If no process can be started, the spans are stored anyway, with one warning."""
         monkeypatch.setattr(sql_process.sys, "executable", "/nowhere/python")
         uri, one = f"sqlite:///{database}", trajectory(project)
         exporter = MlflowSpanExporter(tracking_uri=uri)

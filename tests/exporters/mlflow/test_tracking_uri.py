@@ -65,7 +65,7 @@ class TestParseTrackingUri:
         "uri", ["htp://me:s3cret@x", "databricks://me:s3cret@x", "me:s3cret@host:5000", "s3://bucket?key=s3cret"]
     )
     def test_no_secret_is_said(self, uri) -> None:
-        """What is said of a wrong URI has neither its password nor its query."""
+        """The error for a wrong URI has neither its password nor its query."""
         with pytest.raises(ConfigurationError) as caught:
             parse_tracking_uri(uri)
 
@@ -73,16 +73,16 @@ class TestParseTrackingUri:
 
 
 class TestCheck:
-    """What `init` finds before anything is sent."""
+    """The errors of `init`, before anything is sent."""
 
     def test_folder(self) -> None:
-        """The constructor never raises; `check` does, and an attempt is denied with the same words."""
+        """The constructor never raises; `check` does, and an attempt fails with the same words."""
         exporter = MlflowSpanExporter(tracking_uri="./mlruns")
 
         with pytest.raises(ConfigurationError, match="is a folder"):
             exporter.check()
         outcome = exporter.send([])
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "is a folder" in outcome.reason
 
     def test_missing_package(self, tmp_path, monkeypatch) -> None:
@@ -144,7 +144,7 @@ class TestCheck:
         "uri", ["postgresql+psycopg2://host/db", "postgresql://host:port/db", "mysql+nosuch://h/d"]
     )
     def test_what_cannot_be_opened_is_denied(self, uri, trajectory, monkeypatch) -> None:
-        """Where `check` isn't called, under another processor, an attempt is denied with the same words."""
+        """Without `check`, under another processor, an attempt fails with the same message."""
         pytest.importorskip("mlflow")
         monkeypatch.setitem(sys.modules, "psycopg2", None)
         exporter = MlflowSpanExporter(tracking_uri=uri)
@@ -153,7 +153,7 @@ class TestCheck:
 
         outcome = exporter.send(trajectory().spans)
 
-        assert (outcome.verdict, outcome.reason) == (Verdict.DENIED, str(caught.value))
+        assert (outcome.verdict, outcome.reason) == (Verdict.CONFIGURATION_ERROR, str(caught.value))
 
     def test_shutdown_twice(self, caplog) -> None:
         """A second shutdown warns and returns."""

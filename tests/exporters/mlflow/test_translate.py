@@ -7,7 +7,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from otel_rollout_mlflow.json_text import sanitize_json, sanitize_value
 from otel_rollout_mlflow.trace_info import trace_infos, with_stored
-from otel_rollout_mlflow.translate import otlp_spans, reward_of, session_of, stored_spans
+from otel_rollout_mlflow.translate import otlp_spans, session_of, stored_spans
 
 TAGS = {
     "rollout.step": 1,
@@ -184,7 +184,7 @@ class TestStoredSpans:
 
 
 class TestRootFacts:
-    """What only a root says."""
+    """Attributes of roots alone."""
 
     def test_session(self, trajectory) -> None:
         """A root's session is its group; a child has none, and a root without a group has none of our making."""
@@ -194,17 +194,9 @@ class TestRootFacts:
 
         assert [session_of(span) for span in (one.root, one.model, without.root)] == ["exp-1/1/7", None, None]
 
-    def test_reward(self, trajectory) -> None:
-        """A reward is a finite number at a root."""
-        given = [1, 0.5, True, "1", float("nan"), None]
-
-        rewards = [reward_of(trajectory(root_attributes={"rollout.reward": value}).root) for value in given]
-
-        assert rewards == [1.0, 0.5, None, None, None, None]
-
 
 class TestTraceInfo:
-    """What servers before 3.14 are told of a trace."""
+    """The trace infos for servers before 3.14."""
 
     def test_whole_trace(self, trajectory) -> None:
         """With the root, the request says everything."""

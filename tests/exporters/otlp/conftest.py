@@ -23,7 +23,7 @@ _RESOURCE = Resource({"service.name": "test"})
 
 
 class _Receiver:
-    """What a receiver got, and what it answers; `rejected` spans are rejected by a partial success."""
+    """A receiver's requests and its answer; `rejected` spans are rejected by a partial success."""
 
     def __init__(self):
         self.requests = []

@@ -9,7 +9,7 @@ from otel_rollout_otlp.environment import OtlpEnvironment, read_environment
 
 
 class TestEndpoint:
-    """Where requests go."""
+    """Endpoints."""
 
     @pytest.mark.parametrize(
         ("variables", "is_grpc", "endpoint"),
@@ -90,7 +90,7 @@ class TestOthers:
 
     @pytest.mark.parametrize("pair", ["sk-secret", "=sk-secret", " = sk-secret"])
     def test_a_bad_header_is_named_by_its_position(self, monkeypatch, caplog, pair):
-        """What should have been a header may be a secret, and is not shown; the others are sent."""
+        """An invalid header may be a secret and is not shown; the others are sent."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"x-project=seven,{pair}")
         assert read_environment(is_grpc=False).headers == {"x-project": "seven"}
         [warning] = caplog.messages

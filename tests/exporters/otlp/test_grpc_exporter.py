@@ -62,7 +62,7 @@ class TestSend:
 
     @pytest.mark.parametrize("scheme", ["", "http://"])
     def test_no_secret_is_said(self, make_spans, monkeypatch, scheme):
-        """What gRPC says of an endpoint with a password in it is said without the password."""
+        """gRPC's message about an endpoint with a password is shown without the password."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_INSECURE", "true")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"{scheme}me:s3cret@nowhere.invalid:4317")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "5")
@@ -73,12 +73,12 @@ class TestSend:
         assert f"from {scheme}nowhere.invalid:4317: " in outcome.reason
         assert "s3cret" not in outcome.reason
 
-    def test_a_header_that_cannot_be_sent_is_a_denial(self, grpc_receiver, make_spans):
+    def test_a_header_that_cannot_be_sent_is_a_configuration_error(self, grpc_receiver, make_spans):
         """A header that gRPC refuses is reported, not raised."""
         exporter = OtlpGrpcSpanExporter(endpoint=grpc_receiver.url, headers={"x key": "a\nb"})
         outcome = exporter.send(make_spans(1))
         exporter.shutdown()
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
 
     def test_rejected_spans_are_told(self, grpc_receiver, exporter, make_spans):
         """A partial success says how many spans were not kept, and why."""
@@ -97,10 +97,10 @@ class TestSend:
             ("DATA_LOSS", Verdict.RETRY),
             ("RESOURCE_EXHAUSTED", Verdict.REFUSED),
             ("INVALID_ARGUMENT", Verdict.REFUSED),
-            ("UNAUTHENTICATED", Verdict.DENIED),
-            ("PERMISSION_DENIED", Verdict.DENIED),
-            ("UNIMPLEMENTED", Verdict.DENIED),
-            ("NOT_FOUND", Verdict.DENIED),
+            ("UNAUTHENTICATED", Verdict.CONFIGURATION_ERROR),
+            ("PERMISSION_DENIED", Verdict.CONFIGURATION_ERROR),
+            ("UNIMPLEMENTED", Verdict.CONFIGURATION_ERROR),
+            ("NOT_FOUND", Verdict.CONFIGURATION_ERROR),
             ("INTERNAL", Verdict.UNEXPLAINED),
             ("UNKNOWN", Verdict.UNEXPLAINED),
         ],
@@ -127,7 +127,7 @@ class TestSend:
         assert (outcome.verdict, outcome.retry_after) == (Verdict.RETRY, seconds + nanos / 1e9)
 
     def test_details_that_cannot_be_read(self, grpc_receiver, exporter, make_spans):
-        """What is no status says nothing of a time."""
+        """Details that are no status have no delay."""
         metadata = ("grpc-status-details-bin", b"\xff\xff")
         grpc_receiver.answers = [(grpc.StatusCode.RESOURCE_EXHAUSTED, "later", metadata)]
         assert exporter.send(make_spans(1)).verdict is Verdict.REFUSED
@@ -167,19 +167,19 @@ class TestSend:
         assert receiver.names == ["0"]
 
     def test_a_message_over_4_mib_is_not_sent(self, grpc_receiver, exporter, make_spans):
-        """What the receiver would refuse for its size is refused here."""
+        """A message that the receiver would refuse for its size is not sent."""
         assert exporter.send(make_spans(5, 1_000_000)).verdict is Verdict.TOO_LARGE
         assert grpc_receiver.sizes == []
 
     def test_without_grpc_the_extra_is_named(self, make_spans, monkeypatch):
-        """Where gRPC isn't installed, `check` and the outcome name the line that mends it."""
+        """If gRPC isn't installed, `check` and the outcome have the pip line."""
         exporter = OtlpGrpcSpanExporter()
         monkeypatch.setitem(__import__("sys").modules, "grpc", None)
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
         with pytest.raises(MissingExtraError, match=r"pip install 'otel-rollout\[grpc\]'"):
             exporter.check()
         outcome = exporter.send(make_spans(1))
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "pip install 'otel-rollout[grpc]'" in outcome.reason
 
 

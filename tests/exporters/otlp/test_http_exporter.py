@@ -76,11 +76,11 @@ class TestSend:
         http_receiver.answers = [(200, {}, body)]
         assert exporter.send(make_spans(1)) == DELIVERED
 
-    def test_a_denial_says_what_to_check(self, http_receiver, exporter, make_spans):
-        """Where the receiver turns us away, the reason names the variables to look at."""
+    def test_a_configuration_error_says_what_to_check(self, http_receiver, exporter, make_spans):
+        """If the receiver answers with an auth error, the reason names the variables to check."""
         http_receiver.answers = [(401, {}, b"who are you?")]
         outcome = exporter.send(make_spans(1))
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert outcome.reason.endswith("who are you?; check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS")
 
     def test_no_second_attempt_is_made(self, http_receiver, exporter, make_spans):
@@ -129,7 +129,7 @@ class TestDelivery:
         assert otel_rollout.stats().exporters["otlp"].lost == {reason: 1}
 
     @pytest.mark.parametrize("status", [401, 403, 404])
-    def test_a_denial_is_not_hammered(self, http_receiver, trace, status):
+    def test_a_configuration_error_is_not_hammered(self, http_receiver, trace, status):
         """Wrong credentials cost one request, a flush one more, and no span until the end."""
         http_receiver.answers = [(status, {}, b"no")] * 100
         trace(1)
@@ -142,7 +142,7 @@ class TestDelivery:
         assert otel_rollout.flush(20)
 
     def test_rejected_spans_are_counted(self, http_receiver, trace):
-        """What a receiver rejects from a batch that it takes is lost, and the flush says so."""
+        """Spans that a receiver rejects from a batch that it takes are lost, and the flush returns False."""
         http_receiver.rejected = 1
         trace(1)
         assert not otel_rollout.flush(20)

@@ -64,7 +64,7 @@ def ops(project: str) -> list[str]:
 
 
 def problems(batch: list[dict[str, Any]]) -> str:
-    """Return what weave's own request type finds wrong with a batch; empty where nothing."""
+    """Return the errors of a batch by weave's own request type; empty if there are none."""
     try:
         checked = TypeAdapter(V2CallCompleteParams).validate_python({"entity": "team", "batch": batch})
         list(checked["batch"])  # validated only when it is read

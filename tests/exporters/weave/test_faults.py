@@ -1,4 +1,4 @@
-"""What becomes of spans when the server, the network or the settings fail."""
+"""Faults of the server, the network and the settings."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class TestLostAnswer:
         assert [row["payload"] for row in server.feedback(project)] == [{"output": 0.5}]
 
     def test_question_refused(self, server, exporter, spans, project, caplog) -> None:
-        """Where the key may not read, the batch is sent all the same, with one warning."""
+        """If the key may not read, the batch is sent anyway, with one warning."""
         sent = spans.trajectory()
         server.set_faults("/calls/complete", 503)
         exporter.send(sent)
@@ -295,7 +295,7 @@ class TestRewards:
         }
 
     def test_feedback_of_others_is_left_alone(self, server, exporter, spans, project) -> None:
-        """What somebody else has said of the call, under the same name, stays."""
+        """Feedback of others on the call, under the same name, stays."""
         root = spans.root(reward=0.0)
         assert exporter.send([root]) == DELIVERED
         assert exporter.force_flush()
@@ -307,7 +307,7 @@ class TestRewards:
         assert sorted(row["payload"]["output"] for row in server.feedback(project)) == [0.7, 1.0]
 
     def test_question_refused(self, server, exporter, spans, project, caplog) -> None:
-        """Where the key may not read, rewards are filed all the same, with one warning."""
+        """If the key may not read, rewards are filed anyway, with one warning."""
         server.set_faults("/feedback/query", 403)
         assert exporter.send([spans.root(reward=1.0)]) == DELIVERED
         assert exporter.force_flush()
@@ -330,7 +330,7 @@ class TestSettings:
         exporter.send(spans.trajectory())
         server.remove_project(project)
         sent = spans.trajectory()
-        assert exporter.send(sent).verdict is Verdict.DENIED
+        assert exporter.send(sent).verdict is Verdict.CONFIGURATION_ERROR
         assert exporter.send(sent) == DELIVERED
 
     def test_entity_of_the_environment(self, server, exporter, spans, project, monkeypatch) -> None:
@@ -371,7 +371,7 @@ class TestSettings:
         monkeypatch.setenv("WANDB_API_KEY", "a-wrong-key")
         sent = spans.trajectory()
         outcome = exporter.send(sent)
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "HTTP 401" in outcome.reason
         assert "WANDB_API_KEY" in outcome.reason
         assert "a-wrong-key" not in outcome.reason
@@ -385,11 +385,11 @@ class TestSettings:
         monkeypatch.delenv("WANDB_API_KEY")
         monkeypatch.setenv("HOME", str(tmp_path))
         outcome = exporter.send(spans.trajectory())
-        assert outcome.verdict is Verdict.DENIED
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "WANDB_API_KEY" in outcome.reason
         assert server.take_requests() == []
 
     def test_forbidden(self, server, exporter, spans) -> None:
-        """A key that may not write to the project is turned away, not tried again at once."""
+        """A key that may not write to the project is an auth error, not retried at once."""
         server.set_faults("/calls/complete", 403)
-        assert exporter.send(spans.trajectory()).verdict is Verdict.DENIED
+        assert exporter.send(spans.trajectory()).verdict is Verdict.CONFIGURATION_ERROR

@@ -80,5 +80,5 @@ class TestOtlpRoute:
         """A refused key is a lasting refusal, not a fault to repeat."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "wandb-api-key=wrong,project_id=team/p")
         plain = OtlpHttpSpanExporter()
-        assert plain.send([spans.root()]).verdict is Verdict.DENIED
+        assert plain.send([spans.root()]).verdict is Verdict.CONFIGURATION_ERROR
         plain.shutdown()

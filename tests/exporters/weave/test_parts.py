@@ -10,8 +10,7 @@ import pytest
 
 from otel_rollout_weave import WeaveSpanExporter
 from otel_rollout_weave.catalogue import object_id_of
-from otel_rollout_weave.settings import read_settings
-from otel_rollout_weave.wandb_run import run_of_process
+from otel_rollout_weave.settings import read_settings, run_of_process
 
 
 class TestSettings:

@@ -1,4 +1,4 @@
-"""What the exporter writes to a real trace server, read back by the current weave client."""
+"""The exporter's calls on a real trace server, read back by the current weave client."""
 
 from __future__ import annotations
 

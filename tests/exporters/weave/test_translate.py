@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import Event
 
-from otel_rollout_weave.exception_text import exception_of_span
 from otel_rollout_weave.payload_text import as_inputs, as_output, ids_as_text
-from otel_rollout_weave.translate import StatusCounts, call_of_span
+from otel_rollout_weave.translate import StatusCounts, call_of_span, exception_of_span
 
 PROJECT = "team/project"
 
@@ -230,7 +229,7 @@ class TestIdsAsText:
             }
 
     def test_list_inside_a_text(self) -> None:
-        """What looks like a list inside a text, or a key, stays as it is, with any quotes and backslashes before it."""
+        """A list inside a text or a key stays as it is, with any quotes and backslashes before it."""
         inner = json.dumps(list(range(100)))
         value = {inner: f'a "quoted\\" {inner}', "b\\": inner, "c": "\\"}
         payload = json.dumps(value).encode()
@@ -253,7 +252,7 @@ class TestIdsAsText:
         st.booleans(),
     )
     def test_any_json(self, value, separators, is_ascii) -> None:
-        """Whatever the payload, only its long lists of whole numbers change, each into a text of the same list."""
+        """Whatever the payload, only its long lists of integers change, each into a text of the same list."""
         payload = json.dumps(value, separators=separators, ensure_ascii=is_ascii).encode()
         assert json.loads(ids_as_text(payload)) == with_texts(value)
 

@@ -31,7 +31,7 @@ hanging = json_exporter:HangingSpanExporter
 
 @dataclass
 class Run:
-    """What a program of verl has left behind."""
+    """Results of a program of verl."""
 
     folder: Path
     output: str

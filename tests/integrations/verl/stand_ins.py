@@ -26,13 +26,13 @@ _ANYWHERE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 @dataclass(frozen=True)
 class Form:
-    """What a stand-in looks like, and how it is called."""
+    """A stand-in's form, and the way to call it."""
 
     parameters: tuple[Parameter, ...]
     is_async: bool
     kind: Callable[[Any], Any] | None = None
     body: str = "return result"
-    """What it does once it has noted its arguments; `result` and `error` are what it has for its caller."""
+    """The body after the arguments are noted; `result` and `error` are for the caller."""
     by: str = "as verl does"
     is_missing: bool = False
     has_slots: bool = False
@@ -211,7 +211,7 @@ class StandIn:
         return function if self.form.kind is None else self.form.kind(function)
 
     def arguments(self, flavour: Callable[[str], Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Return what the program calls it with; the receiver is not among it."""
+        """Return the program's arguments without the receiver."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for parameter in self.form.parameters:
@@ -273,7 +273,7 @@ def hostile(name: str) -> Any:
 
 
 def plausible(name: str) -> Any:
-    """Return what verl has there, about."""
+    """Return a value like verl's."""
     columns = {"uid": ["a", "b"], "index": [3, 4], "priority": [0, 1]}
     output = SimpleNamespace(prompt_ids=[1], response_ids=[2, 3], response_mask=[1, 1], extra_fields={}, num_turns=2)
     values = {
@@ -298,7 +298,7 @@ def plausible(name: str) -> Any:
 
 
 def read_only(name: str) -> Any:
-    """Return what verl has there, such that nothing can be written into it."""
+    """Return a value like verl's that is read-only."""
     value = plausible(name)
     if isinstance(value, dict):
         return MappingProxyType(value)
@@ -309,7 +309,7 @@ def read_only(name: str) -> Any:
 
 
 def empty(name: str) -> Any:
-    """Return what verl has there, with nothing in it."""
+    """Return a value like verl's that is empty."""
     value = plausible(name)
     if isinstance(value, SimpleNamespace) and hasattr(value, "non_tensor_batch"):
         value.non_tensor_batch = value.meta_info = None

@@ -55,7 +55,7 @@ def own_loop(run_program: RunProgram) -> Run:
 
 
 class TestTree:
-    """Which spans there are, and where."""
+    """The spans of a trajectory."""
 
     def test_every_trajectory_is_one_whole_tree(self, step: Run) -> None:
         """Each of the 6 trajectories is one trace with one root, no orphan and nothing left over."""
@@ -103,7 +103,7 @@ class TestTree:
 
 
 class TestTrajectory:
-    """What the root says."""
+    """Attributes of the root span."""
 
     def test_facts_on_the_root(self, step: Run) -> None:
         """The root says what came of the trajectory, as far as verl knows it."""
@@ -151,7 +151,7 @@ class TestTrajectory:
 
 
 class TestTurn:
-    """What a turn of the model says."""
+    """Attributes of a turn."""
 
     def test_attributes_of_a_turn(self, step: Run) -> None:
         """Each generate says who made it, from what, and with which weights."""
@@ -194,7 +194,7 @@ class TestTurn:
 
 
 class TestTools:
-    """What a tool call says."""
+    """Attributes of a tool call."""
 
     def test_function_tool_and_overriding_tool(self, step: Run) -> None:
         """A function tool, and a tool that overrides execute without the decorator, are TOOL spans."""
@@ -237,10 +237,10 @@ class TestTools:
 
 
 class TestTraining:
-    """What training notices: nothing."""
+    """Training is the same with tracing."""
 
     def test_tokens_are_the_same(self, step: Run, untraced: Run) -> None:
-        """What training gets is the same with tracing on and off."""
+        """Training gets the same batch with tracing on and off."""
         assert step.digest == untraced.digest
         assert untraced.spans == []
 
@@ -358,7 +358,7 @@ class TestOwnAgentLoop:
 
 
 class TestIdentity:
-    """Which trajectory is which."""
+    """Identity of trajectories."""
 
     def test_padding_of_a_validation_batch(self, run_program: RunProgram) -> None:
         """Rows that verl's own padding repeats are rollouts with numbers of their own, beyond those of the prompt."""

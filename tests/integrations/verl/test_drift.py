@@ -27,7 +27,7 @@ def run(python: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 class TestCompare:
-    """What counts as a change."""
+    """Changes that are reported."""
 
     def test_each_kind_of_change(self) -> None:
         """Parameters, kinds, bodies, and what has come or gone are one line each; what is the same is none."""

@@ -1,4 +1,4 @@
-"""What every hook holds to, whatever a next verl makes of the function that it is put on.
+"""The contract of every hook, whatever a next verl makes of the hooked function.
 
 The tests go over the plugin's own table: a hook that is added there is tested here, or has nothing recorded and fails.
 """
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from otel_rollout import rollout_trace_attr
-from otel_rollout.integrations.hooks import faults, patching, recorded
+from otel_rollout.integrations.hooks import guard, patching, recorded
 from otel_rollout.integrations.hooks.hook import Hook
 from otel_rollout.integrations.verl import generation, rollout_trace
 from otel_rollout.integrations.verl.late_rewards import CARRIER
@@ -61,7 +61,7 @@ async def use(hook: Hook, returned: Any) -> Any:
 
 
 async def run(stand_in: StandIn, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """Return what a program gets: a value, or an exception."""
+    """Return the program's outcome: a value, or an exception."""
     before = dict(contextvars.copy_context().items())
     try:
         outcome = ("returned", await use(stand_in.hook, stand_in.call(args, kwargs)))
@@ -72,7 +72,7 @@ async def run(stand_in: StandIn, args: list[Any], kwargs: dict[str, Any]) -> tup
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two values are one, or plain containers of what is one."""
+    """Return whether two values are identical, or plain containers of identical values."""
     if type(left) is type(right) is dict:
         return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
     if type(left) in (tuple, list) and type(left) is type(right):
@@ -206,7 +206,7 @@ class TestEveryHook:
     def test_what_is_not_traced_is_said(
         self, hook: Hook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """Where a hook can't be put on, one warning says what is not traced; where it can, it is on."""
+        """A hook either is installed, or one warning says what is not traced."""
         if hook in rollout_trace.OPS:
             return
         for name, form in stand_ins.drifts(stand_ins.form_of(hook)):
@@ -238,7 +238,7 @@ class TestEveryHook:
     def test_patches(
         self, patch: Any, value: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """What is put on something else than a function raises nothing either, and is one warning at most."""
+        """A patch of an unexpected object raises nothing, and is one warning at most."""
         module = type(sys)(patch.module)
         for attributes in ({}, {patch.target: value}):
             vars(module).update(attributes)
@@ -291,7 +291,7 @@ class TestWhatIsAdded:
 
 
 class TestSignals:
-    """What comes up in the middle of our code and is not of it."""
+    """Exceptions that come up in our code and aren't ours."""
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
     def test_interruption_of_an_observer(self, error: type[BaseException], rollout_spans: InMemorySpanExporter) -> None:
@@ -315,7 +315,7 @@ class TestSignals:
         assert stand_in.received == []
 
     def test_alarm_of_a_grader(self) -> None:
-        """What a signal handler of the program raises is the program's; a fault of ours is not, nor a panic in Rust."""
+        """An exception of the program's signal handler is the program's; our own faults and panics in Rust are not."""
 
         def too_late(*_: object) -> None:
             raise TimeoutError("the grader gives up")
@@ -324,12 +324,12 @@ class TestSignals:
         try:
             with pytest.raises(TimeoutError) as alarm:
                 signal.raise_signal(signal.SIGALRM)
-            assert not faults.is_fault(alarm.value)
+            assert not guard.is_fault(alarm.value)
         finally:
             signal.signal(signal.SIGALRM, previous)
         with pytest.raises(TimeoutError) as fault:
             raise TimeoutError("ours")
-        assert faults.is_fault(fault.value)
+        assert guard.is_fault(fault.value)
         panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
-        assert faults.is_fault(panic())
-        assert not faults.is_fault(KeyboardInterrupt())
+        assert guard.is_fault(panic())
+        assert not guard.is_fault(KeyboardInterrupt())

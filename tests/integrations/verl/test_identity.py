@@ -1,4 +1,4 @@
-"""Which trajectory is which, from what verl knows of it."""
+"""Identity of trajectories."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from otel_rollout.integrations.verl.identity import META_KEY, Batch, BatchLedger
 
 
 def trajectory(step: int = 3, index: object = 7, rollout_n: int = 0) -> dict[str, object]:
-    """What verl's get_trajectory_info returns."""
+    """Return a result of verl's `get_trajectory_info`."""
     return {"step": step, "sample_index": index, "rollout_n": rollout_n, "validate": False}
 
 
@@ -47,7 +47,7 @@ class TestIdentify:
 
 
 class TestBatchLedger:
-    """What the whole batch shows."""
+    """Rows of a whole batch."""
 
     def test_group_in_order(self) -> None:
         """Rows of a group are numbered over the whole batch, wherever it is split."""
@@ -110,7 +110,7 @@ class TestPromptSelection:
     """Prompts that come one by one."""
 
     def test_first_ones(self) -> None:
-        """Where prompts come one by one, the first ones of each step are picked, with all their sessions."""
+        """If prompts come one by one, the first ones of each step are picked, with all their sessions."""
         selection = PromptSelection()
         asked = [selection.is_traced(1, False, prompt, 1) for prompt in ("a", "b", "a")]
         assert asked == [True, False, True]

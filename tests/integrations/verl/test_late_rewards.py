@@ -23,7 +23,7 @@ def late(run_program: RunProgram) -> Run:
 
 
 class TestLateRewardAsFeedback:
-    """Where backends show it."""
+    """Late rewards in backends."""
 
     def test_reward_is_feedback(self, mlflow_server: Any, weave_server: Any, run_program: RunProgram) -> None:
         """MLflow and Weave have it as feedback of the trajectory, once each, as a reward that came in time."""
@@ -48,7 +48,7 @@ class TestLateRewardAsFeedback:
 
 
 class TestLateReward:
-    """Where a reward stands that comes when the trajectory has ended."""
+    """Rewards of trajectories that have ended."""
 
     def test_reward_stands_in_its_trajectory(self, late: Run) -> None:
         """Each trajectory has its own reward under its root, though the trainer has put the rows in another order."""
@@ -75,7 +75,7 @@ class TestLateReward:
         assert len([span for span in late.spans if span["name"] == "RewardLoopWorker.compute_score"]) == 8
 
     def test_training_gets_the_same(self, late: Run, run_program: RunProgram) -> None:
-        """What goes along with the rows is gone when they are scored, and the batch is that of an untraced run."""
+        """The column of keys is gone after scoring, and the batch is that of an untraced run."""
         before, after = json.loads((late.folder / "columns").read_text())
         assert COLUMN in before
         assert COLUMN not in after

@@ -76,7 +76,7 @@ class TestOneFault:
 
 
 class TestMemory:
-    """What is kept of a trajectory that runs."""
+    """Memory of running trajectories."""
 
     def test_ids_of_running_trajectories_are_not_kept(self, rollout_spans: InMemorySpanExporter) -> None:
         """A turn of 100,000 ids leaves less than a kilobyte behind, and the next one still shows only what is new."""

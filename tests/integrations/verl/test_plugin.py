@@ -1,4 +1,4 @@
-"""How the plugin gets into verl, tried on stand-in modules."""
+"""The plugin's hooks on stand-in modules."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class TestOps:
 
     @pytest.mark.parametrize(("raw", "status"), [(None, "ERROR"), ("Error executing tool 'add': none left", "UNSET")])
     def test_failure_around_a_tool(self, rollout_spans: InMemorySpanExporter, raw: str | None, status: str) -> None:
-        """What fails before the tool runs, of which verl makes a text, is an error; a tool's own words are not."""
+        """A failure before the tool runs, which verl makes a text, is an error; a tool's own text is not."""
 
         class Loop:
             tools = {"add": object()}  # noqa: RUF012

@@ -36,7 +36,7 @@ QUESTIONS = {
     "By verl's uid, as in the trainer's log": {"1208 0", "1208 1"},
     "Made by old weights": {f"41 {index} {rollout}" for index in INDICES for rollout in range(2)},
 }
-"""What each is answered by, from what the fake engine does with the prompts; of a failed call the first three words."""
+"""Each question's answer, by the fake engine's turns; the first three words of a failed call."""
 
 FAILURES = (
     "no luck",
@@ -45,7 +45,7 @@ FAILURES = (
     "name 'x' is not defined",
     "Failed to decode",
 )
-"""What the failed calls say, one each."""
+"""The failed calls' messages, one each."""
 
 
 def programs() -> dict[str, str]:
@@ -90,7 +90,7 @@ def variables(phoenix: Any, mlflow_server: Any, weave_server: Any, run_program: 
     ("backend", "client"), [("MLflow", "mlflow"), ("Phoenix", "phoenix"), ("Weave", "weave_client")]
 )
 class TestQuestions:
-    """What an RL engineer asks."""
+    """Questions of an RL engineer."""
 
     def test_every_question_is_answered(
         self, backend: str, client: str, environment: Callable[[str], Path], variables: dict[str, str]

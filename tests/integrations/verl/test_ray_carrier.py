@@ -13,7 +13,7 @@ class TestCarrierInAnActor:
     """`inject` in the driver, `extract` in an actor."""
 
     def test_op_of_an_actor_is_a_child(self, run_program: RunProgram) -> None:
-        """What an actor does for a trajectory stands under it, with its tags, and is told from what it does next."""
+        """An actor's spans for a trajectory stand under it, with its tags; its next spans don't."""
         run = run_program("run_carrier.py")
         assert len(run.traces()) == 2
         for number, (root, grade) in enumerate(run.traces()):

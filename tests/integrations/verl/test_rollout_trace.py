@@ -135,7 +135,7 @@ class TestNextTrace:
         assert len(rollout_spans.as_dicts()) == 3
 
     def test_where_verls_own_tracing_stays(self, next_trace: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Where verl's tracing can't be handed to us, its decorator stays as well."""
+        """If verl's tracing can't be handed to us, its decorator stays too."""
         monkeypatch.setattr(next_trace.RolloutTraceConfig, "init", classmethod(lambda cls: None))
 
         def function() -> None:
@@ -145,7 +145,7 @@ class TestNextTrace:
 
 
 class TestConfig:
-    """What verl's settings come to."""
+    """verl's settings."""
 
     def test_off_where_verl_names_no_backend(self, next_trace: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without trace.backend nothing is traced, whatever the environment says; verl has what it was given."""

@@ -13,7 +13,7 @@ SECONDS = 400
 
 
 class TestVerlsOwnTests:
-    """What verl expects of itself."""
+    """verl's own tests."""
 
     def test_plugin_is_loaded_by_its_entry_point(self, verl_python: Path, verl_environment: dict[str, str]) -> None:
         """Importing verl is enough: its tracing is started by us, and what it decorates has our decorator."""

@@ -80,7 +80,7 @@ def make_config(model: Path, *overrides: str, fully_async: bool = False):
 
 
 class Reference:
-    """What a Ray object reference looks like, over a future of this process's event loop."""
+    """A stand-in for a Ray object reference, over a future of this process's event loop."""
 
     def __init__(self, result):
         self._result = asyncio.ensure_future(result)
@@ -103,7 +103,7 @@ class Reference:
 
 
 class Remote:
-    """What a Ray actor handle looks like, over an object of this process."""
+    """A stand-in for a Ray actor handle, over an object of this process."""
 
     def __init__(self, target):
         self._target = target

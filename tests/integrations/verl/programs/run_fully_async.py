@@ -29,7 +29,7 @@ def write_dataset(path: Path) -> Path:
 
 
 class Servers:
-    """What the rollouter asks of the manager of its engines."""
+    """The engines' manager, as far as the rollouter uses it."""
 
     @staticmethod
     def get_active_server_count() -> int:

@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan, SpanLimits, TracerProvi
 from opentelemetry.trace import Link, SpanContext, Status, StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.processing.shrink import replace_attributes, shrink_span
+from otel_rollout.processing.span_copies import copy_span, shrunk_copy
 from otel_rollout.processing.span_size import readable_size
 
 CONTEXT = SpanContext(1, 2, False)
@@ -16,7 +16,7 @@ PARENT = SpanContext(1, 1, False)
 
 
 def big_span() -> ReadableSpan:
-    """Return a span that is large in every place."""
+    """Return a span with large values everywhere."""
     return ReadableSpan(
         name="n" * 5000,
         context=CONTEXT,
@@ -40,16 +40,16 @@ def big_span() -> ReadableSpan:
     )
 
 
-class TestShrinkSpan:
-    """What is left of it."""
+class TestShrunkCopy:
+    """A copy of a few kilobytes."""
 
     def test_small(self):
         """It takes a few kilobytes."""
-        assert readable_size(shrink_span(big_span())) < 16 * 1024
+        assert readable_size(shrunk_copy(big_span())) < 16 * 1024
 
     def test_structure_stays(self):
         """Ids, times, status, resource and scalar attributes are the span's own; events and links are gone."""
-        seen = shrink_span(big_span())
+        seen = shrunk_copy(big_span())
 
         assert (seen.context, seen.parent, seen.start_time, seen.end_time) == (CONTEXT, PARENT, 1, 2)
         assert seen.status.status_code is StatusCode.ERROR
@@ -62,7 +62,7 @@ class TestShrinkSpan:
 
     def test_json_stays_valid(self):
         """Payload and metadata are still JSON, and keep their short values."""
-        attributes = shrink_span(big_span()).attributes
+        attributes = shrunk_copy(big_span()).attributes
 
         assert orjson.loads(attributes[semconv.INPUT_VALUE])["id"] == "short"
         assert "characters cut]" in orjson.loads(attributes[semconv.OUTPUT_VALUE])
@@ -70,26 +70,26 @@ class TestShrinkSpan:
 
     def test_lone_surrogates(self):
         """A foreign span's broken text does no harm."""
-        span = replace_attributes(big_span(), {semconv.INPUT_VALUE: '"\ud800' + "x" * 10_000 + '"'})
+        span = copy_span(big_span(), {semconv.INPUT_VALUE: '"\ud800' + "x" * 10_000 + '"'})
 
-        assert orjson.loads(shrink_span(span).attributes[semconv.INPUT_VALUE])
+        assert orjson.loads(shrunk_copy(span).attributes[semconv.INPUT_VALUE])
 
 
-class TestReplaceAttributes:
+class TestCopySpan:
     """A copy with other attributes."""
 
     def test_all_else_is_kept(self):
         """Everything but the attributes is the span's own."""
         span = big_span()
 
-        seen = replace_attributes(span, {"a": 1})
+        seen = copy_span(span, {"a": 1})
 
         assert dict(seen.attributes) == {"a": 1}
         assert (seen.name, seen.context, seen.parent, seen.status) == (span.name, CONTEXT, PARENT, span.status)
         assert (seen.events, seen.links, seen.resource) == (span.events, span.links, span.resource)
 
     def test_what_the_limits_dropped_is_still_counted(self):
-        """The copy of a span of the SDK that had too much says so too."""
+        """The copy of an SDK span keeps its dropped counts."""
         provider = TracerProvider(span_limits=SpanLimits(max_span_attributes=1, max_events=1, max_links=1))
         span = provider.get_tracer("t").start_span("op", links=[Link(CONTEXT), Link(PARENT)])
         span.set_attributes({"a": 1, "b": 2, "c": 3})
@@ -97,6 +97,6 @@ class TestReplaceAttributes:
             span.add_event("event")
         span.end()
 
-        seen = replace_attributes(span, {"a": 1})
+        seen = copy_span(span, {"a": 1})
 
         assert (seen.dropped_attributes, seen.dropped_events, seen.dropped_links) == (2, 3, 1)

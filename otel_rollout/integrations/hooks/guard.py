@@ -4,35 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from otel_rollout.integrations.hooks.hook import Hook, Patch
+from otel_rollout.safety.guard import call_guarded
 from otel_rollout.safety.log_once import internal_errors, warn_once
-from otel_rollout.safety.signal_handlers import is_from_signal_handler
 
-__all__ = ["guarded", "is_fault", "report"]
+__all__ = ["guarded", "report"]
 
 
 def guarded(hook: Hook | Patch, step: Callable[..., Any], *arguments: Any) -> Any:
     """Return `step(*arguments)`, or None if it fails; exceptions that aren't faults of ours pass."""
-    try:
-        return step(*arguments)
-    except BaseException as error:
-        if not is_fault(error):
-            raise
-        report(hook, error)
-        return None
-
-
-def is_fault(error: BaseException) -> bool:
-    """Return whether an exception that left our code is our own failure.
-
-    Ctrl-C, cancellation and exceptions of the program's signal handlers can come up in any code.
-    PyO3 makes a panic in Rust (in a tokenizer, say) a BaseException.
-    """
-    if not isinstance(error, Exception):
-        return type(error).__module__ == "pyo3_runtime"
-    return not is_from_signal_handler(error)
+    return call_guarded(partial(report, hook), step, *arguments)
 
 
 def report(hook: Hook | Patch, error: BaseException, lost: str = "") -> None:

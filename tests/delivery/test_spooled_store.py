@@ -240,7 +240,9 @@ class TestFaults:
 class TestEnd:
     """What is not delivered at the end of the process stays on disk."""
 
-    @pytest.mark.parametrize("outcome", [RETRY, Outcome(Verdict.DENIED, "wrong key")], ids=["down", "denied"])
+    @pytest.mark.parametrize(
+        "outcome", [RETRY, Outcome(Verdict.CONFIGURATION_ERROR, "wrong key")], ids=["down", "configuration_error"]
+    )
     def test_what_is_left_is_kept(self, make_queue, backend, make_span, tmp_path, outcome, caplog):
         """After a shutdown in an outage each span is on disk, once; the log says how to deliver it."""
         backend.outcome = lambda spans: outcome

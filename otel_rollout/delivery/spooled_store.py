@@ -140,12 +140,11 @@ class SpooledStore:
         with self._account.lock:
             self._must_spill_all = True
             self._room.notify_all()
-            if self._thread is not None:
-                left = max(0.0, (self._deadline or 0.0) - time.monotonic())
-                self._account.progress.wait_for(lambda: self._has_spilled, min(left, threading.TIMEOUT_MAX))
+        if self._thread is not None:
+            self._account.await_progress(lambda: self._has_spilled, self._deadline or 0.0)
 
     def close(self, deadline: float) -> None:
-        """Let go of the files; log how to deliver what is in them."""
+        """Close the files, at most until `deadline`, and log how to deliver the spans in them."""
         self._spool.close(deadline)
         if self._account.spooled:
             _logger.warning(
@@ -160,25 +159,28 @@ class SpooledStore:
 
     def _run(self) -> None:
         try:
-            self._spill_until_the_end()
+            while self._await_full_memory():
+                if not self._spill_batch():
+                    with self._account.lock:
+                        self._room.wait_for(lambda: self._must_spill_all, SECONDS_AFTER_A_FAULT)
+            self.spill_all()
+            self._spill_in_flight()
         finally:
             with self._account.lock:
                 self._has_spilled = True
                 self._account.progress.notify_all()
 
-    def _spill_until_the_end(self) -> None:
+    def _await_full_memory(self) -> bool:
+        """Wait until memory holds more than it should; False if all must go to disk."""
         account = self._account
-        while True:
-            with account.lock:
-                self._room.wait_for(
-                    lambda: self._must_spill_all or (self.spans and account.queued_bytes > self.spill_bytes)
-                )
-                if self._must_spill_all:
-                    break
-            if not self._spill_batch():
-                with account.lock:
-                    self._room.wait_for(lambda: self._must_spill_all, SECONDS_AFTER_A_FAULT)
-        self.spill_all()
+        with account.lock:
+            self._room.wait_for(
+                lambda: self._must_spill_all or (self.spans and account.queued_bytes > self.spill_bytes)
+            )
+            return not self._must_spill_all
+
+    def _spill_in_flight(self) -> None:
+        account = self._account
         with account.lock:
             batch, self._in_flight = self._in_flight, None
             # The attempt hangs: its result is not counted any more.
