@@ -16,7 +16,7 @@ from otel_rollout import semconv
 from otel_rollout.capture.exceptions import record_failure
 from otel_rollout.capture.llm import describe_llm_call
 from otel_rollout.capture.signature import compile_binder
-from otel_rollout.safety.guard import guarded
+from otel_rollout.safety.guard import drop_fault, guarded
 from otel_rollout.safety.log_once import call_user_function
 from otel_rollout.spans.context import SILENCE, Frame, attach, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.values.snapshot import Snapshot, snapshot
@@ -68,7 +68,6 @@ class Operation:
         if kind == "TOOL":
             self.attributes[semconv.TOOL_NAME] = self.name
 
-    @guarded("starting a span")
     def start(self, pipeline: RunningPipeline, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         """Start the span of one call; return None in silence."""
         context: Context | None = None
@@ -106,9 +105,10 @@ class Operation:
                 tracer.set_tokenizer(span, pipeline.tokenizer_of(args[0]))
             call.token = enter(context, call.frame)
             return call
-        except BaseException:
+        except BaseException as error:
             restore(context)
-            raise
+            drop_fault(error, "starting a span")
+            return None
 
     def capture(self, name: str, capture: Capture, value: Any, pipeline: RunningPipeline) -> Snapshot:
         """Return a snapshot of a side of a call.

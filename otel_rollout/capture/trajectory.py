@@ -17,7 +17,7 @@ from opentelemetry.trace import Link, Span, StatusCode, get_current_span
 
 from otel_rollout import semconv
 from otel_rollout.capture.exceptions import record_failure
-from otel_rollout.safety.guard import guarded
+from otel_rollout.safety.guard import drop_fault, guarded
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
@@ -245,7 +245,6 @@ class _Trajectory(AbstractContextManager[None]):
         self._root: Span | None = None
         self._token: Token[Context] | None = None
 
-    @guarded("starting a trajectory")
     def __enter__(self) -> None:
         context: Context | None = None
         try:
@@ -254,9 +253,9 @@ class _Trajectory(AbstractContextManager[None]):
                 self._token = enter_silence(context)
             elif current_frame(context) is not SILENCE:
                 self._start(context, *self._arguments)
-        except BaseException:
+        except BaseException as error:
             restore(context)
-            raise
+            drop_fault(error, "starting a trajectory")
 
     def _start(self, context: Context, sample_index: Any, step: Any, rollout_n: Any, name: Any, validate: Any) -> None:
         tags: dict[str, Any] = {}

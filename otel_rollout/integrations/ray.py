@@ -24,9 +24,9 @@ from opentelemetry.context import Context
 from opentelemetry.trace import get_current_span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from otel_rollout.safety.guard import guarded
+from otel_rollout.safety.guard import drop_fault, guarded
 from otel_rollout.spans import runtime
-from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, enter_silence, leave
+from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.spans.trajectory_state import TrajectoryState
 
 __all__ = ["extract", "inject"]
@@ -78,12 +78,16 @@ class _Extracted(AbstractContextManager[None]):
         self._carrier = carrier
         self._token: Token[Context] | None = None
 
-    @guarded("extracting a trajectory")
     def __enter__(self) -> None:
-        self._token = self._enter()
+        context: Context | None = None
+        try:
+            context = context_api.get_current()
+            self._token = self._enter(context)
+        except BaseException as error:
+            restore(context)
+            drop_fault(error, "extracting a trajectory")
 
-    def _enter(self) -> Token[Context] | None:
-        current = context_api.get_current()
+    def _enter(self, current: Context) -> Token[Context] | None:
         if _SILENCED in self._carrier:
             return enter_silence(current)
         span = get_current_span(_propagator.extract(self._carrier, Context()))

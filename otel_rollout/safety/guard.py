@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from otel_rollout.safety.log_once import internal_error
 from otel_rollout.safety.signal_handlers import is_from_signal_handler
 
-__all__ = ["call_guarded", "guarded", "is_fault"]
+__all__ = ["call_guarded", "drop_fault", "guarded", "is_fault"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -29,14 +29,27 @@ def guarded(doing: str) -> Callable[[Function], Function]:
             try:
                 return function(*args, **kwargs)
             except BaseException as error:
-                if not is_fault(error):
-                    raise
-                internal_error(doing)
+                drop_fault(error, doing)
                 return None
 
         return cast("Function", guarded_function)
 
     return guard
+
+
+def drop_fault(error: BaseException, doing: str) -> None:
+    """Log and count the exception that is being handled, if it is a fault of ours; others are raised again.
+
+    A function that makes another context current calls this itself, after it has restored the context: a signal
+    handler may raise between its end and the end of `guarded`.
+
+    Args:
+        error: The exception.
+        doing: The work that failed, for the log.
+    """
+    if not is_fault(error):
+        raise  # noqa: PLE0704 - called from except blocks only
+    internal_error(doing)
 
 
 def call_guarded(report: Callable[[BaseException], None], function: Callable[..., Any], *arguments: Any) -> Any:
