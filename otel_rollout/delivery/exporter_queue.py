@@ -29,6 +29,7 @@ from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout.processing.span_copies import copy_without_payload
 from otel_rollout.processing.span_size import queued_size
+from otel_rollout.spans.context import UNTRACED
 from otel_rollout.spans.recording_span import RolloutSpan
 
 if TYPE_CHECKING:
@@ -278,9 +279,7 @@ class ExporterQueue:
     # --- on the queue's own thread
 
     def _run(self) -> None:
-        # The exporter's own requests must not be traced.
-        context = context_api.set_value(context_api._SUPPRESS_INSTRUMENTATION_KEY, True, context_api.Context())  # noqa: SLF001 - as opentelemetry-instrumentation does
-        token = context_api.attach(context)
+        token = context_api.attach(UNTRACED)
         try:
             is_last = False
             while not is_last:

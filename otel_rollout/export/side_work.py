@@ -17,6 +17,7 @@ from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.safety.log_once import internal_error
+from otel_rollout.spans.context import UNTRACED
 
 __all__ = ["Kind", "SideWork"]
 
@@ -282,9 +283,7 @@ class SideWork:
                 self._thread = thread
 
     def _run(self) -> None:
-        # The requests must not be traced.
-        context = context_api.set_value(context_api._SUPPRESS_INSTRUMENTATION_KEY, True, context_api.Context())  # noqa: SLF001 - opentelemetry-instrumentation imports it too
-        token = context_api.attach(context)
+        token = context_api.attach(UNTRACED)
         try:
             while (taken := self._take()) is not None:
                 lane, entries = taken

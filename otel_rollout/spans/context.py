@@ -16,7 +16,7 @@ from otel_rollout.safety.garbage_collection import is_collecting
 from otel_rollout.spans.ids import SystemIdGenerator
 from otel_rollout.spans.trajectory_state import TrajectoryState
 
-__all__ = ["Frame", "attach", "current_frame", "enter", "enter_silence", "leave", "restore"]
+__all__ = ["UNTRACED", "Frame", "attach", "current_frame", "enter", "enter_silence", "leave", "restore"]
 
 
 class Frame:
@@ -42,6 +42,15 @@ SILENCE: Final = Frame(None, None)
 _FRAME_KEY: Final = context_api.create_key("otel-rollout-frame")
 # The key of the current span is private: read from a context with that key alone.
 _SPAN_KEY: Final = next(iter(set_span_in_context(NonRecordingSpan(SpanContext(1, 1, is_remote=False)), Context())))
+
+# The first key is OpenTelemetry's, the others are of instrumentations with keys of their own.
+_SUPPRESSING: Final[dict[str, Any]] = {
+    getattr(context_api, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_instrumentation"): True,
+    "suppress_instrumentation": True,
+    "suppress_language_model_instrumentation": True,
+}
+UNTRACED: Final = Context(_SUPPRESSING)
+"""The context of a thread of ours: no instrumentation traces the requests of its exporter."""
 
 
 def current_frame(context: Context) -> Frame | None:
@@ -73,10 +82,7 @@ def enter_silence(context: Context) -> Token[Context] | None:
         **context,
         _SPAN_KEY: NonRecordingSpan(unsampled),
         _FRAME_KEY: SILENCE,
-        # The first key is OpenTelemetry's, the others are of instrumentations with keys of their own.
-        context_api._SUPPRESS_INSTRUMENTATION_KEY: True,  # noqa: SLF001 - opentelemetry-instrumentation imports it too
-        "suppress_instrumentation": True,
-        "suppress_language_model_instrumentation": True,
+        **_SUPPRESSING,
     }
     return attach(Context(values))
 
