@@ -186,8 +186,8 @@ def _missing(name: str, error: ImportError, extra: str | None) -> str:
 def _unknown(name: str) -> str:
     installed = sorted({"console", "none", "otlp", *(point.name for point in entry_points(group=GROUP))})
     message = f"no exporter is called {name!r}; installed: {', '.join(installed)}"
-    if name in _extras():
-        return f"{message}; this one comes with: pip install '{DISTRIBUTION}[{name}]'"
+    if name == "otlp_proto_grpc":
+        return f"{message}; this one comes with: pip install '{DISTRIBUTION}[grpc]'"
     close = difflib.get_close_matches(name, installed, n=1)
     if close:
         return f"{message}; did you mean {close[0]!r}?"

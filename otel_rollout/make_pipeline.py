@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, cast
-from weakref import WeakKeyDictionary
 
 from opentelemetry import trace
 from opentelemetry.sdk.resources import Resource
@@ -80,8 +80,8 @@ class _Providers:
 
     global_provider: GlobalProvider | None = None
     global_processor: Final = QueueProcessor()
-    processors: ClassVar[WeakKeyDictionary[Any, QueueProcessor]] = WeakKeyDictionary()
-    """Our processor on each provider of the application."""
+    processors: ClassVar[list[tuple[weakref.ref[Any], QueueProcessor]]] = []
+    """Our processor on each provider of the application, which may be unhashable, as logfire's is."""
 
 
 _providers: Final = _Providers()
@@ -186,11 +186,14 @@ def _add_queues(provider: Any, queues: list[ExporterQueue]) -> ProviderSpans | N
 
 def _processor_of(provider: Any) -> QueueProcessor:
     """Return our one processor on a provider of the application; the first call adds it."""
-    processor = _providers.processors.get(provider)
-    if processor is None:
-        processor = _providers.processors[provider] = QueueProcessor()
-        provider.add_span_processor(processor)
-    return processor
+    for other, processor in _providers.processors:
+        if other() is provider:
+            return processor
+    added = QueueProcessor()
+    provider.add_span_processor(added)
+    _providers.processors[:] = [pair for pair in _providers.processors if pair[0]() is not None]
+    _providers.processors.append((weakref.ref(provider), added))
+    return added
 
 
 def _provider_tracer(tracer: Tracer, finisher: PayloadFinisher, provider_spans: ProviderSpans | None) -> ProviderTracer:
@@ -215,7 +218,7 @@ def _use_the_sdks_spans() -> None:
     pipeline = cast("Pipeline | None", runtime.pipeline)
     if pipeline is not None and pipeline.provider is _providers.global_provider:
         tracer = pipeline.provider.get_tracer(SCOPE.name, SCOPE.version)
-        pipeline.tracer = _provider_tracer(tracer, pipeline.finisher, _providers.global_processor.provider_spans)
+        pipeline.use(_provider_tracer(tracer, pipeline.finisher, _providers.global_processor.provider_spans))
 
 
 def _make_queue(name: str, exporter: SpanExporter, reader: SpanReader, settings: Settings) -> ExporterQueue:

@@ -17,7 +17,7 @@ from otel_rollout.counts import Stats
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
 from otel_rollout.safety.guard import guarded
-from otel_rollout.safety.log_once import internal_errors
+from otel_rollout.safety.log_once import internal_errors, warn_once
 from otel_rollout.settings import Settings
 from otel_rollout.spans import runtime
 from otel_rollout.spans.open_spans import OpenSpans, ProviderSpans
@@ -62,10 +62,17 @@ class Pipeline:
     open_spans: OpenSpans
 
     def __post_init__(self) -> None:
-        self.token2text = self.settings.token2text
         self.snapshot_budget = max(DEFAULT_BUDGET, SNAPSHOT_SHARE * self.settings.max_payload_bytes)
         # By `id`, with the original: another tokenizer may get the `id` of a freed one.
         self._tokenizer_copies: dict[int, tuple[Any, Any]] = {}
+        self.use(self.tracer)
+
+    def use(self, tracer: RolloutTracer) -> None:
+        """Create spans with this tracer from now on."""
+        self.tracer = tracer
+        self.token2text = self.settings.token2text and tracer.decodes_token_ids
+        if self.settings.token2text and not self.token2text:
+            warn_once("token2text of a provider", "token2text has no effect on spans of an application's provider")
 
     @property
     def exporters(self) -> dict[str, SpanExporter]:

@@ -91,11 +91,14 @@ class TestMaking:
         assert message.endswith("did you mean 'mlflow'?")
 
     def test_a_known_name_that_is_not_installed_names_its_extra(self, monkeypatch: pytest.MonkeyPatch):
-        """If the entry point is missing, the error names the extra."""
+        """OpenTelemetry's name of the gRPC exporter comes with an extra; an extra that is no exporter is unknown."""
         monkeypatch.setattr(backends, "entry_points", lambda **selection: [])
 
-        with pytest.raises(UnknownExporterError, match=r"pip install 'otel-rollout\[weave\]'"):
-            make_exporters(["weave"])
+        with pytest.raises(UnknownExporterError, match=r"pip install 'otel-rollout\[grpc\]'"):
+            make_exporters(["otlp_proto_grpc"])
+        with pytest.raises(UnknownExporterError) as caught:
+            make_exporters(["demo"])
+        assert "pip install" not in str(caught.value)
 
     def test_a_missing_package_is_reported_with_its_extra(self, monkeypatch: pytest.MonkeyPatch):
         """gRPC without grpcio is an error with the line that installs it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -316,3 +317,43 @@ class TestProvider:
             assert [span.name for span in exporter.spans] == ["double"]
 
         assert len(added) == 1
+
+    def test_providers_are_told_apart_by_identity(self):
+        """A provider may be unhashable, as a dataclass is, and equal to another one: each has its own processor."""
+
+        @dataclass
+        class Wrapper:
+            name: str = "logfire's"
+
+            def __post_init__(self) -> None:
+                self.provider = TracerProvider(shutdown_on_exit=False)
+                self.get_tracer = self.provider.get_tracer
+                self.add_span_processor = self.provider.add_span_processor
+
+        first, second = Wrapper(), Wrapper()
+        assert first == second
+        for provider in (first, second):
+            exporter = InMemorySpanExporter()
+            init("p", "e", backend=exporter, tracer_provider=provider)  # type: ignore[arg-type]
+            double(3)
+            assert shutdown(10)
+            assert [span.name for span in exporter.spans] == ["double"]
+
+    def test_a_provider_that_refuses_a_processor_is_asked_again(self):
+        """After an `init` that failed there, the next one adds the processor."""
+        provider = TracerProvider(shutdown_on_exit=False)
+        add = provider.add_span_processor
+
+        def refuse(processor: object) -> None:
+            raise RuntimeError("not now")
+
+        provider.add_span_processor = refuse  # type: ignore[method-assign]
+        with pytest.raises(RuntimeError, match="not now"):
+            init("p", "e", backend=InMemorySpanExporter(), tracer_provider=provider)
+        provider.add_span_processor = add  # type: ignore[method-assign]
+        exporter = InMemorySpanExporter()
+        init("p", "e", backend=exporter, tracer_provider=provider)
+        double(3)
+        assert shutdown(10)
+
+        assert [span.name for span in exporter.spans] == ["double"]

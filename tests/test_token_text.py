@@ -216,7 +216,7 @@ class TestThreads:
             ]
             assert outputs == [{"token_ids": [66], "prompt_text": "A", "response_text": "B"}] * 10
 
-    def test_on_a_provider_that_is_not_ours(self):
+    def test_on_a_provider_that_is_not_ours(self, caplog):
         """Spans of the application's provider keep their ids alone: their payload is complete when they end."""
         exporter, tokenizer = InMemorySpanExporter(), Watched()
         provider = TracerProvider(shutdown_on_exit=False)
@@ -226,6 +226,7 @@ class TestThreads:
 
         assert [span.attributes[semconv.OUTPUT_VALUE] for span in exporter.spans] == ['{"token_ids":[66]}']
         assert tokenizer.threads == set()
+        assert "token2text has no effect on spans of an application's provider" in caplog.text
 
     def test_off_unless_asked_for(self, rollout_spans):
         """Without token2text no tokenizer is used."""

@@ -189,7 +189,7 @@ class Rollout:
             attributes[semconv.USAGE_INPUT_TOKENS] = len(input_text) // 4
             attributes[semconv.USAGE_OUTPUT_TOKENS] = len(output_text) // 4
         own = SpanContext(self.trace_id, self.random.getrandbits(64) | 1, False, TraceFlags(1))
-        light = RolloutSpan(
+        span = RolloutSpan(
             name,
             own if root is None else self.root,
             self.root if root is None else None,
@@ -198,7 +198,7 @@ class Rollout:
             (),
             lambda _: None,
         )
-        light.input, light.output = snapshot(given), snapshot(result)
-        light.start_time, light.end_time = start if root is None else self.start, self.time
-        _READER.read(light, "benchmark")
-        return light
+        span.input, span.output = snapshot(given), snapshot(result)
+        span.start_time, span.end_time = start if root is None else self.start, self.time
+        _READER.read(span, "benchmark")
+        return span

@@ -37,11 +37,14 @@ def where_to_look(uri: str, project_name: str, experiment_name: str) -> list[str
         metadata.version("mlflow")
     except metadata.PackageNotFoundError:
         # mlflow-skinny has no server; another version of mlflow may refuse the store's tables.
-        version = metadata.version("mlflow-skinny")
+        try:
+            version = f"=={metadata.version('mlflow-skinny')}"
+        except metadata.PackageNotFoundError:
+            version = ""
         return [
             *lines,
             "Open the MLflow UI (http://127.0.0.1:5000) with the following (`pip install uv` brings uvx)",
             "",
-            f"    uvx --from mlflow=={version} {server}",
+            f"    uvx --from mlflow{version} {server}",
         ]
     return [*lines, "Open the MLflow UI (http://127.0.0.1:5000) with", "", f"    {server}"]

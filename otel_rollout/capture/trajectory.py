@@ -284,7 +284,6 @@ class _Trajectory(AbstractContextManager[None]):
         self._state, self._root = state, root
         self._token = enter(context, Frame(state, root))
 
-    @guarded("ending a trajectory")
     def __exit__(
         self,
         exception_type: type[BaseException] | None,
@@ -295,16 +294,19 @@ class _Trajectory(AbstractContextManager[None]):
         self._token = self._root = self._state = None
         is_left = token is None
         try:
-            if token is not None:
-                leave(token)
-                is_left = True
-            if root is not None and state is not None:
-                self._finish(root, state, exception)
-        finally:
-            # A signal handler may have raised before the first `leave`. A needless second one would be wrong: in Python
-            # 3.10 the used token's error replaces the exception that a handler raises meanwhile.
-            if token is not None and not is_left:
-                leave(token)
+            try:
+                if token is not None:
+                    leave(token)
+                    is_left = True
+                if root is not None and state is not None:
+                    self._finish(root, state, exception)
+            finally:
+                # A signal handler may have raised before the first `leave`. A needless second one would be wrong: in
+                # Python 3.10 the used token's error replaces the exception that a handler raises meanwhile.
+                if token is not None and not is_left:
+                    leave(token)
+        except BaseException as error:
+            drop_fault(error, "ending a trajectory")
 
     def _finish(self, root: Span, state: TrajectoryState, exception: BaseException | None) -> None:
         try:

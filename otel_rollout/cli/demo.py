@@ -12,7 +12,7 @@ from otel_rollout.errors import MissingExtraError
 __all__ = ["run"]
 
 DEFAULT_BACKEND: Final = "mlflow"
-"""The demo's backend if nothing names one: the only exporter's name in the commands, for a first look without setup."""
+"""The demo's backend if nothing names one, for a first look without setup."""
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -30,7 +30,7 @@ class Batch:
 
     Args:
         exporter: The exporter's name, under which a trajectory counts its dropped spans.
-        is_from_disk: Whether the spans were read from the spool.
+        is_from_disk: True if the spans were read from the spool.
     """
 
     def __init__(self, exporter: str, *, is_from_disk: bool = False) -> None:

@@ -68,10 +68,6 @@ class BackendReport:
     seconds: float = 0.0
 
 
-class _TimedOutError(Exception):
-    """Something took longer than it may."""
-
-
 def probe_backend(name: str, *, project: str, timeout: float = 60.0, is_offline: bool = False) -> BackendReport:
     """Send a small trajectory to a backend and read it back where the backend allows.
 

@@ -36,7 +36,7 @@ ever, while an outage costs no more than these few every few minutes."""
 
 @dataclass
 class BatchReport:
-    """What became of the spans of one batch.
+    """The outcome of a batch, span by span.
 
     Args:
         delivered: How many the backend has.
@@ -59,7 +59,7 @@ class _Part(NamedTuple):
     Args:
         spans: Its spans.
         original: Where the part is a shrunk span: the span as it was.
-        is_last_chance: Whether the span failed before, and another of its batch was delivered.
+        is_last_chance: True if the span failed before, and another of its batch was delivered.
     """
 
     spans: Sequence[ReadableSpan]
@@ -88,10 +88,10 @@ def send_batch(
         send: One attempt to hand spans to the backend; an exception counts as a failure without a reason.
         spans: The batch, in order.
         wait: Waits between attempts.
-        on_trouble: Told of each attempt that did not deliver everything.
-        on_lost: Told of spans that are gone, before the next attempt.
+        on_trouble: Called with the outcome of each attempt that did not deliver everything.
+        on_lost: Called with the spans that are lost, before the next attempt.
         policy: How failed attempts are repeated.
-        keeps_unsent: Whether the caller keeps what there was no time left for, instead of losing it.
+        keeps_unsent: True if the caller keeps the spans that there was no time left for, instead of losing them.
 
     Returns:
         The counts; delivered, lost and unsent add up to the batch.
@@ -120,7 +120,7 @@ class _Sending:
 
     Args:
         spans: The batch.
-        on_lost: Told of spans that are gone.
+        on_lost: Called with the spans that are lost.
         policy: How failed attempts are repeated.
     """
 

@@ -1,4 +1,4 @@
-"""What became of one attempt to hand a batch to a backend."""
+"""The outcome of one attempt to send a batch to a backend."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Verdict(Enum):
     REFUSED = "refused"
     """The backend found something invalid in the batch: send its halves, to find what."""
     CONFIGURATION_ERROR = "configuration_error"
-    """Credentials, address or project are wrong: nothing gets through until someone mends that."""
+    """Credentials, address or project are wrong: nothing is delivered until that is fixed."""
     UNEXPLAINED = "unexplained"
     """It failed, and nothing says whether trying again would help."""
 

@@ -39,7 +39,7 @@ class TroubleLog:
     def note(self, outcome: Outcome) -> None:
         """Warn of an attempt that did not deliver everything."""
         if outcome.verdict is Verdict.CONFIGURATION_ERROR:
-            # It stays so until someone mends a setting: saying it again helps nobody.
+            # It lasts until someone fixes a setting: a repeated line helps nobody.
             if outcome.reason == self._last_configuration_error:
                 return
             self._last_configuration_error = outcome.reason

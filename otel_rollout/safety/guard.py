@@ -63,7 +63,8 @@ def call_guarded(report: Callable[[BaseException], None], function: Callable[...
     try:
         return function(*arguments)
     except BaseException as error:
-        if not is_fault(error):
+        # PyO3 makes a panic in Rust (in a tokenizer, say) a BaseException.
+        if not is_fault(error) and type(error).__module__ != "pyo3_runtime":
             raise
         report(error)
         return None
@@ -73,8 +74,5 @@ def is_fault(error: BaseException) -> bool:
     """Return whether an exception that left our code is our own failure.
 
     Ctrl-C, cancellation and exceptions of the program's signal handlers can come up in any code.
-    PyO3 makes a panic in Rust (in a tokenizer, say) a BaseException.
     """
-    if not isinstance(error, Exception):
-        return type(error).__module__ == "pyo3_runtime"
-    return not is_from_signal_handler(error)
+    return isinstance(error, Exception) and not is_from_signal_handler(error)

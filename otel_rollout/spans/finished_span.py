@@ -28,8 +28,8 @@ class FinishedSpan(NamedTuple):
         name: The name.
         attributes: The span's own attributes.
         tags: The trajectory's tags.
-        input: The input as JSON in UTF-8; None where there is none.
-        output: The output as JSON in UTF-8; None where there is none.
+        input: The input as JSON in UTF-8, if there is one.
+        output: The output as JSON in UTF-8, if there is one.
         status: The status.
         events: The events.
         links: The links.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace.id_generator import IdGenerator
@@ -29,6 +29,9 @@ _NO_PARENT: Final = Context()
 
 class RolloutTracer(abc.ABC):
     """Makes the spans of trajectories and ops."""
+
+    decodes_token_ids: ClassVar[bool] = False
+    """Whether the delivery thread decodes the token ids of its spans."""
 
     @abc.abstractmethod
     def start_root(self, name: str, trajectory: TrajectoryState, links: Sequence[Link]) -> Span | None:
@@ -80,6 +83,8 @@ class RecordingTracer(RolloutTracer):
         bounds: The limits of a span.
         open_spans: Counts the spans that start.
     """
+
+    decodes_token_ids = True
 
     def __init__(
         self,

@@ -160,7 +160,8 @@ def _response(payload: str) -> str:
     if f'"{RESPONSE}"' not in payload:
         return payload
     try:
-        return str(json.loads(payload)[RESPONSE])
+        response = json.loads(payload)[RESPONSE]
+        return response if isinstance(response, str) else payload
     except (ValueError, TypeError, KeyError, RecursionError):
         return payload
 

@@ -1,4 +1,4 @@
-"""Spans to deliver: standard ones and light ones, made without a running configuration."""
+"""Spans to deliver: standard and recording ones, made without a running configuration."""
 
 from __future__ import annotations
 

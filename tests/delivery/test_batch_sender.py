@@ -176,11 +176,11 @@ class TestPassingFaults:
         assert [span.name for span in gone] == list("01234567")
 
 
-class TestDenied:
+class TestConfigurationError:
     """Wrong credentials, address or project."""
 
-    def test_a_backend_that_turns_us_away_is_asked_once_a_minute(self, spans):
-        """Wrong credentials are not hammered, and nothing is lost until they are mended."""
+    def test_retries_once_a_minute(self, spans):
+        """Wrong credentials are not hammered, and nothing is lost until they are fixed."""
         clock = _Clock()
         backend, report = deliver(
             answers(CONFIGURATION_ERROR, CONFIGURATION_ERROR, CONFIGURATION_ERROR), spans, clock=clock
@@ -189,7 +189,7 @@ class TestDenied:
         assert backend.received == list("01234567")
         assert report.lost == {}
 
-    def test_at_the_end_the_reason_is_that_we_were_denied(self, spans):
+    def test_the_reason_at_the_end(self, spans):
         """Spans that could not be delivered for want of credentials are counted as a configuration error."""
         _, report = deliver(lambda spans: CONFIGURATION_ERROR, spans, clock=_Clock(patience=1.0))
         assert report.lost == {"configuration_error": 8}

@@ -152,7 +152,7 @@ class TestAttempts:
         assert counts(work) == SideWorkStats(waiting=1)
 
     def test_retry_after_is_heeded_by_a_flush_too(self, make_work, backend):
-        """A backend that asks to wait is not asked again before, also not when a flush is in a hurry."""
+        """A backend that asks to wait is not asked again before, also not by a flush."""
         work = make_work()
         backend.rule = lambda values: Outcome(Verdict.RETRY, "busy", retry_after=3600.0)
         add(work, "one")

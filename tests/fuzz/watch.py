@@ -72,7 +72,7 @@ class Window:
 
 
 def caller() -> str | None:
-    """Return the innermost function of the product on the stack, as `payload.py:snapshot`."""
+    """Return the innermost function of the product on the stack, as `snapshot.py:snapshot`."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] in PRODUCT:

@@ -38,13 +38,19 @@ class Call:
     is_known: bool
 
     def replaced(self, values: dict[str, Any]) -> Arguments:
-        """Return the given arguments with some replaced; names that are no parameters are ignored."""
-        bound = self.signature.bind(*self.args, **self.kwargs)
-        for name, value in values.items():
-            parameter = self.signature.parameters.get(name)
-            if parameter is not None and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                bound.arguments[name] = value
-        return bound.args, bound.kwargs
+        """Return the given arguments with some replaced; names that are no parameters are ignored.
+
+        A keyword stays a keyword: between the caller and the function another wrapper may take nothing else.
+        """
+        args, kwargs = list(self.args), dict(self.kwargs)
+        for position, (name, parameter) in enumerate(self.signature.parameters.items()):
+            if name not in values or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                continue
+            if parameter.kind is not parameter.KEYWORD_ONLY and position < len(args):
+                args[position] = values[name]
+            elif parameter.kind is not parameter.POSITIONAL_ONLY:
+                kwargs[name] = values[name]
+        return tuple(args), kwargs
 
 
 class Observer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from typing import Any, Final
 
 from otel_rollout import semconv
@@ -24,6 +25,8 @@ from otel_rollout.integrations.verl.identity import (
     uid_of,
 )
 from otel_rollout.integrations.verl.rollout import Rollout, rollout_variable
+from otel_rollout.safety.guard import call_guarded
+from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans import runtime
 
 __all__ = ["HOOKS"]
@@ -46,7 +49,10 @@ def _copy_tokenizer(call: Call, result: Any) -> None:
     worker = call.receiver
     pipeline, tokenizer = runtime.pipeline, getattr(worker, "tokenizer", None)
     if pipeline is not None and tokenizer is not None:
-        setattr(worker, _TOKENIZER, pipeline.copy_tokenizer(tokenizer))
+        message = "verl: token ids are not decoded: the tokenizer can't be copied (%s)"
+        copied = call_guarded(partial(warn_once, "verl tokenizer", message), pipeline.copy_tokenizer, tokenizer)
+        if copied is not None:
+            setattr(worker, _TOKENIZER, copied)
 
 
 def _observe_worker_batch(call: Call) -> Observer | None:
@@ -170,7 +176,11 @@ def _hashable(value: Any) -> Any:
 
 def _is_traced(manager: Any) -> bool:
     """Return whether the workers trace; the manager's own process doesn't."""
-    return bool(manager.rollout_config.trace.get("backend"))
+    try:
+        return bool(manager.rollout_config.trace.get("backend"))
+    except Exception:
+        # A configuration without a trace section.
+        return False
 
 
 _MODULE: Final = "verl.experimental.agent_loop.agent_loop"

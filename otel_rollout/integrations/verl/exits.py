@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import sys
+from functools import partial
 from typing import Any, Final
 
-from otel_rollout.integrations.hooks.guard import guarded
 from otel_rollout.integrations.hooks.hook import Call, Hook, Patch
+from otel_rollout.safety.guard import call_guarded
+from otel_rollout.safety.log_once import warn_once
 
 __all__ = ["HOOKS", "flush_actors"]
 
@@ -19,6 +21,11 @@ SECONDS_TO_FLUSH: Final = 30.0
 
 def flush_actors(ray: Any) -> None:
     """Flush all of verl's actors that trace, if Ray runs and this process is its driver."""
+    message = "verl: the last traces of the actors may be lost: %s"
+    call_guarded(partial(warn_once, "verl exit", message), _flush_actors, ray)
+
+
+def _flush_actors(ray: Any) -> None:
     if not ray.is_initialized() or ray.get_runtime_context().worker.mode != ray.SCRIPT_MODE:
         return
     names = [name for name in ray.util.list_named_actors() if name.startswith(ACTOR_NAMES)]
@@ -39,12 +46,8 @@ def _observe_shutdown(call: Call) -> None:
 
 def _flush_at_exit(ray: Any) -> None:
     # Ray registered its own handler when it was imported, so it runs after this one.
-    atexit.unregister(_at_exit)
-    atexit.register(_at_exit, ray)
-
-
-def _at_exit(ray: Any) -> None:
-    guarded(HOOKS[0], flush_actors, ray)
+    atexit.unregister(flush_actors)
+    atexit.register(flush_actors, ray)
 
 
 _LOST: Final = "the last step's traces may be lost at the end"

@@ -225,8 +225,8 @@ def scalar(value: Any) -> Any:
         return value
     try:
         return value.item()
-    except (ValueError, RuntimeError):
-        # Arrays of several elements.
+    except Exception:
+        # An array of several elements, or an `item` that is another's.
         return value
 
 

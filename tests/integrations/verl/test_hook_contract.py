@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 from otel_rollout import rollout_trace_attr
-from otel_rollout.integrations.hooks import guard, patching, recorded
-from otel_rollout.integrations.hooks.hook import Hook
+from otel_rollout.integrations.hooks import patching, recorded
+from otel_rollout.integrations.hooks.hook import Call, Hook
 from otel_rollout.integrations.verl import generation, rollout_trace
 from otel_rollout.integrations.verl.late_rewards import CARRIER
-from otel_rollout.safety import log_once
+from otel_rollout.safety import guard, log_once
 from otel_rollout.testing import InMemorySpanExporter
 from tests.integrations.verl import stand_ins
 from tests.integrations.verl.stand_ins import HOOKS, PATCHES, Form, StandIn, install
@@ -330,6 +330,34 @@ class TestSignals:
         with pytest.raises(TimeoutError) as fault:
             raise TimeoutError("ours")
         assert guard.is_fault(fault.value)
-        panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
-        assert guard.is_fault(panic())
         assert not guard.is_fault(KeyboardInterrupt())
+
+    def test_panic_in_rust(self) -> None:
+        """A panic in a library of Rust (a tokenizer, say) is no Exception, and a failure of the hook all the same."""
+        panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})()
+        reported: list[BaseException] = []
+
+        def fail(error: BaseException) -> None:
+            raise error
+
+        assert guard.call_guarded(reported.append, fail, panic) is None
+        assert reported == [panic]
+        with pytest.raises(KeyboardInterrupt):
+            guard.call_guarded(reported.append, fail, KeyboardInterrupt())
+
+
+class TestReplaced:
+    """Arguments that a hook replaces."""
+
+    def test_arguments_stay_as_they_were_given(self) -> None:
+        """A keyword stays a keyword, for a wrapper that takes nothing else; an argument that was not given is added."""
+
+        def init(cls: type, project_name: str, backend: str | None, *, samples: int = 0, **others: object) -> None: ...
+
+        signature = inspect.signature(init)
+        call = Call(int, {}, (int, "p"), {"backend": "mlflow", "more": 1}, signature, True)
+
+        assert call.replaced({"project_name": "q", "backend": None, "samples": 3, "unknown": 1}) == (
+            (int, "q"),
+            {"backend": None, "more": 1, "samples": 3},
+        )
