@@ -9,7 +9,7 @@ __all__ = ["Outcome", "Verdict"]
 
 
 class Verdict(Enum):
-    """What delivery does next with a batch."""
+    """The outcome of one attempt, and so the next step of delivery."""
 
     DELIVERED = "delivered"
     """The backend has it."""

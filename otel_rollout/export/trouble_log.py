@@ -1,4 +1,4 @@
-"""What one exporter's delivery says in the log: each kind of trouble once a minute at most, a refusal once."""
+"""One exporter's warnings: each kind of trouble at most once a minute, a configuration error once."""
 
 from __future__ import annotations
 

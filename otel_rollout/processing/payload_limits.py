@@ -43,33 +43,37 @@ _READABLE_BYTES: Final = 200
 """The least share of a long item, if there is room: fewer readable items rather than only notes."""
 
 
-def may_need_cleaning(text: bytes) -> bool:
-    """Return False if `text` (one or more JSON texts) surely has no media and no wide integers."""
-    every_eighth = text[::8]
+def may_need_cleaning(json_bytes: bytes) -> bool:
+    """Return False if `json_bytes` (one or more JSON texts) surely has no media and no wide integers."""
+    every_eighth = json_bytes[::8]
     base64 = every_eighth.translate(_BASE64_BYTES)
-    return (_SOME_BASE64 in base64 and (_LONG_BASE64 in base64 or _MEDIA_MARK.search(text) is not None)) or (
-        _SOME_DIGITS in every_eighth.translate(_DIGITS) and _NINETEEN_DIGITS in text.translate(_DIGITS)
+    return (_SOME_BASE64 in base64 and (_LONG_BASE64 in base64 or _MEDIA_MARK.search(json_bytes) is not None)) or (
+        _SOME_DIGITS in every_eighth.translate(_DIGITS) and _NINETEEN_DIGITS in json_bytes.translate(_DIGITS)
     )
 
 
-def cut_media(text: bytes) -> bytes:
-    """Return the JSON `text` with inline media (`data:…;base64,…`) replaced by its type and size."""
-    if b";base64," in text:
-        text = _DATA_URI.sub(lambda match: b"data:%s;base64,[%d bytes cut]" % (match[1], len(match[0])), text)
-    if _LONG_BASE64 in text[::8].translate(_BASE64_BYTES):
-        text = _BARE_BASE64.sub(lambda match: b'"%s":"[%d bytes of base64 cut]"' % (match[1], len(match[0])), text)
-        text = _MEDIA_BASE64.sub(lambda match: b'"[%d bytes of base64 cut]' % len(match[0]), text)
-    return text
+def cut_media(json_bytes: bytes) -> bytes:
+    """Return `json_bytes` with inline media (`data:…;base64,…`) replaced by its type and size."""
+    if b";base64," in json_bytes:
+        json_bytes = _DATA_URI.sub(
+            lambda match: b"data:%s;base64,[%d bytes cut]" % (match[1], len(match[0])), json_bytes
+        )
+    if _LONG_BASE64 in json_bytes[::8].translate(_BASE64_BYTES):
+        json_bytes = _BARE_BASE64.sub(
+            lambda match: b'"%s":"[%d bytes of base64 cut]"' % (match[1], len(match[0])), json_bytes
+        )
+        json_bytes = _MEDIA_BASE64.sub(lambda match: b'"[%d bytes of base64 cut]' % len(match[0]), json_bytes)
+    return json_bytes
 
 
-def narrow_integers(text: bytes) -> bytes:
-    """Return the JSON `text` with integers over 64 bits as texts: MLflow can't read them back as numbers."""
-    if _NINETEEN_DIGITS not in text.translate(_DIGITS):
-        return text
+def narrow_integers(json_bytes: bytes) -> bytes:
+    """Return `json_bytes` with integers over 64 bits as texts: MLflow can't read them back as numbers."""
+    if _NINETEEN_DIGITS not in json_bytes.translate(_DIGITS):
+        return json_bytes
     try:
-        return orjson.dumps(_narrow(orjson.loads(text)))
+        return orjson.dumps(_narrow(orjson.loads(json_bytes)))
     except (ValueError, TypeError, RecursionError):
-        return _cut_whole(text, len(text))
+        return _cut_whole(json_bytes, len(json_bytes))
 
 
 def _narrow(value: Any) -> Any:
@@ -82,30 +86,30 @@ def _narrow(value: Any) -> Any:
     return value
 
 
-def cut_json(text: bytes, limit: int) -> bytes:
-    """Return the JSON `text` cut to at most `limit` bytes, still valid JSON, with a note at each cut.
+def cut_json(json_bytes: bytes, limit: int) -> bytes:
+    """Return `json_bytes` cut to at most `limit` bytes, still valid JSON, with a note at each cut.
 
     Long texts lose their middle, long lists and objects their end; the longest first, so that short values stay. Under
     5 bytes there is no room for a note.
     """
-    if len(text) <= limit:
-        return text
+    if len(json_bytes) <= limit:
+        return json_bytes
     try:
-        result = orjson.dumps(_fit(orjson.loads(text), limit))
+        result = orjson.dumps(_fit(orjson.loads(json_bytes), limit))
     except (ValueError, TypeError, RecursionError):
         # Not JSON, or nested deeper than orjson can write.
-        return _cut_whole(text, limit)
-    return result if len(result) <= limit else _cut_whole(text, limit)
+        return _cut_whole(json_bytes, limit)
+    return result if len(result) <= limit else _cut_whole(json_bytes, limit)
 
 
-def cut_json_characters(text: bytes, characters: int) -> bytes:
-    """Return the JSON `text` cut to at most `characters`, still valid JSON; empty if it can't be."""
-    length = len(text.decode("utf-8", "replace"))
+def cut_json_characters(json_bytes: bytes, characters: int) -> bytes:
+    """Return `json_bytes` cut to at most `characters`, still valid JSON; empty if it can't be."""
+    length = len(json_bytes.decode("utf-8", "replace"))
     if length <= characters:
-        return text
+        return json_bytes
     # First with the text's average of bytes per character; if that is too long, with one byte per character.
-    for limit in (characters * len(text) // length, characters):
-        shorter = cut_json(text, limit)
+    for limit in (characters * len(json_bytes) // length, characters):
+        shorter = cut_json(json_bytes, limit)
         if len(shorter.decode("utf-8", "replace")) <= characters:
             return shorter
     return b""
@@ -179,8 +183,8 @@ def _size(value: Any) -> int:
     return len(orjson.dumps(value))
 
 
-def _cut_whole(text: bytes, limit: int) -> bytes:
+def _cut_whole(json_bytes: bytes, limit: int) -> bytes:
     """Return the beginning of any text as a JSON text of at most `limit` bytes."""
-    head = _fit_text(text.decode("utf-8", "replace"), limit)
+    head = _fit_text(json_bytes.decode("utf-8", "replace"), limit)
     result = orjson.dumps(head)
     return result if len(result) <= limit else b"0"

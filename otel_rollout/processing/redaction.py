@@ -56,23 +56,23 @@ class Redactor:
         self.redacted = 0
         """The number of values replaced so far."""
 
-    def may_find(self, text: bytes) -> bool:
-        """Return False if `text` (one or more JSON texts) surely has no secret; True needs a closer look."""
+    def may_find(self, json_bytes: bytes) -> bool:
+        """Return False if `json_bytes` (one or more JSON texts) surely has no secret; True needs a closer look."""
         # A user's pattern may match characters that JSON escapes, or the ends of a text.
         return (
             bool(self._patterns)
-            or (self._texts is not None and self._texts.may_find(text))
-            or (self._has_forms and find_forms(text))
+            or (self._texts is not None and self._texts.may_find(json_bytes))
+            or (self._has_forms and find_forms(json_bytes))
         )
 
-    def __call__(self, text: bytes) -> bytes:
-        """Return the JSON `text` with its secrets replaced; it stays valid JSON."""
-        if not self.may_find(text):
-            return text
+    def __call__(self, json_bytes: bytes) -> bytes:
+        """Return `json_bytes` with its secrets replaced; it stays valid JSON."""
+        if not self.may_find(json_bytes):
+            return json_bytes
         try:
             # In a list, so that a text at the top can be replaced too.
-            root = [orjson.loads(text)]
-            return orjson.dumps(root[0]) if self._redact_in_place(root) else text
+            root = [orjson.loads(json_bytes)]
+            return orjson.dumps(root[0]) if self._redact_in_place(root) else json_bytes
         except (ValueError, TypeError, RecursionError) as error:
             if is_from_signal_handler(error):
                 raise

@@ -109,26 +109,26 @@ _COMPILED: Final = tuple(
 )
 
 
-def find_forms(text: bytes) -> bool:
-    """Return False if `text` (one or more texts in UTF-8) surely has none of the forms; True needs a closer look."""
-    for sign, first, hint, _ in _COMPILED:  # noqa: SIM110 - a generator is slower than the loop
+def find_forms(json_bytes: bytes) -> bool:
+    """Return False if `json_bytes` (one or more texts) surely has none of the forms; True: look closer."""
+    for sign, first, hint, _ in _COMPILED:
         # Searching a byte is forty times faster than searching a pattern.
-        if sign in text and find_rare(hint, first, text) is not None:
+        if sign in json_bytes and find_rare(hint, first, json_bytes) is not None:
             return True
     return False
 
 
-def find_rare(pattern: re.Pattern[bytes], sign: int, text: bytes) -> re.Match[bytes] | None:
+def find_rare(pattern: re.Pattern[bytes], sign: int, json_bytes: bytes) -> re.Match[bytes] | None:
     """Return the first match of a pattern that begins with the byte `sign`; fast if that byte is rare."""
-    position = text.find(sign)
+    position = json_bytes.find(sign)
     for _ in range(MAX_HOPS):
         if position < 0:
             return None
-        found = pattern.match(text, position)
+        found = pattern.match(json_bytes, position)
         if found is not None:
             return found
-        position = text.find(sign, position + 1)
-    return None if position < 0 else pattern.search(text, position)
+        position = json_bytes.find(sign, position + 1)
+    return None if position < 0 else pattern.search(json_bytes, position)
 
 
 def redact_forms(text: str, encoded: bytes) -> tuple[str, int]:

@@ -115,16 +115,16 @@ class SecretTexts:
         self._signs = tuple((sign, re.compile(_hint(sign, endings, tail=0))) for sign in _SIGNS)
         self._clean: set[bytes] = set()
 
-    def may_find(self, text: bytes) -> bool:
-        """Return False if `text` (one or more JSON texts) surely has no secret's name; True needs a closer look."""
-        padded = _PADDING + text
+    def may_find(self, json_bytes: bytes) -> bool:
+        """Return False if `json_bytes` (one or more JSON texts) surely has no secret's name; True: look closer."""
+        padded = _PADDING + json_bytes
         for sign, hint in self._hints:
-            if sign in text:
+            if sign in json_bytes:
                 tails = hint.findall(padded)
-                if tails and not self._clean.issuperset(tails) and self._names_any(sign, tails, text):
+                if tails and not self._clean.issuperset(tails) and self._names_any(sign, tails, json_bytes):
                     return True
         for sign, hint in _NAME_HINTS:  # noqa: SIM110 - a generator is slower than the loop
-            if sign in text and self._names_secret(hint, sign, text):
+            if sign in json_bytes and self._names_secret(hint, sign, json_bytes):
                 return True
         return False
 
@@ -138,7 +138,7 @@ class SecretTexts:
                 count, end = count + 1, stop
         return ("".join((*parts, text[end:])), count) if count else (text, 0)
 
-    def _names_any(self, sign: int, tails: list[bytes], text: bytes) -> bool:
+    def _names_any(self, sign: int, tails: list[bytes], json_bytes: bytes) -> bool:
         if len(self._clean) >= MAX_REMEMBERED:
             self._clean.clear()
         has_value_field = False
@@ -158,12 +158,14 @@ class SecretTexts:
             if len(self._clean) < MAX_REMEMBERED:
                 self._clean.add(tail)
         return has_value_field and any(
-            self._keys.kind(name.decode("utf-8", "ignore")) for name in _FIELDS_OF_NAMES.findall(text)
+            self._keys.kind(name.decode("utf-8", "ignore")) for name in _FIELDS_OF_NAMES.findall(json_bytes)
         )
 
-    def _names_secret(self, hint: re.Pattern[bytes], sign: int, text: bytes) -> bool:
-        found = find_rare(hint, sign, text)
-        return found is not None and any(self._keys.kind(name.decode()) for name in hint.findall(text, found.start()))
+    def _names_secret(self, hint: re.Pattern[bytes], sign: int, json_bytes: bytes) -> bool:
+        found = find_rare(hint, sign, json_bytes)
+        return found is not None and any(
+            self._keys.kind(name.decode()) for name in hint.findall(json_bytes, found.start())
+        )
 
     def _kind(self, name: _Name) -> KeyKind:
         if name.before and name.before in "?&" and name.text.lower() in _NAME_IN_URL:

@@ -62,29 +62,29 @@ class PayloadFinisher:
         self.truncated_bytes += taken.left_out + cut
         return text.decode()
 
-    def is_clean(self, text: bytes) -> bool:
-        """Return True if `text` (one or more JSON texts) needs no change, as is usual."""
+    def is_clean(self, json_bytes: bytes) -> bool:
+        """Return True if `json_bytes` (one or more JSON texts) needs no change, as is usual."""
         return (
-            len(text) <= self.max_bytes
-            and (self.max_characters is None or len(text) <= self.max_characters)
-            and not may_need_cleaning(text)
-            and not (self.redactor is not None and self.redactor.may_find(text))
+            len(json_bytes) <= self.max_bytes
+            and (self.max_characters is None or len(json_bytes) <= self.max_characters)
+            and not may_need_cleaning(json_bytes)
+            and not (self.redactor is not None and self.redactor.may_find(json_bytes))
         )
 
-    def finish(self, text: bytes) -> tuple[bytes, int]:
+    def finish(self, json_bytes: bytes) -> tuple[bytes, int]:
         """Return the finished text and the number of bytes cut from it; on an error, a note in place of the text."""
         try:
-            text = narrow_integers(cut_media(text))
+            json_bytes = narrow_integers(cut_media(json_bytes))
             if self.redactor is not None:
-                text = self.redactor(text)
-            finished = cut_json(text, self.max_bytes)
+                json_bytes = self.redactor(json_bytes)
+            finished = cut_json(json_bytes, self.max_bytes)
             if self.max_characters is not None:
                 finished = cut_json_characters(finished, self.max_characters)
         except Exception:
             # The span is still sent.
             internal_error("finishing a payload")
             finished = orjson.dumps("…[the payload could not be read]")
-        return finished, max(0, len(text) - len(finished))
+        return finished, max(0, len(json_bytes) - len(finished))
 
 
 class SpanReader:
@@ -206,13 +206,13 @@ class SpanReader:
 
 
 def _first(
-    most: int, tags: dict[str, Any], text: bytes | None, output: bytes | None, attributes: dict[str, Any]
+    most: int, tags: dict[str, Any], json_bytes: bytes | None, output: bytes | None, attributes: dict[str, Any]
 ) -> tuple[dict[str, Any], bytes | None, bytes | None, dict[str, Any]]:
     """Return the first `most` attributes: the tags, then input and output (two each), then the span's own."""
     tags = dict(islice(tags.items(), most))
-    text = text if _count(tags, text) <= most else None
-    output = output if _count(tags, text, output) <= most else None
-    return tags, text, output, dict(islice(attributes.items(), most - _count(tags, text, output)))
+    json_bytes = json_bytes if _count(tags, json_bytes) <= most else None
+    output = output if _count(tags, json_bytes, output) <= most else None
+    return tags, json_bytes, output, dict(islice(attributes.items(), most - _count(tags, json_bytes, output)))
 
 
 def _count(*parts: dict[str, Any] | bytes | None) -> int:

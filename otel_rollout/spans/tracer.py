@@ -31,7 +31,7 @@ class RolloutTracer(abc.ABC):
     """Makes the spans of trajectories and ops."""
 
     decodes_token_ids: ClassVar[bool] = False
-    """Whether the delivery thread decodes the token ids of its spans."""
+    """True if the delivery thread decodes the token ids of its spans."""
 
     @abc.abstractmethod
     def start_root(self, name: str, trajectory: TrajectoryState, links: Sequence[Link]) -> Span | None:

@@ -132,20 +132,24 @@ def lazy_spans(line: bytes, trace_id: str) -> list[ReadableSpan] | None:
     return spans if not is_open and line[start:] == b"]}]}]}" else None
 
 
-def _parse_json(text: bytes) -> Any:
+def _parse_json(json_bytes: bytes) -> Any:
     """Parse JSON.
 
     Raises:
         ValueError: It is no JSON, or has more than `MAX_VALUES` values.
     """
-    if len(text) > LONG_BYTES and _count_values(text) > MAX_VALUES and _count_values(_TEXT.sub(b"", text)) > MAX_VALUES:
+    if (
+        len(json_bytes) > LONG_BYTES
+        and _count_values(json_bytes) > MAX_VALUES
+        and _count_values(_TEXT.sub(b"", json_bytes)) > MAX_VALUES
+    ):
         raise ValueError(f"more than {MAX_VALUES:,} values")
-    return orjson.loads(text)
+    return orjson.loads(json_bytes)
 
 
-def _count_values(text: bytes) -> int:
+def _count_values(json_bytes: bytes) -> int:
     """Return an upper bound on the number of values: commas and brackets within strings count too."""
-    return text.count(b",") + text.count(b"[") + text.count(b"{")
+    return json_bytes.count(b",") + json_bytes.count(b"[") + json_bytes.count(b"{")
 
 
 @lru_cache(_MAX_CACHED)
