@@ -72,6 +72,13 @@ REWARD: Final = _key(
     "the reward from `annotate`",
     "filters, MLflow and Weave feedback",
 )
+REWARD_PARTS: Final = _key(
+    "root; late, the span that computed it",
+    "rollout.reward_parts",
+    "str (JSON)",
+    "the named parts of the reward; in verl, the other results of the reward function",
+    "as the reward",
+)
 TURNS: Final = _root("rollout.turns", "int", "LLM ops of the trajectory, except nested ones", "filters")
 INPUT_TOKENS: Final = _root("rollout.input_tokens", "int", "sum of the LLM ops' input tokens", "filters")
 OUTPUT_TOKENS: Final = _root("rollout.output_tokens", "int", "sum of the LLM ops' output tokens", "filters")
@@ -128,9 +135,6 @@ DATASET_INDEX: Final = _verl("rollout.dataset_index", "int or str", "`extra_info
 SAMPLE_INDEX_FROM: Final = _verl("rollout.sample_index_from", "str", "index, uid, or row of the worker", "you")
 ROLLOUT_N_FROM: Final = _verl("rollout.rollout_n_from", "str", "session_id, batch or worker", "you")
 DATA_SOURCE: Final = _verl("rollout.data_source", "str", "the dataset's `data_source`", "filters")
-REWARD_EXTRA_INFO: Final = _verl(
-    "rollout.reward_extra_info", "str (JSON)", "other results of the reward function", "you"
-)
 FINISH_REASON: Final = _verl("rollout.finish_reason", "str", "length if cut, else the engine's reason", "filters")
 NUM_TURNS: Final = _verl("rollout.num_turns", "int", "turns of the chat, as verl counts them", "filters")
 NUM_OUTPUTS: Final = _verl("rollout.num_outputs", "int", "sequences of the agent loop, if more than one", "you")
