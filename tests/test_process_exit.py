@@ -94,7 +94,7 @@ SIGTERM_STATUS = 143
 
 
 class TestSigterm:
-    """SIGTERM is the program's own; with the handler of docs/how-to/processes.md it ends the program as `sys.exit` does."""
+    """SIGTERM is the program's own; with the handler of the docs it ends the program as `sys.exit` does."""
 
     def test_the_documentation_has_the_handler(self):
         """The handler that is tested here is the one in the documentation."""
