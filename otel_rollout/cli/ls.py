@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from otel_rollout.cli.reading import ProblemLog, complain, in_order_of_prompts, print_json, require_rich, selected
+from otel_rollout.cli.reading import ProblemLog, complain, in_order_of_prompts, print_json, require_reader, selected
 from otel_rollout.trace_folder.folder_stats import summarise_steps
 from otel_rollout.trace_folder.reader import RecordedTrajectory
 
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_table(arguments: argparse.Namespace, problems: ProblemLog) -> None:
-    require_rich()
+    require_reader()
     from otel_rollout.cli.tables import step_table, trajectory_table
     from otel_rollout.terminal.screen import open_screen
 

@@ -16,7 +16,7 @@ from otel_rollout.errors import MissingExtraError
 from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory, read
 from otel_rollout.trace_folder.selection import Filters
 
-__all__ = ["ProblemLog", "complain", "filters_of", "in_order_of_prompts", "print_json", "require_rich", "selected"]
+__all__ = ["ProblemLog", "complain", "filters_of", "in_order_of_prompts", "print_json", "require_reader", "selected"]
 
 UNESCAPED: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control and format characters that JSON leaves unescaped, though a terminal acts on them."""
@@ -53,14 +53,16 @@ def selected(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[Re
     return read(arguments.folder, **filters_of(arguments), on_problem=problems.note)
 
 
-def require_rich() -> None:
-    """Check that rich is installed, which draws tables and trees.
+def require_reader() -> None:
+    """Check that what reads a trace folder and draws it is installed.
 
     Raises:
         MissingExtraError: It is not.
     """
-    if importlib.util.find_spec("rich") is None:
-        raise MissingExtraError("this needs rich: pip install 'otel-rollout[cli]' (--json works without)")
+    missing = [package for package in ("rich", "zstandard") if importlib.util.find_spec(package) is None]
+    if missing:
+        hint = "" if "zstandard" in missing else " (--json works without)"
+        raise MissingExtraError(f"this needs {' and '.join(missing)}: pip install 'otel-rollout[cli]'{hint}")
 
 
 def in_order_of_prompts(trajectories: Iterable[RecordedTrajectory]) -> list[RecordedTrajectory]:

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from otel_rollout.cli.parser import TRACE_ID_DIGITS
-from otel_rollout.cli.reading import ProblemLog, complain, in_order_of_prompts, print_json, require_rich, selected
+from otel_rollout.cli.reading import ProblemLog, complain, in_order_of_prompts, print_json, require_reader, selected
 from otel_rollout.trace_folder.reader import RecordedTrajectory
 
 __all__ = ["run"]
@@ -31,21 +31,27 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(found[0].otlp_json())
     else:
-        _print_tree(found[0], is_whole=arguments.full)
+        _print_drawing(found[0], is_whole=arguments.full, is_chat=arguments.chat)
     return 0
 
 
-def _print_tree(trajectory: RecordedTrajectory, *, is_whole: bool) -> None:
-    require_rich()
+def _print_drawing(trajectory: RecordedTrajectory, *, is_whole: bool, is_chat: bool) -> None:
+    require_reader()
+    from otel_rollout.terminal.chat_drawing import draw_chat
     from otel_rollout.terminal.screen import open_screen
     from otel_rollout.terminal.trace_drawing import draw_heading, draw_spans
 
     screen = open_screen()
-    is_clipped = screen.is_terminal and not is_whole
+    wrap_at = screen.width if screen.is_terminal else None
     for line in draw_heading(trajectory):
         screen.print(line, soft_wrap=True)
     screen.print()
-    for line in draw_spans(trajectory.spans, width=screen.width, is_whole=is_whole):
+    if is_chat:
+        lines = draw_chat(trajectory, width=wrap_at)
+    else:
+        lines = draw_spans(trajectory.spans, width=screen.width, is_whole=is_whole, wrap_at=wrap_at)
+    is_clipped = screen.is_terminal and not is_whole and not is_chat
+    for line in lines:
         screen.print(line, no_wrap=is_clipped, overflow="ellipsis" if is_clipped else None, soft_wrap=not is_clipped)
 
 

@@ -6,7 +6,7 @@ import argparse
 
 import orjson
 
-from otel_rollout.cli.reading import ProblemLog, print_json, require_rich
+from otel_rollout.cli.reading import ProblemLog, print_json, require_reader
 from otel_rollout.trace_folder.folder_stats import count_folder
 
 __all__ = ["run"]
@@ -15,7 +15,7 @@ __all__ = ["run"]
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     if not arguments.json:
-        require_rich()
+        require_reader()
     problems = ProblemLog()
     stats = count_folder(arguments.folder, on_problem=problems.note)
     if arguments.json:
