@@ -23,11 +23,12 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         from otel_rollout.cli.tables import step_table, totals_table
         from otel_rollout.terminal.screen import open_screen
+        from otel_rollout.terminal.table import print_lines
 
         screen = open_screen()
         if stats.steps:
-            screen.print(step_table(stats.steps))
+            print_lines(screen, step_table(stats.steps, is_terminal=screen.is_terminal))
             screen.print()
-        screen.print(totals_table(stats))
+        print_lines(screen, totals_table(stats))
     problems.print()
     return 0

@@ -60,6 +60,12 @@ class Table:
         """Add a row with a cell for each column; its text has no control characters."""
         self.rows.append([cell if isinstance(cell, Cell) else Cell(cell) for cell in cells])
 
+    def leave_out(self, *names: str) -> None:
+        """Leave out columns."""
+        kept = [at for at, column in enumerate(self.columns) if column.name not in names]
+        self.columns = [self.columns[at] for at in kept]
+        self.rows = [[row[at] for at in kept] for row in self.rows]
+
     def lines(self, width: int | None) -> Iterator[list[Cell]]:
         """Yield each line as padded cells, gaps included.
 
