@@ -5,7 +5,7 @@ rich's own tables take a millisecond for each row, and cut every column a little
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -66,19 +66,30 @@ class Table:
         self.columns = [self.columns[at] for at in kept]
         self.rows = [[row[at] for at in kept] for row in self.rows]
 
-    def lines(self, width: int | None) -> Iterator[list[Cell]]:
-        """Yield each line as padded cells, gaps included.
+    def lines(self, width: int | None, draw: Callable[[Cell], str] = lambda cell: cell.text) -> Iterator[str]:
+        """Yield each line.
 
         Args:
             width: The screen's columns; None for programs: no column is left out, and no cell is cut.
+            draw: Returns a cell's text with the codes of its style.
         """
         header = [[Cell(column.name, "dim") for column in self.columns]] if self._has_header else []
         rows = header + self.rows
         natural = [max((_width(row[at].text) for row in rows), default=0) for at in range(len(self.columns))]
         shown = self._fitting(natural, width)
         widths = self._widths(shown, natural, width)
+        columns = [(at, room, self.columns[at]) for at, room in zip(shown, widths, strict=True)]
         for row in rows:
-            yield list(self._padded([row[at] for at in shown], shown, widths))
+            cells = []
+            for at, room, column in columns:
+                cell = row[at]
+                space = room - _width(cell.text)
+                if space < 0:
+                    cell = cell._replace(text=_cut(cell.text, room, keeps_end=column.keeps_end))
+                    space = room - _width(cell.text)
+                text = draw(cell) if cell.style and cell.text else cell.text
+                cells.append(text + " " * space if column.is_text else " " * space + text)
+            yield GAP.join(cells).rstrip(" ")
 
     def _fitting(self, natural: Sequence[int], width: int | None) -> list[int]:
         """Return the positions of the columns that there is room for."""
@@ -113,21 +124,6 @@ class Table:
             over -= 1
         return widths
 
-    def _padded(self, cells: Sequence[Cell], shown: Sequence[int], widths: Sequence[int]) -> Iterator[Cell]:
-        for position, (cell, at, width) in enumerate(zip(cells, shown, widths, strict=True)):
-            column = self.columns[at]
-            text = _cut(cell.text, width, keeps_end=column.keeps_end)
-            is_last = position == len(shown) - 1
-            space = " " * (width - _width(text))
-            gap = "" if is_last else GAP
-            if column.is_text:
-                yield Cell(text, cell.style)
-                yield Cell(gap if is_last else space + gap)
-            else:
-                yield Cell(space)
-                yield Cell(text, cell.style)
-                yield Cell(gap)
-
 
 def print_lines(console: Console, table: Table, *, indent: int = 0) -> None:
     """Print a table; in a pipe, whole.
@@ -145,16 +141,13 @@ def print_lines(console: Console, table: Table, *, indent: int = 0) -> None:
         start, _, end = captured.get().partition("x")
         return start, end
 
-    def drawn(cell: Cell) -> str:
-        if not cell.style or not cell.text:
-            return cell.text
+    def draw(cell: Cell) -> str:
         start, end = codes(cell.style)
         return f"{start}{cell.text}{end}"
 
     margin = " " * indent
     width = console.width - indent if console.is_terminal else None
-    lines = ("".join(map(drawn, line)).rstrip(" ") for line in table.lines(width))
-    console.file.write("".join(f"{margin}{line}\n" for line in lines))
+    console.file.write("".join(f"{margin}{line}\n" for line in table.lines(width, draw)))
 
 
 def _width(text: str) -> int:
@@ -162,8 +155,6 @@ def _width(text: str) -> int:
 
 
 def _cut(text: str, width: int, *, keeps_end: bool) -> str:
-    if _width(text) <= width:
-        return text
     if not keeps_end:
         return f"{set_cell_size(text, width - 1).rstrip()}…"
     ending = text[-(width // 2) :]
