@@ -140,12 +140,15 @@ class FileSpanExporter(OutcomeSpanExporter):
     def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
         """Return the commands that list, show and replay trajectories."""
         folder = self.settings.folder
+        # A validation pass of the same step has the same prompts, and an earlier experiment has the same steps.
+        own = f"{folder} --experiment {experiment_name} --step 1 --train --sample 0"
         return [
-            f"The trajectories are in the folder {folder}. List them, look at one, or send them to a backend with",
+            f"The trajectories are in the folder {folder}.",
+            "List them, compare the rollouts of a prompt, read one, or send all to a backend with",
             "",
             f"    otel-rollout ls {folder} --step 1",
-            # A validation pass of the same step has the same prompts, and an earlier experiment has the same steps.
-            f"    otel-rollout show {folder} --experiment {experiment_name} --step 1 --train --sample 0 --rollout 0",
+            f"    otel-rollout ls {own}",
+            f"    otel-rollout show {own} --rollout 0 --chat",
             f"    otel-rollout replay {folder} --backend mlflow",
         ]
 
