@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-__all__ = ["ToolCall", "read_template", "split_tool_calls"]
+__all__ = ["ToolCall", "json_of", "read_template", "split_tool_calls"]
 
 _ROLE: Final = "system|user|assistant|tool|developer|observation|ipython|model"
 _HEADERS: Final = re.compile(
@@ -51,9 +51,9 @@ class ToolCall(NamedTuple):
     def of(cls, name: str, arguments: Any, call_id: Any = None) -> ToolCall:
         """Return a call with these arguments."""
         if isinstance(arguments, Mapping):
-            text = ", ".join(f"{key}={_json(value)}" for key, value in arguments.items())
+            text = ", ".join(f"{key}={json_of(value)}" for key, value in arguments.items())
         else:
-            text = "" if arguments is None else arguments if isinstance(arguments, str) else _json(arguments)
+            text = "" if arguments is None else arguments if isinstance(arguments, str) else json_of(arguments)
         return cls(name, text, str(call_id or ""))
 
     def __str__(self) -> str:
@@ -107,5 +107,9 @@ def split_tool_calls(text: str) -> tuple[str, tuple[ToolCall, ...]]:
     return _TOOL_CALL.sub(take, text).strip("\n"), tuple(calls)
 
 
-def _json(value: Any) -> str:
-    return orjson.dumps(value, default=str).decode()
+def json_of(value: Any) -> str:
+    """Return a value as JSON; of one that is nested too deeply, an ellipsis."""
+    try:
+        return orjson.dumps(value, default=str).decode()
+    except (TypeError, RecursionError):
+        return "…"

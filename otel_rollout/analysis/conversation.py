@@ -13,11 +13,10 @@ from otel_rollout import semconv
 from otel_rollout.analysis.chat_templates import read_template
 from otel_rollout.analysis.messages import Message, ToolCall, message_of, messages_of, parse_json, text_of_value
 from otel_rollout.analysis.trace_tree import error_of, place_of
+from otel_rollout.export.chat_messages import ChatMessage, chat_messages
 
-__all__ = ["INPUT_MESSAGES", "OUTPUT_MESSAGES", "Utterance", "conversation_of", "input_messages", "output_messages", "said_by"]
+__all__ = ["Utterance", "conversation_of", "input_messages", "output_messages", "said_by"]
 
-INPUT_MESSAGES: Final = "gen_ai.input.messages"
-OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
 PROMPT_TEXT: Final = "prompt_text"
 RESPONSE_TEXT: Final = "response_text"
@@ -78,8 +77,8 @@ def input_messages(span: ReadableSpan) -> list[Message]:
     attributes = span.attributes or {}
     system = parse_json(attributes.get(SYSTEM_INSTRUCTIONS))
     before = [Message("system", text_of_value(system))] if system else []
-    if found := messages_of(_listed(attributes.get(INPUT_MESSAGES))):
-        return before + found
+    if (standard := chat_messages(span)) and standard.input:
+        return before + _read(standard.input)
     prompt = _field(attributes.get(semconv.OUTPUT_VALUE), PROMPT_TEXT)
     if prompt is None:
         prompt = _field(attributes.get(semconv.INPUT_VALUE), PROMPT_TEXT)
@@ -98,8 +97,8 @@ def input_messages(span: ReadableSpan) -> list[Message]:
 def output_messages(span: ReadableSpan) -> list[Message]:
     """Return the messages that a span gave; empty if it has none."""
     attributes = span.attributes or {}
-    if found := messages_of(_listed(attributes.get(OUTPUT_MESSAGES))):
-        return found
+    if (standard := chat_messages(span)) and standard.output:
+        return _read(standard.output)
     value = attributes.get(semconv.OUTPUT_VALUE)
     parsed = parse_json(value)
     if isinstance(parsed, Mapping) and isinstance(parsed.get(RESPONSE_TEXT), str):
@@ -176,9 +175,11 @@ def _result(tool: ReadableSpan) -> Utterance:
 def _tokens_of(turn: ReadableSpan) -> str:
     """Return words for a generation without text."""
     value = parse_json((turn.attributes or {}).get(semconv.OUTPUT_VALUE))
-    ids = next((value[key] for key in _TOKENS if isinstance(value.get(key), list)), None) if isinstance(
-        value, Mapping
-    ) else None
+    ids = (
+        next((value[key] for key in _TOKENS if isinstance(value.get(key), list)), None)
+        if isinstance(value, Mapping)
+        else None
+    )
     return "" if ids is None else f"[{len(ids)} token ids; with token2text they are recorded as text]"
 
 
@@ -226,9 +227,8 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, str) and value not in ("", "null")
 
 
-def _listed(value: Any) -> Any:
-    """Return the messages of an attribute: JSON text, or a list as other programs set it."""
-    return list(value) if isinstance(value, (list, tuple)) else parse_json(value)
+def _read(messages: Sequence[ChatMessage]) -> list[Message]:
+    return [each for message in messages for each in message_of({"role": message.role, "parts": message.parts})]
 
 
 def _field(payload: Any, name: str) -> Any:
@@ -236,5 +236,3 @@ def _field(payload: Any, name: str) -> Any:
         return None
     value = parse_json(payload)
     return value.get(name) if isinstance(value, Mapping) else None
-
-

@@ -15,13 +15,14 @@ from typing import Any, Final
 
 import orjson
 
-from otel_rollout.analysis.chat_templates import ToolCall, read_template, split_tool_calls
+from otel_rollout.analysis.chat_templates import ToolCall, json_of, read_template, split_tool_calls
 
 __all__ = ["Message", "ToolCall", "message_of", "messages_of", "parse_json", "text_of_value"]
 
 _TEXTS: Final = ("text", "content", "thinking", "reasoning", "refusal", "output_text", "summary")
 _CALL_TYPES: Final = ("tool_call", "tool_use", "function_call", "function", "server_tool_call")
 _RESULT_TYPES: Final = ("tool_call_response", "tool_result", "function_call_output", "server_tool_call_response")
+_MAX_DEPTH: Final = 4
 _RESULTS: Final = ("response", "result", "content", "output")
 
 
@@ -44,24 +45,27 @@ class Message:
     call_id: str = ""
 
 
-def messages_of(value: Any) -> list[Message]:
+def messages_of(value: Any, depth: int = 0) -> list[Message]:
     """Return the messages in a parsed payload; empty if it has none.
 
     Args:
         value: A list of messages, a message, or an object that has either: `messages`, `choices`, `message`.
+        depth: The depth of the value in its payload.
     """
+    if depth > _MAX_DEPTH:
+        return []
     if isinstance(value, Mapping):
         if isinstance(value.get("role"), str) and ("content" in value or "parts" in value or "tool_calls" in value):
             return list(message_of(value))
         for key in ("messages", "input", "choices", "output", "prompt", "conversation"):
-            if isinstance(value.get(key), list) and (found := messages_of(value[key])):
+            if isinstance(value.get(key), list) and (found := messages_of(value[key], depth + 1)):
                 system = value.get("system")
                 return [Message("system", text_of_value(system)), *found] if isinstance(system, str) else found
-        return messages_of(value["message"]) if isinstance(value.get("message"), Mapping) else []
+        return messages_of(value["message"], depth + 1) if isinstance(value.get("message"), Mapping) else []
     if not isinstance(value, list) or not value or not all(isinstance(each, Mapping) for each in value):
         return []
-    found = [messages_of(each) for each in value]
-    return [message for each in found for message in each] if all(found) else []
+    each_has = [messages_of(each, depth + 1) for each in value]
+    return [message for messages in each_has for message in messages] if all(each_has) else []
 
 
 def message_of(value: Mapping[str, Any]) -> Iterator[Message]:
@@ -81,9 +85,8 @@ def message_of(value: Mapping[str, Any]) -> Iterator[Message]:
             calls.append(_call_of(part))
         elif part is not None:
             texts.append(text_of_value(part))
-    for call in [value.get("function_call"), *_listed(value.get("tool_calls"))]:
-        if isinstance(call, Mapping):
-            calls.append(_call_of(call))
+    asked = [value.get("function_call"), *_listed(value.get("tool_calls"))]
+    calls += [_call_of(call) for call in asked if isinstance(call, Mapping)]
     name, call_id = (str(value.get(key) or "") if role == "tool" else "" for key in ("name", "tool_call_id"))
     yield from results
     text = "\n".join(filter(None, texts))
@@ -119,7 +122,7 @@ def text_of_value(value: Any) -> str:
             return f"[{kind}]"
     if isinstance(value, list) and value and all(isinstance(each, Mapping) and "type" in each for each in value):
         return "\n".join(map(text_of_value, value))
-    return orjson.dumps(value, default=str).decode()
+    return json_of(value)
 
 
 def parse_json(payload: object) -> Any:

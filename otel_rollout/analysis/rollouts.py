@@ -54,7 +54,6 @@ def rollout_of(spans: Sequence[ReadableSpan]) -> Rollout:
     main = root or min(spans, key=lambda span: span.start_time or 0)
     attributes = main.attributes or {}
     reward = attributes.get(semconv.REWARD)
-    is_number = isinstance(reward, (int, float)) and not isinstance(reward, bool)
     context = main.get_span_context()
     status = attributes.get(semconv.STATUS) or ("error" if main.status.status_code is StatusCode.ERROR else "-")
     start = min(span.start_time or 0 for span in spans)
@@ -62,8 +61,10 @@ def rollout_of(spans: Sequence[ReadableSpan]) -> Rollout:
         attributes.get(semconv.ROLLOUT_N),
         NO_ROOT if root is None else str(status),
         max(span.end_time or 0 for span in spans) - start,
-        float(reward) if is_number and reward is not None else None,  # type: ignore[arg-type]
-        *(_count(attributes.get(key)) for key in (semconv.TURNS, semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS)),
+        float(reward) if isinstance(reward, (int, float)) else None,
+        turns=_count(attributes.get(semconv.TURNS)),
+        input_tokens=_count(attributes.get(semconv.INPUT_TOKENS)),
+        output_tokens=_count(attributes.get(semconv.OUTPUT_TOKENS)),
         tool_errors=_tool_errors(attributes, spans),
         answer=_answer(root, spans),
         trace_id=f"{context.trace_id:032x}" if context else "",

@@ -16,7 +16,17 @@ from otel_rollout.errors import MissingExtraError
 from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory, read
 from otel_rollout.trace_folder.selection import Filters
 
-__all__ = ["ProblemLog", "complain", "filters_of", "in_order_of_prompts", "nothing_matches", "prompt_order", "print_json", "require_reader", "selected"]
+__all__ = [
+    "ProblemLog",
+    "complain",
+    "filters_of",
+    "in_order_of_prompts",
+    "nothing_matches",
+    "print_json",
+    "prompt_order",
+    "require_reader",
+    "selected",
+]
 
 UNESCAPED: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control and format characters that JSON leaves unescaped, though a terminal acts on them."""

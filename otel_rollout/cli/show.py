@@ -14,11 +14,14 @@ from otel_rollout.trace_folder.reader import RecordedTrajectory
 
 __all__ = ["run"]
 
+
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     problems = ProblemLog()
     beginning = arguments.trace or ""
-    matching: Iterator[RecordedTrajectory] = (each for each in selected(arguments, problems) if each.trace_id.startswith(beginning))
+    matching: Iterator[RecordedTrajectory] = (
+        each for each in selected(arguments, problems) if each.trace_id.startswith(beginning)
+    )
     if len(beginning) == TRACE_ID_DIGITS:
         # Its file is found without reading the others.
         matching = islice(matching, 1)

@@ -91,7 +91,9 @@ def where_next(
             is_server = destination is None or destination.startswith(("http://", "https://"))
             lines += [
                 f"Nothing has arrived at {describe(name, exporter)}.",
-                "Start it, or correct its address or credentials," if is_server else "Correct the setting that names it,",
+                "Start it, or correct its address or credentials,"
+                if is_server
+                else "Correct the setting that names it,",
                 f"and run the demo again; `--backend {ON_SCREEN}` needs none.",
             ]
         elif name == ON_SCREEN:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
+from rich.cells import cell_len
 from rich.text import Text
 
 from otel_rollout import semconv
@@ -14,6 +15,7 @@ from otel_rollout.analysis.conversation import Utterance, conversation_of
 from otel_rollout.analysis.messages import Message
 from otel_rollout.analysis.plain_text import duration, printable
 from otel_rollout.analysis.trace_tree import STATUS_STYLES, error_of
+from otel_rollout.export.reward_parts import REWARD, reward_parts
 from otel_rollout.terminal.wrapping import wrapped
 
 if TYPE_CHECKING:
@@ -90,10 +92,17 @@ def _outcome(trajectory: RecordedTrajectory, spans: Sequence[ReadableSpan], widt
         yield from (Text(line, style=STATUS_STYLES.get(status, "yellow")) for line in lines)
     reward = "no reward" if trajectory.reward is None else f"reward {trajectory.reward:.4g}"
     yield Text(reward, style="bold")
-    yield from _parts(spans)
+    yield from _parts(spans, width)
 
 
-def _parts(spans: Iterable[ReadableSpan]) -> Iterator[Text]:
+def _parts(spans: Iterable[ReadableSpan], width: int | None) -> Iterator[Text]:
     """Yield the parts of the reward."""
-    del spans
-    yield from ()
+    parts = {part.name: part for span in spans for part in reward_parts(span) if part.name != REWARD}
+    longest = max((cell_len(printable(name)) for name in parts), default=0)
+    for name, part in parts.items():
+        value = f"{part.value:.4g}" if type(part.value) is float else str(part.value)
+        label = printable(name)
+        label = MARGIN + label + " " * (longest - cell_len(label)) + MARGIN
+        lines = wrapped(MARGIN.join(filter(None, [value, part.explanation])), width, " " * cell_len(label))
+        for position, line in enumerate(lines):
+            yield Text.assemble((label if not position else " " * cell_len(label), "dim"), line)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rich.text import Text
 
+from otel_rollout.analysis.chat_templates import json_of
 from otel_rollout.analysis.messages import Message, messages_of, parse_json
 from otel_rollout.analysis.plain_text import printable
 from otel_rollout.terminal.chat_drawing import ROLE_STYLES, draw_message
@@ -73,8 +73,8 @@ def _on_one_line(value: Any, depth: int) -> str | None:
     if _are_numbers(value):
         return f"[{len(value):,} numbers]"
     if not isinstance(value, (Mapping, list, tuple)):
-        return printable(json.dumps(value, ensure_ascii=False, default=str))
-    compact = json.dumps(value, ensure_ascii=False, default=str) if depth < MAX_DEPTH else "…"
+        return printable(json_of(value))
+    compact = json_of(value) if depth < MAX_DEPTH else "…"
     return printable(compact) if len(compact) <= MAX_JSON_LINE or depth >= MAX_DEPTH else None
 
 

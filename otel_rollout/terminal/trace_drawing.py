@@ -13,8 +13,8 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from otel_rollout import semconv
-from otel_rollout.analysis.conversation import INPUT_MESSAGES, OUTPUT_MESSAGES, input_messages, said_by
-from otel_rollout.analysis.messages import messages_of, parse_json
+from otel_rollout.analysis.conversation import input_messages, output_messages, said_by
+from otel_rollout.analysis.messages import parse_json
 from otel_rollout.analysis.plain_text import counted, duration, printable, shorten, size, step_name
 from otel_rollout.analysis.trace_tree import KIND_STYLES, STATUS_STYLES, error_of, place_of, time_bar, walk_tree
 from otel_rollout.terminal.payload_drawing import draw_messages, draw_named, draw_payload
@@ -43,8 +43,8 @@ NOT_SAID_AGAIN: Final = {
     *semconv.TAGS,
     semconv.INPUT_VALUE,
     semconv.OUTPUT_VALUE,
-    INPUT_MESSAGES,
-    OUTPUT_MESSAGES,
+    semconv.INPUT_MESSAGES,
+    semconv.OUTPUT_MESSAGES,
     semconv.INPUT_MIME_TYPE,
     semconv.OUTPUT_MIME_TYPE,
     semconv.METADATA,
@@ -178,7 +178,7 @@ def _about(span: ReadableSpan, layout: _Layout) -> Text:
 def _given(span: ReadableSpan) -> str:
     """Return a span's input in words: of a generation, the last message of its prompt."""
     attributes = span.attributes or {}
-    if attributes.get(semconv.SPAN_KIND) == "LLM" or INPUT_MESSAGES in attributes:
+    if attributes.get(semconv.SPAN_KIND) == "LLM" or semconv.INPUT_MESSAGES in attributes:
         messages = input_messages(span)
         if messages and messages[-1].text:
             return messages[-1].text
@@ -188,7 +188,7 @@ def _given(span: ReadableSpan) -> str:
 def _said(span: ReadableSpan) -> str:
     """Return a span's output in words: of a generation, the model's."""
     attributes = span.attributes or {}
-    is_chat = attributes.get(semconv.SPAN_KIND) == "LLM" or OUTPUT_MESSAGES in attributes
+    is_chat = attributes.get(semconv.SPAN_KIND) == "LLM" or semconv.OUTPUT_MESSAGES in attributes
     return (is_chat and said_by(span)) or _unquoted(attributes.get(semconv.OUTPUT_VALUE))
 
 
@@ -230,9 +230,12 @@ def _event(event: Event, span: ReadableSpan, below: str, *, is_whole: bool, widt
 
 def _details(span: ReadableSpan, attributes: Mapping[str, Any], below: str, width: int | None) -> Iterator[Text]:
     """Yield a span's payloads, attributes, status and links."""
-    sides = (("input", semconv.INPUT_VALUE, INPUT_MESSAGES), ("output", semconv.OUTPUT_VALUE, OUTPUT_MESSAGES))
-    for label, key, messages_key in sides:
-        if messages := messages_of(parse_json(attributes.get(messages_key))):
+    sides = (
+        ("input", semconv.INPUT_VALUE, semconv.INPUT_MESSAGES, input_messages),
+        ("output", semconv.OUTPUT_VALUE, semconv.OUTPUT_MESSAGES, output_messages),
+    )
+    for label, key, messages_key, messages_of in sides:
+        if messages_key in attributes and (messages := messages_of(span)):
             yield Text.assemble((below, "dim"), (label, "cyan"))
             yield from draw_messages(messages, width=width, margin=below + GAP)
         if key in attributes:

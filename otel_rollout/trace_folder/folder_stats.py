@@ -81,7 +81,9 @@ def split_runs(
     for each in trajectories:
         runs.setdefault(each.run_id, []).append(each)
     if len(runs) > 1:
-        known = Counter(rollout for found in runs.values() for rollout in {_rollout_of(each) for each in found} - {None})
+        known = Counter(
+            rollout for found in runs.values() for rollout in {_rollout_of(each) for each in found} - {None}
+        )
         if any(count > 1 for count in known.values()):
             return sorted(runs.items(), key=lambda run: min(each.start_time for each in run[1]))
     return [(None, trajectories)]
