@@ -143,14 +143,14 @@ class _Layout(NamedTuple):
 
 def _layout(width: int, name_width: int) -> _Layout:
     """Return the fullest layout that leaves room for some words: numbers are left out, never cut."""
-    bars = (20,) if width >= WIDE else (8, 0)
-    choices = [(True, bar, width >= WIDE) for bar in bars] + [(False, 0, False)]
-    for has_kind, bar_width, has_tokens in choices:
-        room = width - name_width - DURATION_WIDTH - 2 * len(GAP)
-        room -= (KIND_WIDTH + len(GAP)) * has_kind + (bar_width + len(GAP)) * bool(bar_width)
-        if room >= MIN_ROOM:
-            break
-    return _Layout(has_kind, bar_width, has_tokens, room)
+    is_wide = width >= WIDE
+    room = width - name_width - DURATION_WIDTH - 2 * len(GAP)
+    kind, bar = KIND_WIDTH + len(GAP), 20 if is_wide else 8
+    if room - kind - bar - len(GAP) >= MIN_ROOM:
+        return _Layout(True, bar, is_wide, room - kind - bar - len(GAP))
+    if room - kind >= MIN_ROOM:
+        return _Layout(True, 0, is_wide, room - kind)
+    return _Layout(False, 0, False, room)
 
 
 def _about(span: ReadableSpan, layout: _Layout) -> Text:

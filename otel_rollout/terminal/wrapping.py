@@ -47,9 +47,7 @@ def _broken(line: str, room: int) -> Iterator[str]:
         if not is_empty:
             begun, length = f"{begun} {word}", length + 1 + size
             continue
-        if length + size > room:
-            *whole, word = chop_cells(word, room - len(indentation))
-            yield from (indentation + piece for piece in whole)
-            size = cell_len(word)
-        begun, length, is_empty = indentation + word, len(indentation) + size, False
+        *whole, last = chop_cells(word, room - len(indentation)) if length + size > room else [word]
+        yield from (indentation + piece for piece in whole)
+        begun, length, is_empty = indentation + last, len(indentation) + cell_len(last), False
     yield begun

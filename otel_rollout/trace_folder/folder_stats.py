@@ -81,10 +81,8 @@ def split_runs(
     for each in trajectories:
         runs.setdefault(each.run_id, []).append(each)
     if len(runs) > 1:
-        known = Counter(
-            rollout for found in runs.values() for rollout in {_rollout_of(each) for each in found} - {None}
-        )
-        if any(count > 1 for count in known.values()):
+        rollouts = [{_rollout_of(each) for each in found} - {None} for found in runs.values()]
+        if len(set().union(*rollouts)) < sum(map(len, rollouts)):
             return sorted(runs.items(), key=lambda run: min(each.start_time for each in run[1]))
     return [(None, trajectories)]
 
