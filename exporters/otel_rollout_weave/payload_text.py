@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 import orjson
 
 from otel_rollout import semconv
+from otel_rollout.export.token_ids import ids_as_text
 
-__all__ = ["as_inputs", "as_output", "ids_as_text", "is_json_of_ours"]
-
-LONG_LIST: Final = 64
-"""A list of so many integers counts as token ids."""
-
-# Strings match first, so that a list inside a string doesn't. A list of integers has only these characters between its
-# brackets; a group per number would take twenty times as long.
-_STRING_OR_IDS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|(\[[-0-9,\s]+\])', re.DOTALL)
+__all__ = ["as_inputs", "as_output", "is_json_of_ours"]
 
 
 def as_inputs(text: str | None, *, is_trusted: bool, with_ids_as_text: bool = False) -> bytes:
@@ -57,14 +48,6 @@ def as_output(
     return body + separator + b'"reward":' + number + b"}"
 
 
-def ids_as_text(payload: bytes) -> bytes:
-    """Return JSON with each long list of integers replaced by one text of the same list.
-
-    The trace server processes each number of a list, which takes several times as long as the text.
-    """
-    return _STRING_OR_IDS.sub(_quoted, payload)
-
-
 def is_json_of_ours(mime_type: object, scope_name: str) -> bool:
     """Return True if otel-rollout wrote a payload, which is valid JSON then.
 
@@ -73,13 +56,6 @@ def is_json_of_ours(mime_type: object, scope_name: str) -> bool:
         scope_name: The name of the span's instrumentation scope.
     """
     return mime_type == semconv.JSON_MIME_TYPE and scope_name.replace("-", "_").partition(".")[0] == "otel_rollout"
-
-
-def _quoted(found: re.Match[bytes]) -> bytes:
-    ids = found.group(1)
-    if ids is None or ids.count(b",") < LONG_LIST - 1:
-        return found.group()
-    return b'"' + b"".join(ids.split()) + b'"'
 
 
 def _as_json(text: str, *, is_trusted: bool, with_ids_as_text: bool) -> bytes:
