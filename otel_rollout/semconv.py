@@ -30,7 +30,7 @@ _attributes: list[Attribute] = []
 
 
 def _key(where: str, key: str, type: str, meaning: str, readers: str) -> str:  # noqa: A002 - a column
-    """Add an attribute to the table of docs/attributes.md, and return its key."""
+    """Add an attribute to the table of docs/reference/attributes.md, and return its key."""
     _attributes.append(Attribute(key, where, type, meaning, readers))
     return key
 

@@ -222,7 +222,7 @@ class Settings:
         _read_keys,
         (BUILT_IN,),
         "more keys whose text values are redacted, separated by commas; `-name` exempts a key, `none` drops the "
-        "built-in ones; see [redaction.md](redaction.md)",
+        "built-in ones; see [Redaction](redaction.md)",
     )
     redact_patterns: tuple[str, ...] = _setting(
         "OTEL_ROLLOUT_REDACT_PATTERNS",

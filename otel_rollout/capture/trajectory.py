@@ -108,8 +108,8 @@ def annotate(
 
     Args:
         reward: The trajectory's reward.
-        reward_parts: Its parts by name, such as `{"format": 0.2, "correct": True}`: numbers, booleans, texts, or objects
-            with a `value` and an `explanation`. A second call adds parts and replaces those of the same name.
+        reward_parts: Its parts by name, such as `{"format": 0.2, "correct": True}`: numbers, booleans, texts, or
+            objects with a `value` and an `explanation`. A second call adds parts and replaces those of the same name.
         status: `completed`, `error`, `cancelled` or `truncated`; without it, the way the `with` block is left decides.
         input: The trajectory's input, such as the prompt; any value.
         output: Its output, such as the answer; any value.
