@@ -7,14 +7,15 @@ the last message of such an object, and any other value as JSON.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.export.chat_messages import ChatMessage, ChatMessages, as_openai, text_of
+from otel_rollout.export.chat_messages import ChatMessages, text_of
+from otel_rollout.export.openai_payload import answer_json, request_json
 from otel_rollout.export.span_facts import is_own, reward_of
 from otel_rollout.export.token_ids import ids_as_text
 from otel_rollout.values.sanitize import replace_surrogates
@@ -30,7 +31,6 @@ _PAYLOADS: Final = {
     OUTPUTS: (semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE),
 }
 _ROLES: Final = {INPUTS: "user", OUTPUTS: "assistant"}
-_FINISH_REASON: Final = "finish_reason"
 
 
 def payload_of(span: ReadableSpan, side: str, chat: ChatMessages | None) -> JsonText | None:
@@ -50,7 +50,8 @@ def payload_of(span: ReadableSpan, side: str, chat: ChatMessages | None) -> Json
         answer = JsonText(_dumps(text_of(messages[-1]))) if messages else given
         return _with_reward(reward, answer)
     if messages:
-        return _conversation(messages, given, side)
+        make = request_json if side == INPUTS else answer_json
+        return sanitize_json(make(messages, None if given is None else str(given)), is_trusted=True)
     if given is None or not is_own(span):
         return given
     if given.startswith('"'):
@@ -72,43 +73,6 @@ def _given(span: ReadableSpan, side: str) -> JsonText | None:
         return JsonText(_dumps(replace_surrogates(value)))
     text = sanitize_json(value, is_trusted=is_own(span))
     return JsonText(ids_as_text(text.encode()).decode()) if is_own(span) and text[:1] in "{[" else text
-
-
-def _conversation(messages: Sequence[ChatMessage], rest: JsonText | None, side: str) -> JsonText:
-    """Return messages as MLflow draws them, with the fields of the rest of the payload behind them."""
-    fields: dict[str, Any]
-    if side == INPUTS:
-        fields = {"messages": as_openai(messages)}
-    else:
-        fields = {"choices": _choices(messages)}
-        reason = messages[-1].finish_reason
-        if reason and (rest is None or f'"{_FINISH_REASON}":' not in rest):
-            # The page doesn't draw the one inside a choice.
-            fields[_FINISH_REASON] = reason
-    return sanitize_json(_joined(fields, rest, messages), is_trusted=True)
-
-
-def _choices(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
-    return [
-        {"index": index, "message": record, _FINISH_REASON: message.finish_reason}
-        for index, message in enumerate(messages)
-        for record in as_openai([message])
-    ]
-
-
-def _joined(fields: dict[str, Any], rest: JsonText | None, messages: Sequence[ChatMessage]) -> str:
-    if rest is None or rest in ("{}", "null"):
-        return _dumps(fields)
-    if not rest.startswith("{"):
-        value = orjson.loads(rest)
-        if value not in [text_of(message) for message in messages]:
-            fields["value"] = value
-        return _dumps(fields)
-    if any(f'"{key}":' in rest for key in fields):
-        found = orjson.loads(rest)
-        return _dumps({**fields, **{key: value for key, value in found.items() if key not in fields}})
-    # Spliced: the ids may be long.
-    return f"{_dumps(fields)[:-1]},{rest[1:]}"
 
 
 def _with_reward(reward: float, answer: JsonText | None) -> JsonText:

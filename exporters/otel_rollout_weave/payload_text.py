@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import orjson
 
 from otel_rollout import semconv
+from otel_rollout.export.chat_messages import ChatMessage
+from otel_rollout.export.openai_payload import answer_json, request_json
 from otel_rollout.export.token_ids import ids_as_text
 
 __all__ = ["as_inputs", "as_output", "is_json_of_ours"]
 
 
-def as_inputs(text: str | None, *, is_trusted: bool, with_ids_as_text: bool = False) -> bytes:
+def as_inputs(
+    text: str | None, *, is_trusted: bool, with_ids_as_text: bool = False, messages: Sequence[ChatMessage] = ()
+) -> bytes:
     """Return a span's input as a JSON object; Weave refuses a batch with other inputs.
 
     Args:
         text: The input attribute: JSON, or any text of another instrumentation.
         is_trusted: The text is known to be JSON.
         with_ids_as_text: Replace each list of token ids by one text.
+        messages: The messages on the span, which Weave draws as a conversation.
     """
+    if messages:
+        rest = None if text is None else _as_json(text, is_trusted=is_trusted, with_ids_as_text=with_ids_as_text)
+        return request_json(messages, None if rest is None else rest.decode()).encode()
     if text is None:
         return b"{}"
     value = _as_json(text, is_trusted=is_trusted, with_ids_as_text=with_ids_as_text)
@@ -25,7 +35,12 @@ def as_inputs(text: str | None, *, is_trusted: bool, with_ids_as_text: bool = Fa
 
 
 def as_output(
-    text: str | None, *, is_trusted: bool, with_ids_as_text: bool = False, reward: float | None = None
+    text: str | None,
+    *,
+    is_trusted: bool,
+    with_ids_as_text: bool = False,
+    reward: float | None = None,
+    messages: Sequence[ChatMessage] = (),
 ) -> bytes:
     """Return a span's output as JSON.
 
@@ -34,12 +49,15 @@ def as_output(
         is_trusted: The text is known to be JSON.
         with_ids_as_text: Replace each list of token ids by one text.
         reward: Added as the key `reward`; an output that is no object becomes the key `output` beside it.
+        messages: The model's answers, which Weave draws as a conversation.
     """
     value = b"null" if text is None else _as_json(text, is_trusted=is_trusted, with_ids_as_text=with_ids_as_text)
+    if messages:
+        value = answer_json(messages, value.decode()).encode()
     if reward is None:
         return value
     number = orjson.dumps(reward)
-    if text is None:
+    if value == b"null":
         return b'{"reward":' + number + b"}"
     if not value.startswith(b"{"):
         return b'{"output":' + value + b',"reward":' + number + b"}"
