@@ -68,7 +68,7 @@ class TestAnnotate:
                     "openinference.span.kind": "AGENT",
                     "gen_ai.operation.name": "invoke_agent",
                     "gen_ai.conversation.id": f"{1:032x}",
-                    "session.id": "test-project/test-experiment/1/7",
+                    "session.id": "step 1 · sample 7 · test-project/test-experiment",
                     **{f"rollout.{key}": value for key, value in tags.items()},
                     "rollout.status": "truncated",
                     "rollout.reward": 1.0,
