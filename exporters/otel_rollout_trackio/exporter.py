@@ -23,18 +23,9 @@ from otel_rollout.export.span_facts import span_id_of, trace_id_of
 from otel_rollout.processing.span_size import readable_size
 from otel_rollout.safety.gil import GilYielder
 from otel_rollout.safety.log_once import warn_once
-from otel_rollout_trackio.store import (
-    DIR,
-    SERVER_URL,
-    WRITE_TOKEN,
-    FolderStore,
-    Server,
-    ServerStore,
-    Store,
-    StoreError,
-    default_folder,
-    parse_server_url,
-)
+from otel_rollout_trackio.folder_store import DIR, FolderStore, default_folder
+from otel_rollout_trackio.server_store import SERVER_URL, WRITE_TOKEN, Server, ServerStore, parse_server_url
+from otel_rollout_trackio.store import Store, StoreError
 from otel_rollout_trackio.translate import Conversation, is_root, translate
 
 __all__ = ["TrackioSpanExporter"]
@@ -69,7 +60,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
     variables: ClassVar[Mapping[str, str]] = {
         DIR: "the folder; default: trackio in HF_HOME, which is ~/.cache/huggingface",
         SERVER_URL: "a trackio server, instead of the folder",
-        WRITE_TOKEN: "its write token, if the URL has none",  # noqa: S105 - a description
+        WRITE_TOKEN: "its write token, if the URL has none",
     }
 
     def __init__(
@@ -96,7 +87,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         self._store: Store | None = None
         self._stored: RecentDict[int, None] = RecentDict(MAX_STORED)
         self._is_shut_down = False
-        self.held = HeldSpans()
+        self._held = self.held = HeldSpans()
 
     @property
     def destination(self) -> str | None:
@@ -134,28 +125,30 @@ class TrackioSpanExporter(OutcomeSpanExporter):
             return Outcome(Verdict.CONFIGURATION_ERROR, "the exporter is shut down")
         ended, running = self._sorted(spans)
         new = [span for batch in running.values() for span in batch]
-        overdue = [one for one in self.held.overdue(new, max_bytes=MAX_HELD_BYTES, max_seconds=MAX_HELD_SECONDS) if one not in ended]
-        parts = [[*self.held.of_trace(trace_id), *batch] for trace_id, batch in ended.items()]
-        parts += [self.held.of_trace(trace_id) for trace_id in overdue]
+        overdue = self._held.overdue(new, max_bytes=MAX_HELD_BYTES, max_seconds=MAX_HELD_SECONDS)
+        overdue = [trace_id for trace_id in overdue if trace_id not in ended]
+        parts = [[*self._held.of_trace(trace_id), *batch] for trace_id, batch in ended.items()]
+        parts += [self._held.of_trace(trace_id) for trace_id in overdue]
         outcome = self._write(parts)
         if outcome.verdict is Verdict.DELIVERED:
-            self.held.release([*ended, *overdue])
+            self._held.release([*ended, *overdue])
             self._stored.update(dict.fromkeys(ended))
-            self.held.add(new)
+            self._held.add(new)
         return outcome
 
     def store_held(self) -> Outcome:
         """Store the held spans without their roots, in one attempt."""
-        waiting = self.held.trace_ids()
+        waiting = self._held.trace_ids()
         while waiting:
-            part, size = [], 0
+            part: list[int] = []
+            size = 0
             while waiting and size < PART_BYTES:
                 part.append(waiting.pop(0))
-                size += sum(map(readable_size, self.held.of_trace(part[-1])))
-            outcome = self._write([self.held.of_trace(trace_id) for trace_id in part])
+                size += sum(map(readable_size, self._held.of_trace(part[-1])))
+            outcome = self._write([self._held.of_trace(trace_id) for trace_id in part])
             if outcome.verdict is not Verdict.DELIVERED:
                 return outcome
-            self.held.release(part)
+            self._held.release(part)
         return DELIVERED
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
@@ -191,14 +184,14 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         self._is_shut_down = True
         deadline = time.monotonic() + self.export_timeout
         policy, attempt = RetryPolicy(), 1
-        while self.held.spans:
+        while self._held.spans:
             outcome = self.store_held()
             if outcome.verdict is Verdict.DELIVERED:
                 break
             delay = policy.delay(attempt, outcome)
             if outcome.verdict is Verdict.CONFIGURATION_ERROR or time.monotonic() + delay >= deadline:
-                _logger.error("trackio lost %d spans of unfinished trajectories: %s", self.held.spans, outcome.reason)
-                self.held.lose(self.held.trace_ids(), "shutdown")
+                _logger.error("trackio lost %d spans of unfinished trajectories: %s", self._held.spans, outcome.reason)
+                self._held.lose(self._held.trace_ids(), "shutdown")
                 break
             time.sleep(delay)
             attempt += 1
@@ -207,7 +200,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
 
     def after_fork(self) -> None:
         """Forget the parent's spans in a forked child."""
-        self.held.forget()
+        self._held.forget()
         self._stored.clear()
 
     # --- one attempt
@@ -219,10 +212,11 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         traces: dict[int, list[ReadableSpan]] = {}
         for span in spans:
             traces.setdefault(trace_id_of(span), []).append(span)
-        ended, running = {}, {}
+        ended: dict[int, list[ReadableSpan]] = {}
+        running: dict[int, list[ReadableSpan]] = {}
         for trace_id, batch in traces.items():
-            batch.sort(key=is_root)
-            is_late = trace_id in self._stored and trace_id not in self.held
+            batch.sort(key=_place)
+            is_late = trace_id in self._stored and trace_id not in self._held
             (ended if is_root(batch[-1]) or is_late else running)[trace_id] = batch
         return ended, running
 
@@ -249,6 +243,11 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         if self._store is None:
             self._store = FolderStore(self.folder) if self._server is None else ServerStore(self._server, self._timeout)
         return self._store
+
+
+def _place(span: ReadableSpan) -> int:
+    """Return a span's place in its trajectory: the root goes last, also after a span that another process parented."""
+    return 2 if span.parent is None else int(is_root(span))
 
 
 def _folder_without_variable() -> Path:

@@ -12,7 +12,7 @@ from otel_rollout import semconv
 from otel_rollout.export.chat_messages import as_openai, chat_messages
 from otel_rollout.values.sanitize import replace_surrogates
 
-__all__ = ["conversation_of", "input_of", "output_of", "parsed"]
+__all__ = ["conversation_of", "input_of", "output_of"]
 
 
 def conversation_of(spans: Sequence[ReadableSpan], root: ReadableSpan | None) -> list[dict[str, Any]]:
@@ -29,11 +29,11 @@ def conversation_of(spans: Sequence[ReadableSpan], root: ReadableSpan | None) ->
         if found is not None:
             return as_openai([*found.input, *found.output])
     # Messages are switched off, or the op has none.
-    for span in reversed(candidates):
-        messages = _plain_messages(input_of(span), output_of(span))
-        if messages:
-            return messages
-    return []
+    turn = turns[-1] if turns else None
+    return [
+        *(_asked(turn) or _shown(root, "user", semconv.INPUT_VALUE)),
+        *(_answered(turn) or _shown(root, "assistant", semconv.OUTPUT_VALUE)),
+    ]
 
 
 def input_of(span: ReadableSpan, *, with_messages: bool = True) -> Any:
@@ -50,7 +50,7 @@ def output_of(span: ReadableSpan, *, with_messages: bool = True) -> Any:
     return _with_messages(_payload(span, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE), messages)
 
 
-def parsed(text: str) -> Any:
+def _parsed(text: str) -> Any:
     """Return the value of a JSON text; the text itself if it isn't JSON."""
     try:
         return orjson.loads(text)
@@ -67,7 +67,7 @@ def _payload(span: ReadableSpan, key: str, mime_key: str) -> Any:
     mime = attributes.get(mime_key)
     # Without a type, only an object or a list counts as JSON: a text that is a JSON number by chance is a text.
     is_json = mime == semconv.JSON_MIME_TYPE or (mime is None and text[:1] in ("{", "["))
-    return parsed(text) if is_json else text
+    return _parsed(text) if is_json else text
 
 
 def _with_messages(value: Any, messages: list[dict[str, Any]]) -> Any:
@@ -78,31 +78,47 @@ def _with_messages(value: Any, messages: list[dict[str, Any]]) -> Any:
     return {"messages": messages, **value} if isinstance(value, dict) else {"messages": messages, "value": value}
 
 
-def _plain_messages(given: Any, result: Any) -> list[dict[str, Any]]:
-    """Return the messages that an op's arguments and result hold, else one of the user and one of the assistant."""
-    asked, answered = _side(given, "user", "prompt_text"), _side(result, "assistant", "response_text")
-    if isinstance(result, dict) and not asked:
-        # verl's turns have the prompt's text in the result, beside the token ids.
-        asked = _side(result.get("prompt_text"), "user", "")
-    return [*asked, *answered]
+def _asked(turn: ReadableSpan | None) -> list[dict[str, Any]]:
+    """Return the messages among an op's arguments, else the prompt's text, which verl's turns have in the result."""
+    given, result = _sides(turn)
+    return _messages_in(given) or _text_in(given, "user", "prompt_text") or _text_in(result, "user", "prompt_text")
 
 
-def _side(value: Any, role: str, text_key: str) -> list[dict[str, Any]]:
+def _answered(turn: ReadableSpan | None) -> list[dict[str, Any]]:
+    _, result = _sides(turn)
+    return _messages_in(result) or _text_in(result, "assistant", "response_text")
+
+
+def _sides(turn: ReadableSpan | None) -> tuple[Any, Any]:
+    return (None, None) if turn is None else (input_of(turn), output_of(turn))
+
+
+def _messages_in(value: Any) -> list[dict[str, Any]]:
     if isinstance(value, dict):
-        messages = value.get("messages")
-        if _are_messages(messages):
-            return list(messages)
         choices = value.get("choices")
         if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-            value = choices[0].get("message", value)
-        if _are_messages([value]):
-            return [value]
-        value = value.get(text_key) if text_key in value else value
-    if _are_messages(value):
-        return list(value)
+            return _messages_in([choices[0].get("message")])
+        return _messages_in(value.get("messages", [value]))
+    return list(value) if _are_messages(value) else []
+
+
+def _text_in(value: Any, role: str, key: str) -> list[dict[str, Any]]:
+    text = value.get(key) if isinstance(value, dict) else value
+    return [{"role": role, "content": text}] if isinstance(text, str) and text else []
+
+
+def _shown(root: ReadableSpan | None, role: str, key: str) -> list[dict[str, Any]]:
+    """Return one message with a root's input or output, whatever its form."""
+    if root is None:
+        return []
+    value = input_of(root) if key == semconv.INPUT_VALUE else output_of(root)
     if value in (None, "", [], {}):
         return []
-    return [{"role": role, "content": value if isinstance(value, str) else orjson.dumps(value).decode()}]
+    return _messages_in(value) or [{"role": role, "content": value if isinstance(value, str) else _json(value)}]
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()
 
 
 def _are_messages(value: Any) -> bool:

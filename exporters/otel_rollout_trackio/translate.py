@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, Final, NamedTuple
 
-import orjson
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import StatusCode
 
@@ -122,7 +121,9 @@ def translate(spans: Sequence[ReadableSpan], *, project: str | None = None) -> C
 
 def _tags(spans: Sequence[ReadableSpan]) -> dict[str, Any]:
     """Return the tags that any of the spans has; the last one counts."""
-    return {key: value for span in spans for key in semconv.TAGS if (value := (span.attributes or {}).get(key)) is not None}
+    return {
+        key: value for span in spans for key in semconv.TAGS if (value := (span.attributes or {}).get(key)) is not None
+    }
 
 
 def _project(span: ReadableSpan) -> str:
@@ -153,7 +154,8 @@ def _metadata(
 
 
 def _by_start(spans: Sequence[ReadableSpan]) -> list[ReadableSpan]:
-    return sorted(spans, key=lambda span: (span.start_time or 0, -(span.end_time or 0)))
+    # Reversed: of two with the same times, the outer one ended last.
+    return sorted(reversed(spans), key=lambda span: (span.start_time or 0, -(span.end_time or 0)))
 
 
 def _span(span: ReadableSpan, *, is_conversation: bool) -> dict[str, Any]:
@@ -186,7 +188,11 @@ def _span(span: ReadableSpan, *, is_conversation: bool) -> dict[str, Any]:
     }
     if usage:
         record["usage"] = usage
-    if others := {} if is_conversation else _others(span):
+    others = {} if is_conversation else _others(span)
+    for key in (semconv.RESPONSE_MODEL, semconv.REQUEST_MODEL):
+        if key in others and others[key] == record.get("model"):
+            del others[key]
+    if others:
         record["metadata"] = others
     return record
 
@@ -212,11 +218,7 @@ def _error(span: ReadableSpan) -> str | None:
 def _others(span: ReadableSpan) -> dict[str, Any]:
     """Return the attributes and events that have no field of their own."""
     attributes: Mapping[str, Any] = span.attributes or {}
-    others = {
-        _short(key): _plain(value)
-        for key, value in attributes.items()
-        if key not in _ELSEWHERE
-    }
+    others = {_short(key): _plain(value) for key, value in attributes.items() if key not in _ELSEWHERE}
     events = [_event(event) for event in span.events if event.name != semconv.EXCEPTION_EVENT]
     return {**others, "events": events} if events else others
 

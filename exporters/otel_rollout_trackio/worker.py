@@ -17,7 +17,7 @@ __all__ = ["answer"]
 
 MISSING: Final = "trackio isn't installed: pip install 'otel-rollout[trackio]'"
 
-_IDEMPOTENT_ARGUMENTS: Final = {"project", "run", "metrics_list", "steps", "timestamps", "log_ids", "run_id"}
+_IDEMPOTENT_ARGUMENTS: Final = frozenset({"project", "run", "metrics_list", "steps", "timestamps", "log_ids", "run_id"})
 _BROKEN_PLACE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT})
 _BROKEN_DATABASE: Final = ("unable to open database file", "readonly database", "not a database", "malformed")
 
@@ -26,11 +26,13 @@ def answer(request: bytes) -> bytes:
     """Answer one request, as JSON: `{"found": …}`, or `{"verdict": …, "reason": …}`; never raises."""
     try:
         asked = orjson.loads(request)
-        found = _write(asked["conversations"]) if asked["method"] == "write" else _read(asked)
-        return orjson.dumps({"found": found})
+        if asked["method"] == "read":
+            return orjson.dumps({"found": _read(asked)})
+        _write(asked["conversations"])
+        return orjson.dumps({"found": []})
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        return orjson.dumps({"verdict": _verdict_of(error).value, "reason": reason}, option=orjson.OPT_NON_STR_KEYS)
+        return orjson.dumps({"verdict": _verdict_of(error).value, "reason": reason})
 
 
 def _verdict_of(error: Exception) -> Verdict:
@@ -94,7 +96,7 @@ def _storage() -> Any:
 def _is_idempotent() -> bool:
     """Return True if this trackio's store takes ids; it is not a part of its public API."""
     bulk_log = getattr(_storage(), "bulk_log", None)
-    return bulk_log is not None and _IDEMPOTENT_ARGUMENTS <= set(inspect.signature(bulk_log).parameters)
+    return bulk_log is not None and _IDEMPOTENT_ARGUMENTS.issubset(inspect.signature(bulk_log).parameters)
 
 
 @cache
@@ -131,7 +133,9 @@ def _log(project: str, run: str, group: Sequence[dict[str, Any]]) -> None:
     """Log by trackio's public API, which makes ids of its own: a second write shows a second time."""
     import trackio
 
-    opened = trackio.init(project=project, name=run, resume="allow", embed=False, auto_log_gpu=False, auto_log_cpu=False)
+    opened = trackio.init(
+        project=project, name=run, resume="allow", embed=False, auto_log_gpu=False, auto_log_cpu=False
+    )
     try:
         for each in group:
             trace = each["trace"]
