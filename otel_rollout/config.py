@@ -52,7 +52,7 @@ def init(
         max_samples_per_step_per_worker: The number of samples per step that `select_samples` picks; None for all.
         tracer_provider: An existing TracerProvider to create our spans with; if None, the application's global one if
             there is one, else a private one.
-        **settings: Any other setting by its name, see docs/configuration.md.
+        **settings: Any other setting by its name, see docs/reference/configuration.md.
 
     Raises:
         ConfigurationError: A setting can't work; the message names it, what was wrong and what would be right.

@@ -105,8 +105,10 @@ and output. Name it by --step, --sample and --rollout, or by --trace.
     _add_folder(parser)
     parser.add_argument("--trace", metavar="ID", type=_trace_id, help="its trace id; the beginning will do")
     _add_filters(parser)
-    parser.add_argument("--full", action="store_true", help="whole payloads, all attributes and events")
-    parser.add_argument("--json", action="store_true", help="one line of OTLP JSON, as any OTLP receiver takes it")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--chat", action="store_true", help="the conversation: who said what, tool calls, the reward")
+    forms.add_argument("--full", action="store_true", help="whole payloads, all attributes and events")
+    forms.add_argument("--json", action="store_true", help="one line of OTLP JSON, as any OTLP receiver takes it")
 
 
 def _add_stats(commands: Any) -> None:

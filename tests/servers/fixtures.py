@@ -16,6 +16,7 @@ from typing import NoReturn
 import pytest
 
 from scripts import environments
+from tests.servers.browser import Browser, chromium_program
 from tests.servers.mlflow_server import Mlflow
 from tests.servers.phoenix_server import Phoenix
 from tests.servers.weave_server import WeaveServer
@@ -52,6 +53,16 @@ def environment() -> Callable[[str], Path]:
 def uncaptured(request: pytest.FixtureRequest) -> Uncaptured:
     """Make a context in which what is printed reaches the terminal."""
     return request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled
+
+
+@pytest.fixture(scope="session")
+def browser(uncaptured: Uncaptured) -> Iterator[Browser]:
+    """A headless chromium, for the tests of what a page shows."""
+    program = chromium_program()
+    if program is None:
+        missing("chromium is not installed: apt-get install chromium")
+    with Browser(program, uncaptured=uncaptured) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -365,7 +365,7 @@ class TestOtherTools:
     @pytest.mark.integration
     @pytest.mark.skipif(not shutil.which("zstdcat") or not shutil.which("curl"), reason="needs zstd and curl")
     def test_the_command_of_the_documentation_fills_mlflow(self, mlflow_server, tmp_path, make_trajectory):
-        """zstdcat and curl, as docs/trace-folder.md has them, put every trajectory into MLflow, with all its spans."""
+        """zstdcat and curl, as the docs have them, put every trajectory into MLflow, with all its spans."""
         import requests
 
         trajectories = [make_trajectory(children=3, characters=3000) for _ in range(4)]
@@ -373,7 +373,7 @@ class TestOtherTools:
         for spans in trajectories:
             exporter.send(spans)
         exporter.shutdown()
-        page = (Path(__file__).resolve().parents[3] / "docs" / "trace-folder.md").read_text(encoding="utf-8")
+        page = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "trace-folder.md").read_text(encoding="utf-8")
         [block] = re.findall(r"```console\n\$ (zstdcat [^`]*?/v1/traces\n.*?)```", page, re.DOTALL)
         command, _, printed = re.sub(r"^> ", "", block, flags=re.MULTILINE).partition("uniq -c\n")
         assert printed.split()[1] == "200"

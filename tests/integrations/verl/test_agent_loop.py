@@ -126,8 +126,8 @@ class TestTrajectory:
             "rollout.preemptions": 0,
         }
         assert expected.items() <= attributes.items()
-        assert json.loads(attributes["rollout.reward_extra_info"])["acc"] is True
-        assert attributes["rollout.reward"] == json.loads(attributes["rollout.reward_extra_info"])["score"]
+        assert json.loads(attributes["rollout.reward_parts"])["acc"] is True
+        assert attributes["rollout.reward"] == json.loads(attributes["rollout.reward_parts"])["score"]
         assert attributes["rollout.model_tokens"] == attributes["rollout.output_tokens"]
         assert attributes["rollout.response_length"] > attributes["rollout.model_tokens"]
         assert attributes["rollout.prompt_length"] > 0
