@@ -91,6 +91,9 @@ class ServerStore(Store):
         url = f"{base}/api/{name}{mark}{query}"
         answer = self._client.request("POST", url, orjson.dumps(question))
         outcome = outcome_of_answer(answer, url, configuration_hint=f"set {SERVER_URL} and {WRITE_TOKEN}")
+        if answer.status == 400 and b"write_token" in answer.body:
+            # trackio has no other status for it.
+            outcome = Outcome(Verdict.CONFIGURATION_ERROR, outcome.reason)
         if outcome.verdict is not Verdict.DELIVERED:
             raise StoreError(outcome)
         try:

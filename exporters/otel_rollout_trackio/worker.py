@@ -18,7 +18,9 @@ __all__ = ["answer"]
 MISSING: Final = "trackio isn't installed: pip install 'otel-rollout[trackio]'"
 
 _IDEMPOTENT_ARGUMENTS: Final = frozenset({"project", "run", "metrics_list", "steps", "timestamps", "log_ids", "run_id"})
-_BROKEN_PLACE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT})
+_BROKEN_PLACE: Final = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.EEXIST}
+)
 _BROKEN_DATABASE: Final = ("unable to open database file", "readonly database", "not a database", "malformed")
 
 

@@ -8,7 +8,6 @@ import pytest
 from opentelemetry.sdk.trace import Event
 
 from otel_rollout_trackio.translate import run_id_of, translate
-
 from tests.exporters.trackio.spans import START, make_span, make_trajectory
 
 CALL = {"name": "calculator", "arguments": '{"expression":"17 * 3"}'}
@@ -116,7 +115,9 @@ class TestTrajectory:
 
     def test_of_a_failed_trajectory(self):
         """Status and exception stand on the trajectory and on the op; other events are kept."""
-        op = make_span("generate", 2, error=("ValueError", "no tokens"), events=[Event("retry", {"rollout.n": 1}, START)])
+        op = make_span(
+            "generate", 2, error=("ValueError", "no tokens"), events=[Event("retry", {"rollout.n": 1}, START)]
+        )
         root = make_span(
             "agent_loop", 1, parent=None, error=("ValueError", "no tokens"), attributes={"rollout.status": "error"}
         )
