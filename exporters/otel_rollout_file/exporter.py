@@ -69,6 +69,7 @@ class FileSpanExporter(OutcomeSpanExporter):
         ConfigurationError: A setting has an invalid value.
     """
 
+    address_setting = DIR
     variables: ClassVar[Mapping[str, str]] = {
         DIR: "the trace folder; default: rollout-traces in the working folder",
         FILE_MAX_BYTES: "the size at which a file is followed by a new one; default: 1GiB",

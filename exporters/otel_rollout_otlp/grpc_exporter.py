@@ -56,7 +56,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         timeout: Seconds for a request; else `OTEL_EXPORTER_OTLP_TIMEOUT`.
 
     Raises:
-        ConfigurationError: A variable has an invalid value.
+        ConfigurationError: The endpoint is no address, or a variable has an invalid value.
     """
 
     max_batch_bytes = MAX_MESSAGE_BYTES
@@ -68,9 +68,8 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> None:
-        self._environment = read_environment(is_grpc=True)
-        self.endpoint = endpoint or self._environment.endpoint
-        self._is_insecure = self.endpoint.startswith("http://") if endpoint else self._environment.is_insecure
+        self._environment = read_environment(is_grpc=True, endpoint=endpoint)
+        self.endpoint = self._environment.endpoint
         given = {name.lower(): value for name, value in (headers or {}).items()}
         self._headers = tuple({**self._environment.headers, **given}.items())
         self._timeout = timeout or self._environment.timeout
@@ -163,7 +162,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         compression = {"gzip": grpc.Compression.Gzip, "deflate": grpc.Compression.Deflate}.get(
             self._environment.compression, grpc.Compression.NoCompression
         )
-        if self._is_insecure:
+        if self._environment.is_insecure:
             return grpc.insecure_channel(target, options=_OPTIONS, compression=compression)
         environment = self._environment
         credentials = grpc.ssl_channel_credentials(
