@@ -305,7 +305,9 @@ def _unknown(name: str) -> str:
         return f"{message}; did you mean {other!r}?"
     if letters in _TAKE_OTLP and closest(name, installed) is None:
         address = _TAKE_OTLP[letters]
-        return f"{message}; this backend takes OTLP: backend='otlp', endpoint={address!r} or OTEL_EXPORTER_OTLP_ENDPOINT"
+        return (
+            f"{message}; this backend takes OTLP: backend='otlp', endpoint={address!r} or OTEL_EXPORTER_OTLP_ENDPOINT"
+        )
     hint = did_you_mean(name, installed)
     if hint:
         return message + hint

@@ -31,6 +31,8 @@ _lock = threading.RLock()
 
 _Config = TypeVar("_Config", bound="RolloutTraceConfig")
 
+SECONDS_AFTER_CTRL_C: Final = 1.0
+"""The time for what is left after Ctrl-C, such as spans that go to disk."""
 _ARGUMENTS: Final = ("backend", "project_name", "experiment_name", "endpoint", "headers", "tracer_provider")
 """The arguments of `init` that are no settings."""
 
@@ -154,13 +156,21 @@ def shutdown(timeout: float | None = None) -> bool:
 def shutdown_at_exit() -> None:
     """Shut down at the end of the process, and finish a `shutdown()` that an exception cut short.
 
-    The `sys.exit` of a SIGTERM handler is ignored: the process ends already. Ctrl-C ends the wait.
+    The `sys.exit` of a SIGTERM handler is ignored: the process ends already. Ctrl-C ends the wait; the program is done,
+    and its exit code stays.
     """
     while runtime.pipeline is not None or _state.unfinished is not None:
-        with contextlib.suppress(SystemExit):
+        try:
             shutdown()
             if _state.unfinished is not None:
                 _finish(_state.unfinished, None)
+        except SystemExit:
+            continue
+        except KeyboardInterrupt:
+            # Twice in this time is too late: what is left is counted as lost.
+            while _state.unfinished is not None:
+                with contextlib.suppress(KeyboardInterrupt, SystemExit):
+                    _finish(_state.unfinished, SECONDS_AFTER_CTRL_C)
 
 
 def stats() -> Stats:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter as SdkInMemorySpanExporter
 
+import otel_rollout
 from otel_rollout import RolloutTraceConfig, flush, init, rollout_trace_attr, rollout_trace_op, shutdown, stats
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED, Outcome
@@ -266,3 +271,38 @@ class TestProject:
     def test_the_weave_check_survives_a_provider_without_a_resource(self):
         """A provider of any class is looked at without an error."""
         assert not providers.is_weaves(object())  # type: ignore[arg-type]
+
+
+class TestRealPackages:
+    """A package that sets a global provider, in an environment of its own."""
+
+    PROGRAM = """
+        import logfire, otel_rollout
+        from opentelemetry import trace
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+        logfire.configure(send_to_logfire=False, console=False)
+        exporter = InMemorySpanExporter()
+        trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(exporter))
+        otel_rollout.init("p", "e")
+        @otel_rollout.rollout_trace_op
+        def op():
+            pass
+        with otel_rollout.rollout_trace_attr(step=1):
+            op()
+        print([span.name for span in exporter.get_finished_spans() if span.name != "logfire.config"])
+    """
+
+    def test_spans_go_to_logfires_provider(self, environment: Any, tmp_path: Path):
+        """After `logfire.configure`, `init` without a backend traces to logfire's provider."""
+        root = Path(otel_rollout.__file__).parent.parent
+        finished = subprocess.run(
+            [environment("peers") / "bin" / "python", "-c", textwrap.dedent(self.PROGRAM)],
+            env={**os.environ, "PYTHONPATH": f"{root}:{root / 'exporters'}", "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+        assert finished.stdout.splitlines() == ["['op', 'rollout_trace']"], finished.stderr

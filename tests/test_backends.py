@@ -252,7 +252,10 @@ class TestAddress:
     @pytest.mark.parametrize(
         ("address", "said"),
         [
-            (Address("localhost:4318"), "endpoint='localhost:4318': this should be a URL such as http://localhost:4318"),
+            (
+                Address("localhost:4318"),
+                "endpoint='localhost:4318': this should be a URL such as http://localhost:4318",
+            ),
             (Address(""), "endpoint='': this should be a URL"),
             (Address(headers={"x-key": 1}), "headers: this should be a dict of names and values"),  # type: ignore[dict-item]
             (Address(headers="x-key=1"), "headers: this should be a dict"),  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from otel_rollout import rollout_trace_op
+from otel_rollout import flush, rollout_trace_op
 from otel_rollout.testing import InMemorySpanExporter, span_tree
 from tests.ops import Agent, Caller, add, multiply, record, recorded
 

@@ -15,6 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import MissingExtraError
+from otel_rollout.export.connection_errors import describe_grpc_error, is_wrong_protocol
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack, refused_here
 from otel_rollout.export.http import destination_of, shown_url, without_secrets
 from otel_rollout.export.otlp_encoding import encode_spans
@@ -178,9 +179,12 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
 
         code = error.code().name if isinstance(error, grpc.Call) else "UNKNOWN"
         details = error.details() if isinstance(error, grpc.Call) else str(error)
-        reason = f"gRPC {code} from {shown_url(self.endpoint)}: {without_secrets(details or '', self.endpoint)}"
+        described = describe_grpc_error(details or "", self.endpoint) if code == "UNAVAILABLE" else details or ""
+        reason = f"gRPC {code} from {shown_url(self.endpoint)}: {without_secrets(described, self.endpoint)}"
         if code == "RESOURCE_EXHAUSTED" and "larger than max" in (details or ""):
             return Outcome(Verdict.TOO_LARGE, reason)
+        if is_wrong_protocol(described):
+            return Outcome(Verdict.CONFIGURATION_ERROR, reason)
         retry_after = _retry_delay(error)
         if code in _PASSING or (code == "RESOURCE_EXHAUSTED" and retry_after is not None):
             return Outcome(Verdict.RETRY, reason, retry_after)
