@@ -57,6 +57,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         timeout: Seconds for a request to a server.
     """
 
+    address_setting = "MLFLOW_TRACKING_URI"
     variables: ClassVar[Mapping[str, str]] = {
         "MLFLOW_TRACKING_URI": "the server or the database; default: sqlite:///mlruns.db in the working folder",
         EXPERIMENT_ID: "the experiment of spans that name no project",
