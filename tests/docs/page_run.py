@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.docs.code_blocks import CodeBlock, Command, commands
 
-SECONDS = 300
+SECONDS = 180
 _MARK = "\x1e"
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -16,6 +17,7 @@ from scripts.write_tables import DOCS
 from tests.docs.code_blocks import CodeBlock, code_blocks, commands
 from tests.docs.page_run import run, steps
 from tests.docs.shown_output import agrees
+from tests.servers.weave_server import WeaveServer
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -27,6 +29,7 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 BLOCKS = {page.relative_to(ROOT).as_posix(): code_blocks(page) for page in PAGES}
 SERVERS = {
     "http://localhost:6006": "phoenix",
+    "http://localhost:4317": "phoenix",
     "http://localhost:4318": "phoenix",
     "http://localhost:5000": "mlflow_server",
     "http://127.0.0.1:5000": "mlflow_server",
@@ -63,7 +66,7 @@ class TestPages:
         """The same, for a page that names the addresses of servers."""
         servers = {address: request.getfixturevalue(SERVERS[address]) for address in addresses(BLOCKS[name])}
 
-        check(name, tmp_path, {address: server.address for address, server in servers.items()})
+        check(name, tmp_path, {address: base(server, address) for address, server in servers.items()})
 
 
 class TestBlocks:
@@ -112,6 +115,13 @@ class TestBlocks:
         assert {*re.findall(r"(?:^\$ |`)make ([a-z-]+)", text, re.MULTILINE)} <= {*targets}
 
 
+def base(server: Any, address: str) -> str:
+    """Return the address under which a server of the test session is what the page means."""
+    if isinstance(server, WeaveServer):
+        return server.url
+    return server.grpc_address if address.endswith(":4317") else server.address
+
+
 def check(name: str, folder: Path, moved: dict[str, str]) -> None:
     """Run a page's code with other addresses, and compare each output that it shows."""
     blocks = BLOCKS[name]
@@ -119,6 +129,7 @@ def check(name: str, folder: Path, moved: dict[str, str]) -> None:
     for step in todo:
         for address, other in moved.items():
             step.text = step.text.replace(address, other)
+            step.output = [line.replace(address, other) for line in step.output]
     # The reader's own program.
     shutil.copy(ROOT / "examples" / "minimal_agent_loop.py", folder / "train.py")
     variables = {key: value for key, value in os.environ.items() if key in ("MLFLOW_DISABLE_TELEMETRY", "SSL_CERT_FILE")}
