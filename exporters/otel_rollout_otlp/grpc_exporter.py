@@ -19,6 +19,7 @@ from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack, refused_
 from otel_rollout.export.http import destination_of, shown_url, without_secrets
 from otel_rollout.export.otlp_encoding import encode_spans
 from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.installing import install_line
 from otel_rollout_otlp.environment import USER_AGENT, read_environment
 from otel_rollout_otlp.http_exporter import partial_outcome
 from otel_rollout_otlp.phoenix import where_to_look
@@ -89,9 +90,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         try:
             import grpc  # noqa: F401
         except ImportError as error:
-            raise MissingExtraError(
-                f"OTLP over gRPC needs grpcio ({error}): pip install 'otel-rollout[grpc]'"
-            ) from error
+            raise MissingExtraError(f"OTLP over gRPC needs grpcio ({error}): {install_line('grpc')}") from error
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""
@@ -105,7 +104,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         try:
             import grpc
         except ImportError as error:
-            return Outcome(Verdict.CONFIGURATION_ERROR, f"{error}: pip install 'otel-rollout[grpc]'")
+            return Outcome(Verdict.CONFIGURATION_ERROR, f"{error}: {install_line('grpc')}")
         try:
             answer = self._method()(request, timeout=self._timeout, metadata=self._headers)
         except grpc.RpcError as error:

@@ -13,6 +13,7 @@ from typing import Final, cast
 
 from otel_rollout.analysis.plain_text import counted, printable
 from otel_rollout.errors import MissingExtraError
+from otel_rollout.installing import install_line
 from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory, read
 from otel_rollout.trace_folder.selection import Filters
 
@@ -60,7 +61,7 @@ def require_rich() -> None:
         MissingExtraError: It is not.
     """
     if importlib.util.find_spec("rich") is None:
-        raise MissingExtraError("this needs rich: pip install 'otel-rollout[cli]' (--json works without)")
+        raise MissingExtraError(f"this needs rich: {install_line('cli')} (--json works without)")
 
 
 def in_order_of_prompts(trajectories: Iterable[RecordedTrajectory]) -> list[RecordedTrajectory]:

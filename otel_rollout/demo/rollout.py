@@ -21,7 +21,7 @@ __all__ = ["Pass", "Trajectory", "Verifier", "mean_reward", "passes", "run_pass"
 TRAJECTORY_DEADLINE = 2.0
 """Seconds after which a trainer no longer waits for a straggler."""
 DEADLINE_PARTS = 20
-"""The deadline is waited for in parts: on a busy machine they take longer, as each turn does, and no other is cancelled."""
+"""It is waited for in parts: on a busy machine each takes longer, as turns do, so only stragglers are cancelled."""
 
 
 @dataclass(frozen=True)

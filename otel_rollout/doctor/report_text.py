@@ -10,6 +10,7 @@ from otel_rollout.doctor.environment import DEFAULT, EnvironmentReport
 from otel_rollout.doctor.examination import Examination
 from otel_rollout.doctor.installation import InstallationReport
 from otel_rollout.doctor.probe import BackendReport
+from otel_rollout.installing import install_line
 
 __all__ = ["Line", "describe"]
 
@@ -41,8 +42,9 @@ def _describe_installation(installation: InstallationReport) -> Iterator[Line]:
         yield Line(f"  {name}  {source}{fault}", "bad" if fault else "plain")
     for extra in installation.extras:
         if extra.missing:
-            install = f"pip install 'otel-rollout[{extra.name}]'"
-            yield Line(f"  extra {extra.name} is not installed ({', '.join(extra.missing)}): {install}", "dim")
+            yield Line(
+                f"  extra {extra.name} is not installed ({', '.join(extra.missing)}): {install_line(extra.name)}", "dim"
+            )
 
 
 def _describe_environment(environment: EnvironmentReport) -> Iterator[Line]:

@@ -63,7 +63,7 @@ def code_blocks(page: Path) -> list[CodeBlock]:
 
 
 def commands(block: CodeBlock) -> list[Command]:
-    """Return the commands of a console block; a line that ends in a backslash, or `> ` before one, continues a command."""
+    """Return the commands of a console block; a backslash at a line's end, or `> ` before a line, continues one."""
     found: list[Command] = []
     continues = False
     for number, line in enumerate(block.text.splitlines(), block.line + 1):
