@@ -70,7 +70,7 @@ def shows(pages: dict[str, str], page: Any, tmp_path: Path) -> Show:
 
     def show(name: str, *words: str, width: int = 1600, height: int = 900) -> None:
         page.set_viewport_size({"width": width, "height": height})
-        page.goto(pages[name], wait_until="commit", timeout=SECONDS_TO_SHOW * 1000)
+        page.goto(pages[name], wait_until="domcontentloaded", timeout=SECONDS_TO_SHOW * 1000)
         wait_for_words(page, *words, picture=tmp_path / f"{name}.png", seconds=SECONDS_TO_SHOW)
 
     return show
