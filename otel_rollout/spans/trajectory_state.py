@@ -74,11 +74,16 @@ class TrajectoryState:
     def group(self, run: str) -> str | None:
         """Return the group id, shared by all rollouts of one prompt in one step; None without a sample index.
 
+        It begins with what tells groups apart: lists show the beginning alone.
+
         Args:
             run: The run's part of the id: in Phoenix a session id is unique across all projects.
         """
         sample = self.tags.get(semconv.SAMPLE_INDEX)
         if sample is None:
             return None
-        parts = [run, *(["validate"] if self.tags.get(semconv.VALIDATE) else []), self.tags.get(semconv.STEP, "-")]
-        return "/".join(str(part) for part in [*parts, sample])
+        step = self.tags.get(semconv.STEP)
+        parts = [] if step is None else [f"step {step}"]
+        if self.tags.get(semconv.VALIDATE):
+            parts = [f"validation {' '.join(parts)}".rstrip()]
+        return " · ".join([*parts, f"sample {sample}", run])
