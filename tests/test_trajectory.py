@@ -20,8 +20,6 @@ from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
 from otel_rollout.testing import InMemorySpanExporter, span_tree
 from tests.ops import recorded
 
-FIRST_GROUP = "sample 1 · test-experiment · test-project"
-
 
 def root_record(tags: dict[str, Any], session: str | None, **changes: Any) -> dict[str, Any]:
     """Return the whole record of the only root so far, with nothing inside.
@@ -88,7 +86,7 @@ class TestRoot:
             },
             root_record(
                 {"step": 3, "sample_index": 7, "rollout_n": 1},
-                "step 3 · sample 7 · test-experiment · test-project",
+                "step 3 · sample 7 · test-project/test-experiment",
                 name="agent",
                 end_time=4,
             ),
@@ -107,7 +105,7 @@ class TestRoot:
         assert recorded(rollout_spans) == [
             root_record(
                 {"step": 0, "sample_index": 0, "rollout_n": 0, "validate": True},
-                "validation step 0 · sample 0 · test-experiment · test-project",
+                "step 0 · sample 0 · validate · test-project/test-experiment",
             )
         ]
 
@@ -116,7 +114,7 @@ class TestRoot:
         with rollout_trace_attr(sample_index="uid-1"):
             pass
         assert recorded(rollout_spans) == [
-            root_record({"sample_index": "uid-1"}, "sample uid-1 · test-experiment · test-project")
+            root_record({"sample_index": "uid-1"}, "sample uid-1 · test-project/test-experiment")
         ]
 
     @pytest.mark.parametrize(
@@ -179,7 +177,7 @@ class TestOutcome:
         assert (event["exception.type"], event["exception.message"]) == ("ValueError", "lost")
         assert root == root_record(
             {"sample_index": 1},
-            FIRST_GROUP,
+            "sample 1 · test-project/test-experiment",
             status="ERROR",
             description="ValueError: lost",
             metadata={"status": "error"},
@@ -207,7 +205,9 @@ class TestOutcome:
         next(generator)
         generator.close()
         assert recorded(rollout_spans) == [
-            root_record({"sample_index": 1}, FIRST_GROUP, metadata={"status": "cancelled"})
+            root_record(
+                {"sample_index": 1}, "sample 1 · test-project/test-experiment", metadata={"status": "cancelled"}
+            )
         ]
 
     def test_annotated_status_counts(self, rollout_spans: InMemorySpanExporter) -> None:
@@ -327,7 +327,7 @@ class TestReuse:
         entering.start()
         entering.join()
         trajectory.__exit__(None, None, None)
-        assert recorded(rollout_spans) == [root_record({"sample_index": 1}, FIRST_GROUP)]
+        assert recorded(rollout_spans) == [root_record({"sample_index": 1}, "sample 1 · test-project/test-experiment")]
         assert caplog.records == []
 
 

@@ -74,8 +74,6 @@ class TrajectoryState:
     def group(self, run: str) -> str | None:
         """Return the group id, shared by all rollouts of one prompt in one step; None without a sample index.
 
-        It begins with what tells groups apart: lists show the beginning alone.
-
         Args:
             run: The run's part of the id: in Phoenix a session id is unique across all projects.
         """
@@ -83,7 +81,6 @@ class TrajectoryState:
         if sample is None:
             return None
         step = self.tags.get(semconv.STEP)
-        parts = [] if step is None else [f"step {step}"]
-        if self.tags.get(semconv.VALIDATE):
-            parts = [f"validation {' '.join(parts)}".rstrip()]
-        return " · ".join([*parts, f"sample {sample}", run])
+        # Lists of sessions cut the end off: what differs comes first.
+        parts = [*([] if step is None else [f"step {step}"]), f"sample {sample}"]
+        return " · ".join([*parts, *(["validate"] if self.tags.get(semconv.VALIDATE) else []), run])
