@@ -66,6 +66,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         max_request_bytes: The maximum size of a request; a larger call is sent alone.
     """
 
+    address_setting = "WANDB_BASE_URL, or WF_TRACE_SERVER_URL for the trace server alone"
     variables: ClassVar[Mapping[str, str]] = {
         "WANDB_API_KEY": "the key; else the netrc entry that `wandb login` writes",
         "WANDB_ENTITY": "the team or user; else the key's default",

@@ -51,15 +51,24 @@ def generate(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> dic
     }
 
 
-@rollout_trace_op(name="decode", kind="LLM")
-def decode(prompt_ids: list[int]) -> dict[str, Any]:
-    """Return a turn as trainers see it: token ids, and their text."""
-    return {
-        "prompt_ids": prompt_ids,
-        "token_ids": [random.randrange(50_000) for _ in range(500)],
-        "prompt_text": "What is 6 times 7?",
-        "response_text": "I take the calculator for that.",
-    }
+class Words:
+    """A tokenizer of two texts, told apart by their first token."""
+
+    def decode(self, ids: list[int]) -> str:
+        """Return the text of ids."""
+        return "What is 6 times 7?" if ids[0] == 0 else "I take the calculator for that."
+
+
+class Policy:
+    """A policy as trainers have it: token ids in, token ids out."""
+
+    def __init__(self) -> None:
+        self.tokenizer = Words()
+
+    @rollout_trace_op(name="decode", kind="LLM")
+    def decode(self, prompt_ids: list[int]) -> dict[str, Any]:
+        """Return a turn's ids."""
+        return {"token_ids": [1, *prompt_ids]}
 
 
 def rollout(number: int) -> None:
@@ -69,7 +78,7 @@ def rollout(number: int) -> None:
             {"role": "system", "content": "You are a calculator."},
             {"role": "user", "content": "What is 6 times 7?"},
         ]
-        decode([random.randrange(50_000) for _ in range(500)])
+        Policy().decode([0, *(random.randrange(50_000) for _ in range(500))])
         messages += [
             generate(messages, TOOLS),
             {"role": "tool", "tool_call_id": "call_1", "content": str(42 + number)},
@@ -88,7 +97,7 @@ def address(mlflow_server: Any) -> str:
     patch = pytest.MonkeyPatch()
     with patch.context() as environment:
         environment.setenv("MLFLOW_TRACKING_URI", mlflow_server.address)
-        otel_rollout.init(project, "exp-1", backend="mlflow")
+        otel_rollout.init(project, "exp-1", backend="mlflow", token2text=True)
         for number in range(2):
             rollout(number)
         assert otel_rollout.shutdown(60)
