@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.sdk.trace.sampling import Sampler
 from opentelemetry.trace import Tracer, TracerProvider
 
-from otel_rollout.backends import make_exporters
+from otel_rollout.backends import Address, make_exporters
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
@@ -51,6 +51,7 @@ class InitRequest:
         backends: Exporters, and names of exporters.
         tracer_provider: The given provider, if any.
         settings: The settings.
+        address: The given endpoint and headers.
     """
 
     project_name: str
@@ -58,6 +59,7 @@ class InitRequest:
     backends: list[Any]
     tracer_provider: TracerProvider | None
     settings: Settings
+    address: Address
 
     def require_same(self, other: InitRequest) -> None:
         """Compare this request with a later one.
@@ -119,7 +121,7 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
     # Such a provider has exporters already, from OTEL_TRACES_EXPORTER say; only an argument adds to them.
     is_complete = request.tracer_provider is not None or is_auto_instrumented()
     adds_exporters = is_backend_given or not is_complete
-    exporters = make_exporters(request.backends) if adds_exporters else []
+    exporters = make_exporters(request.backends, request.address) if adds_exporters else []
     chat = ChatWriter(finisher) if settings.chat_messages else None
     reader = SpanReader(resource, SCOPE, finisher, chat)
     queues = [_make_queue(name, exporter, reader, settings) for name, exporter in exporters]

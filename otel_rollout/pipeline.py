@@ -136,6 +136,8 @@ class Pipeline:
         if self.provider_spans is not None:
             self.provider_spans.after_fork()
         self.reader.resource = resource_of_child(self.reader.resource, self.settings.run_id)
+        if runtime.pipeline is self:
+            runtime.resource = self.reader.resource
         if isinstance(self.provider, GlobalProvider):
             self.provider.renew(self.reader.resource)
         for queue in self.queues:

@@ -53,23 +53,24 @@ class OtlpEnvironment:
     is_insecure: bool = False
 
 
-def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
+def read_environment(*, is_grpc: bool, endpoint: str | None = None) -> OtlpEnvironment:
     """Read the environment; a variable for traces precedes the one for all signals.
 
     An invalid number, name or header is ignored, as in the SDK.
 
     Args:
         is_grpc: The protocol is gRPC, whose endpoint has no path.
+        endpoint: The endpoint in place of the environment's: the base URL, or the whole one with `/v1/traces`.
 
     Raises:
         ConfigurationError: An endpoint is no URL, or a certificate's file can't be read.
     """
-    variable, given = _read("ENDPOINT")
+    variable, given = ("endpoint", endpoint.strip()) if endpoint is not None else _read("ENDPOINT")
     endpoint = given
     if endpoint is None:
         endpoint = DEFAULT_GRPC_ENDPOINT if is_grpc else f"{DEFAULT_HTTP_ENDPOINT}/{TRACES_PATH}"
-    elif not is_grpc and variable == "OTEL_EXPORTER_OTLP_ENDPOINT":
-        endpoint = f"{endpoint.rstrip('/')}/{TRACES_PATH}"
+    elif not is_grpc and variable != "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT":
+        endpoint = _with_traces_path(variable, endpoint)
     parts = urlsplit(endpoint)
     has_scheme = parts.scheme in ("http", "https") and bool(parts.netloc)
     is_host_and_port = is_grpc and not has_scheme and "://" not in endpoint and bool(endpoint)
@@ -86,6 +87,21 @@ def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
         client_key=_file("CLIENT_KEY"),
         is_insecure=parts.scheme == "http" or (is_host_and_port and _read_valid("INSECURE", _boolean, default=False)),
     )
+
+
+def _with_traces_path(variable: str, endpoint: str) -> str:
+    """Return the whole URL for a base URL; one that is whole already stays, with a warning if a variable has it."""
+    base = endpoint.rstrip("/")
+    if not base.endswith(f"/{TRACES_PATH}"):
+        return f"{base}/{TRACES_PATH}"
+    if variable != "endpoint":
+        _logger.warning(
+            "%s=%r has the path /v1/traces, which is added to this variable: it is taken as the whole URL, whose "
+            "variable is OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+            variable,
+            shown_url(endpoint),
+        )
+    return base
 
 
 def _variables(name: str) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.export.evaluation_events import evaluation_events
+from otel_rollout.export.connection_errors import describe_grpc_error, is_wrong_protocol
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack, refused_here
 from otel_rollout.export.http import destination_of, shown_url, without_secrets
 from otel_rollout.export.otlp_encoding import encode_spans
@@ -53,7 +54,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         timeout: Seconds for a request; else `OTEL_EXPORTER_OTLP_TIMEOUT`.
 
     Raises:
-        ConfigurationError: A variable has an invalid value.
+        ConfigurationError: The endpoint is no address, or a variable has an invalid value.
     """
 
     max_batch_bytes = MAX_MESSAGE_BYTES
@@ -65,9 +66,8 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> None:
-        self._environment = read_environment(is_grpc=True)
-        self.endpoint = endpoint or self._environment.endpoint
-        self._is_insecure = self.endpoint.startswith("http://") if endpoint else self._environment.is_insecure
+        self._environment = read_environment(is_grpc=True, endpoint=endpoint)
+        self.endpoint = self._environment.endpoint
         given = {name.lower(): value for name, value in (headers or {}).items()}
         self._headers = tuple({**self._environment.headers, **given}.items())
         self._timeout = timeout or self._environment.timeout
@@ -160,7 +160,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         compression = {"gzip": grpc.Compression.Gzip, "deflate": grpc.Compression.Deflate}.get(
             self._environment.compression, grpc.Compression.NoCompression
         )
-        if self._is_insecure:
+        if self._environment.is_insecure:
             return grpc.insecure_channel(target, options=_OPTIONS, compression=compression)
         environment = self._environment
         credentials = grpc.ssl_channel_credentials(
@@ -176,9 +176,12 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
 
         code = error.code().name if isinstance(error, grpc.Call) else "UNKNOWN"
         details = error.details() if isinstance(error, grpc.Call) else str(error)
-        reason = f"gRPC {code} from {shown_url(self.endpoint)}: {without_secrets(details or '', self.endpoint)}"
+        described = describe_grpc_error(details or "", self.endpoint) if code == "UNAVAILABLE" else details or ""
+        reason = f"gRPC {code} from {shown_url(self.endpoint)}: {without_secrets(described, self.endpoint)}"
         if code == "RESOURCE_EXHAUSTED" and "larger than max" in (details or ""):
             return Outcome(Verdict.TOO_LARGE, reason)
+        if is_wrong_protocol(described):
+            return Outcome(Verdict.CONFIGURATION_ERROR, reason)
         retry_after = _retry_delay(error)
         if code in _PASSING or (code == "RESOURCE_EXHAUSTED" and retry_after is not None):
             return Outcome(Verdict.RETRY, reason, retry_after)

@@ -26,13 +26,13 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
     Source: https://opentelemetry.io/docs/specs/otlp/#otlphttp
 
     Args:
-        endpoint: The full URL with `/v1/traces`; else `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, else
+        endpoint: The base URL, or the whole one with `/v1/traces`; else `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, else
             `OTEL_EXPORTER_OTLP_ENDPOINT` with `/v1/traces` added.
         headers: Sent with each request, beside those of `OTEL_EXPORTER_OTLP_HEADERS`.
         timeout: Seconds for a request; else `OTEL_EXPORTER_OTLP_TIMEOUT`.
 
     Raises:
-        ConfigurationError: A variable has an invalid value.
+        ConfigurationError: The endpoint is no URL, or a variable has an invalid value.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> None:
-        environment = read_environment(is_grpc=False)
-        self.endpoint = endpoint or environment.endpoint
+        environment = read_environment(is_grpc=False, endpoint=endpoint)
+        self.endpoint = environment.endpoint
         self._headers = {**environment.headers, **(headers or {})}
         self._client = HttpClient(
             headers={**OTLP_HEADERS, **self._headers},

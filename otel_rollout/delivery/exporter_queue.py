@@ -46,6 +46,10 @@ CHILD_SHARE: Final = 0.97
 """Up to this part children are taken, without payload; the rest is for roots."""
 MIN_SECONDS_LEFT: Final = 0.05
 """With less than this left to the deadline of a shutdown, no further attempt begins."""
+SECONDS_WITH_A_SPOOL: Final = 2.0
+"""How long attempts go on after the first that fails during a shutdown, if the spool can keep the rest."""
+SECONDS_OF_A_WAIT: Final = 1.0
+"""A wait at the end that may be longer than this is logged."""
 SECONDS_AFTER_AN_ERROR: Final = 1.0
 """The pause of delivery after an internal error, which may come again at once."""
 
@@ -103,7 +107,12 @@ class ExporterQueue:
         self._is_idle = self._is_closed = self._has_ended = False
         self._deadline: float | None = None
         """The end of attempts, once `shutdown` was called."""
+        self._attempts_end = 0.0
+        """The same, if the disk can't keep the rest."""
         self._final_deadline = 0.0
+        self._is_failing = False
+        """True if the last attempt failed, and another one may help."""
+        self._has_full_disk = self._has_said_wait = False
         self._flushes = self._flushes_seen = self._configuration_errors = self._lost_at_flush = 0
 
     # --- from any thread
@@ -229,11 +238,19 @@ class ExporterQueue:
         """
         with self._lock:
             if self._is_closed:
+                if deadline < self._final_deadline:
+                    # Asked again, in a hurry: someone pressed Ctrl-C during the wait.
+                    self._store.begin_shutdown(deadline)
+                    self._final_deadline = deadline
+                    self._deadline = self._attempts_end = min(self._attempts_end, time.monotonic())
+                    self.request_flush()
                 return
             # In this order: a signal handler may raise in between.
             self._final_deadline = deadline
-            self._deadline = self._store.begin_shutdown(deadline)
+            self._deadline = self._attempts_end = self._store.begin_shutdown(deadline)
             self._is_closed = True
+            if self._is_failing:
+                self._shorten_end()
             self.request_flush()
             if self._side_work is not None:
                 self._side_work.retry_now()
@@ -248,7 +265,7 @@ class ExporterQueue:
         thread = self._thread
         if thread is not None and thread is not threading.current_thread() and self._deadline is not None:
             # A little later than its own deadline: then it may be putting spans on disk already.
-            self._await_end(min(self._deadline + 0.1, self._final_deadline))
+            self._await_end(min(self._attempts_end + 0.1, self._final_deadline))
             self._store.await_spill()
             self._await_end(self._final_deadline)
         self._abandon()
@@ -298,6 +315,7 @@ class ExporterQueue:
                         break
                     self._deliver_batch()
             self._store.spill_all()
+            self._deliver_rest()
             self._abandon()
             self._end_side_work()
         finally:
@@ -310,6 +328,26 @@ class ExporterQueue:
                 with self._lock:
                     self._has_ended = True
                     self._progress.notify_all()
+
+    def _deliver_rest(self) -> None:
+        """Use the time that is left for spans that the disk did not take."""
+        self._has_full_disk = True
+        self._deadline = self._attempts_end
+        while self._store.spans and time.monotonic() < self._deadline:
+            self._deliver_batch()
+
+    def _shorten_end(self) -> None:
+        """Leave the rest to the disk soon, or say that the end waits for the backend; called with the lock held."""
+        now = time.monotonic()
+        if self._store.keeps_unsent and not self._has_full_disk:
+            self._deadline = min(self._attempts_end, now + SECONDS_WITH_A_SPOOL)
+        elif self._attempts_end - now > SECONDS_OF_A_WAIT and not self._has_said_wait:
+            self._has_said_wait = True
+            self._log.warn(
+                "end",
+                f"the end of the process waits up to {self._attempts_end - now:.0f} s for the backend to take "
+                f"{self._account.queued:,} spans; Ctrl-C ends the wait",
+            )
 
     def _await_work(self) -> bool:
         """Wait for a full batch, the delay, or a requested flush; True if no span can follow those in the queue."""
@@ -369,6 +407,10 @@ class ExporterQueue:
                 account.spooled_after_close(len(report.unsent))
             if account.is_abandoned:
                 return
+            if report.delivered:
+                self._is_failing = False
+                if self._deadline is not None:
+                    self._deadline = self._attempts_end
             account.queued_bytes -= batch.queued_bytes
             account.settled += len(batch.queued) - len(report.unsent)
             account.spooled += len(report.unsent) - (len(batch.queued) if batch.is_from_disk else 0)
@@ -397,10 +439,22 @@ class ExporterQueue:
             self._work.wait_for(lambda: self._flushes != self._flushes_seen, seconds - asked_for)
         return True
 
+    def _waiting(self) -> str:
+        with self._lock:
+            queued, spooled = self._account.queued, self._account.spooled
+        where = f"in memory ({self._limits.max_bytes / 2**20:,.0f} MiB at most)"
+        if self._spool is not None:
+            where = f"in memory and on disk ({self._spool.folder})"
+        return f"{queued + spooled:,} spans wait {where} until the backend takes them"
+
     def _note_trouble(self, outcome: Outcome) -> None:
         self._account.last_trouble = f"{outcome.verdict.value}: {outcome.reason}"
-        self._log.note(outcome)
+        can_help = outcome.verdict in (Verdict.RETRY, Verdict.UNEXPLAINED)
+        self._log.note(outcome, self._waiting() if can_help else "")
         with self._lock:
+            if can_help and self._deadline is not None and not self._is_failing:
+                self._shorten_end()
+            self._is_failing = can_help
             if outcome.verdict in (Verdict.RETRY, Verdict.CONFIGURATION_ERROR):
                 self._store.note_trouble()
             if outcome.verdict is Verdict.CONFIGURATION_ERROR:

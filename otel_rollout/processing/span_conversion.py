@@ -15,6 +15,7 @@ from otel_rollout import semconv
 from otel_rollout.processing.chat_writer import ChatWriter, WrittenSide
 from otel_rollout.processing.finished_attributes import AttributeFinisher, plain_size
 from otel_rollout.processing.payload_finisher import PayloadFinisher, plain_text
+from otel_rollout.processing.run_resource import RunResource
 from otel_rollout.processing.span_copies import copy_with_losses, encodable_copy, redacted_copy
 from otel_rollout.processing.span_size import attributes_size, rest_size
 from otel_rollout.processing.token_text import add_token_text, numbers_last
@@ -49,6 +50,7 @@ class SpanReader:
     ) -> None:
         self._readers = 0
         self.resource = resource
+        self._run = RunResource(resource)
         self._scope = scope
         self._finisher = finisher
         self._redactor = finisher.redactor
@@ -78,11 +80,11 @@ class SpanReader:
             exporter: The exporter's name; a root says how many spans of its trajectory that exporter's queue dropped.
         """
         if not isinstance(span, RolloutSpan):
-            span = encodable_copy(span)
+            span = self._named(encodable_copy(span))
             return span if self._redactor is None else redacted_copy(span, self._redactor)
         if span.readable is not None:
             # A provider's span: its payload was finished when it was set.
-            readable = encodable_copy(span.readable)
+            readable = self._named(encodable_copy(span.readable))
         else:
             finished = span.finished
             if finished is None:
@@ -90,6 +92,13 @@ class SpanReader:
                     finished = span.finished or span.finish(self._finish(span))
             readable = readable_span(span, finished, self.resource, self._scope)
         return copy_with_losses(readable, span, exporter)
+
+    def _named(self, span: ReadableSpan) -> ReadableSpan:
+        """Return a provider's span with our project in its resource: exporters file it by that."""
+        run = self._run
+        if run.resource is not self.resource:
+            self._run = run = RunResource(self.resource)
+        return run.named(span)
 
     def _finish(self, span: RolloutSpan) -> FinishedSpan:
         payload = self._finish_payload(span)

@@ -80,5 +80,7 @@ class TrajectoryState:
         sample = self.tags.get(semconv.SAMPLE_INDEX)
         if sample is None:
             return None
-        parts = [run, *(["validate"] if self.tags.get(semconv.VALIDATE) else []), self.tags.get(semconv.STEP, "-")]
-        return "/".join(str(part) for part in [*parts, sample])
+        step = self.tags.get(semconv.STEP)
+        # Lists of sessions cut the end off: what differs comes first.
+        parts = [*([] if step is None else [f"step {step}"]), f"sample {sample}"]
+        return " · ".join([*parts, *(["validate"] if self.tags.get(semconv.VALIDATE) else []), run])

@@ -120,7 +120,7 @@ class TestAttempts:
         assert sorted(backend.done) == list(range(10))
 
     def test_entries_wait_for_the_backend(self, make_work, backend, caplog):
-        """Entries whose spans aren't stored yet wait behind the others, without a line in the log, and are done then."""
+        """Entries whose spans aren't stored yet wait behind the others, without a line in the log."""
         stored = set()
         backend.rule = lambda values: NotYet({n for n, value in enumerate(values) if value not in stored}, "not yet")
         work = make_work(limit=3)
