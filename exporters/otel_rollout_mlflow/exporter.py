@@ -22,6 +22,7 @@ from otel_rollout.export.recent import RecentDict
 from otel_rollout.export.reward_parts import reward_parts
 from otel_rollout.export.side_work import Kind, SideWork
 from otel_rollout.export.span_facts import span_id_of, trace_id_of
+from otel_rollout.installing import install_line
 from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.settings import read_flag
 from otel_rollout_mlflow.credentials import VARIABLES, WORKSPACE, read_credentials
@@ -138,7 +139,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             if missing:
                 raise MissingExtraError(
                     f"MLFLOW_TRACKING_URI={shown_url(self._uri.uri)!r} needs {', '.join(missing)}: "
-                    "pip install 'otel-rollout[mlflow]'"
+                    f"{install_line('mlflow')}"
                 )
             if not self._uri.uri.startswith("sqlite"):
                 check_driver(self._uri.uri)

@@ -15,13 +15,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import MissingExtraError
-from otel_rollout.export.evaluation_events import evaluation_events
 from otel_rollout.export.connection_errors import describe_grpc_error, is_wrong_protocol
+from otel_rollout.export.evaluation_events import evaluation_events
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack, refused_here
 from otel_rollout.export.http import destination_of, shown_url, without_secrets
 from otel_rollout.export.otlp_encoding import encode_spans
 from otel_rollout.export.otlp_http import USER_AGENT, partial_outcome
 from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.installing import install_line
 from otel_rollout_otlp.environment import read_environment
 from otel_rollout_otlp.where_to_look import NO_WAY, where_to_look
 
@@ -86,9 +87,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         try:
             import grpc  # noqa: F401
         except ImportError as error:
-            raise MissingExtraError(
-                f"OTLP over gRPC needs grpcio ({error}): pip install 'otel-rollout[grpc]'"
-            ) from error
+            raise MissingExtraError(f"OTLP over gRPC needs grpcio ({error}): {install_line('grpc')}") from error
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""
@@ -102,7 +101,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         try:
             import grpc
         except ImportError as error:
-            return Outcome(Verdict.CONFIGURATION_ERROR, f"{error}: pip install 'otel-rollout[grpc]'")
+            return Outcome(Verdict.CONFIGURATION_ERROR, f"{error}: {install_line('grpc')}")
         try:
             answer = self._method()(request, timeout=self._timeout, metadata=self._headers)
         except grpc.RpcError as error:
