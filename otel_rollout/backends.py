@@ -204,7 +204,7 @@ def _parameters(factory: Callable[..., Any]) -> set[str]:
 
 def _load(name: str) -> Callable[..., Any]:
     """Return the factory of an exporter."""
-    return _guarded(name, "loaded", lambda: _factory(name))
+    return _guarded(name, "loaded", lambda: _factory(name))  # type: ignore[no-any-return]
 
 
 def _factory(name: str) -> Callable[..., Any]:

@@ -39,6 +39,7 @@ class Pipeline:
 
     Args:
         run: The run's part of a group id.
+        project_name: The project.
         experiment_name: The experiment, a tag of every trajectory.
         settings: The settings.
         tracer: Makes spans.
@@ -51,6 +52,7 @@ class Pipeline:
     """
 
     run: str
+    project_name: str
     experiment_name: str
     settings: Settings
     tracer: RolloutTracer

@@ -149,7 +149,9 @@ class TestFailures:
         found = probe_backend("otlp", project=PROJECT)
 
         assert found.result == "failed"
-        assert found.sent.startswith(f"not delivered: {unused_address}/v1/traces: connection refused: nothing listens on")
+        assert found.sent.startswith(
+            f"not delivered: {unused_address}/v1/traces: connection refused: nothing listens on"
+        )
         assert found.read_back == ""
 
     def test_nobody_answers(self, monkeypatch):
