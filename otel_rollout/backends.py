@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.http import shown_url
+from otel_rollout.installing import install_line
 from otel_rollout.near_miss import closest, did_you_mean
 
 __all__ = ["Address", "Backend", "backend_names", "is_backend_named", "make_exporters", "requested_backend"]
@@ -45,7 +46,6 @@ _OTHER_NAMES: Final = {
 """Names that exporters are asked for by, beside their own."""
 _TAKE_OTLP: Final = {
     **dict.fromkeys(("collector", "otelcol", "otelcollector", "jaeger", "tempo", "signoz"), "http://localhost:4318"),
-    **dict.fromkeys(("arizephoenix", "phoenix"), "http://localhost:6006"),
     "langfuse": "https://cloud.langfuse.com/api/public/otel",
     **dict.fromkeys(("arize", "datadog", "grafana", "honeycomb", "langsmith", "logfire", "opik"), "https://…"),
 }
@@ -288,7 +288,7 @@ def _missing(name: str, error: ImportError, extra: str | None) -> str:
         # A package of our distribution: only some of its folders are here.
         line = f"ship that package beside otel_rollout, or pip install {DISTRIBUTION}"
         return f"exporter {name!r} needs a package that isn't here ({error}): {line}"
-    line = f"pip install 'otel-rollout[{extra}]'" if extra else f"pip install {error.name or 'the missing package'}"
+    line = install_line(extra) if extra else f"pip install {error.name or 'the missing package'}"
     return f"exporter {name!r} needs a package that isn't installed ({error}): {line}"
 
 
@@ -296,7 +296,7 @@ def _unknown(name: str) -> str:
     installed = sorted({"console", "none", "otlp", *(point.name for point in entry_points(group=GROUP))})
     message = f"no exporter is called {name!r}; installed: {', '.join(installed)}"
     if name == "otlp_proto_grpc":
-        return f"{message}; this one comes with: pip install '{DISTRIBUTION}[grpc]'"
+        return f"{message}; this one comes with: {install_line('grpc')}"
     if "://" in name:
         return f"{message}; a URL is an endpoint: backend='otlp', endpoint={shown_url(name)!r}"
     letters = "".join(filter(str.isalnum, name.lower()))

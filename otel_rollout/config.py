@@ -64,7 +64,7 @@ def init(
         headers: Sent with each request to it, beside those of `OTEL_EXPORTER_OTLP_HEADERS`.
         tracer_provider: An existing TracerProvider to create our spans with; if None, the application's global one if
             there is one, else a private one.
-        **settings: Any other setting by its name, see docs/configuration.md.
+        **settings: Any other setting by its name, see docs/reference/configuration.md.
 
     Raises:
         ConfigurationError: A setting can't work; the message names it, what was wrong and what would be right.

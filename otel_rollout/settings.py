@@ -218,12 +218,19 @@ class Settings:
         2**20,
         "the most bytes of an input or output; longer ones are cut inside the JSON, which stays valid",
     )
+    chat_messages: bool = _setting(
+        "OTEL_ROLLOUT_CHAT_MESSAGES",
+        _read_bool,
+        True,
+        "write the messages of LLM ops and of the final conversation as `gen_ai.input.messages` and "
+        "`gen_ai.output.messages`, by which backends show a chat",
+    )
     redact_keys: tuple[str, ...] = _setting(
         "OTEL_ROLLOUT_REDACT_KEYS",
         _read_keys,
         (BUILT_IN,),
         "more keys whose text values are redacted, separated by commas; `-name` exempts a key, `none` drops the "
-        "built-in ones; see [redaction.md](redaction.md)",
+        "built-in ones; see [Redaction](redaction.md)",
     )
     redact_patterns: tuple[str, ...] = _setting(
         "OTEL_ROLLOUT_REDACT_PATTERNS",

@@ -10,22 +10,20 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.export.header_variable import read_headers
 from otel_rollout.export.http import shown_url
 from otel_rollout.settings import Setting, read_variables
-from otel_rollout.version import __version__
 
-__all__ = ["USER_AGENT", "OtlpEnvironment", "read_environment"]
+__all__ = ["OtlpEnvironment", "read_environment"]
 
 _logger = logging.getLogger("otel_rollout")
 
 DEFAULT_TIMEOUT: Final = 10.0
 DEFAULT_HTTP_ENDPOINT: Final = "http://localhost:4318"
 DEFAULT_GRPC_ENDPOINT: Final = "http://localhost:4317"
-# https://opentelemetry.io/docs/specs/otel/protocol/exporter/#user-agent
-USER_AGENT: Final = f"otel-rollout/{__version__} OTel-OTLP-Exporter-Python/{__version__}"
 TRACES_PATH: Final = "v1/traces"
 COMPRESSIONS: Final = ("none", "gzip", "deflate")
 
@@ -81,7 +79,7 @@ def read_environment(*, is_grpc: bool, endpoint: str | None = None) -> OtlpEnvir
         raise ConfigurationError(f"{variable}={shown_url(given or endpoint)!r}: this should be {right}")
     return OtlpEnvironment(
         endpoint=endpoint,
-        headers=_headers(),
+        headers=read_headers(*_read("HEADERS")),
         timeout=_read_valid("TIMEOUT", _seconds, DEFAULT_TIMEOUT),
         compression=_read_valid("COMPRESSION", _compression, "none"),
         certificate=_file("CERTIFICATE"),
@@ -147,26 +145,6 @@ def _choice(text: str, choices: Sequence[str], right: str) -> str:
     if choice not in choices:
         raise ValueError(right)
     return choice
-
-
-def _headers() -> dict[str, str]:
-    variable, text = _read("HEADERS")
-    headers: dict[str, str] = {}
-    for position, pair in enumerate((text or "").split(","), 1):
-        if not pair.strip():
-            continue
-        name, separator, value = pair.partition("=")
-        if not separator or not name.strip():
-            # Without the pair: it may be a secret without its name, or the rest of one with a comma.
-            _logger.warning(
-                "%s: pair %d is ignored: this should be name=value; pairs are separated by commas, and a comma in a "
-                "value is written %%2C",
-                variable,
-                position,
-            )
-            continue
-        headers[name.strip().lower()] = unquote(value.strip())
-    return headers
 
 
 def _file(name: str) -> str | None:

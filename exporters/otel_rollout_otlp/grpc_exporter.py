@@ -16,13 +16,15 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.export.connection_errors import describe_grpc_error, is_wrong_protocol
+from otel_rollout.export.evaluation_events import evaluation_events
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack, refused_here
 from otel_rollout.export.http import destination_of, shown_url, without_secrets
 from otel_rollout.export.otlp_encoding import encode_spans
+from otel_rollout.export.otlp_http import USER_AGENT, partial_outcome
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout_otlp.environment import USER_AGENT, read_environment
-from otel_rollout_otlp.http_exporter import partial_outcome
-from otel_rollout_otlp.phoenix import where_to_look
+from otel_rollout.installing import install_line
+from otel_rollout_otlp.environment import read_environment
+from otel_rollout_otlp.where_to_look import NO_WAY, where_to_look
 
 if TYPE_CHECKING:
     import grpc
@@ -38,10 +40,6 @@ _OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.primary_user_ag
 METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 _PASSING: Final = frozenset({"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"})
-NO_WAY: Final = (
-    "OTLP over gRPC has no way to ask a receiver what it has; a Phoenix is asked if its HTTP port is given: "
-    "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf OTEL_EXPORTER_OTLP_ENDPOINT=http://HOST:6006"
-)
 _HINT: Final = "check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS"
 _CONFIGURATION_ERRORS: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "NOT_FOUND"})
 
@@ -89,14 +87,12 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         try:
             import grpc  # noqa: F401
         except ImportError as error:
-            raise MissingExtraError(
-                f"OTLP over gRPC needs grpcio ({error}): pip install 'otel-rollout[grpc]'"
-            ) from error
+            raise MissingExtraError(f"OTLP over gRPC needs grpcio ({error}): {install_line('grpc')}") from error
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""
         try:
-            request = encode_spans(spans)
+            request = encode_spans(spans, evaluation_events)
         except Exception as error:
             return refused_here(error)
         size = len(request)
@@ -105,7 +101,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         try:
             import grpc
         except ImportError as error:
-            return Outcome(Verdict.CONFIGURATION_ERROR, f"{error}: pip install 'otel-rollout[grpc]'")
+            return Outcome(Verdict.CONFIGURATION_ERROR, f"{error}: {install_line('grpc')}")
         try:
             answer = self._method()(request, timeout=self._timeout, metadata=self._headers)
         except grpc.RpcError as error:
@@ -123,7 +119,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         return partial_outcome(partial.rejected_spans, partial.error_message, len(spans))
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
-        """Return why nothing is read back: OTLP only writes, and the port of a Phoenix's API is unknown."""
+        """Return why nothing is read back: OTLP only writes."""
         return ReadBack(None, NO_WAY)
 
     def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:

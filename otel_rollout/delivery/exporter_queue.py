@@ -23,6 +23,7 @@ from otel_rollout.delivery.spooled_store import SpooledStore
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import BatchReport, send_batch
 from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
+from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.side_work import SideWork
 from otel_rollout.export.trouble_log import TroubleLog
@@ -81,9 +82,11 @@ class ExporterQueue:
         self._limits = limits or QueueLimits()
         self._batch_bytes = self._limits.batch_bytes
         self._side_work: SideWork | None = None
+        self._held: HeldSpans | None = None
         if isinstance(exporter, OutcomeSpanExporter):
             self._batch_bytes = min(self._batch_bytes, exporter.max_batch_bytes)
             self._side_work = exporter.side_work
+            self._held = exporter.held
         max_bytes, max_spans = self._limits.max_bytes, self._limits.max_spans or sys.maxsize
         self._root_bounds = max_bytes, max_spans
         self._child_bounds = max_bytes * CHILD_SHARE, max(1, min(max_spans - 1, int(max_spans * CHILD_SHARE)))
@@ -204,7 +207,7 @@ class ExporterQueue:
             True if the backend has every span put since the last flush, and the side work is done.
         """
         deadline = time.monotonic() + timeout
-        is_delivered = self._flush_spans(deadline)
+        is_delivered = self._flush_spans(deadline) and not self._holds_spans()
         if self._side_work is None:
             return is_delivered
         return self._side_work.flush(max(0.0, deadline - time.monotonic()) if is_delivered else 0.0) and is_delivered
@@ -267,7 +270,12 @@ class ExporterQueue:
             self._await_end(self._final_deadline)
         self._abandon()
         self._store.close(math.inf if thread is None else self._final_deadline)
-        return self._end_side_work() and not self._account.lost and not self._account.spooled
+        is_whole = not self._account.lost and not self._account.spooled and not self._holds_spans()
+        return self._end_side_work() and is_whole and not (self._held and self._held.lost)
+
+    def _holds_spans(self) -> bool:
+        """Return True if the exporter waits for the end of trajectories: no flush can hasten that."""
+        return self._held is not None and self._held.spans > 0
 
     def _end_side_work(self) -> bool:
         """Do the side work that is left, as far as there is time; True if all was done."""
@@ -291,7 +299,8 @@ class ExporterQueue:
 
     def stats(self) -> ExporterStats:
         """Return the counts so far."""
-        return self._account.stats({} if self._side_work is None else self._side_work.stats())
+        stats = self._account.stats({} if self._side_work is None else self._side_work.stats())
+        return stats if self._held is None else self._held.correct(stats)
 
     # --- on the queue's own thread
 

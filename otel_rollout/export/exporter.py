@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_rollout.export.batch_sender import send_batch, wait_until
+from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.side_work import SideWork
 from otel_rollout.processing.run_resource import RunResource, is_unnamed
@@ -48,6 +49,8 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
     """The most bytes of a batch that the backend takes."""
     side_work: SideWork | None = None
     """Requests about stored spans, if the exporter makes any."""
+    held: HeldSpans | None = None
+    """Spans that `send` took and the backend doesn't have yet, if the exporter holds any."""
     _run: RunResource | None = None
     address_setting: ClassVar[str] = ""
     """The variable with the address, for a message to someone who gave `init` an `endpoint` instead."""
@@ -84,6 +87,10 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS
 
+    def store_held(self) -> Outcome:
+        """Store the held spans now, in one attempt, though more of their trajectories may come."""
+        return DELIVERED
+
     def _in_project(self, spans: Sequence[ReadableSpan]) -> Sequence[ReadableSpan]:
         """Return the spans with the project of `init` if their resource names no service.
 
@@ -113,8 +120,9 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
         return None
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait for side work; spans are never buffered here."""
-        return self.side_work is None or self.side_work.flush(timeout_millis / 1000)
+        """Wait for side work; True if it is done and no span is held."""
+        is_done = self.side_work is None or self.side_work.flush(timeout_millis / 1000)
+        return is_done and not (self.held and self.held.spans)
 
 
 def refused_here(error: Exception) -> Outcome:
