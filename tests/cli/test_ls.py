@@ -63,12 +63,12 @@ class TestSteps:
     """Without `--step`."""
 
     def test_a_row_for_each_step(self, folder, capsys):
-        """Trajectories, prompts, mean reward, errors and what has no root, by step."""
+        """Trajectories, prompts, mean reward, errors, truncated ones and what has no root, by step."""
         code, lines, error = run(capsys, folder)
         assert (code, error) == (0, "")
         assert [line[:6] for line in lines[1:]] == [
-            ["1", "4", "3", "0.500", "1", "0"],
-            ["2", "1", "1", "-", "0", "1"],
+            ["1", "4", "3", "0.500", "1", "1"],
+            ["2", "1", "1", "-", "0", "0"],
             ["2", "val", "1", "1", "1.000", "0"],
             ["none", "1", "0", "1.000", "0", "0"],
         ]
@@ -174,8 +174,10 @@ class TestTrajectories:
         assert found["end_time"] - found["start_time"] == 1_000_000_000
 
     def test_a_reward_below_zero(self, folder, capsys):
-        """A range that begins with a minus sign is written with an equals sign."""
+        """A range may begin with a minus sign."""
         assert len(rows(capsys, folder, "--step", 1, "--reward=-1..0")) == 1
+        assert len(rows(capsys, folder, "--step", 1, "--reward", "-1..0")) == 1
+        assert len(rows(capsys, folder, "--step", 1, "--reward", "-.5..0")) == 1
 
 
 class TestForeignTraces:
