@@ -37,6 +37,12 @@ QWEN = [
     "It is 3.<|im_end|>",
 ]
 
+LLAMA = "<|begin_of_text|>" + "".join(
+    f"<|start_header_id|>{role}<|end_header_id|>\n\n{text}<|eot_id|>"
+    for role, text in (("system", "S"), ("user", "U"), ("assistant", "A"))
+)
+DEEPSEEK = "<|begin_of_sentence|><|System|>S<|User|>U<|Assistant|>A<|end_of_sentence|>".replace("|", "\uff5c")
+
 
 def turn(number: int, given: Any, said: Any, **attributes: Any):
     """Return a generation that started at `number` seconds."""
@@ -183,11 +189,8 @@ class TestTemplates:
         [
             "<|system|>S<|end|><|user|>U<|end|><|assistant|>A<|end|><|assistant|>",
             "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n",
-            (
-                "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nS<|eot_id|><|start_header_id|>user"
-                "<|end_header_id|>\n\nU<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nA<|eot_id|>"
-            ),
-            "<｜begin▁of▁sentence｜><｜System｜>S<｜User｜>U<｜Assistant｜>A<｜end▁of▁sentence｜>",
+            LLAMA,
+            DEEPSEEK,
         ],
     )
     def test_are_split(self, text):

@@ -137,6 +137,29 @@ class TestTree:
             assert all(line.isprintable() for line in shown.split("\n")), arguments
             assert arguments == ["--json"] or "[bold]" in shown
 
+    def test_long_texts_keep_the_guides(self, folder, capsys, monkeypatch):
+        """On a terminal `--full` wraps texts at words, with the guides before each line; texts come before ids."""
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setenv("COLUMNS", "60")
+        _, lines, _ = show(capsys, folder, "--step", 1, "--full")
+        tree = [re.sub("\x1b\\[[0-9;]*m", "", line) for line in lines][5:]
+        assert max(map(len, tree)) <= 60
+        assert [line for line in tree if "xxx" in line and not line.startswith("   │      ")] == []
+        labels = [line.split()[1] for line in tree if "token_ids" in line or "response_text" in line]
+        assert labels == ["token_ids", "response_text", "token_ids"]
+
+    def test_on_a_narrow_terminal_words_stay(self, folder, capsys, monkeypatch):
+        """A narrow terminal gets no bars and no kinds, and room for what was said."""
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setenv("COLUMNS", "44")
+        _, lines, _ = show(capsys, folder, "--step", 1)
+        tree = [re.sub("\x1b\\[[0-9;]*m", "", line) for line in lines][5:]
+        assert tree[1] == "└─ generate     500.0 ms  I look it up"
+
     def test_on_a_terminal_lines_are_clipped(self, folder):
         """On a real terminal of 80 columns each span keeps to one line, in colour."""
         ours, theirs = pty.openpty()
@@ -186,17 +209,12 @@ class TestWhich:
     def test_several(self, folder, capsys):
         """Where more than one is like that, they are named, with what tells them apart."""
         code, lines, error = show(capsys, folder, "--step", 2)
+        outcome = "--rollout 0  completed  reward 1  --experiment exp"
         assert (code, lines) == (2, [])
         assert error.splitlines() == [
             "2 trajectories match; pick one with --train or --validate, --sample, or with --trace",
-            (
-                f"  --trace {trace_id_of(2, 0, 0):032x}  --step 2              --sample 0  --rollout 0  completed  reward 1"
-                "  --experiment exp"
-            ),
-            (
-                f"  --trace {trace_id_of(2, 1, 0, validate=True):032x}  --step 2  --validate  --sample 1  --rollout 0"
-                "  completed  reward 1  --experiment exp"
-            ),
+            f"  --trace {trace_id_of(2, 0, 0):032x}  --step 2              --sample 0  {outcome}",
+            f"  --trace {trace_id_of(2, 1, 0, validate=True):032x}  --step 2  --validate  --sample 1  {outcome}",
         ]
 
     def test_several_without_tags(self, tmp_path, capsys):
@@ -222,7 +240,7 @@ class TestWhich:
         assert [re.findall(r"--sample (\d+)", line) for line in others] == [[str(sample)] for sample in range(20)]
 
     def test_the_same_tags_twice(self, tmp_path, capsys):
-        """If two runs have the same rollout, only the trace id, or the experiment, tells them apart, and that is said."""
+        """If two runs have the same rollout, only the trace id tells them apart, and that is said."""
         tags = trace_id_of(1, 0, 0)
         write_lines(tmp_path / "a.jsonl", make_trajectory(1, 0, 0))
         write_lines(tmp_path / "b.jsonl", [make_span("other", 9, tags + 1, parent=None, attributes=dict(ROOT))])
