@@ -45,6 +45,7 @@ _turn = partial(_key, "turns (verl)")
 _tool = partial(_key, "tool calls (verl)")
 _generation = partial(_key, "generation.* events (verl)")
 _exception = partial(_key, "exception event")
+_evaluation = partial(_key, "gen_ai.evaluation.result event (otlp)")
 _verl = partial(_key, "root (verl)")
 _verl_turn = partial(_key, "root and turns (verl)")
 
@@ -192,7 +193,20 @@ EXCEPTION_MESSAGE: Final = _exception("exception.message", "str", "its message",
 EXCEPTION_STACKTRACE: Final = _exception("exception.stacktrace", "str", "its traceback", "all")
 EXCEPTION_ESCAPED: Final = _exception("exception.escaped", "str", "True if it left the span, as in the SDK", "nobody")
 
+# --- the evaluation event (https://github.com/open-telemetry/semantic-conventions-genai, gen-ai-events)
+EVALUATION_NAME: Final = _evaluation("gen_ai.evaluation.name", "str", "`reward`, or the part's name", "OTLP backends")
+EVALUATION_VALUE: Final = _evaluation(
+    "gen_ai.evaluation.score.value", "double", "a number; of a boolean 1 or 0", "OTLP backends"
+)
+EVALUATION_LABEL: Final = _evaluation(
+    "gen_ai.evaluation.score.label", "str", "a text, or `true` or `false`", "OTLP backends"
+)
+EVALUATION_EXPLANATION: Final = _evaluation(
+    "gen_ai.evaluation.explanation", "str", "the part's explanation, if it has one", "OTLP backends"
+)
+
 EXCEPTION_EVENT: Final = "exception"
+EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
 JSON_MIME_TYPE: Final = "application/json"
 TEXT_MIME_TYPE: Final = "text/plain"
 

@@ -68,7 +68,7 @@ class TestAnnotate:
                     "openinference.span.kind": "AGENT",
                     "gen_ai.operation.name": "invoke_agent",
                     "gen_ai.conversation.id": f"{1:032x}",
-                    "session.id": "test-project/test-experiment/1/7",
+                    "session.id": "step 1 · sample 7 · test-project/test-experiment",
                     **{f"rollout.{key}": value for key, value in tags.items()},
                     "rollout.status": "truncated",
                     "rollout.reward": 1.0,
@@ -215,11 +215,11 @@ class TestWrongTypes:
             ({"extra": [1, "a"]}, f"{ATTRIBUTE}, not list"),
             ({"extra": 2**70}, f"{ATTRIBUTE}, not int"),
             ({"extra": Hostile()}, f"{ATTRIBUTE}, not Hostile"),
-            ({"rollout.step": 5}, "this name is taken"),
-            ({"sample_index": 5}, "this name is taken"),
-            ({"rollout": 5}, "this name is taken"),
-            ({"error": "bad"}, "this name is taken"),
-            ({"metadata": "{}"}, "this name is taken"),
+            ({"rollout.step": 5}, "this name is reserved"),
+            ({"sample_index": 5}, "this name is reserved"),
+            ({"rollout": 5}, "this name is reserved"),
+            ({"error": "bad"}, "this name is reserved"),
+            ({"metadata": "{}"}, "this name is reserved"),
         ],
         ids=lambda value: None if isinstance(value, str) else str(next(iter(value))),
     )
@@ -235,7 +235,7 @@ class TestWrongTypes:
             annotate(**annotation)
             annotate(**annotation, kept=True)
         name = next(iter(annotation))
-        assert [entry.getMessage() for entry in caplog.records] == [f"annotate({name}=…): {message}; it is left out"]
+        assert [entry.getMessage() for entry in caplog.records] == [f"annotate({name}=…): {message}; it is ignored"]
         assert caplog.records[0].levelname == "WARNING"
         attributes = root_attributes(rollout_spans)
         assert attributes["kept"] is True
@@ -374,5 +374,5 @@ class TestManyAttributes:
 
         assert "mine" not in str(rollout_spans.as_dicts()[0]["attributes"])
         assert [record.getMessage() for record in caplog.records] == [
-            f"annotate({key}=…): this name is taken; it is left out"
+            f"annotate({key}=…): this name is reserved; it is ignored"
         ]

@@ -71,6 +71,7 @@ class FileSpanExporter(OutcomeSpanExporter):
         ConfigurationError: A setting has an invalid value.
     """
 
+    address_setting = DIR
     variables: ClassVar[Mapping[str, str]] = {
         DIR: "the trace folder; default: rollout-traces in the working folder",
         FILE_MAX_BYTES: "the size at which a file is followed by a new one; default: 1GiB",
@@ -107,7 +108,7 @@ class FileSpanExporter(OutcomeSpanExporter):
 
         Raises:
             MissingExtraError: zstandard isn't installed.
-            ConfigurationError: The folder's path is a file.
+            ConfigurationError: The folder's path is a file, or nothing can be written there.
         """
         require_zstandard()
         folder, is_file = self.settings.folder, False
@@ -115,6 +116,9 @@ class FileSpanExporter(OutcomeSpanExporter):
             is_file = folder.exists() and not folder.is_dir()
         if is_file:
             raise ConfigurationError(f"{DIR}={folder}: this should be a folder, and is a file")
+        fault = _write_fault(folder)
+        if fault:
+            raise ConfigurationError(f"{DIR}={folder}: this should be a folder that can be written: {fault}")
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Write `spans`; what is delivered survives the death of this process."""
@@ -193,6 +197,17 @@ class _TrialExporter(FileSpanExporter):
         for folder in self._made:
             with suppress(OSError):
                 folder.rmdir()
+
+
+def _write_fault(folder: Path) -> str:
+    """Return why the folder can't be written or made, as far as that can be told without making it."""
+    with suppress(OSError):
+        nearest = next(one for one in (folder, *folder.parents) if one.exists())
+        if not nearest.is_dir():
+            return f"{nearest} is a file"
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            return f"no permission to write in {nearest}"
+    return ""
 
 
 def _size(name: str, variable: str, value: int | str | None) -> int | None:

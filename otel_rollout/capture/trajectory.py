@@ -162,7 +162,7 @@ def _annotate(
         pipeline.tracer.set_output(root, snapshot(output_value, pipeline.snapshot_budget))
     for key, value in attributes.items():
         if key not in _free_names and not _is_free(key):
-            _leave_out(key, "this name is taken")
+            _leave_out(key, "this name is reserved")
             continue
         attribute = _attribute(value)
         if attribute is None:
@@ -193,7 +193,7 @@ def _is_free(name: str) -> bool:
 
 
 def _leave_out(name: str, reason: str) -> None:
-    warn_once(f"annotate {name}", "annotate(%s=…): %s; it is left out", name, reason)
+    warn_once(f"annotate {name}", "annotate(%s=…): %s; it is ignored", name, reason)
 
 
 def _number(value: Any) -> float | None:

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from otel_rollout.analysis.plain_text import counted, printable
 from otel_rollout.errors import MissingExtraError
+from otel_rollout.installing import install_line
 from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory, read
 from otel_rollout.trace_folder.selection import Filters
 
@@ -95,7 +96,7 @@ def require_reader() -> None:
     missing = [package for package in ("rich", "zstandard") if importlib.util.find_spec(package) is None]
     if missing:
         hint = "" if "zstandard" in missing else " (--json works without)"
-        raise MissingExtraError(f"this needs {' and '.join(missing)}: pip install 'otel-rollout[cli]'{hint}")
+        raise MissingExtraError(f"this needs {' and '.join(missing)}: {install_line('cli')}{hint}")
 
 
 def in_order_of_prompts(trajectories: Iterable[RecordedTrajectory]) -> list[RecordedTrajectory]:

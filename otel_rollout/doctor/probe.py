@@ -27,7 +27,7 @@ Result = Literal["ok", "failed", "misconfigured", "untried"]
 SECONDS_BETWEEN_QUESTIONS: Final = 0.25
 
 _IN_WORDS: Final = {
-    Verdict.RETRY: "could not be reached, or is busy",
+    Verdict.RETRY: "not delivered",
     Verdict.TOO_LARGE: "says that two small spans are too large",
     Verdict.REFUSED: "refused the spans",
     Verdict.CONFIGURATION_ERROR: "auth or configuration error",

@@ -11,6 +11,7 @@ from otel_rollout.doctor.environment import DEFAULT, EnvironmentReport
 from otel_rollout.doctor.examination import Examination
 from otel_rollout.doctor.installation import InstallationReport
 from otel_rollout.doctor.probe import BackendReport
+from otel_rollout.installing import install_line
 
 __all__ = ["Line", "describe"]
 
@@ -60,8 +61,7 @@ def _describe_installation(installation: InstallationReport) -> Iterator[Line]:
         yield Line(f"  {name}  {source}{fault}", "bad" if fault else "plain")
     for extra in installation.extras:
         if extra.missing:
-            install = f"pip install 'otel-rollout[{extra.name}]'"
-            yield Line(f"  without extra {extra.name} ({', '.join(extra.missing)}): {install}", "dim")
+            yield Line(f"  without extra {extra.name} ({', '.join(extra.missing)}): {install_line(extra.name)}", "dim")
 
 
 def _describe_environment(environment: EnvironmentReport) -> Iterator[Line]:

@@ -166,9 +166,10 @@ def _described(part: Mapping[str, Any]) -> str:
         return f"{_text(part.get('name'))}({_text(part.get('arguments', {}))})"
     if kind == "tool_call_response":
         return _text(part.get("response"))
-    if kind in _MEDIA:
-        # Of a blob the content is not shown: another instrumentation may have put an image there.
-        return f"[{part.get('modality') or kind}: {_text(part.get('uri') or part.get('file_id') or 'inline')}]"
+    if kind in _MEDIA or "modality" in part:
+        # The content of a blob isn't shown: another instrumentation may have put an image there.
+        inline = "inline" if kind == "blob" else part.get("content")
+        return f"[{part.get('modality') or kind}: {_text(part.get('uri') or part.get('file_id') or inline)}]"
     return _text(part.get("content", dict(part)))
 
 

@@ -33,6 +33,13 @@ class RewardPart(NamedTuple):
     value: float | bool | str
     explanation: str = ""
 
+    @property
+    def score_and_label(self) -> tuple[float | None, str | None]:
+        """The value as a number and a text: of a boolean 1 or 0 with `true` or `false`; None for what it isn't."""
+        if isinstance(self.value, bool):
+            return float(self.value), str(self.value).lower()
+        return (None, self.value) if isinstance(self.value, str) else (self.value, None)
+
 
 def reward_parts(span: ReadableSpan) -> tuple[RewardPart, ...]:
     """Return the reward on a span, if there is one, and its parts: on the root, or on a span that computed them later.

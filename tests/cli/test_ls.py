@@ -15,6 +15,7 @@ from opentelemetry.trace import SpanContext
 
 from otel_rollout import semconv
 from otel_rollout.cli.main import main
+from otel_rollout.installing import install_line
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_lines
 
@@ -419,7 +420,7 @@ class TestTrouble:
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
         code, _, error = run(capsys, folder)
         assert code == 2
-        assert "pip install 'otel-rollout[cli]'" in error
+        assert install_line("cli") in error
         assert len(rows(capsys, folder)) == 4
 
     def test_an_output_that_takes_ascii_only(self, folder):

@@ -19,6 +19,7 @@ from scripts import environments
 from tests.servers.browser import Browser, chromium_program
 from tests.servers.mlflow_server import Mlflow
 from tests.servers.phoenix_server import Phoenix
+from tests.servers.trackio_server import TrackioServer
 from tests.servers.weave_server import WeaveServer
 
 __all__ = ["WEAVE_STORE", "missing"]
@@ -79,6 +80,16 @@ def phoenix(
 def mlflow_server(environment: Callable[[str], Path], uncaptured: Uncaptured) -> Iterator[Mlflow]:
     """The MLflow server of the newest tested version."""
     with Mlflow(environment("mlflow"), uncaptured=uncaptured) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def trackio_server(
+    environment: Callable[[str], Path], uncaptured: Uncaptured, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TrackioServer]:
+    """trackio's dashboard over a folder."""
+    folder = tmp_path_factory.mktemp("trackio")
+    with TrackioServer(environment("trackio"), folder, uncaptured=uncaptured) as server:
         yield server
 
 

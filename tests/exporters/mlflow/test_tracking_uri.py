@@ -8,6 +8,7 @@ import pytest
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.outcome import Verdict
+from otel_rollout.installing import install_line
 from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_mlflow.tracking_uri import TrackingUri, parse_tracking_uri
 
@@ -99,7 +100,7 @@ class TestCheck:
 
         assert str(caught.value) == (
             f"MLFLOW_TRACKING_URI='sqlite:///{tmp_path}/t.db' needs mlflow, sqlalchemy, alembic: "
-            "pip install 'otel-rollout[mlflow]'"
+            f"{install_line('mlflow')}"
         )
 
     @pytest.mark.parametrize(
