@@ -234,9 +234,10 @@ def _assessment(reward: Feedback) -> Any:
 
     moment = reward.time_ns // 1_000_000
     assessment = MlflowFeedback(
-        name="reward",
+        name=reward.name,
         value=reward.value,
         source=AssessmentSource(source_type="CODE", source_id=REWARD_SOURCE),
+        rationale=reward.rationale or None,
         trace_id=reward.trace_id,
         create_time_ms=moment,
         last_update_time_ms=moment,

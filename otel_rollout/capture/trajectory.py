@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from contextvars import Token
 from decimal import Decimal
@@ -24,7 +25,7 @@ from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, ent
 from otel_rollout.spans.trajectory_state import TrajectoryState
 from otel_rollout.values.object_reading import class_name, find_static, integer_text, is_one_of, is_subclass
 from otel_rollout.values.sanitize import fits_int64, replace_surrogates
-from otel_rollout.values.snapshot import snapshot
+from otel_rollout.values.snapshot import Snapshot, snapshot
 from otel_rollout.values.snapshot_json import to_json
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ _TAKEN: Final = {
     *(attribute.key for attribute in semconv.ATTRIBUTES if attribute not in semconv.ANNOTATIONS),
 }.difference(_TOTALS)
 """Names that `annotate` doesn't set: they have a meaning already, or hold other attributes."""
-_OWN: Final = (semconv.STATUS, semconv.REWARD, *_TOTALS)
+_OWN: Final = (semconv.STATUS, semconv.REWARD, semconv.REWARD_PARTS, *_TOTALS)
 """Attributes that stay on a root beyond its limit of attributes, as tags do."""
 _BELOW: Final = tuple(f"{attribute.key}." for attribute in semconv.ATTRIBUTES)
 """Prefixes that a name must not have: backends would nest its value inside another."""
@@ -58,6 +59,7 @@ MAX_FREE_NAMES: Final = 1000
 _free_names: Final[set[str]] = set()
 """Names that passed the check before; trajectories repeat them."""
 
+MAX_REWARD_PARTS: Final = 1000
 MAX_TAG_CHARACTERS: Final = 1024
 MAX_LIST_ITEMS: Final = 100_000
 _PLAIN: Final = (str, int, float, bool, type(None))
@@ -96,6 +98,7 @@ def rollout_trace_attr(
 def annotate(
     *,
     reward: float | None = None,
+    reward_parts: Mapping[str, Any] | None = None,
     status: str | None = None,
     input: Any = None,  # noqa: A002 - the field's word for it
     output: Any = None,
@@ -105,6 +108,8 @@ def annotate(
 
     Args:
         reward: The trajectory's reward.
+        reward_parts: Its parts by name, such as `{"format": 0.2, "correct": True}`: numbers, booleans, texts, or
+            objects with a `value` and an `explanation`. A second call adds parts and replaces those of the same name.
         status: `completed`, `error`, `cancelled` or `truncated`; without it, the way the `with` block is left decides.
         input: The trajectory's input, such as the prompt; any value.
         output: Its output, such as the answer; any value.
@@ -113,12 +118,18 @@ def annotate(
     pipeline = runtime.pipeline
     if pipeline is None:
         return
-    _annotate(pipeline, reward, status, input, output, attributes)
+    _annotate(pipeline, reward, reward_parts, status, input, output, attributes)
 
 
 @guarded("annotating a trajectory")
 def _annotate(
-    pipeline: RunningPipeline, reward: Any, status: Any, input_value: Any, output_value: Any, attributes: dict[str, Any]
+    pipeline: RunningPipeline,
+    reward: Any,
+    reward_parts: Any,
+    status: Any,
+    input_value: Any,
+    output_value: Any,
+    attributes: dict[str, Any],
 ) -> None:
     frame = current_frame(context_api.get_current())
     if frame is SILENCE:
@@ -136,6 +147,8 @@ def _annotate(
             trajectory.annotations[semconv.REWARD] = number
         else:
             _leave_out("reward", f"a reward is a number, not {_type(reward)}")
+    if reward_parts is not None:
+        _add_reward_parts(trajectory, reward_parts)
     if status is not None:
         status = _scalar(status)
         if type(status) is str and status in semconv.STATUSES:
@@ -149,7 +162,7 @@ def _annotate(
         pipeline.tracer.set_output(root, snapshot(output_value, pipeline.snapshot_budget))
     for key, value in attributes.items():
         if key not in _free_names and not _is_free(key):
-            _leave_out(key, "this name is taken")
+            _leave_out(key, "this name is reserved")
             continue
         attribute = _attribute(value)
         if attribute is None:
@@ -157,6 +170,18 @@ def _annotate(
             _leave_out(key, f"an attribute is {right}, not {_type(value)}")
         else:
             trajectory.annotations[replace_surrogates(key)] = attribute
+
+
+def _add_reward_parts(trajectory: TrajectoryState, given: Any) -> None:
+    parts = snapshot(given).value
+    if type(parts) is not dict:
+        _leave_out("reward_parts", f"the parts of a reward are a mapping of names to values, not {_type(given)}")
+        return
+    known = {**trajectory.annotations.get(semconv.REWARD_PARTS, {}), **parts}
+    if len(known) > MAX_REWARD_PARTS:
+        _leave_out("reward_parts", f"a reward has at most {MAX_REWARD_PARTS:,} parts")
+    elif known:
+        trajectory.annotations[semconv.REWARD_PARTS] = known
 
 
 def _is_free(name: str) -> bool:
@@ -168,7 +193,7 @@ def _is_free(name: str) -> bool:
 
 
 def _leave_out(name: str, reason: str) -> None:
-    warn_once(f"annotate {name}", "annotate(%s=…): %s; it is left out", name, reason)
+    warn_once(f"annotate {name}", "annotate(%s=…): %s; it is ignored", name, reason)
 
 
 def _number(value: Any) -> float | None:
@@ -318,7 +343,10 @@ class _Trajectory(AbstractContextManager[None]):
                 if total:
                     annotations.setdefault(key, total)
             own: dict[str, Any] = {key: annotations.pop(key) for key in _OWN if key in annotations}
+            parts = own.pop(semconv.REWARD_PARTS, None)
             own[semconv.METADATA] = _metadata({**state.tags, **own, **annotations})
+            if parts is not None:
+                own[semconv.REWARD_PARTS] = to_json(Snapshot(parts, 0)).decode()
             self._pipeline.tracer.set_annotations(root, own, annotations)
         finally:
             root.end()

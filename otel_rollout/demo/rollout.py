@@ -64,7 +64,6 @@ class Trajectory:
     reward: float | None = None
     answer: str | None = None
     turns: int = 0
-    tokens: int = 0
     tool_errors: int = 0
 
 
@@ -161,7 +160,6 @@ async def _run_trajectory(agent_loop: AgentLoop, of: Pass, sample_index: int, ro
         reward=reward,
         answer=output.answer,
         turns=output.turns,
-        tokens=len(output.response_ids),
         tool_errors=output.tool_errors,
     )
 
@@ -173,6 +171,7 @@ def _sampling_params(of: Pass, sample_index: int, rollout_n: int, seed: int) -> 
     return SamplingParams(temperature=0.0 if of.validate else 1.0, seed=int.from_bytes(drawn, "big"))
 
 
-def mean_reward(trajectories: Sequence[Trajectory]) -> float:
-    """Return the mean reward; a trajectory without one counts as 0."""
-    return sum(trajectory.reward or 0.0 for trajectory in trajectories) / max(1, len(trajectories))
+def mean_reward(trajectories: Sequence[Trajectory]) -> float | None:
+    """Return the mean of the known rewards, as `otel-rollout ls` does; None if there are none."""
+    rewards = [trajectory.reward for trajectory in trajectories if trajectory.reward is not None]
+    return sum(rewards) / len(rewards) if rewards else None

@@ -18,8 +18,9 @@ from otel_rollout import semconv
 from otel_rollout.export.otlp_encoding import encode_spans
 from otel_rollout.processing import span_conversion
 from otel_rollout.processing.finished_attributes import MAX_TEXT_CHARACTERS
+from otel_rollout.processing.payload_finisher import PayloadFinisher
 from otel_rollout.processing.redaction import Redactor
-from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
+from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout.processing.span_size import encoded_size, readable_size
 from otel_rollout.spans.recording_span import RolloutSpan
 from otel_rollout.spans.trajectory_state import TrajectoryState

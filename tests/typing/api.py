@@ -76,6 +76,7 @@ assert_type(rollout_trace_attr(1, 2, 3, "name", True, False), AbstractContextMan
 with rollout_trace_attr(sample_index="uid", step=1, rollout_n=0, validate=True) as nothing:
     assert_type(nothing, None)
     annotate(reward=1.0, status="truncated", input=["any"], output={"value": 1}, scorer="exact")
+    annotate(reward=1.0, reward_parts={"format": 0.2, "judge": {"value": True, "explanation": "as asked"}})
     annotate(reward="high")  # type: ignore[arg-type]
 
 otel_rollout.init("project", "experiment")
