@@ -63,7 +63,7 @@ class TestLateReward:
                 assert score["start_time"] > root["end_time"]
                 assert score["attributes"]["rollout.sample_index"] == root["attributes"]["rollout.sample_index"]
                 [judge] = [span for span in trace if span["parent_id"] == score["span_id"]]
-                prompt = root["attributes"]["input.value"]["messages"][0]["content"]
+                prompt = root["attributes"]["input.value"]
                 assert f"The answer to {prompt!r}" in judge["attributes"]["input.value"]["text"]
                 assert score["attributes"]["rollout.reward"] == judge["attributes"]["output.value"]
                 assert json.loads(score["attributes"]["rollout.reward_parts"])["acc"] is True
