@@ -1,4 +1,4 @@
-"""MLflow's own pages, in a browser: the words of a turn, the reward, and two rollouts side by side, without scrolling."""
+"""MLflow's own pages in a browser: a turn's words, the reward, two rollouts side by side, without scrolling."""
 
 from __future__ import annotations
 
