@@ -1,4 +1,4 @@
-"""MLflow's own pages, in a browser: the words of a turn, the reward, and two rollouts side by side, without scrolling."""
+"""MLflow's own pages in a browser, without scrolling: the words of a turn, the reward, two rollouts side by side."""
 
 from __future__ import annotations
 
