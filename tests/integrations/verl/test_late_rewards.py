@@ -37,13 +37,17 @@ class TestLateRewardAsFeedback:
         }
         assert len(expected) == 6
         feedback = weave_server.feedback("team/late-rewards")
-        found = [(int(each["weave_ref"].rpartition("/")[2], 16), each["payload"]["output"]) for each in feedback]
+        found = [
+            (int(each["weave_ref"].rpartition("/")[2], 16), each["payload"]["output"])
+            for each in feedback
+            if each["feedback_type"] == "wandb.runnable.reward"
+        ]
         assert sorted(found) == sorted(expected.items())
 
         client = MlflowClient(tracking_uri=mlflow_server.address)
         experiment = client.get_experiment_by_name("team/late-rewards")
         traces = client.search_traces(locations=[experiment.experiment_id], filter_string="feedback.reward >= 0")
-        rewards = [[assessment.value for assessment in trace.info.assessments] for trace in traces]
+        rewards = [[one.value for one in trace.info.assessments if one.name == "reward"] for trace in traces]
         assert sorted(rewards) == sorted([reward] for reward in expected.values())
 
 
