@@ -43,7 +43,7 @@ class TestTables:
             for name, value in vars(semconv).items()
             if name.isupper()
             and isinstance(value, str)
-            and name not in ("EXCEPTION_EVENT", "JSON_MIME_TYPE", "TEXT_MIME_TYPE")
+            and name not in ("EVALUATION_EVENT", "EXCEPTION_EVENT", "JSON_MIME_TYPE", "TEXT_MIME_TYPE")
         }
 
         assert constants == {row.key for row in semconv.ATTRIBUTES}

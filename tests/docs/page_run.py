@@ -51,7 +51,7 @@ def run(todo: list[Command], folder: Path, variables: Mapping[str, str]) -> list
             "HOME": str(folder),
             "LANG": "C.UTF-8",
             # As on a terminal.
-            "COLUMNS": "90",
+            "COLUMNS": "100",
             "FORCE_COLOR": "1",
             "TERM": "xterm-256color",
             **variables,
