@@ -46,7 +46,6 @@ _OTHER_NAMES: Final = {
 """Names that exporters are asked for by, beside their own."""
 _TAKE_OTLP: Final = {
     **dict.fromkeys(("collector", "otelcol", "otelcollector", "jaeger", "tempo", "signoz"), "http://localhost:4318"),
-    **dict.fromkeys(("arizephoenix", "phoenix"), "http://localhost:6006"),
     "langfuse": "https://cloud.langfuse.com/api/public/otel",
     **dict.fromkeys(("arize", "datadog", "grafana", "honeycomb", "langsmith", "logfire", "opik"), "https://…"),
 }
@@ -205,7 +204,7 @@ def _parameters(factory: Callable[..., Any]) -> set[str]:
 
 def _load(name: str) -> Callable[..., Any]:
     """Return the factory of an exporter."""
-    return _guarded(name, "loaded", lambda: _factory(name))
+    return _guarded(name, "loaded", lambda: _factory(name))  # type: ignore[no-any-return]
 
 
 def _factory(name: str) -> Callable[..., Any]:

@@ -159,18 +159,27 @@ def shutdown_at_exit() -> None:
     The `sys.exit` of a SIGTERM handler is ignored: the process ends already. Ctrl-C ends the wait; the program is done,
     and its exit code stays.
     """
+    timeout = None
     while runtime.pipeline is not None or _state.unfinished is not None:
-        try:
-            shutdown()
+        with contextlib.suppress(SystemExit), _Hurry() as hurry:
+            shutdown(timeout)
             if _state.unfinished is not None:
-                _finish(_state.unfinished, None)
-        except SystemExit:
-            continue
-        except KeyboardInterrupt:
-            # Twice in this time is too late: what is left is counted as lost.
-            while _state.unfinished is not None:
-                with contextlib.suppress(KeyboardInterrupt, SystemExit):
-                    _finish(_state.unfinished, SECONDS_AFTER_CTRL_C)
+                _finish(_state.unfinished, timeout)
+        if hurry.is_asked_for:
+            timeout = SECONDS_AFTER_CTRL_C
+
+
+class _Hurry:
+    """Stops a Ctrl-C, and notes it."""
+
+    is_asked_for = False
+
+    def __enter__(self) -> _Hurry:  # noqa: PYI034 - Python 3.10 has no Self
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> bool:
+        self.is_asked_for = kind is KeyboardInterrupt
+        return self.is_asked_for
 
 
 def stats() -> Stats:

@@ -139,7 +139,17 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
     # A generated run id differs between workers, and would split their common groups.
     run = "/".join([request.project_name, request.experiment_name, *([settings.run_id] if settings.run_id else [])])
     return Pipeline(
-        run, request.experiment_name, settings, tracer, queues, finisher, provider, provider_spans, reader, open_spans
+        run,
+        request.project_name,
+        request.experiment_name,
+        settings,
+        tracer,
+        queues,
+        finisher,
+        provider,
+        provider_spans,
+        reader,
+        open_spans,
     )
 
 

@@ -40,6 +40,7 @@ class Pipeline:
 
     Args:
         run: The run's part of a group id.
+        project_name: The project.
         experiment_name: The experiment, a tag of every trajectory.
         settings: The settings.
         tracer: Makes spans.
@@ -52,6 +53,7 @@ class Pipeline:
     """
 
     run: str
+    project_name: str
     experiment_name: str
     settings: Settings
     tracer: RolloutTracer

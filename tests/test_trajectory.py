@@ -154,14 +154,6 @@ class TestRoot:
         (root,) = recorded(rollout_spans)
         assert root["attributes"]["rollout.sample_index"].endswith("Hostile>")
 
-    def test_yields_none(self, rollout_spans: InMemorySpanExporter) -> None:
-        """The context manager gives None, as verl's does; also when nothing is traced."""
-        with rollout_trace_attr(1) as traced, rollout_trace_attr(1, trace=False) as silent:
-            assert (traced, silent) == (None, None)
-        otel_rollout.shutdown()
-        with rollout_trace_attr(1) as off:
-            assert off is None
-
 
 class TestOutcome:
     """How a trajectory ends."""

@@ -175,6 +175,14 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         """Return lines of text on how to find trajectories in MLflow."""
         return where_to_look(self._uri.uri, self._experiment_name or project_name, experiment_name)
 
+    def trajectory_address(self, trace_id: str, root_id: str, project_name: str) -> str | None:
+        """Return the URL of a trajectory in the server's UI, once its experiment's id is known."""
+        experiment_id = self._experiments.get(self._experiment_name or project_name)
+        if self._fault is not None or self._uri.kind != "http" or experiment_id is None:
+            return None
+        uri = without_userinfo(self._uri.uri).rstrip("/")
+        return f"{uri}/#/experiments/{experiment_id}/traces?selectedEvaluationId=tr-{trace_id}"
+
     def shutdown(self) -> None:
         """Finish side work within `export_timeout`, mark runs created here as finished, and disconnect."""
         if self._is_shut_down:

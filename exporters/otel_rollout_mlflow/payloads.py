@@ -76,12 +76,13 @@ def _given(span: ReadableSpan, side: str) -> JsonText | None:
 
 
 def _with_reward(reward: float, answer: JsonText | None) -> JsonText:
+    # With spaces: MLflow's list shows the text as it is.
     number = _dumps(reward)
     if answer is None:
-        return JsonText(f'{{"reward":{number}}}')
+        return JsonText(f'{{"reward": {number}}}')
     if answer.startswith('{"') and '"reward":' not in answer:
-        return JsonText(f'{{"reward":{number},{answer[1:]}')
-    return JsonText(f'{{"reward":{number},"output":{answer}}}')
+        return JsonText(f'{{"reward": {number}, {answer[1:]}')
+    return JsonText(f'{{"reward": {number}, "output": {answer}}}')
 
 
 def _as_messages(payload: JsonText) -> JsonText:

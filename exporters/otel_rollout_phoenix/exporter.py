@@ -124,6 +124,10 @@ class PhoenixSpanExporter(OutcomeSpanExporter):
             "    metadata['step'] == 1 and annotations['reward'].score > 0.5",
         ]
 
+    def trajectory_address(self, trace_id: str, root_id: str, project_name: str) -> str | None:
+        """Return the URL of a trajectory, which Phoenix resolves by the trace's id."""
+        return f"{shown_url(self._settings.address).rstrip('/')}/redirects/traces/{trace_id}"
+
     def shutdown(self) -> None:
         """Finish side work within `export_timeout`, and close the connections."""
         self.side_work.shutdown(time.monotonic() + self.export_timeout)

@@ -155,7 +155,9 @@ def _metadata(
 
 def _by_start(spans: Sequence[ReadableSpan]) -> list[ReadableSpan]:
     # Reversed: of two with the same times, the outer one ended last.
-    return sorted(spans[::-1], key=lambda span: (span.start_time or 0, -(span.end_time or 0)))
+    ordered = list(reversed(spans))
+    ordered.sort(key=lambda span: (span.start_time or 0, -(span.end_time or 0)))
+    return ordered
 
 
 def _span(span: ReadableSpan, *, is_conversation: bool) -> dict[str, Any]:

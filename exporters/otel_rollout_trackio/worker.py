@@ -6,6 +6,7 @@ import errno
 import inspect
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ import orjson
 
 from otel_rollout.export.outcome import Verdict
 
-__all__ = ["answer"]
+__all__ = ["answer", "prepare"]
 
 MISSING: Final = "trackio isn't installed: pip install 'otel-rollout[trackio]'"
 
@@ -22,6 +23,12 @@ _BROKEN_PLACE: Final = frozenset(
     {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.EEXIST}
 )
 _BROKEN_DATABASE: Final = ("unable to open database file", "readonly database", "not a database", "malformed")
+
+
+def prepare() -> None:
+    """Import trackio; if that fails, the answer to the first request says so."""
+    with suppress(Exception):
+        _storage()
 
 
 def answer(request: bytes) -> bytes:

@@ -62,6 +62,10 @@ class Catalogue:
             self._projects[name] = f"{entity}/{self.api.ensure_project(entity, project)}"
         return self._projects[name]
 
+    def known_project_id(self, name: str) -> str | None:
+        """Return the same without a request; None if nothing has gone to the project yet."""
+        return self._projects.get(name)
+
     def op_name(self, project_id: str, name: str) -> str:
         """Register an op by its span's name and return its reference; the plain name if Weave refuses it."""
         key = (project_id, "op", name)

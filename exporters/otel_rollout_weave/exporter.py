@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
+from urllib.parse import quote
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
@@ -172,11 +173,20 @@ class WeaveSpanExporter(OutcomeSpanExporter):
 
     def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
         """Return lines of text on how to find trajectories in Weave."""
-        app = shown_url(self._settings().api_url).replace("://api.wandb.ai", "://wandb.ai")
+        app = self._app()
         return [
             f"The trajectories are in Weave: {app}, project {self._project or project_name}, tab Traces.",
             "Filter them by attributes.step = 1.",
         ]
+
+    def trajectory_address(self, trace_id: str, root_id: str, project_name: str) -> str | None:
+        """Return the URL of a trajectory's call, once its project's owner is known."""
+        catalogue = self._catalogue
+        project_id = catalogue.known_project_id(self._project or project_name) if catalogue is not None else None
+        return None if project_id is None else f"{self._app()}/{quote(project_id)}/r/call/{root_id}"
+
+    def _app(self) -> str:
+        return shown_url(self._settings().api_url).replace("://api.wandb.ai", "://wandb.ai")
 
     def shutdown(self) -> None:
         """Finish side work within `export_timeout`, and close the connections."""

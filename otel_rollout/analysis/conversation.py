@@ -88,10 +88,8 @@ def input_messages(span: ReadableSpan) -> list[Message]:
     parsed = parse_json(value)
     if found := messages_of(parsed):
         return before + found
-    if isinstance(parsed, Mapping):
-        parsed = parsed.get("prompt")
-    text = parsed if isinstance(parsed, str) else value if parsed is None and _is_plain(value) else None
-    return before + _from_template(str(text), "user") if text else before
+    text = _text(value, parsed.get("prompt") if isinstance(parsed, Mapping) else parsed)
+    return before + _from_template(text, "user")
 
 
 def output_messages(span: ReadableSpan) -> list[Message]:
@@ -106,9 +104,8 @@ def output_messages(span: ReadableSpan) -> list[Message]:
     if found := messages_of(parsed):
         return found
     if isinstance(parsed, Mapping):
-        parsed = next((parsed[key] for key in _TEXTS if isinstance(parsed.get(key), str)), parsed)
-    text = parsed if isinstance(parsed, str) else value if parsed is None and _is_plain(value) else None
-    return _from_template(str(text), "assistant") if text else []
+        parsed = next((parsed[key] for key in _TEXTS if isinstance(parsed.get(key), str)), None)
+    return _from_template(_text(value, parsed), "assistant")
 
 
 def said_by(span: ReadableSpan) -> str:
@@ -118,7 +115,7 @@ def said_by(span: ReadableSpan) -> str:
 
 
 def _from_template(text: str, role: str) -> list[Message]:
-    if role == "assistant" or read_template(text):
+    if text and (role == "assistant" or read_template(text)):
         return list(message_of({"role": role, "content": text}))
     return [Message(role, text)] if text else []
 
@@ -222,9 +219,12 @@ def _prompt_of(spans: Sequence[ReadableSpan]) -> list[Message]:
     return [] if value in (None, "null") else [Message("user", str(value))]
 
 
-def _is_plain(value: Any) -> bool:
-    """Return True if a payload is text, not JSON."""
-    return isinstance(value, str) and value not in ("", "null")
+def _text(payload: Any, said: Any) -> str:
+    """Return the text that a payload's JSON says, else the payload if it is no JSON."""
+    if isinstance(said, str):
+        return said
+    is_text = isinstance(payload, str) and payload != "null" and parse_json(payload) is None
+    return str(payload) if is_text else ""
 
 
 def _read(messages: Sequence[ChatMessage]) -> list[Message]:

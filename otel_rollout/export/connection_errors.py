@@ -46,7 +46,7 @@ def describe_connection_error(error: BaseException, url: str, timeout: float | N
             return f"unknown host: {urlsplit(_with_scheme(url)).hostname} has no address"
         if isinstance(cause, ConnectionRefusedError):
             return f"connection refused: nothing listens on {place}"
-        if isinstance(cause, http.client.BadStatusLine) and _HTTP2_SETTINGS.match(cause.line):
+        if isinstance(cause, http.client.BadStatusLine) and _HTTP2_SETTINGS.match(str(cause)):
             return f"{place} {_SPEAKS_GRPC}"
         if isinstance(cause, http.client.RemoteDisconnected):
             return f"{place} closed the connection without an answer"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
 
 from otel_rollout.export.chat_messages import ChatMessage, as_openai, text_of
+from otel_rollout.processing.chat_payload import PREVIEW_CHARACTERS
+from otel_rollout.processing.token_text import PROMPT_TEXT, RESPONSE_TEXT
+from otel_rollout.values.snapshot import cut_text
 
 __all__ = ["answer_json", "request_json"]
 
 _FINISH_REASON: Final = "finish_reason"
+_PREVIEWS: Final = (f'{{"{PROMPT_TEXT}":', f'{{"{RESPONSE_TEXT}":')
+_DECODER: Final = json.JSONDecoder()
 
 
 def request_json(messages: Sequence[ChatMessage], rest: str | None) -> str:
@@ -49,14 +55,27 @@ def _joined(fields: dict[str, Any], messages: Sequence[ChatMessage], rest: str |
         return _dumps(fields)
     if not rest.startswith("{"):
         value = orjson.loads(rest)
-        if value not in [text_of(message) for message in messages]:
+        texts = [text_of(message) for message in messages]
+        if value not in texts and value not in [cut_text(text, PREVIEW_CHARACTERS) for text in texts]:
             fields["value"] = value
+        return _dumps(fields)
+    rest = _without_preview(rest)
+    if rest == "{}":
         return _dumps(fields)
     if any(f'"{key}"' in rest for key in fields):
         found = orjson.loads(rest)
         return _dumps({**fields, **{key: value for key, value in found.items() if key not in fields}})
     # Spliced: token ids may be long.
     return f"{_dumps(fields)[:-1]},{rest[1:]}"
+
+
+def _without_preview(rest: str) -> str:
+    """Return a payload without the text before it that is there for lists of backends without messages."""
+    for start in _PREVIEWS:
+        if rest.startswith(start):
+            _, end = _DECODER.raw_decode(rest, len(start))
+            return "{" + rest[end:].removeprefix(",")
+    return rest
 
 
 def _dumps(value: Any) -> str:

@@ -41,10 +41,10 @@ serve(descriptor, parent, module)
 
 
 class WorkerProcess:
-    """A child process that answers requests by the function `answer` of a module.
+    """A child process that answers requests by a module's functions, neither of which raises.
 
     Args:
-        module: The module, which is imported there; `answer` takes bytes, returns bytes and never raises.
+        module: The module, which is imported there: `prepare()` is called once, `answer(request)` for each request.
         environment: Variables to set there on top of this process's own.
 
     Raises:
@@ -134,18 +134,20 @@ def serve(descriptor: int, parent: int, module: str) -> None:
     Args:
         descriptor: The pipe's file descriptor.
         parent: The process that sends the requests.
-        module: The module whose function `answer` answers them.
+        module: The module that answers them.
     """
-    # The trainer's processes go first; Windows has no nice.
-    with suppress(AttributeError, OSError):
-        os.nice(NICENESS)
     threading.Thread(target=_end_after, args=(parent,), name="otel-rollout-parent", daemon=True).start()
     connection = Connection(descriptor)
     with suppress(EOFError, OSError):
         connection.send_bytes(b"ready")
-        answer = importlib.import_module(module).answer
+        worker = importlib.import_module(module)
+        worker.prepare()
+        # The trainer's processes go first, but not before the imports: on a busy machine a program that ends soon would
+        # wait for them in vain. Windows has no nice.
+        with suppress(AttributeError, OSError):
+            os.nice(NICENESS)
         while request := connection.recv_bytes():
-            connection.send_bytes(answer(request))
+            connection.send_bytes(worker.answer(request))
 
 
 def _end_after(parent: int) -> None:

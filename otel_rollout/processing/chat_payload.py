@@ -79,9 +79,10 @@ def split_input(value: Any, *, takes_texts: bool = True) -> ChatSide | None:
         return None
     found, rest, inner = _find(value, takes_texts=takes_texts)
     tools = None
-    for key in TOOL_ARGUMENTS:
-        tools = tool_definitions(inner.get(key))
-        if tools is not None:
+    for holder in (value, *(item for item in value.values() if type(item) is dict)):
+        key = next((key for key in TOOL_ARGUMENTS if key in holder), None)
+        tools = None if key is None else tool_definitions(holder[key])
+        if key is not None and tools is not None:
             rest = _without(rest, key)
             break
     if found is None:

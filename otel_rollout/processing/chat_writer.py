@@ -125,15 +125,17 @@ class ChatWriter:
     def _attributes(
         self, key: str, encoded: list[bytes], tools: list[dict[str, Any]] | None
     ) -> tuple[dict[str, bytes], int]:
-        limit = self._finisher.limit
         attributes: dict[str, bytes] = {}
         lost = 0
         if encoded:
-            text, cut = encode_messages(encoded, limit)
-            lost += cut
-            if len(text) <= limit:
+            text, lost = encode_messages(encoded, self._finisher.max_bytes)
+            most = self._finisher.max_characters
+            if most is not None and len(text) > most and len(text.decode()) > most:
+                text, lost = encode_messages(encoded, most)
+            if len(text) <= self._finisher.max_bytes and (most is None or len(text.decode()) <= most):
                 attributes[key] = text
             else:
+                # There is no room for a single message.
                 lost += len(text)
         if tools:
             text, cut = self._finisher.cut(value_to_json(tools))

@@ -100,7 +100,9 @@ class Conversation:
             key, before = self._segments.popitem()
             encoded = [*before, *encoded]
         elif key in self._segments:
-            # The program hands over the whole history, with the answer before.
+            # The program hands over the whole history, with its own last answer.
+            if next(reversed(self._segments)) != key:
+                self._keep_answer()
             del self._segments[key]
             if not self._segments:
                 self.cut = 0

@@ -34,6 +34,8 @@ Message = dict[str, Any]
 Part = dict[str, Any]
 
 _CONTENT_KEYS: Final = frozenset({"content", "function_call", "parts", "tool_calls", *REASONING_KEYS})
+_PLAIN_KEYS: Final = frozenset({"content", "role"})
+_OTHER_ROLES: Final = frozenset({"tool", *ROLES})
 _MESSAGE_KEYS: Final = _CONTENT_KEYS | {"role"}
 _LANGCHAIN_TYPES: Final = frozenset({"ai", "function", "human", "system", "tool"})
 _ITEM_TYPES: Final = frozenset(
@@ -136,6 +138,9 @@ def tool_definitions(value: Any) -> list[dict[str, Any]] | None:
 def _convert(item: dict[str, Any]) -> list[Message]:
     """Return one message, or several if it holds results of tools beside other parts."""
     role, kind = item.get("role"), item.get("type")
+    if item.keys() == _PLAIN_KEYS and type(role) is type(item["content"]) is str and role not in _OTHER_ROLES:
+        # Most messages.
+        return [text_message(role, item["content"])]
     if type(role) is not str:
         role = kind if kind in _LANGCHAIN_TYPES else "tool" if str(kind).endswith("_output") else "assistant"
         item = {"content": [item]} if kind in _ITEM_TYPES else {**item, "type": None}

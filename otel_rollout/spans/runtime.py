@@ -23,6 +23,7 @@ class RunningPipeline(Protocol):
     """The interface of a pipeline for ops, trajectories and integrations."""
 
     run: str
+    project_name: str
     experiment_name: str
     settings: Settings
     token2text: bool

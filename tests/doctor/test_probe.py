@@ -251,3 +251,19 @@ class TestFailures:
         found = probe_backend("forgetful", project=PROJECT, timeout=4.0)
 
         assert (found.result, found.read_back) == ("failed", "1 of 2 spans are in the sieve")
+
+
+class TestTraceFolder:
+    """A trace folder is tried without a trace of it."""
+
+    @pytest.mark.parametrize("is_there", [True, False])
+    def test_nothing_is_left(self, tmp_path, monkeypatch, is_there):
+        """The trajectory is written beside the recorded ones, read back and removed; so are folders made for it."""
+        folder = tmp_path / "some" / "traces"
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(folder))
+        if is_there:
+            folder.mkdir(parents=True)
+        report = probe_backend("file", project="p")
+        assert (report.result, report.destination) == ("ok", str(folder))
+        assert report.read_back == f"read back whole from a temporary folder in {folder}"
+        assert list(tmp_path.rglob("*")) == ([folder.parent, folder] if is_there else [])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Browser", "chromium_program", "is_in_view", "wait_for_words"]
 
 WIDTH, HEIGHT = 1600, 900
-SECONDS_TO_SHOW = 30.0
+SECONDS_TO_SHOW = 60.0
 MILLISECONDS_BETWEEN_LOOKS = 100
 OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-quic", "--no-first-run")
 

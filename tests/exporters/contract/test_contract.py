@@ -35,11 +35,12 @@ EXPORTERS = {
     "otlp-grpc": "otel_rollout_otlp.grpc_exporter:OtlpGrpcSpanExporter",
     "mlflow": "otel_rollout_mlflow:MlflowSpanExporter",
     "phoenix": "otel_rollout_phoenix:PhoenixSpanExporter",
+    "trackio": "otel_rollout_trackio:TrackioSpanExporter",
     "weave": "otel_rollout_weave:WeaveSpanExporter",
     "file": "otel_rollout_file:FileSpanExporter",
 }
 WITH_SIDE_WORK = ("mlflow", "phoenix", "weave")
-BACKEND_PACKAGES = ("grpc", "requests", "mlflow", "sqlalchemy", "wandb", "weave", "zstandard")
+BACKEND_PACKAGES = ("grpc", "requests", "mlflow", "sqlalchemy", "trackio", "wandb", "weave", "zstandard")
 
 
 class _Closed:
@@ -63,6 +64,8 @@ def exporter_class(request, monkeypatch):
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "test")
     monkeypatch.setenv("PHOENIX_COLLECTOR_ENDPOINT", UNREACHABLE)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setenv("TRACKIO_SERVER_URL", UNREACHABLE)
+    monkeypatch.setenv("TRACKIO_WRITE_TOKEN", "token")
     monkeypatch.setenv("WF_TRACE_SERVER_URL", UNREACHABLE)
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     monkeypatch.setenv("WANDB_ENTITY", "nobody")
@@ -195,7 +198,7 @@ assert not imported, f"{attribute}(): {{imported}}"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
 
-    @pytest.mark.parametrize("name", ["file", "mlflow", "phoenix", "weave"])
+    @pytest.mark.parametrize("name", ["file", "mlflow", "phoenix", "trackio", "weave"])
     def test_the_entry_point_leads_to_the_class(self, name):
         """The names that `OTEL_TRACES_EXPORTER` knows lead to these classes."""
         [point] = entry_points(group="opentelemetry_traces_exporter", name=name)

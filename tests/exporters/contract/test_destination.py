@@ -11,6 +11,7 @@ from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_otlp.grpc_exporter import OtlpGrpcSpanExporter
 from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
 from otel_rollout_phoenix import PhoenixSpanExporter
+from otel_rollout_trackio import TrackioSpanExporter
 from otel_rollout_weave import WeaveSpanExporter
 
 OTLP = [OtlpHttpSpanExporter, OtlpGrpcSpanExporter]
@@ -33,6 +34,7 @@ class TestDestination:
         assert MlflowSpanExporter(tracking_uri="sqlite:///a.db").destination == f"sqlite:///{tmp_path}/a.db"
         assert WeaveSpanExporter().destination == "http://weave:8765, entity team"
         assert PhoenixSpanExporter().destination == "http://localhost:6006"
+        assert TrackioSpanExporter(folder="trackio").destination == str(tmp_path / "trackio")
         assert FileSpanExporter(folder="traces").destination == str(tmp_path / "traces")
 
     @pytest.mark.parametrize("exporter", BY_HTTP)
@@ -44,6 +46,12 @@ class TestDestination:
         assert "me" not in made.destination
         path = "" if exporter is PhoenixSpanExporter else "/v1/traces"
         assert made.destination.startswith(f"http://host:4318{path} (authorization: ")
+
+    def test_of_trackio_has_no_token(self):
+        """The write token in a server's URL is left out."""
+        made = TrackioSpanExporter(server_url="http://host:7860/?write_token=s3cret", project="p")
+
+        assert made.destination == "http://host:7860, project p"
 
     @pytest.mark.parametrize("exporter", OTLP)
     def test_of_a_query_there_is_a_hash(self, exporter):

@@ -398,3 +398,22 @@ class TestOtherTools:
                 for span in answer.json()["trace"]["spans"]
             }
             assert stored == {(f"{span.context.span_id:016x}", span.name, span.start_time) for span in spans}
+
+
+class TestCheck:
+    """What `init` finds before the first span."""
+
+    def test_a_folder_below_a_file_is_an_error(self, tmp_path):
+        """A path through a file names the file."""
+        (tmp_path / "file").touch()
+
+        with pytest.raises(ConfigurationError, match=r"^OTEL_ROLLOUT_DIR=.*can be written: .*file is a file"):
+            FileSpanExporter(folder=tmp_path / "file" / "traces").check()
+
+    def test_a_folder_without_permission_is_an_error(self, tmp_path, monkeypatch):
+        """A folder that the process may not write to, or make, is named, and nothing is made."""
+        monkeypatch.setattr(os, "access", lambda path, mode: False)
+
+        with pytest.raises(ConfigurationError, match=f"no permission to write in {tmp_path}"):
+            FileSpanExporter(folder=tmp_path / "a" / "traces").check()
+        assert list(tmp_path.iterdir()) == []

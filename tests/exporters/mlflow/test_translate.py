@@ -61,7 +61,7 @@ class TestOtlpSpans:
             "session.id": "exp-1/1/7",
             "mlflow.spanType": "AGENT",
             "mlflow.spanInputs": '{"messages":[{"role":"user","content":"What is 2+2?"}]}',
-            "mlflow.spanOutputs": '{"reward":0.5,"output":"4"}',
+            "mlflow.spanOutputs": '{"reward": 0.5, "output": "4"}',
             "mlflow.traceTag.mlflow.traceName": NAME,
         }
         assert dict(root.resource.attributes) == {**TRACE_TAGS, "status": "completed"}
@@ -161,7 +161,7 @@ class TestStoredSpans:
             "session.id": '"exp-1/1/7"',
             "mlflow.spanType": '"AGENT"',
             "mlflow.spanInputs": '{"messages":[{"role":"user","content":"What is 2+2?"}]}',
-            "mlflow.spanOutputs": '{"reward":0.5,"output":"4"}',
+            "mlflow.spanOutputs": '{"reward": 0.5, "output": "4"}',
             "mlflow.traceTag.mlflow.traceName": f'"{NAME}"',
             "mlflow.traceRequestId": f'"{one.mlflow_id}"',
         }

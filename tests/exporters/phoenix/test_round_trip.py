@@ -104,13 +104,14 @@ class TestRewards:
         assert exporter._annotate(project, [old]) == DELIVERED
         assert stored() == {"reward": 0.75, "format": 1.0, "trace": 0.75}
 
-    def test_a_project_with_a_slash(self, phoenix) -> None:
+    def test_a_project_with_a_slash(self, phoenix, project) -> None:
         """A project's name that can't stand in a path of Phoenix's API has its rewards, and is read back."""
-        otel_rollout.init("team/run 7", "exp", backend=(exporter := PhoenixSpanExporter(endpoint=phoenix.address)))
+        name = f"team/{project}"
+        otel_rollout.init(name, "exp", backend=(exporter := PhoenixSpanExporter(endpoint=phoenix.address)))
         with rollout_trace_attr(12, 7, 0, name="trajectory"):
             annotate(reward=0.5)
         assert otel_rollout.flush(SECONDS)
         assert counted() == SideWorkStats(done=1)
-        path = exporter._side_api.project_path("team/run 7")
+        path = exporter._side_api.project_path(name)
         [row] = phoenix.api.annotations(unquote(path), "span", identifier=["otel-rollout"])
         assert row["result"]["score"] == 0.5

@@ -24,7 +24,7 @@ class TestTraces:
         exporter.shutdown()
 
         with browser.open(f"{trackio_server.address}/traces?project=page") as page:
-            wait_for_words(page, WORDS, "Success", "3.00s", picture=tmp_path / "list.png")
+            wait_for_words(page, WORDS, "success", "3.00s", picture=tmp_path / "list.png")
             page.get_by_text(WORDS).first.click()
             wait_for_words(
                 page,

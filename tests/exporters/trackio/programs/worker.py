@@ -32,7 +32,7 @@ async def main(count: int, *, hangs: bool) -> None:
     if hangs:
         with rollout_trace_attr(sample_index=99, step=1, rollout_n=0, name="agent_loop"):
             await generate([{"role": "user", "content": "Is this stored?"}])
-            is_flushed = otel_rollout.flush(60)
+            is_flushed = otel_rollout.flush(200)
             say(is_flushed)
             threading.Event().wait()
 
@@ -48,4 +48,4 @@ def say(is_whole: bool) -> None:
 project, count, end = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 otel_rollout.init(project, "exp-1", backend="trackio")
 asyncio.run(main(count, hangs=end == "hang"))
-say(otel_rollout.shutdown(60))
+say(otel_rollout.shutdown(200))
