@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from otel_rollout.export.outcome import DELIVERED, Verdict
+from otel_rollout.installing import install_line
 from otel_rollout_trackio import TrackioSpanExporter
 from otel_rollout_trackio.translate import translate
 from tests.exporters.trackio.spans import make_span, make_trajectory
@@ -176,7 +177,7 @@ class TestFolder:
             outcome = exporter.send(make_trajectory())
 
         assert outcome.verdict is Verdict.CONFIGURATION_ERROR
-        assert "pip install 'otel-rollout[trackio]'" in outcome.reason
+        assert install_line("trackio") in outcome.reason
         exporter.shutdown()
 
     @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
