@@ -14,6 +14,7 @@ __all__ = [
     "FINISHED",
     "MAX_LINKED_TRACES",
     "MAX_REWARDS",
+    "REWARD_NAME",
     "REWARD_SOURCE",
     "RUNNING",
     "RUN_KEY_TAG",
@@ -30,9 +31,10 @@ __all__ = [
 MAX_LINKED_TRACES: Final = 100
 """How many traces MLflow associates with a run in one request."""
 
-MAX_REWARDS: Final = 64
+MAX_REWARDS: Final = 512
 """How many rewards are stored at once: a failure among them has all of these tried again."""
 
+REWARD_NAME: Final = "reward"
 REWARD_SOURCE: Final = "otel-rollout"
 
 RUN_KEY_TAG: Final = "otel_rollout.run_key"
