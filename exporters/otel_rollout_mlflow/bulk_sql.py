@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from otel_rollout_mlflow.layouts import COSTS, TOKENS
+
 __all__ = ["DRIVERS", "Fault", "Statements", "fault_of"]
 
 DRIVERS: Final = ("mysqldb", "psycopg", "psycopg2", "pymysql", "pysqlite")
@@ -20,6 +22,26 @@ _DEADLOCKS: Final = frozenset({"40001", "40P01", 1205, 1213})
 _CONSTRAINTS: Final = ("IntegrityError", "UniqueViolation", "ForeignKeyViolation")
 _CONNECTION: Final = ("OperationalError", "InterfaceError", "AdminShutdown", "CrashShutdown", "CannotConnectNow")
 _STAGE: Final = "otel_rollout_stage"
+
+_TYPES: Final = {
+    **dict.fromkeys((*COSTS, "aggregate_value"), "float8"),
+    **dict.fromkeys(("valid", "is_numeric_value"), "boolean"),
+    "dimension_attributes": "json",
+}
+_NUMBERS: Final = frozenset(
+    {
+        "experiment_id",
+        "timestamp_ms",
+        "execution_time_ms",
+        "db_payload_generation",
+        "start_time_unix_nano",
+        "end_time_unix_nano",
+        "created_timestamp",
+        "last_updated_timestamp",
+        "trace_timestamp_ms",
+        *TOKENS,
+    }
+)
 
 
 class Fault:
@@ -134,10 +156,24 @@ class Statements:
 
     def _insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], tail: str) -> None:
         names = ", ".join(map(self.name, columns))
+        if not rows:
+            return
+        if self._dialect == "postgresql":
+            # One array for each column: the driver doesn't parse thousands of placeholders.
+            arrays = ", ".join(f"%s::{_type_of(table, column)}[]" for column in columns)
+            sql = f"INSERT INTO {table} ({names}) SELECT * FROM unnest({arrays}) AS t WHERE true{tail}"
+            self._cursor.execute(sql, [list(values) for values in zip(*rows, strict=True)])
+            return
         one = f"({', '.join(self._mark * len(columns) if len(self._mark) == 1 else [self._mark] * len(columns))})"
         for some in _pieces(rows, len(columns)):
             sql = f"INSERT INTO {table} ({names}) VALUES {', '.join([one] * len(some))}{tail}"
             self._cursor.execute(sql, [value for row in some for value in row])
+
+
+def _type_of(table: str, column: str) -> str:
+    if column == "value" and table.endswith("_metrics"):
+        return "float8"
+    return _TYPES.get(column) or ("bigint" if column in _NUMBERS else "text")
 
 
 def _pieces(rows: Sequence[Sequence[Any]], width: int) -> Iterator[Sequence[Sequence[Any]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["LAYOUTS", "Layout"]
+__all__ = ["COSTS", "LAYOUTS", "TOKENS", "Layout"]
 
 _TOKENS: Final = (
     "input_tokens",
@@ -14,6 +14,7 @@ _TOKENS: Final = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
+TOKENS: Final = (*_TOKENS, "cache_creation_input_tokens_above_1hr")
 COSTS: Final = ("input_cost", "output_cost", "total_cost")
 
 
@@ -68,12 +69,10 @@ class Layout:
         )
 
 
-_TOKENS_WITH_1HR: Final = (*_TOKENS, "cache_creation_input_tokens_above_1hr")
-
 LAYOUTS: Final = {
     "b7e4c1a90f23": Layout(sums_flatly=True, has_columns=False),  # mlflow 3.14
     "6f8d9c3b2a1e": Layout(has_columns=False),  # 3.15
     "b7e2c1a4d9f3": Layout(has_columns=False),  # 3.16
-    "dc11669786a5": Layout(token_keys=_TOKENS_WITH_1HR),  # 3.17
-    "f4a9b2c7d1e6": Layout(token_keys=_TOKENS_WITH_1HR, has_kind=True),  # 3.18
+    "dc11669786a5": Layout(token_keys=TOKENS),  # 3.17
+    "f4a9b2c7d1e6": Layout(token_keys=TOKENS, has_kind=True),  # 3.18
 }
