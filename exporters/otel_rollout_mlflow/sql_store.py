@@ -257,7 +257,7 @@ class SqlStore(Store):
         if layout is None or type(self._tracing.store).__name__ != _STORE:
             warn_once(
                 f"mlflow layout {self._uri.uri}",
-                "mlflow %s: the layout of its database is not known, so spans are written by its own store, more slowly",
+                "mlflow %s: the layout of its database is not known: its own store writes the spans, more slowly",
                 ".".join(map(str, self._version)),
             )
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_mlflow.sql_store import SqlStore
+from tests.servers.databases import Mariadb, Postgresql
 from tests.servers.mlflow_server import Mlflow
 
 START_NS = 1_760_000_000_123_456_789
@@ -191,11 +192,36 @@ def database(empty_database: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(empty_database, tmp_path / "traces.db"))
 
 
-@pytest.fixture(params=["server", "sqlite"])
+@pytest.fixture(scope="session")
+def postgresql_uri(postgresql: Postgresql) -> Iterator[str]:
+    """A database of PostgreSQL's that tests share."""
+    database = postgresql.new_database("tables")
+    yield postgresql.uri(database)
+    _forget_engines()
+
+
+@pytest.fixture(scope="session")
+def mariadb_uri(mariadb: Mariadb) -> Iterator[str]:
+    """A database of MariaDB's that tests share."""
+    yield mariadb.uri("tables")
+    _forget_engines()
+
+
+def _forget_engines() -> None:
+    """Close the connections that MLflow keeps by URI."""
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    for engine in SqlAlchemyStore._engine_map.values():
+        engine.dispose()
+
+
+@pytest.fixture(params=["server", "sqlite", "postgresql", "mariadb"])
 def uri(request: pytest.FixtureRequest) -> str:
-    """A tracking URI of each kind: the test runs on both."""
+    """A tracking URI of each kind: the test runs on all."""
     if request.param == "server":
         return str(request.getfixturevalue("mlflow_server").address)
+    if request.param != "sqlite":
+        return str(request.getfixturevalue(f"{request.param}_uri"))
     return f"sqlite:///{request.getfixturevalue('database')}"
 
 

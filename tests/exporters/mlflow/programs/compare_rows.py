@@ -109,7 +109,9 @@ def batches() -> Iterator[list[ReadableSpan]]:
     plain, parts, failed, chat, foreign, nested, odd, late, moved, links, wide, roots = traces
 
     whole = [
-        plain.span("generate", 1, 4, {**LLM, **USAGE, "input.value": CHAT, "output.value": '{"text":"4"}', **JSON_INPUT}),
+        plain.span(
+            "generate", 1, 4, {**LLM, **USAGE, "input.value": CHAT, "output.value": '{"text":"4"}', **JSON_INPUT}
+        ),
         plain.span("tool", 5, 6, {"openinference.span.kind": "TOOL", "input.value": '{"x":1.0}', **JSON_INPUT}),
         plain.root(**{"user.id": "anna"}),
     ]
@@ -121,9 +123,13 @@ def batches() -> Iterator[list[ReadableSpan]]:
 
     error = Event("exception", {"exception.type": "ValueError", "exception.message": "ü"}, START_NS + SECOND_NS)
     yield [
-        failed.span("tool", 1, 2, {"error.type": "ValueError"}, events=[error], status=Status(StatusCode.ERROR, "boom")),
+        failed.span(
+            "tool", 1, 2, {"error.type": "ValueError"}, events=[error], status=Status(StatusCode.ERROR, "boom")
+        ),
         failed.root(**{"rollout.status": "error", "input.value": None or '{"a":"' + "x" * 3000 + '"}'}),
-        chat.span("ask", 1, 2, {**LLM, "input.value": '[{"role":"user","content":"hi"}]', "output.value": '{"model":"m"}'}),
+        chat.span(
+            "ask", 1, 2, {**LLM, "input.value": '[{"role":"user","content":"hi"}]', "output.value": '{"model":"m"}'}
+        ),
         chat.root(**{"input.value": '[{"role":"user","content":"hi"},{"role":"user","content":"last"}]'}),
     ]
     openinference = {
@@ -150,11 +156,15 @@ def batches() -> Iterator[list[ReadableSpan]]:
     yield [nested.span("outer", 1, 4, {**LLM, "gen_ai.usage.input_tokens": 50}, context=outer), nested.root()]
 
     yield [
-        odd.span("texts", 1, 2, {"rollout.note": '{"looks":"like json"}', "rollout.more": '"quoted"', "rollout.n": "12"}),
+        odd.span(
+            "texts", 1, 2, {"rollout.note": '{"looks":"like json"}', "rollout.more": '"quoted"', "rollout.n": "12"}
+        ),
         odd.span("json text", 1, 2, {"input.value": '"{\\"a\\": 1}"', "output.value": '"\\"q\\""', **JSON_INPUT}),
         odd.span("values", 1, 2, {"rollout.list": (1, 2), "rollout.floats": (0.5, 1.0), "rollout.big": 2**62}),
         odd.span("plain", 1, 2, {"input.value": "not json", "input.mime_type": "text/plain"}),
-        odd.span("nul \x00 and \ud800", 1, 2, {"rollout.text": "a\x00b", "input.value": '{"t":"a\\u0000b"}', **JSON_INPUT}),
+        odd.span(
+            "nul \x00 and \ud800", 1, 2, {"rollout.text": "a\x00b", "input.value": '{"t":"a\\u0000b"}', **JSON_INPUT}
+        ),
         odd.span("wide", 1, 2, {"input.value": '{"i":123456789012345678901234567890}', **JSON_INPUT}),
         odd.span("no kind", 1, 2, {}),
         odd.span("other kind", 1, 2, {"openinference.span.kind": "GUARDRAIL"}),
@@ -173,7 +183,10 @@ def batches() -> Iterator[list[ReadableSpan]]:
         *(wide.span(f"span {n}", n / 100, 1 + n / 100, {"rollout.i": n, **LLM, **USAGE}) for n in range(120)),
         wide.root(),
     ]
-    yield [roots.root(), roots.span("second root", 1, 2, {"input.value": '"again"'}, parent=None, context=roots.context())]
+    yield [
+        roots.root(),
+        roots.span("second root", 1, 2, {"input.value": '"again"'}, parent=None, context=roots.context()),
+    ]
     tagged = Trace(generator, 12)
     yield [tagged.root(**{"mlflow.traceTag.colour": "green"})]
 
@@ -238,7 +251,9 @@ def main() -> None:
         for column in {**ours[table].get(key, {}), **theirs[table].get(key, {})}
         if (mine := ours[table].get(key, {}).get(column)) != (other := theirs[table].get(key, {}).get(column))
     ]
-    print(json.dumps({"bulk": is_bulk, "rows": {table: len(ours[table]) for table in TABLES}, "differences": differences}))
+    print(
+        json.dumps({"bulk": is_bulk, "rows": {table: len(ours[table]) for table in TABLES}, "differences": differences})
+    )
 
 
 if __name__ == "__main__":
