@@ -7,17 +7,16 @@ other in one direction. A batch that is written twice leaves the tables as they 
 from __future__ import annotations
 
 import json
-import random
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.recent import RecentDict
 from otel_rollout.export.span_facts import trace_id_of
-from otel_rollout_mlflow.bulk_sql import DRIVERS, Fault, Statements, fault_of
+from otel_rollout_mlflow.bulk_connection import BulkConnection
+from otel_rollout_mlflow.bulk_sql import DRIVERS, Statements
 from otel_rollout_mlflow.layouts import LAYOUTS, Layout
 from otel_rollout_mlflow.mlflow_functions import MlflowFunctions
 from otel_rollout_mlflow.reward_rows import write_rewards
@@ -38,14 +37,10 @@ from otel_rollout_mlflow.translate import TRACE_NAME, stored_spans
 
 __all__ = ["BulkStore"]
 
-MAX_TRANSACTIONS: Final = 6
-"""How often a transaction is tried that lost to another writer."""
 MAX_TREES: Final = 4096
 """How many traces' spans are remembered, so that they need not be read again."""
-SECONDS_FOR_LOCK: Final = 20
 
 _TAG_PREFIX: Final = "mlflow.traceTag."
-_Result = TypeVar("_Result")
 
 
 class BulkStore:
@@ -59,13 +54,10 @@ class BulkStore:
     """
 
     def __init__(self, engine: Any, layout: Layout, functions: MlflowFunctions, *, unwraps_texts: bool) -> None:
-        self._engine = engine
+        self._connection = BulkConnection(engine)
         self._layout = layout
         self._functions = functions
         self._unwraps_texts = unwraps_texts
-        self._dialect = str(engine.dialect.name)
-        self._options = {"copies": False, "keeps_compression": False}
-        self._connection: Any = None
         self._trees: RecentDict[str, tuple[int, list[Node]]] = RecentDict(MAX_TREES)
 
     @staticmethod
@@ -97,7 +89,7 @@ class BulkStore:
         batch: dict[str, list[SpanRow]] = {}
         left: set[str] = set()
         # Tags are rows of their own here, so the spans need no resource.
-        stored = stored_spans(spans, unwraps_texts=self._unwraps_texts, tags=dict.fromkeys(tags, {}))
+        stored = stored_spans(spans, unwraps_texts=self._unwraps_texts, tags={trace_id: {} for trace_id in tags})
         for span in stored:
             trace_id = f"tr-{trace_id_of(span):032x}"
             row = span_row(span, trace_id, self._layout, self._functions, unwraps_texts=self._unwraps_texts)
@@ -127,7 +119,7 @@ class BulkStore:
             return written, elsewhere
 
         if rows:
-            written, elsewhere = self._in_transaction(work)
+            written, elsewhere = self._connection.in_transaction(work)
             left |= elsewhere
             for trace in written:
                 self._remember(trace)
@@ -135,13 +127,11 @@ class BulkStore:
 
     def record(self, rewards: Sequence[Feedback]) -> list[Feedback]:
         """Upsert rewards; return those whose traces are not in the database."""
-        return self._in_transaction(lambda statements: write_rewards(statements, rewards, self._layout))
+        return self._connection.in_transaction(lambda statements: write_rewards(statements, rewards, self._layout))
 
     def close(self) -> None:
         """Close the connection."""
-        self._disconnect()
-        with suppress(Exception):
-            self._engine.dispose()
+        self._connection.close()
 
     # --- one transaction
 
@@ -247,88 +237,6 @@ class BulkStore:
             self._trees[trace_id] = generation, [*trace.nodes, *(node for node in nodes if node.span_id not in ids)]
         else:
             self._trees.pop(trace_id, None)
-
-    # --- the connection
-
-    def _in_transaction(self, work: Callable[[Statements], _Result]) -> _Result:
-        """Do work in a transaction: again if another writer was in its way or the connection was lost.
-
-        That is safe: a transaction whose commit got no answer may be there, and is then written once more.
-        """
-        has_reconnected = False
-        for attempt in range(1, MAX_TRANSACTIONS + 1):
-            try:
-                return self._attempt(work)
-            except Exception as error:
-                fault = fault_of(error)
-                if fault == Fault.CONNECTION and not has_reconnected and self._dialect != "sqlite":
-                    # It may have been closed by the server while there was nothing to write.
-                    has_reconnected = True
-                elif fault not in (Fault.DEADLOCK, Fault.CONSTRAINT) or attempt == MAX_TRANSACTIONS:
-                    raise
-                time.sleep(random.uniform(0, 0.02 * 2**attempt))  # noqa: S311 - writers that try again, apart
-        raise AssertionError
-
-    def _attempt(self, work: Callable[[Statements], _Result]) -> _Result:
-        if self._connection is None:
-            self._connect()
-        cursor = self._connection.cursor()
-        try:
-            if self._dialect == "sqlite":
-                cursor.execute("BEGIN IMMEDIATE")
-            elif self._dialect == "mysql":
-                # Without locks on the gaps between keys, in which writers of new traces would wait for each other.
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-            else:
-                cursor.execute(f"SET LOCAL lock_timeout = '{SECONDS_FOR_LOCK}s'")
-            result = work(Statements(self._dialect, cursor, **self._options))
-            if self._dialect == "sqlite":
-                cursor.execute("COMMIT")
-            else:
-                self._connection.commit()
-        except BaseException as error:
-            if fault_of(error) == Fault.CONNECTION or not self._rolled_back():
-                self._disconnect()
-            raise
-        else:
-            return result
-        finally:
-            with suppress(Exception):
-                cursor.close()
-
-    def _rolled_back(self) -> bool:
-        try:
-            self._connection.rollback()
-        except Exception:
-            return False
-        return True
-
-    def _connect(self) -> None:
-        self._connection = self._engine.raw_connection()
-        cursor = self._connection.cursor()
-        if self._dialect == "sqlite":
-            # Transactions begin where we say so.
-            self._connection.driver_connection.isolation_level = None
-            cursor.execute(f"PRAGMA busy_timeout = {1000 * SECONDS_FOR_LOCK}")
-            cursor.execute("PRAGMA foreign_keys = ON")
-        elif self._dialect == "postgresql":
-            cursor.execute(
-                "SELECT has_database_privilege(current_database(), 'TEMPORARY'), "
-                "current_setting('server_version_num')::int >= 140000"
-            )
-            may_make_tables, is_14 = cursor.fetchone()
-            self._options = {
-                "copies": may_make_tables and self._engine.dialect.driver == "psycopg",
-                "keeps_compression": bool(is_14),
-            }
-            self._connection.rollback()
-        cursor.close()
-
-    def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(Exception):
-                connection.invalidate()
 
 
 def _has_tags(row: SpanRow) -> bool:

@@ -110,7 +110,7 @@ def span_row(
     else:
         content = _content(span, trace_id, attributes, layout)
     context, parent = span.get_span_context(), span.parent
-    row = (
+    row: tuple[Any, ...] = (
         trace_id,
         f"{context.span_id:016x}" if context else "",
         None,
@@ -192,7 +192,7 @@ def _content(span: ReadableSpan, trace_id: str, attributes: Mapping[str, str], l
     }
     if layout.has_kind:
         content["kind"] = f"SPAN_KIND_{span.kind.name}"
-    content |= {
+    rest: dict[str, Any] = {
         "start_time_unix_nano": span.start_time,
         "end_time_unix_nano": span.end_time,
         "events": [
@@ -213,7 +213,7 @@ def _content(span: ReadableSpan, trace_id: str, attributes: Mapping[str, str], l
             for link in span.links
         ],
     }
-    return content
+    return content | rest
 
 
 def _base64(number: int, length: int) -> str:

@@ -19,11 +19,17 @@ from otel_rollout_mlflow import database
 from otel_rollout_mlflow.bulk_sql import Fault, fault_of
 from otel_rollout_mlflow.bulk_store import BulkStore
 from otel_rollout_mlflow.mlflow_functions import find_functions
+from otel_rollout_mlflow.mlflow_store import (
+    FIRST_VERSION,
+    assessment_of,
+    attempt,
+    explained,
+    import_mlflow,
+    reason_of,
+)
 from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file
 from otel_rollout_mlflow.store import (
     FINISHED,
-    REWARD_NAME,
-    REWARD_SOURCE,
     RUN_KEY_TAG,
     RUN_SETTLED_TAG,
     AttemptError,
@@ -36,10 +42,8 @@ from otel_rollout_mlflow.store import (
 from otel_rollout_mlflow.tracking_uri import TrackingUri, check_driver
 from otel_rollout_mlflow.translate import stored_spans, tags_of_traces
 
-__all__ = ["FIRST_VERSION", "SqlStore"]
+__all__ = ["SqlStore"]
 
-FIRST_VERSION: Final = (3, 14)
-"""The first version whose store takes several traces at once and makes trace tags of resource attributes."""
 TEXTS_VERSION: Final = (3, 18)
 """The first version whose store keeps a text that looks like JSON as text."""
 MAX_TAGS: Final = 20_000
@@ -47,9 +51,6 @@ MAX_TAGS: Final = 20_000
 SECONDS_FOR_OTHERS: Final = 60.0
 """How long another program may take to make the database before it counts as broken."""
 
-_INSTALL: Final = "pip install 'otel-rollout[mlflow]'"
-_PASSING: Final = frozenset({"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED"})
-_INVALID: Final = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "MALFORMED_REQUEST"})
 
 _STORE: Final = "SqlAlchemyStore"
 """MLflow's store; the one for workspaces asks more of each query."""
@@ -124,7 +125,7 @@ class SqlStore(Store):
 
         stored = stored_spans(spans, unwraps_texts=self._version < TEXTS_VERSION, tags=tags)
         records = [Span(span) for span in stored]
-        _attempt(lambda: self._tracing.log_spans(experiment_id, records))
+        attempt(lambda: self._tracing.log_spans(experiment_id, records))
 
     def _explain_bulk(self, error: Exception) -> None:
         """Raise if the database is away or busy; else MLflow's store is asked, and says what it thinks of the data."""
@@ -133,14 +134,14 @@ class SqlStore(Store):
         fault = fault_of(error)
         if fault in (Fault.CONNECTION, Fault.DEADLOCK):
             raise (
-                _explained(error) if "readonly" in str(error) else AttemptError(Outcome(Verdict.RETRY, _reason(error)))
+                explained(error) if "readonly" in str(error) else AttemptError(Outcome(Verdict.RETRY, reason_of(error)))
             ) from error
         self._artifacts.clear()
         if fault != Fault.CONSTRAINT:
             warn_once(
                 f"mlflow bulk {type(error).__name__}",
                 "spans can't be written into the MLflow database in bulk (%s): MLflow's own store writes them",
-                _reason(error),
+                reason_of(error),
             )
 
     def link(self, trace_ids: Sequence[str], run_id: str) -> None:
@@ -155,22 +156,22 @@ class SqlStore(Store):
             except Exception as error:
                 self._explain_bulk(error)
         for feedback in left:
-            self._record(feedback, _assessment(feedback))
+            self._record(feedback, assessment_of(feedback))
 
     def _record(self, feedback: Feedback, assessment: Any) -> None:
         ids, store = (feedback.trace_id, feedback.assessment_id), self._tracing.store
         changes = {"feedback": assessment.feedback, "metadata": feedback.metadata}
         upsert_reward(
             feedback,
-            lambda: _attempt(lambda: store.create_assessment(assessment)),
-            lambda: _attempt(lambda: store.get_assessment(*ids)).metadata,
-            lambda: _attempt(lambda: store.update_assessment(*ids, **changes)),
+            lambda: attempt(lambda: store.create_assessment(assessment)),
+            lambda: attempt(lambda: store.get_assessment(*ids)).metadata,
+            lambda: attempt(lambda: store.update_assessment(*ids, **changes)),
         )
 
     def span_ids(self, trace_id: str) -> set[str] | None:
         self._open()
         store = self._tracing.store
-        traces = _attempt(lambda: store.batch_get_traces([trace_id]))
+        traces = attempt(lambda: store.batch_get_traces([trace_id]))
         return {str(span.span_id) for trace in traces for span in trace.data.spans}
 
     def run_status(self, run_id: str) -> str | None:
@@ -219,7 +220,7 @@ class SqlStore(Store):
 
     def _call(self, work: Callable[[Any], _Result]) -> _Result:
         client = self._open()
-        return _attempt(lambda: work(client))
+        return attempt(lambda: work(client))
 
     def _open(self) -> Any:
         """Return MLflow's client of the database; create a SQLite file that doesn't exist."""
@@ -233,7 +234,7 @@ class SqlStore(Store):
             self._close_bulk()
         self._tags.clear()
         self._artifacts.clear()
-        mlflow, self._version = _import_mlflow()
+        mlflow, self._version = import_mlflow()
         if path is not None:
             self._ensure_file(path, mlflow)
         engine = self._opened(lambda: database.make_engine(self._uri.uri))
@@ -242,7 +243,7 @@ class SqlStore(Store):
         def make() -> Any:
             return self._opened(lambda: mlflow.tracing.client.TracingClient(self._uri.uri))
 
-        self._tracing = _attempt(lambda: database.opened(engine, make))
+        self._tracing = attempt(lambda: database.opened(engine, make))
         self._client = self._opened(lambda: mlflow.tracking.MlflowClient(tracking_uri=self._uri.uri))
         self._pid, self._inode = os.getpid(), _inode(path) if path is not None else None
         self._bulk = self._opened_bulk(engine)
@@ -251,7 +252,7 @@ class SqlStore(Store):
     def _opened_bulk(self, engine: Any) -> BulkStore | None:
         """Return the store that writes in bulk; None if MLflow's own has to."""
         functions = find_functions()
-        layout = _attempt(lambda: BulkStore.layout_of(engine))
+        layout = attempt(lambda: BulkStore.layout_of(engine))
         if self._uri.is_in_memory or functions is None or functions.uses_rollups():
             return None
         if layout is None or type(self._tracing.store).__name__ != _STORE:
@@ -270,7 +271,7 @@ class SqlStore(Store):
         try:
             if not self._uri.uri.startswith("sqlite"):
                 check_driver(self._uri.uri)
-            return _attempt(make)
+            return attempt(make)
         except AttemptError as error:
             if isinstance(error.__cause__, (ImportError, ArgumentError, ValueError)):
                 raise configuration_error(error.outcome.reason) from error
@@ -290,7 +291,7 @@ class SqlStore(Store):
                     engine.dispose()
 
         try:
-            is_complete = _attempt(lambda: ensure_sqlite_file(path, initialise))
+            is_complete = attempt(lambda: ensure_sqlite_file(path, initialise))
         except OSError as error:
             raise configuration_error(f"{path}: {error}") from error
         now = time.monotonic()
@@ -304,78 +305,6 @@ class SqlStore(Store):
                 f"{path} is an incomplete MLflow database, perhaps left by an interrupted start: remove it, or try "
                 f"`mlflow db upgrade {self._uri.uri}`"
             )
-
-
-def _assessment(reward: Feedback) -> Any:
-    from mlflow.entities import AssessmentSource
-    from mlflow.entities import Feedback as MlflowFeedback
-
-    moment = reward.time_ns // 1_000_000
-    assessment = MlflowFeedback(
-        name=REWARD_NAME,
-        value=reward.value,
-        source=AssessmentSource(source_type="CODE", source_id=REWARD_SOURCE),
-        trace_id=reward.trace_id,
-        create_time_ms=moment,
-        last_update_time_ms=moment,
-        metadata=reward.metadata,
-    )
-    assessment.assessment_id = reward.assessment_id
-    return assessment
-
-
-def _import_mlflow() -> tuple[Any, tuple[int, ...]]:
-    try:
-        import mlflow
-        import mlflow.tracing.client
-        import mlflow.tracking
-    except ImportError as error:
-        raise configuration_error(f"an SQL tracking URI needs mlflow in this process ({error}): {_INSTALL}") from error
-    version = tuple(int(part) for part in mlflow.__version__.split(".")[:2])
-    if version < FIRST_VERSION:
-        needed = ".".join(str(part) for part in FIRST_VERSION)
-        raise configuration_error(
-            f"mlflow {mlflow.__version__} is installed; writing traces to a database needs {needed} or later "
-            f"({_INSTALL}), or give MLFLOW_TRACKING_URI a server, which may be older"
-        )
-    try:
-        import mlflow.store.tracking.sqlalchemy_store
-    except ImportError as error:
-        raise configuration_error(f"an SQL tracking URI needs sqlalchemy and alembic ({error}): {_INSTALL}") from error
-    return mlflow, version
-
-
-def _attempt(call: Callable[[], _Result]) -> _Result:
-    """Call MLflow; raise its exceptions as `AttemptError`."""
-    try:
-        return call()
-    except (AttemptError, OSError):
-        raise
-    except Exception as error:
-        raise _explained(error) from error
-
-
-def _explained(error: Exception) -> AttemptError:
-    reason = _reason(error)
-    code = str(getattr(error, "error_code", ""))
-    if "readonly database" in reason:
-        return configuration_error(f"{reason}: MLFLOW_TRACKING_URI must be a database that this process may write to")
-    if code in _PASSING or type(error).__name__ in ("OperationalError", "InterfaceError"):
-        return AttemptError(Outcome(Verdict.RETRY, reason))
-    if code in _INVALID or isinstance(error.__cause__, (OverflowError, TypeError, ValueError)):
-        return AttemptError(Outcome(Verdict.REFUSED, reason))
-    if "out-of-date" in str(error) or "db upgrade" in str(error):
-        return configuration_error(reason)
-    return AttemptError(
-        Outcome(Verdict.UNEXPLAINED, reason),
-        is_missing=code == "RESOURCE_DOES_NOT_EXIST",
-        is_taken=code == "RESOURCE_ALREADY_EXISTS",
-    )
-
-
-def _reason(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:300] if lines else ''}"
 
 
 def _dispose(tracing: Any, *, close: bool) -> None:

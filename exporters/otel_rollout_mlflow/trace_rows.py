@@ -36,8 +36,8 @@ NAME_TAG: Final = "mlflow.traceName"
 FINALIZED: Final = "mlflow.trace.infoFinalized"
 SESSION: Final = "mlflow.trace.session"
 USER: Final = "mlflow.trace.user"
-TOKEN_USAGE: Final = "mlflow.trace.tokenUsage"
-TRACE_COST: Final = "mlflow.trace.cost"
+USAGE_KEY: Final = "mlflow.trace.tokenUsage"
+COST_KEY: Final = "mlflow.trace.cost"
 
 _UNSETTLED: Final = ("IN_PROGRESS", "TRACE_STATE_UNSPECIFIED", "STATE_UNSPECIFIED")
 _MAX_INT64: Final = 2**63 - 1
@@ -161,8 +161,8 @@ def _times(
     ends = [row.columns[8] for row in rows if row.columns[8] is not None]
     end = max(ends) // 1_000_000 if ends else None
     if stored is None:
-        info = dict.fromkeys(layout.trace_columns)
-        return info | {
+        empty: dict[str, Any] = dict.fromkeys(layout.trace_columns)
+        return empty | {
             "request_id": trace_id,
             "experiment_id": experiment_id,
             "timestamp_ms": start,
@@ -225,7 +225,7 @@ def _add_usage(found: TraceRows, layout: Layout) -> None:
         counts = {key: _count(total.get(key)) for key in layout.token_keys}
         found.info |= {key: count for key, count in counts.items() if count is not None}
         return
-    found.metadata[TOKEN_USAGE] = json.dumps(total)
+    found.metadata[USAGE_KEY] = json.dumps(total)
     found.metrics |= {key: float(total[key]) for key in layout.token_keys if total.get(key) is not None}
 
 
@@ -240,7 +240,7 @@ def _add_cost(found: TraceRows, layout: Layout) -> None:
     if layout.has_columns:
         found.info |= total
     else:
-        found.metadata[TRACE_COST] = json.dumps(total)
+        found.metadata[COST_KEY] = json.dumps(total)
 
 
 def _tree_sum(
@@ -262,8 +262,8 @@ def _tree_sum(
     while stack:
         span_id, data, is_counted = stack.pop()
         if data is not None and not is_counted:
-            for key in start:
-                totals[key] += data.get(key, start[key])
+            for key, nothing in start.items():
+                totals[key] += data.get(key, nothing)
             for key in optional:
                 if key in data:
                     totals[key] = totals.get(key, 0) + data[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +21,22 @@ _HELP: Final = (
     f"set {VARIABLE} (or tracking_uri=) to {DEFAULT_URI}, to another SQL URI, or to a server: http://host:5000"
 )
 
+_OTHER_NAMES: Final = {"mariadb": "mysql+pymysql", "postgres": "postgresql"}
+"""Names that other programs take for these databases."""
+
 _PACKAGES: Final = {
     "MySQLdb": "mysqlclient",
-    "psycopg": "'psycopg[binary]'",
+    "psycopg": "'otel-rollout[postgresql]'",
     "psycopg2": "psycopg2-binary",
+    "pymysql": "'otel-rollout[mysql]'",
 }
 """Packages whose names differ from those of their modules."""
+
+_INSTEAD: Final = {
+    "psycopg": [("psycopg2", "postgresql+psycopg2")],
+    "mysqldb": [("pymysql", "mysql+pymysql")],
+}
+"""Drivers that may be installed in place of the one that sqlalchemy takes, and what a URI says for them."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,10 @@ def parse_tracking_uri(uri: str | None) -> TrackingUri:
         return _sqlite(scheme, rest, text) if dialect == "sqlite" else TrackingUri("sql", text)
     if dialect.startswith("databricks"):
         raise ConfigurationError(f"{VARIABLE}={shown_url(text)!r}: Databricks is not supported; {_HELP}")
+    if separator and dialect in _OTHER_NAMES:
+        raise ConfigurationError(
+            f"{VARIABLE}={shown_url(text)!r}: sqlalchemy has no {scheme!r}: write {_OTHER_NAMES[dialect]}://"
+        )
     if separator and dialect != "file":
         raise ConfigurationError(f"{VARIABLE}={shown_url(text)!r}: MLflow has no store for {scheme!r}; {_HELP}")
     raise ConfigurationError(
@@ -110,6 +125,11 @@ def check_driver(uri: str) -> None:
         dialect.import_dbapi()
     except ImportError as error:
         package = _PACKAGES.get(dialect.driver) or _PACKAGES.get(error.name or "") or error.name or dialect.driver
+        others = [
+            f", or write {scheme}:// for {module}, which is installed"
+            for module, scheme in _INSTEAD.get(dialect.driver, ())
+            if importlib.util.find_spec(module) is not None
+        ]
         raise MissingExtraError(
-            f"{where} needs the driver {dialect.driver} ({error}): pip install {package}"
+            f"{where} needs the driver {dialect.driver} ({error}): pip install {package}{''.join(others)}"
         ) from error

@@ -106,8 +106,20 @@ class Postgresql(_Database):
         password = folder / "password"
         password.write_text(PASSWORD)
         subprocess.run(
-            [*prefix, _program("initdb"), "-D", folder / "data", "-U", USER, "--pwfile", password, "--no-sync"]
-            + ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8"],
+            [
+                *prefix,
+                _program("initdb"),
+                "-D",
+                folder / "data",
+                "-U",
+                USER,
+                "--pwfile",
+                password,
+                "--no-sync",
+                "--auth=scram-sha-256",
+                "--encoding=UTF8",
+                "--locale=C.UTF-8",
+            ],
             check=True,
             capture_output=True,
         )
@@ -155,8 +167,15 @@ class Mariadb(_Database):
         prefix = _as_nobody(folder)
         data = folder / "data"
         subprocess.run(
-            [*prefix, "mariadb-install-db", "--no-defaults", f"--datadir={data}", "--skip-test-db"]
-            + ["--auth-root-authentication-method=normal", "--skip-name-resolve"],
+            [
+                *prefix,
+                "mariadb-install-db",
+                "--no-defaults",
+                f"--datadir={data}",
+                "--skip-test-db",
+                "--auth-root-authentication-method=normal",
+                "--skip-name-resolve",
+            ],
             check=True,
             capture_output=True,
         )

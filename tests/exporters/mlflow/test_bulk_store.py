@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from otel_rollout.export.outcome import Verdict
-from otel_rollout_mlflow import MlflowSpanExporter, bulk_store
-from otel_rollout_mlflow.bulk_store import BulkStore
+from otel_rollout_mlflow import MlflowSpanExporter, bulk_connection, bulk_store
+from otel_rollout_mlflow.bulk_connection import BulkConnection
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import AttemptError, Feedback
 from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
@@ -139,8 +139,8 @@ class TestRewards:
     def test_several_are_one_transaction(self, store, database, rewards, monkeypatch) -> None:
         """All are there, and the database was changed once."""
         transactions: list[str] = []
-        attempt = BulkStore._attempt
-        monkeypatch.setattr(BulkStore, "_attempt", lambda self, work: transactions.append("one") or attempt(self, work))
+        attempt = BulkConnection._attempt
+        monkeypatch.setattr(BulkConnection, "_attempt", lambda *given: transactions.append("one") or attempt(*given))
         store.record(rewards)
         assert self.stored(database) == {reward.trace_id: reward.value for reward in rewards}
         assert transactions == ["one"]
@@ -173,7 +173,7 @@ class TestFaults:
 
     def test_locked_file(self, store, database, trajectory, monkeypatch) -> None:
         """A file that another program locks is worth another attempt, and nothing of the batch is stored."""
-        monkeypatch.setattr(bulk_store, "SECONDS_FOR_LOCK", 0)
+        monkeypatch.setattr(bulk_connection, "SECONDS_FOR_LOCK", 0)
         experiment_id = store.ensure_experiment("project")
         with closing(sqlite3.connect(database)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -192,8 +192,8 @@ class TestFaults:
         store.close()
         assert rows(database, "SELECT count(*) FROM spans") == [(3,)]
         assert [record.getMessage() for record in caplog.records if "layout" in record.getMessage()] == [
-            f"mlflow {'.'.join(map(str, store._version))}: the layout of its database is not known: its own store "
-            "writes the spans, more slowly"
+            f"mlflow {'.'.join(map(str, store._version))}: the layout of its database is not known: "  # noqa: ISC004
+            "its own store writes the spans, more slowly"
         ]
 
     def test_writers_of_the_same_traces(self, postgresql_uri, project, trajectory, read_back) -> None:

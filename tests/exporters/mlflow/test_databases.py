@@ -60,6 +60,7 @@ class TestManyProcesses:
     """A database without tables that eight processes open at once."""
 
     def check(self, uri: str, project: str, read_back) -> None:
+        """Run the workers and look at what they stored."""
         assert run_workers(uri, project, 8, "with a run") == ["lost 0"] * 8
         back = read_back(uri, project)
         traces = back.traces()
@@ -77,11 +78,7 @@ class TestManyProcesses:
         )
         constraints = "SELECT conname FROM pg_constraint WHERE connamespace = 'public'::regnamespace"
         for query in (columns, constraints):
-            found, expected = (
-                postgresql.execute(f"{query} ORDER BY 1, 2" if query is columns else f"{query} ORDER BY 1", name)
-                for name in (database, "tables")
-            )
-            assert found == expected
+            assert sorted(postgresql.execute(query, database)) == sorted(postgresql.execute(query, "tables"))
 
     @SLOW
     def test_mariadb(self, mariadb, project, read_back) -> None:

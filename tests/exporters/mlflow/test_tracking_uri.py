@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -105,10 +106,10 @@ class TestCheck:
     @pytest.mark.parametrize(
         ("scheme", "module", "package"),
         [
-            ("postgresql+psycopg", "psycopg", "'psycopg[binary]'"),
+            ("postgresql+psycopg", "psycopg", "'otel-rollout[postgresql]'"),
             ("postgresql+psycopg2", "psycopg2", "psycopg2-binary"),
-            ("mysql", "MySQLdb", "mysqlclient"),
-            ("mysql+pymysql", "pymysql", "pymysql"),
+            ("mysql", "MySQLdb", "mysqlclient, or write mysql+pymysql:// for pymysql, which is installed"),
+            ("mysql+pymysql", "pymysql", "'otel-rollout[mysql]'"),
             ("mssql", "pyodbc", "pyodbc"),
         ],
     )
@@ -154,6 +155,12 @@ class TestCheck:
         outcome = exporter.send(trajectory().spans)
 
         assert (outcome.verdict, outcome.reason) == (Verdict.CONFIGURATION_ERROR, str(caught.value))
+
+    @pytest.mark.parametrize(("given", "instead"), [("postgres", "postgresql://"), ("mariadb", "mysql+pymysql://")])
+    def test_names_of_other_programs(self, given, instead) -> None:
+        """A dialect that other programs know by another name is refused with the one that works."""
+        with pytest.raises(ConfigurationError, match=re.escape(f"write {instead}")):
+            parse_tracking_uri(f"{given}://host/db")
 
     def test_shutdown_twice(self, caplog) -> None:
         """A second shutdown warns and returns."""
