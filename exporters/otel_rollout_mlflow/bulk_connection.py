@@ -55,7 +55,11 @@ class BulkConnection:
 
     def _attempt(self, work: Callable[[Statements], _Result], attempt: int) -> _Result:
         if self._connection is None:
-            self._connect()
+            try:
+                self._connect()
+            except BaseException:
+                self._disconnect()
+                raise
         cursor = self._connection.cursor()
         try:
             if self._dialect == "sqlite":

@@ -252,10 +252,11 @@ class SqlStore(Store):
     def _opened_bulk(self, engine: Any) -> BulkStore | None:
         """Return the store that writes in bulk; None if MLflow's own has to."""
         functions = find_functions()
-        layout = attempt(lambda: BulkStore.layout_of(engine))
-        if self._uri.is_in_memory or functions is None or functions.uses_rollups():
+        # No other connection sees a database in memory.
+        if self._uri.is_in_memory or (functions is not None and functions.uses_rollups()):
             return None
-        if layout is None or type(self._tracing.store).__name__ != _STORE:
+        layout = attempt(lambda: BulkStore.layout_of(engine))
+        if layout is None or functions is None or type(self._tracing.store).__name__ != _STORE:
             warn_once(
                 f"mlflow layout {self._uri.uri}",
                 "mlflow %s: the layout of its database is not known: its own store writes the spans, more slowly",
