@@ -80,6 +80,7 @@ site: $(VENV)-site/.complete  ## Build the documentation's site in build/site, a
 screenshots: $(VENV)/.dev  ## Take the pictures of docs/images (needs chromium)
 	@$(BIN)/python scripts/phoenix_screenshots.py
 	@$(BIN)/python scripts/mlflow_screenshots.py
+	@$(BIN)/python scripts/trackio_screenshots.py
 
 clean:  ## Remove what the other targets made
 	rm -rf $(VENV) $(VENV)-site build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

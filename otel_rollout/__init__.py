@@ -23,7 +23,7 @@ from otel_rollout.version import __version__
 
 if _TYPE_CHECKING:
     from otel_rollout.capture.op import rollout_trace_op
-    from otel_rollout.capture.trajectory import annotate, rollout_trace_attr
+    from otel_rollout.capture.trajectory import Trajectory, annotate, rollout_trace_attr
     from otel_rollout.config import RolloutTraceConfig, flush, init, shutdown, stats
     from otel_rollout.counts import ExporterStats, SideWorkStats, Stats
     from otel_rollout.errors import (
@@ -49,6 +49,7 @@ __all__ = [
     "RolloutTraceError",
     "SideWorkStats",
     "Stats",
+    "Trajectory",
     "UnknownExporterError",
     "UnreadableTraceError",
     "__version__",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
+import inspect
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, entry_points, metadata
 from typing import Any, Final
 
@@ -16,8 +17,11 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
 from otel_rollout.export.exporter import OutcomeSpanExporter
+from otel_rollout.export.http import shown_url
+from otel_rollout.installing import install_line
+from otel_rollout.near_miss import closest, did_you_mean
 
-__all__ = ["Backend", "backend_names", "make_exporters", "requested_backend"]
+__all__ = ["Address", "Backend", "backend_names", "is_backend_named", "make_exporters", "requested_backend"]
 
 Backend = str | SpanExporter | Sequence["str | SpanExporter"]
 """The type of `init(backend=…)`: a name, names separated by commas, an exporter, or a list of names and exporters."""
@@ -32,7 +36,61 @@ _OTLP_EXPORTERS: Final = {
     "http/protobuf": ("otel_rollout_otlp.http_exporter", "OtlpHttpSpanExporter", None),
     "grpc": ("otel_rollout_otlp.grpc_exporter", "OtlpGrpcSpanExporter", "grpc"),
 }
+_OTHER_NAMES: Final = {
+    **dict.fromkeys(("wandb", "wb", "weightsandbiases", "weightsbiases"), "weave"),
+    **dict.fromkeys(("stdout", "stderr", "print", "terminal", "screen"), "console"),
+    **dict.fromkeys(("folder", "dir", "disk", "json", "jsonl"), "file"),
+    **dict.fromkeys(("otel", "opentelemetry", "grpc", "http", "httpprotobuf"), "otlp"),
+    **dict.fromkeys(("off", "false", "no", "disabled"), "none"),
+}
+"""Names that exporters are asked for by, beside their own."""
+_TAKE_OTLP: Final = {
+    **dict.fromkeys(("collector", "otelcol", "otelcollector", "jaeger", "tempo", "signoz"), "http://localhost:4318"),
+    "langfuse": "https://cloud.langfuse.com/api/public/otel",
+    **dict.fromkeys(("arize", "datadog", "grafana", "honeycomb", "langsmith", "logfire", "opik"), "https://…"),
+}
+"""Backends without an exporter of their own, with their usual address."""
 _PROTOCOL_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+
+
+@dataclass(frozen=True, repr=False)
+class Address:
+    """The arguments `endpoint` and `headers` of `init`, for the one exporter that takes them.
+
+    Args:
+        endpoint: The URL of the receiver.
+        headers: Sent with each request.
+    """
+
+    endpoint: str | None = None
+    headers: Mapping[str, str] | None = None
+
+    def __repr__(self) -> str:
+        """Return the endpoint and the headers' names, without secrets."""
+        endpoint = shown_url(self.endpoint) if self.endpoint is not None else None
+        return f"endpoint {endpoint!r} with headers {sorted(self.headers or ())}"
+
+    def arguments(self) -> dict[str, Any]:
+        """Return those that are given, checked.
+
+        Raises:
+            ConfigurationError: One has the wrong type.
+        """
+        if self.endpoint is not None and (not isinstance(self.endpoint, str) or not self.endpoint.strip()):
+            raise ConfigurationError(f"endpoint={self.endpoint!r}: this should be a URL such as http://localhost:4318")
+        if self.headers is not None and not (
+            isinstance(self.headers, Mapping)
+            and all(isinstance(part, str) for pair in self.headers.items() for part in pair)
+        ):
+            # Without the value: it may hold a key.
+            raise ConfigurationError("headers: this should be a dict of names and values, both strings")
+        given = {"endpoint": self.endpoint, "headers": self.headers}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def is_backend_named(backend: Backend | None) -> bool:
+    """Return True if the argument of `init` or `OTEL_TRACES_EXPORTER` names backends, be it `none`."""
+    return backend is not None or bool(os.environ.get(OTEL_TRACES_EXPORTER, "").strip())
 
 
 def requested_backend(backend: Backend | None) -> list[str | SpanExporter]:
@@ -79,20 +137,26 @@ def backend_names(asked: Iterable[str | SpanExporter]) -> str | None:
     return ",".join(entry if isinstance(entry, str) else type(entry).__name__ for entry in asked) or None
 
 
-def make_exporters(asked: Iterable[str | SpanExporter]) -> list[tuple[str, SpanExporter]]:
+def make_exporters(
+    asked: Iterable[str | SpanExporter], address: Address | None = None
+) -> list[tuple[str, SpanExporter]]:
     """Return the exporters with their names in logs and statistics.
 
     Args:
         asked: Names and exporters.
+        address: The endpoint and headers for the one exporter that takes them.
 
     Raises:
         UnknownExporterError: No exporter has this name.
         MissingExtraError: The exporter needs a package that isn't installed.
         ConfigurationError: The exporter can't work as it is configured.
     """
+    asked = list(asked)
+    given = address.arguments() if address is not None else {}
+    taker = _taker(asked, given) if given else None
     made: list[tuple[str, SpanExporter]] = []
     for entry in asked:
-        exporter = _make(entry) if isinstance(entry, str) else entry
+        exporter = _make(entry, given if entry is taker else {}) if isinstance(entry, str) else entry
         name = entry if isinstance(entry, str) else type(entry).__name__
         taken = {other for other, _ in made}
         label, number = name, 2
@@ -104,25 +168,70 @@ def make_exporters(asked: Iterable[str | SpanExporter]) -> list[tuple[str, SpanE
     return made
 
 
-def _make(name: str) -> SpanExporter:
-    extra = name if name in _extras() else None
-    doing = "loaded"
-    try:
-        if name == "otlp":
-            module, cls, extra = _OTLP_EXPORTERS[_otlp_protocol()]
-            loaded: Any = getattr(importlib.import_module(module), cls)
-        elif name == "console":
-            loaded = importlib.import_module("otel_rollout_console.exporter").ConsoleSpanExporter
+def _taker(asked: Iterable[str | SpanExporter], given: Mapping[str, Any]) -> str:
+    """Return the name of the one exporter that takes the given arguments.
+
+    Raises:
+        ConfigurationError: None of them does, or several do; the message names the right setting.
+    """
+    shown = " and ".join(given)
+    takers, others = [], []
+    for entry in asked:
+        if not isinstance(entry, str):
+            others.append(f"{type(entry).__name__} is made already")
+            continue
+        factory = _load(entry)
+        if set(given) <= _parameters(factory):
+            takers.append(entry)
+        elif setting := getattr(factory, "address_setting", ""):
+            others.append(f"the address of {entry!r} is {setting}")
         else:
-            loaded = _find(name)
-        doing = "made"
-        exporter = loaded()
+            others.append(f"{entry!r} takes none")
+    if len(takers) == 1:
+        return takers[0]
+    if takers:
+        names = " and ".join(map(repr, takers))
+        raise ConfigurationError(f"{shown}: {names} both take it; give one of them as an exporter, made with its own")
+    raise ConfigurationError(f"{shown}: this is for OTLP, backend='otlp'; {'; '.join(others)}")
+
+
+def _parameters(factory: Callable[..., Any]) -> set[str]:
+    try:
+        return set(inspect.signature(factory).parameters)
+    except (TypeError, ValueError):
+        return set()
+
+
+def _load(name: str) -> Callable[..., Any]:
+    """Return the factory of an exporter."""
+    return _guarded(name, "loaded", lambda: _factory(name))  # type: ignore[no-any-return]
+
+
+def _factory(name: str) -> Callable[..., Any]:
+    if name == "otlp":
+        module, cls, _ = _OTLP_EXPORTERS[_otlp_protocol()]
+        return getattr(importlib.import_module(module), cls)  # type: ignore[no-any-return]
+    if name == "console":
+        return importlib.import_module("otel_rollout_console.exporter").ConsoleSpanExporter  # type: ignore[no-any-return]
+    return _find(name)  # type: ignore[no-any-return]
+
+
+def _guarded(name: str, doing: str, call: Callable[[], Any]) -> Any:
+    """Return the result of `call`; its error says what can't be done with the exporter."""
+    try:
+        return call()
     except ConfigurationError:
         raise
     except ImportError as error:
+        extra = _OTLP_EXPORTERS[_otlp_protocol()][2] if name == "otlp" else name if name in _extras() else None
         raise MissingExtraError(_missing(name, error, extra)) from error
     except Exception as error:
         raise ConfigurationError(f"exporter {name!r} can't be {doing}: {type(error).__name__}: {error}") from error
+
+
+def _make(name: str, arguments: Mapping[str, Any]) -> SpanExporter:
+    loaded = _load(name)
+    exporter = _guarded(name, "made", lambda: loaded(**arguments))
     if not isinstance(exporter, SpanExporter):
         raise ConfigurationError(f"exporter {name!r} is a {type(exporter).__qualname__}, not a SpanExporter")
     return exporter
@@ -179,7 +288,7 @@ def _missing(name: str, error: ImportError, extra: str | None) -> str:
         # A package of our distribution: only some of its folders are here.
         line = f"ship that package beside otel_rollout, or pip install {DISTRIBUTION}"
         return f"exporter {name!r} needs a package that isn't here ({error}): {line}"
-    line = f"pip install 'otel-rollout[{extra}]'" if extra else f"pip install {error.name or 'the missing package'}"
+    line = install_line(extra) if extra else f"pip install {error.name or 'the missing package'}"
     return f"exporter {name!r} needs a package that isn't installed ({error}): {line}"
 
 
@@ -187,8 +296,19 @@ def _unknown(name: str) -> str:
     installed = sorted({"console", "none", "otlp", *(point.name for point in entry_points(group=GROUP))})
     message = f"no exporter is called {name!r}; installed: {', '.join(installed)}"
     if name == "otlp_proto_grpc":
-        return f"{message}; this one comes with: pip install '{DISTRIBUTION}[grpc]'"
-    close = difflib.get_close_matches(name, installed, n=1)
-    if close:
-        return f"{message}; did you mean {close[0]!r}?"
+        return f"{message}; this one comes with: {install_line('grpc')}"
+    if "://" in name:
+        return f"{message}; a URL is an endpoint: backend='otlp', endpoint={shown_url(name)!r}"
+    letters = "".join(filter(str.isalnum, name.lower()))
+    other = _OTHER_NAMES.get(letters)
+    if other in installed:
+        return f"{message}; did you mean {other!r}?"
+    if letters in _TAKE_OTLP and closest(name, installed) is None:
+        address = _TAKE_OTLP[letters]
+        return (
+            f"{message}; this backend takes OTLP: backend='otlp', endpoint={address!r} or OTEL_EXPORTER_OTLP_ENDPOINT"
+        )
+    hint = did_you_mean(name, installed)
+    if hint:
+        return message + hint
     return f"{message}; an exporter is installed by a package that registers it under the entry point group {GROUP!r}"

@@ -7,20 +7,22 @@ import contextlib
 import logging
 import os
 import threading
+from collections.abc import Mapping
 from multiprocessing import util as multiprocessing_util
 from typing import Any, Final, TypeVar, cast
 
-from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
 from opentelemetry.trace import TracerProvider
 
-from otel_rollout.backends import Backend, backend_names, requested_backend
+from otel_rollout.backends import Address, Backend, backend_names, is_backend_named, requested_backend
 from otel_rollout.counts import Stats
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.init_notes import is_disabled, log_off, warn_of_variables
 from otel_rollout.make_pipeline import InitRequest, make_pipeline
 from otel_rollout.pipeline import Pipeline
 from otel_rollout.safety import log_once
 from otel_rollout.settings import resolve_settings
 from otel_rollout.spans import runtime
+from otel_rollout.spans.provider import application_provider
 
 __all__ = ["RolloutTraceConfig", "flush", "init", "shutdown", "stats"]
 
@@ -28,6 +30,11 @@ _logger = logging.getLogger("otel_rollout")
 _lock = threading.RLock()
 
 _Config = TypeVar("_Config", bound="RolloutTraceConfig")
+
+SECONDS_AFTER_CTRL_C: Final = 1.0
+"""The time for what is left after Ctrl-C, such as spans that go to disk."""
+_ARGUMENTS: Final = ("backend", "project_name", "experiment_name", "endpoint", "headers", "tracer_provider")
+"""The arguments of `init` that are no settings."""
 
 
 def init(
@@ -37,6 +44,8 @@ def init(
     token2text: bool = False,
     max_samples_per_step_per_worker: int | None = None,
     *,
+    endpoint: str | None = None,
+    headers: Mapping[str, str] | None = None,
     tracer_provider: TracerProvider | None = None,
     **settings: Any,
 ) -> None:
@@ -46,13 +55,16 @@ def init(
         project_name: The project; in the backends the experiment (MLflow) or the project (Phoenix, Weave).
         experiment_name: A tag of every trajectory.
         backend: The destination of the traces: an exporter's name, names separated by commas, a `SpanExporter`, or a
-            list of these. If None, `OTEL_TRACES_EXPORTER`; if that is unset too, tracing is off.
+            list of these. If None, `OTEL_TRACES_EXPORTER`; if that is unset too, the exporters of the tracer provider
+            that the application has set; without one, tracing is off, and one log line says so.
         token2text: Decode token ids by the op's own `self.tokenizer`, on the delivery thread; False leaves it to
             `OTEL_ROLLOUT_TOKEN2TEXT`.
         max_samples_per_step_per_worker: The number of samples per step that `select_samples` picks; None for all.
+        endpoint: The URL for `otlp`, such as `http://localhost:4318`, in place of `OTEL_EXPORTER_OTLP_ENDPOINT`.
+        headers: Sent with each request to it, beside those of `OTEL_EXPORTER_OTLP_HEADERS`.
         tracer_provider: An existing TracerProvider to create our spans with; if None, the application's global one if
             there is one, else a private one.
-        **settings: Any other setting by its name, see docs/configuration.md.
+        **settings: Any other setting by its name, see docs/reference/configuration.md.
 
     Raises:
         ConfigurationError: A setting can't work; the message names it, what was wrong and what would be right.
@@ -60,30 +72,51 @@ def init(
         MissingExtraError: An exporter needs a package that isn't installed.
         AlreadyInitializedError: `init` was called before with other settings.
     """
-    for argument, value in (("project_name", project_name), ("experiment_name", experiment_name)):
-        if not isinstance(value, str) or not value.strip():
-            raise ConfigurationError(f"{argument}={value!r}: this should be a text that is not empty")
     given = {
         **settings,
         "token2text": token2text or None,
         "max_samples_per_step_per_worker": max_samples_per_step_per_worker,
     }
+    _init(project_name, experiment_name, backend, Address(endpoint, headers), tracer_provider, given)
+
+
+def _init(
+    project_name: str,
+    experiment_name: str,
+    backend: Backend | None,
+    address: Address,
+    tracer_provider: TracerProvider | None,
+    given: Mapping[str, Any],
+    *,
+    is_verls: bool = False,
+) -> None:
+    for argument, value in (("project_name", project_name), ("experiment_name", experiment_name)):
+        if not isinstance(value, str) or not value.strip():
+            raise ConfigurationError(f"{argument}={value!r}: this should be a non-empty string")
     with _lock:
-        resolved = resolve_settings(given)
+        resolved = resolve_settings(given, also_known=_ARGUMENTS)
+        if address != Address() and not is_backend_named(backend):
+            backend = "otlp"
         asked = requested_backend(backend)
-        request = InitRequest(project_name, experiment_name, asked, tracer_provider, resolved)
+        request = InitRequest(project_name, experiment_name, asked, tracer_provider, resolved, address)
         if _state.request is not None:
             _state.request.require_same(request)
             return
-        is_disabled = os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true"
+        # In verl `trace.backend` alone switches tracing on.
+        joined = tracer_provider or (None if is_verls or is_backend_named(backend) else application_provider())
         pipeline = None
-        if not is_disabled and (asked or tracer_provider is not None):
+        if (asked or joined is not None) and not is_disabled():
             pipeline = make_pipeline(request, is_backend_given=backend is not None)
-        _state.request = request
+            runtime.resource = pipeline.reader.resource
+        _state.request, _state.last_pipeline = request, None
         runtime.pipeline = pipeline
         _describe(RolloutTraceConfig.get_instance(), request, pipeline)
+        exporters = pipeline.exporters.values() if pipeline is not None else ()
+        warn_of_variables(exporters)
         if pipeline is not None:
             _install_exit_hooks()
+        else:
+            log_off(is_chosen=is_verls or is_backend_named(backend))
 
 
 def flush(timeout: float = 30.0) -> bool:
@@ -95,7 +128,7 @@ def flush(timeout: float = 30.0) -> bool:
         timeout: The longest wait, in seconds.
 
     Returns:
-        True if every backend has every span recorded since the last flush, or if tracing is off.
+        True if every backend has every span recorded since the last flush, with rewards and links, or if tracing is off.
     """
     pipeline = _running()
     return pipeline.flush(timeout) if pipeline is not None else True
@@ -123,13 +156,30 @@ def shutdown(timeout: float | None = None) -> bool:
 def shutdown_at_exit() -> None:
     """Shut down at the end of the process, and finish a `shutdown()` that an exception cut short.
 
-    The `sys.exit` of a SIGTERM handler is ignored: the process ends already. Ctrl-C ends the wait.
+    The `sys.exit` of a SIGTERM handler is ignored: the process ends already. Ctrl-C ends the wait; the program is done,
+    and its exit code stays.
     """
+    timeout = None
     while runtime.pipeline is not None or _state.unfinished is not None:
-        with contextlib.suppress(SystemExit):
-            shutdown()
+        with contextlib.suppress(SystemExit), _Hurry() as hurry:
+            shutdown(timeout)
             if _state.unfinished is not None:
-                _finish(_state.unfinished, None)
+                _finish(_state.unfinished, timeout)
+        if hurry.is_asked_for:
+            timeout = SECONDS_AFTER_CTRL_C
+
+
+class _Hurry:
+    """Stops a Ctrl-C, and notes it."""
+
+    is_asked_for = False
+
+    def __enter__(self) -> _Hurry:  # noqa: PYI034 - Python 3.10 has no Self
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> bool:
+        self.is_asked_for = kind is KeyboardInterrupt
+        return self.is_asked_for
 
 
 def stats() -> Stats:
@@ -237,7 +287,11 @@ class RolloutTraceConfig:
             token2text: Decode token ids beside the ids.
             max_samples_per_step_per_worker: The number of samples per step that each worker traces; None for all.
         """
-        init(project_name, experiment_name, backend, token2text, max_samples_per_step_per_worker)
+        given = {
+            "token2text": token2text or None,
+            "max_samples_per_step_per_worker": max_samples_per_step_per_worker,
+        }
+        _init(project_name, experiment_name, backend, Address(), None, given, is_verls=True)
 
     @classmethod
     def get_backend(cls) -> str | None:
@@ -258,7 +312,7 @@ class RolloutTraceConfig:
     def reset(cls) -> None:
         """Switch tracing off and forget everything; for tests."""
         shutdown(timeout=5.0)
-        _state.last_pipeline = None
+        _state.last_pipeline = runtime.resource = None
         log_once.forget()
 
 

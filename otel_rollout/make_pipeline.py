@@ -13,14 +13,16 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.sdk.trace.sampling import Sampler
 from opentelemetry.trace import Tracer, TracerProvider
 
-from otel_rollout.backends import make_exporters
+from otel_rollout.backends import Address, make_exporters
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
 from otel_rollout.pipeline import Pipeline, QueueProcessor
+from otel_rollout.processing.chat_writer import ChatWriter
+from otel_rollout.processing.payload_finisher import PayloadFinisher
 from otel_rollout.processing.provider_tracer import ProviderTracer
 from otel_rollout.processing.redaction import make_redactor
-from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
+from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout.settings import Settings
 from otel_rollout.spans import runtime
 from otel_rollout.spans.ids import SystemIdGenerator
@@ -49,6 +51,7 @@ class InitRequest:
         backends: Exporters, and names of exporters.
         tracer_provider: The given provider, if any.
         settings: The settings.
+        address: The given endpoint and headers.
     """
 
     project_name: str
@@ -56,6 +59,7 @@ class InitRequest:
     backends: list[Any]
     tracer_provider: TracerProvider | None
     settings: Settings
+    address: Address
 
     def require_same(self, other: InitRequest) -> None:
         """Compare this request with a later one.
@@ -117,22 +121,35 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
     # Such a provider has exporters already, from OTEL_TRACES_EXPORTER say; only an argument adds to them.
     is_complete = request.tracer_provider is not None or is_auto_instrumented()
     adds_exporters = is_backend_given or not is_complete
-    exporters = make_exporters(request.backends) if adds_exporters else []
-    reader = SpanReader(resource, SCOPE, finisher)
+    exporters = make_exporters(request.backends, request.address) if adds_exporters else []
+    chat = ChatWriter(finisher) if settings.chat_messages else None
+    reader = SpanReader(resource, SCOPE, finisher, chat)
     queues = [_make_queue(name, exporter, reader, settings) for name, exporter in exporters]
     open_spans = OpenSpans()
     tracer: RolloutTracer
     if provider is None or otel_tracer is None:
-        tracer, provider, provider_spans = _trace_with_ours(settings, resource, limits, queues, finisher, open_spans)
+        tracer, provider, provider_spans = _trace_with_ours(
+            settings, resource, limits, queues, finisher, chat, open_spans
+        )
     else:
         provider_spans = _add_queues(provider, queues)
-        tracer = _provider_tracer(otel_tracer, finisher, provider_spans)
+        tracer = _provider_tracer(otel_tracer, finisher, chat, provider_spans)
     for queue in queues:
         queue.start()
     # A generated run id differs between workers, and would split their common groups.
     run = "/".join([request.project_name, request.experiment_name, *([settings.run_id] if settings.run_id else [])])
     return Pipeline(
-        run, request.experiment_name, settings, tracer, queues, finisher, provider, provider_spans, reader, open_spans
+        run,
+        request.project_name,
+        request.experiment_name,
+        settings,
+        tracer,
+        queues,
+        finisher,
+        provider,
+        provider_spans,
+        reader,
+        open_spans,
     )
 
 
@@ -142,6 +159,7 @@ def _trace_with_ours(
     limits: SpanLimits,
     queues: list[ExporterQueue],
     finisher: PayloadFinisher,
+    chat: ChatWriter | None,
     open_spans: OpenSpans,
 ) -> tuple[RolloutTracer, TracerProvider, ProviderSpans | None]:
     """Return a tracer of recording spans and its provider: a private one, or the global one with `set_global`."""
@@ -152,7 +170,7 @@ def _trace_with_ours(
         provider_spans = _providers.global_processor.deliver_to(queues)
         provider = _make_global(resource, sampler, limits)
         if provider.has_other_processors:
-            tracer = _provider_tracer(provider.get_tracer(SCOPE.name, SCOPE.version), finisher, provider_spans)
+            tracer = _provider_tracer(provider.get_tracer(SCOPE.name, SCOPE.version), finisher, chat, provider_spans)
             return tracer, provider, provider_spans
     count_end = open_spans.ended
 
@@ -196,9 +214,11 @@ def _processor_of(provider: Any) -> QueueProcessor:
     return added
 
 
-def _provider_tracer(tracer: Tracer, finisher: PayloadFinisher, provider_spans: ProviderSpans | None) -> ProviderTracer:
+def _provider_tracer(
+    tracer: Tracer, finisher: PayloadFinisher, chat: ChatWriter | None, provider_spans: ProviderSpans | None
+) -> ProviderTracer:
     on_start = provider_spans.started if provider_spans is not None else None
-    return ProviderTracer(tracer, finisher, on_start, redactor=finisher.redactor)
+    return ProviderTracer(tracer, finisher, on_start, chat=chat)
 
 
 def _make_global(resource: Resource, sampler: Sampler, limits: SpanLimits) -> GlobalProvider:
@@ -218,7 +238,8 @@ def _use_the_sdks_spans() -> None:
     pipeline = cast("Pipeline | None", runtime.pipeline)
     if pipeline is not None and pipeline.provider is _providers.global_provider:
         tracer = pipeline.provider.get_tracer(SCOPE.name, SCOPE.version)
-        pipeline.use(_provider_tracer(tracer, pipeline.finisher, _providers.global_processor.provider_spans))
+        chat = pipeline.reader.chat
+        pipeline.use(_provider_tracer(tracer, pipeline.finisher, chat, _providers.global_processor.provider_spans))
 
 
 def _make_queue(name: str, exporter: SpanExporter, reader: SpanReader, settings: Settings) -> ExporterQueue:

@@ -15,7 +15,8 @@ from opentelemetry.trace import TracerProvider
 
 from otel_rollout.counts import Stats
 from otel_rollout.delivery.exporter_queue import ExporterQueue
-from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
+from otel_rollout.processing.payload_finisher import PayloadFinisher
+from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout.safety.guard import guarded
 from otel_rollout.safety.log_once import internal_errors, warn_once
 from otel_rollout.settings import Settings
@@ -39,6 +40,7 @@ class Pipeline:
 
     Args:
         run: The run's part of a group id.
+        project_name: The project.
         experiment_name: The experiment, a tag of every trajectory.
         settings: The settings.
         tracer: Makes spans.
@@ -51,6 +53,7 @@ class Pipeline:
     """
 
     run: str
+    project_name: str
     experiment_name: str
     settings: Settings
     tracer: RolloutTracer
@@ -135,6 +138,8 @@ class Pipeline:
         if self.provider_spans is not None:
             self.provider_spans.after_fork()
         self.reader.resource = resource_of_child(self.reader.resource, self.settings.run_id)
+        if runtime.pipeline is self:
+            runtime.resource = self.reader.resource
         if isinstance(self.provider, GlobalProvider):
             self.provider.renew(self.reader.resource)
         for queue in self.queues:

@@ -30,7 +30,7 @@ _attributes: list[Attribute] = []
 
 
 def _key(where: str, key: str, type: str, meaning: str, readers: str) -> str:  # noqa: A002 - a column
-    """Add an attribute to the table of docs/attributes.md, and return its key."""
+    """Add an attribute to the table of docs/reference/attributes.md, and return its key."""
     _attributes.append(Attribute(key, where, type, meaning, readers))
     return key
 
@@ -40,10 +40,12 @@ _tag = partial(_key, "root and children")
 _root = partial(_key, "root")
 _any = partial(_key, "all")
 _llm = partial(_key, "LLM ops")
+_chat = partial(_key, "root and LLM ops with messages")
 _turn = partial(_key, "turns (verl)")
 _tool = partial(_key, "tool calls (verl)")
 _generation = partial(_key, "generation.* events (verl)")
 _exception = partial(_key, "exception event")
+_evaluation = partial(_key, "gen_ai.evaluation.result event (otlp)")
 _verl = partial(_key, "root (verl)")
 _verl_turn = partial(_key, "root and turns (verl)")
 
@@ -72,11 +74,19 @@ REWARD: Final = _key(
     "the reward from `annotate`",
     "filters, MLflow and Weave feedback",
 )
+REWARD_PARTS: Final = _key(
+    "root; late, the span that computed it",
+    "rollout.reward_parts",
+    "str (JSON)",
+    "the named parts of the reward; in verl, the other results of the reward function",
+    "as the reward",
+)
 TURNS: Final = _root("rollout.turns", "int", "LLM ops of the trajectory, except nested ones", "filters")
 INPUT_TOKENS: Final = _root("rollout.input_tokens", "int", "sum of the LLM ops' input tokens", "filters")
 OUTPUT_TOKENS: Final = _root("rollout.output_tokens", "int", "sum of the LLM ops' output tokens", "filters")
 DROPPED_SPANS: Final = _root("rollout.dropped_spans", "int", "spans of the trajectory dropped before its end", "you")
 TRUNCATED_BYTES: Final = _root("rollout.truncated_bytes", "int", "payload bytes cut from the trajectory", "you")
+TURN: Final = _llm("rollout.turn", "int", "the turn's number in its trajectory, from 1", "filters")
 OUTSIDE_TRAJECTORY: Final = _key("an op outside any trajectory", "rollout.outside_trajectory", "bool", "true", "you")
 
 # --- shared conventions
@@ -90,13 +100,25 @@ OPERATION_NAME: Final = _key(
     "root, LLM and TOOL ops", "gen_ai.operation.name", "str", "invoke_agent, chat or execute_tool", "Logfire, MLflow"
 )
 INPUT_VALUE: Final = _any(
-    "input.value", "str (JSON)", "the arguments; on the root, the prompt", "Phoenix, MLflow, Weave, Langfuse"
+    "input.value", "str (JSON or text)", "the arguments; on the root, the prompt", "Phoenix, MLflow, Weave, Langfuse"
 )
-INPUT_MIME_TYPE: Final = _any("input.mime_type", "str", "application/json", "Phoenix")
+INPUT_MIME_TYPE: Final = _any("input.mime_type", "str", "application/json; text/plain for a text", "Phoenix")
 OUTPUT_VALUE: Final = _any(
-    "output.value", "str (JSON)", "the result; on the root, the answer", "Phoenix, MLflow, Weave, Langfuse"
+    "output.value", "str (JSON or text)", "the result; on the root, the answer", "Phoenix, MLflow, Weave, Langfuse"
 )
-OUTPUT_MIME_TYPE: Final = _any("output.mime_type", "str", "application/json", "Phoenix")
+OUTPUT_MIME_TYPE: Final = _any("output.mime_type", "str", "application/json; text/plain for a text", "Phoenix")
+INPUT_MESSAGES: Final = _chat(
+    "gen_ai.input.messages",
+    "str (JSON)",
+    "the messages that the model got; on the root, the conversation before the last answer",
+    "Phoenix, MLflow, Weave",
+)
+OUTPUT_MESSAGES: Final = _chat(
+    "gen_ai.output.messages", "str (JSON)", "the model's answer; on the root, the last one", "Phoenix, MLflow, Weave"
+)
+TOOL_DEFINITIONS: Final = _chat(
+    "gen_ai.tool.definitions", "str (JSON)", "the tools that the model may call", "Phoenix, MLflow"
+)
 ERROR_TYPE: Final = _key("a span that failed", "error.type", "str", "the exception's class", "all")
 PROVIDER_NAME: Final = _llm("gen_ai.provider.name", "str", "argument `provider`, else the client library", "Logfire")
 REQUEST_MODEL: Final = _llm(
@@ -128,9 +150,6 @@ DATASET_INDEX: Final = _verl("rollout.dataset_index", "int or str", "`extra_info
 SAMPLE_INDEX_FROM: Final = _verl("rollout.sample_index_from", "str", "index, uid, or row of the worker", "you")
 ROLLOUT_N_FROM: Final = _verl("rollout.rollout_n_from", "str", "session_id, batch or worker", "you")
 DATA_SOURCE: Final = _verl("rollout.data_source", "str", "the dataset's `data_source`", "filters")
-REWARD_EXTRA_INFO: Final = _verl(
-    "rollout.reward_extra_info", "str (JSON)", "other results of the reward function", "you"
-)
 FINISH_REASON: Final = _verl("rollout.finish_reason", "str", "length if cut, else the engine's reason", "filters")
 NUM_TURNS: Final = _verl("rollout.num_turns", "int", "turns of the chat, as verl counts them", "filters")
 NUM_OUTPUTS: Final = _verl("rollout.num_outputs", "int", "sequences of the agent loop, if more than one", "you")
@@ -174,8 +193,22 @@ EXCEPTION_MESSAGE: Final = _exception("exception.message", "str", "its message",
 EXCEPTION_STACKTRACE: Final = _exception("exception.stacktrace", "str", "its traceback", "all")
 EXCEPTION_ESCAPED: Final = _exception("exception.escaped", "str", "True if it left the span, as in the SDK", "nobody")
 
+# --- the evaluation event (https://github.com/open-telemetry/semantic-conventions-genai, gen-ai-events)
+EVALUATION_NAME: Final = _evaluation("gen_ai.evaluation.name", "str", "`reward`, or the part's name", "OTLP backends")
+EVALUATION_VALUE: Final = _evaluation(
+    "gen_ai.evaluation.score.value", "double", "a number; of a boolean 1 or 0", "OTLP backends"
+)
+EVALUATION_LABEL: Final = _evaluation(
+    "gen_ai.evaluation.score.label", "str", "a text, or `true` or `false`", "OTLP backends"
+)
+EVALUATION_EXPLANATION: Final = _evaluation(
+    "gen_ai.evaluation.explanation", "str", "the part's explanation, if it has one", "OTLP backends"
+)
+
 EXCEPTION_EVENT: Final = "exception"
+EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
 JSON_MIME_TYPE: Final = "application/json"
+TEXT_MIME_TYPE: Final = "text/plain"
 
 ATTRIBUTES: Final = tuple(_attributes)
 ANNOTATIONS: Final = tuple(row for row in ATTRIBUTES if row.where in ("root (verl)", "root and turns (verl)"))

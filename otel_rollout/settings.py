@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.near_miss import did_you_mean
 from otel_rollout.pattern_check import compile_pattern
 
 __all__ = [
@@ -139,7 +140,7 @@ def _beside_built_in(given: list[str], right: str) -> tuple[str, ...]:
 def _read_text(value: Any) -> str:
     text = str(value).strip()
     if not text:
-        raise ValueError("a text that is not empty")
+        raise ValueError("a non-empty string")
     return text
 
 
@@ -217,12 +218,19 @@ class Settings:
         2**20,
         "the most bytes of an input or output; longer ones are cut inside the JSON, which stays valid",
     )
+    chat_messages: bool = _setting(
+        "OTEL_ROLLOUT_CHAT_MESSAGES",
+        _read_bool,
+        True,
+        "write the messages of LLM ops and of the final conversation as `gen_ai.input.messages` and "
+        "`gen_ai.output.messages`, by which backends show a chat",
+    )
     redact_keys: tuple[str, ...] = _setting(
         "OTEL_ROLLOUT_REDACT_KEYS",
         _read_keys,
         (BUILT_IN,),
         "more keys whose text values are redacted, separated by commas; `-name` exempts a key, `none` drops the "
-        "built-in ones; see [redaction.md](redaction.md)",
+        "built-in ones; see [Redaction](redaction.md)",
     )
     redact_patterns: tuple[str, ...] = _setting(
         "OTEL_ROLLOUT_REDACT_PATTERNS",
@@ -271,12 +279,15 @@ STANDARD_VARIABLES: Final[Mapping[str, str]] = {
 """OpenTelemetry's variables without a row in the table."""
 
 
-def resolve_settings(arguments: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Settings:
+def resolve_settings(
+    arguments: Mapping[str, Any], environ: Mapping[str, str] | None = None, *, also_known: Sequence[str] = ()
+) -> Settings:
     """Return each setting's value: the argument, else the first of its variables that is set, else the default.
 
     Args:
         arguments: Values by setting name; None counts as not given.
         environ: The environment; the process's own if None.
+        also_known: Names of other arguments, which a misspelt one may stand for.
 
     Raises:
         ConfigurationError: An argument or a variable of ours can't work; the message names it and the valid values.
@@ -296,8 +307,11 @@ def resolve_settings(arguments: Mapping[str, Any], environ: Mapping[str, str] | 
             raise ConfigurationError(f"{setting.name}={value!r}: this should be {error}") from None
     unknown = set(arguments) - {setting.name for setting in SETTINGS}
     if unknown:
-        known = ", ".join(setting.name for setting in SETTINGS)
-        raise ConfigurationError(f"{', '.join(sorted(unknown))}: there is no such setting; there are {known}")
+        known = [setting.name for setting in SETTINGS]
+        hint = did_you_mean(min(unknown), [*known, *also_known])
+        if not hint:
+            hint = f"; there are {', '.join(known)}"
+        raise ConfigurationError(f"{', '.join(sorted(unknown))}: there is no such setting{hint}")
     return Settings(**values)
 
 

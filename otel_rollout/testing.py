@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import Any
+from typing import Any, Final
 from unittest import mock
 
 import orjson
@@ -16,6 +16,18 @@ from otel_rollout import semconv
 from otel_rollout.spans.ids import SystemIdGenerator
 
 __all__ = ["InMemorySpanExporter", "deterministic_ids_and_times", "span_tree"]
+
+_MIME_KEYS: Final = {
+    semconv.INPUT_VALUE: semconv.INPUT_MIME_TYPE,
+    semconv.OUTPUT_VALUE: semconv.OUTPUT_MIME_TYPE,
+}
+_JSON_KEYS: Final = (
+    *_MIME_KEYS,
+    semconv.METADATA,
+    semconv.INPUT_MESSAGES,
+    semconv.OUTPUT_MESSAGES,
+    semconv.TOOL_DEFINITIONS,
+)
 
 
 class InMemorySpanExporter(SpanExporter):
@@ -45,9 +57,9 @@ class InMemorySpanExporter(SpanExporter):
 
 def _as_dict(span: ReadableSpan) -> dict[str, Any]:
     attributes = dict(span.attributes or {})
-    for key in (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE, semconv.METADATA):
+    for key in _JSON_KEYS:
         value = attributes.get(key)
-        if isinstance(value, str):
+        if isinstance(value, str) and attributes.get(_MIME_KEYS.get(key, "")) != semconv.TEXT_MIME_TYPE:
             attributes[key] = orjson.loads(value)
     context = span.context
     record: dict[str, Any] = {

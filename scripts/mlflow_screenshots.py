@@ -2,8 +2,8 @@
 
     python scripts/mlflow_screenshots.py            # writes docs/images/mlflow-*.png
 
-Runs the demo into a sqlite file, opens MLflow's own UI over it, filters its list of traces by clicks as a user would
-(no address does), and takes the pictures.
+Runs the demo into a sqlite file, opens MLflow's own UI over it in its default view, filters its list of traces by
+clicks as a user would (no address does), and takes the pictures.
 """
 
 from __future__ import annotations
@@ -33,10 +33,6 @@ SEEN = {
     "mlflow.assistant.panelOpen_v1": False,
 }
 STEP = "1"
-HIDDEN_COLUMNS = ["Time", "Session", "Duration", "Tags"]
-SHOWN_COLUMNS = ["sample_index", "rollout_n", "step"]
-OUTPUT_NARROWER_BY = 200
-"""Pixels; the answers are short, and the columns to the right of them find room."""
 ROWS = 50
 """On a page: all trajectories of one step."""
 
@@ -71,29 +67,6 @@ def telling_trace(traces: list[Any]) -> str:
     return str(max(right, key=lambda trace: len(trace.data.spans)).info.trace_id)
 
 
-def choose_columns(page: Page) -> None:
-    """Show the tags that say which trajectory it is, and hide what is the same in every row."""
-    page.get_by_role("button", name="Display").click()
-    page.get_by_role("menuitem", name="Columns").click()
-    for names, checked in ((HIDDEN_COLUMNS, "false"), (SHOWN_COLUMNS, "true")):
-        for name in names:
-            # "Tags" is a column, and below the columns a group of them.
-            item = page.get_by_role("menuitemcheckbox", name=name, exact=True).first
-            item.click()
-            if item.get_attribute("aria-checked") != checked:
-                raise RuntimeError(f"the column {name} did not change")
-    page.keyboard.press("Escape")
-    page.get_by_role("menu").first.wait_for(state="hidden")
-    handle = page.get_by_role("columnheader", name="Output").get_by_role("button", name="Resize Column").bounding_box()
-    if handle is None:
-        raise RuntimeError("the column Output can't be made narrower")
-    x, y = handle["x"] + handle["width"] / 2, handle["y"] + handle["height"] / 2
-    page.mouse.move(x, y)
-    page.mouse.down()
-    page.mouse.move(x - OUTPUT_NARROWER_BY, y, steps=5)
-    page.mouse.up()
-
-
 def filter_by_step(page: Page) -> set[str]:
     """Filter the list by the tag `step`, as a user would.
 
@@ -122,18 +95,16 @@ def main() -> None:
         run_demo(f"sqlite:///{mlflow.database}")
         experiment_id, traces = traces_of_step(mlflow.address)
         url = f"{mlflow.address}/#/experiments/{experiment_id}/traces?startTimeLabel=ALL"
-        with open_page(browser, url, width=1500, height=760, storage=SEEN) as page:
-            page.get_by_role("button", name="Toggle sidebar").click()
+        with open_page(browser, url, width=1600, height=900, storage=SEEN) as page:
             page.get_by_role("combobox", name="Rows per page").click()
             page.get_by_role("option", name=str(ROWS)).click()
-            choose_columns(page)
             listed = filter_by_step(page)
             if listed != {trace.info.trace_id for trace in traces}:
                 raise RuntimeError(f"the page lists {len(listed)} traces, and step {STEP} has {len(traces)}")
             page.get_by_text(f"{len(traces)} of ").wait_for()
             take_picture(page, IMAGES / "mlflow-trajectories.png")
         one = f"{url}&selectedEvaluationId={telling_trace(traces)}"
-        with open_page(browser, one, width=1300, height=760, storage=SEEN) as page:
+        with open_page(browser, one, width=1600, height=900, storage=SEEN) as page:
             page.get_by_text("Policy.generate").first.wait_for()
             take_picture(page, IMAGES / "mlflow-trajectory.png")
 

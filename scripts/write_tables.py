@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 where a table differs")
     is_check = parser.parse_args().check
     differing = []
-    for page in sorted(DOCS.glob("*.md")):
+    for page in sorted(DOCS.rglob("*.md")):
         text = page.read_text(encoding="utf-8")
         new = rewritten(text)
         if new != text:

@@ -12,7 +12,7 @@ from otel_rollout import RolloutTraceConfig
 pytest_plugins = ["tests.servers.fixtures"]
 
 # Set on import too: fixtures of a wider scope than a test see the same environment.
-CLEARED_PREFIXES = ("OTEL_", "MLFLOW_", "WANDB_", "WEAVE_", "WF_TRACE_")
+CLEARED_PREFIXES = ("OTEL_", "MLFLOW_", "PHOENIX_", "WANDB_", "WEAVE_", "WF_TRACE_")
 # What steers the test run itself.
 OURS = ("OTEL_ROLLOUT_CACHE", "OTEL_ROLLOUT_REQUIRE_SERVERS")
 for _variable in list(os.environ):

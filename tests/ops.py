@@ -17,7 +17,8 @@ def record(name: str, inputs: Any = MISSING, output: Any = MISSING, **changes: A
     attributes: dict[str, Any] = {"openinference.span.kind": "CHAIN", "rollout.outside_trajectory": True}
     for side, value in (("input", inputs), ("output", output)):
         if value is not MISSING:
-            attributes |= {f"{side}.value": value, f"{side}.mime_type": "application/json"}
+            mime_type = "text/plain" if isinstance(value, str) else "application/json"
+            attributes |= {f"{side}.value": value, f"{side}.mime_type": mime_type}
     attributes |= changes.pop("attributes", {})
     ids = {"trace_id": 1, "span_id": 1, "parent_id": None, "start_time": 1, "end_time": 2, "status": "UNSET"}
     return {"name": name, **ids, "attributes": attributes, **changes}

@@ -12,6 +12,13 @@ from otel_rollout.values.snapshot import snapshot
 from otel_rollout.values.snapshot_json import to_json
 
 
+def read_payload(span: Any, key: str) -> Any:
+    """Return the payload of a span: a text as it is, JSON as the value."""
+    text = span.attributes[key]
+    is_text = span.attributes[key.replace(".value", ".mime_type")] == "text/plain"
+    return text if is_text else orjson.loads(text)
+
+
 def read(value: Any) -> Any:
     """Return the JSON of a value's snapshot as Python objects."""
     return orjson.loads(to_json(snapshot(value)))

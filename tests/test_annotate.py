@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import json
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -67,12 +68,13 @@ class TestAnnotate:
                     "openinference.span.kind": "AGENT",
                     "gen_ai.operation.name": "invoke_agent",
                     "gen_ai.conversation.id": f"{1:032x}",
-                    "session.id": "test-project/test-experiment/1/7",
+                    "session.id": "step 1 · sample 7 · test-project/test-experiment",
                     **{f"rollout.{key}": value for key, value in tags.items()},
                     "rollout.status": "truncated",
                     "rollout.reward": 1.0,
-                    "input.value": [{"role": "user", "content": "why"}],
-                    "input.mime_type": "application/json",
+                    "input.value": "why",
+                    "input.mime_type": "text/plain",
+                    "gen_ai.input.messages": [{"role": "user", "parts": [{"type": "text", "content": "why"}]}],
                     "output.value": {"answer": 42},
                     "output.mime_type": "application/json",
                     **own,
@@ -206,17 +208,19 @@ class TestWrongTypes:
             ({"reward": 10**400}, "a reward is a number, not int"),
             ({"reward": np.ones(3)}, "a reward is a number, not ndarray"),
             ({"reward": Hostile()}, "a reward is a number, not Hostile"),
+            ({"reward_parts": 1.0}, "the parts of a reward are a mapping of names to values, not float"),
+            ({"reward_parts": [("format", 1.0)]}, "the parts of a reward are a mapping of names to values, not list"),
             ({"status": "done"}, f"{STATUSES}, not 'done'"),
             ({"status": Hostile()}, f"{STATUSES}, not Hostile"),
             ({"extra": {"a": 1}}, f"{ATTRIBUTE}, not dict"),
             ({"extra": [1, "a"]}, f"{ATTRIBUTE}, not list"),
             ({"extra": 2**70}, f"{ATTRIBUTE}, not int"),
             ({"extra": Hostile()}, f"{ATTRIBUTE}, not Hostile"),
-            ({"rollout.step": 5}, "this name is taken"),
-            ({"sample_index": 5}, "this name is taken"),
-            ({"rollout": 5}, "this name is taken"),
-            ({"error": "bad"}, "this name is taken"),
-            ({"metadata": "{}"}, "this name is taken"),
+            ({"rollout.step": 5}, "this name is reserved"),
+            ({"sample_index": 5}, "this name is reserved"),
+            ({"rollout": 5}, "this name is reserved"),
+            ({"error": "bad"}, "this name is reserved"),
+            ({"metadata": "{}"}, "this name is reserved"),
         ],
         ids=lambda value: None if isinstance(value, str) else str(next(iter(value))),
     )
@@ -232,7 +236,7 @@ class TestWrongTypes:
             annotate(**annotation)
             annotate(**annotation, kept=True)
         name = next(iter(annotation))
-        assert [entry.getMessage() for entry in caplog.records] == [f"annotate({name}=…): {message}; it is left out"]
+        assert [entry.getMessage() for entry in caplog.records] == [f"annotate({name}=…): {message}; it is ignored"]
         assert caplog.records[0].levelname == "WARNING"
         attributes = root_attributes(rollout_spans)
         assert attributes["kept"] is True
@@ -250,6 +254,52 @@ class TestWrongTypes:
         }
         assert attributes["rollout.sample_index"] == 1
         assert otel_rollout.stats().internal_errors == {}
+
+
+class TestRewardParts:
+    """The named parts of a reward."""
+
+    def test_parts_are_one_text(self, rollout_spans: InMemorySpanExporter) -> None:
+        """Parts are one JSON text on the root beside the reward, and not in its metadata."""
+        with rollout_trace_attr(1):
+            annotate(reward=1.0, reward_parts={"format": np.float32(0.5), "correct": True, "verdict": Word.YES})
+        attributes = root_attributes(rollout_spans)
+        assert attributes["rollout.reward"] == 1.0
+        assert json.loads(attributes["rollout.reward_parts"]) == {"format": 0.5, "correct": True, "verdict": "yes"}
+        assert "reward_parts" not in attributes["metadata"]
+
+    def test_later_parts_are_added(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A second call adds its parts and replaces those of the same name; each is a copy."""
+        parts = {"format": 0.0}
+        with rollout_trace_attr(1):
+            annotate(reward_parts=parts)
+            parts["format"] = 9.0
+            annotate(reward_parts={"correct": 1, "judge": {"value": 0.5, "explanation": "half right"}})
+            annotate(reward_parts={"correct": 0})
+        assert json.loads(root_attributes(rollout_spans)["rollout.reward_parts"]) == {
+            "format": 0.0,
+            "correct": 0,
+            "judge": {"value": 0.5, "explanation": "half right"},
+        }
+
+    def test_numbers_are_no_secrets(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A part whose name sounds like a secret's keeps its number; a secret in a text is redacted."""
+        with rollout_trace_attr(1):
+            annotate(
+                reward_parts={"token_f1": 0.25, "judge": {"value": 1, "explanation": "password=hunter2 was given"}}
+            )
+        text = root_attributes(rollout_spans)["rollout.reward_parts"]
+        assert json.loads(text)["token_f1"] == 0.25
+        assert "hunter2" not in text
+
+    def test_too_many_are_left_out(self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture) -> None:
+        """Parts beyond a thousand are left out with one line in the log; the earlier ones stay."""
+        with rollout_trace_attr(1):
+            annotate(reward_parts={"format": 1.0})
+            annotate(reward_parts={f"part {number}": number for number in range(1000)})
+        assert json.loads(root_attributes(rollout_spans)["rollout.reward_parts"]) == {"format": 1.0}
+        [line] = [entry.getMessage() for entry in caplog.records]
+        assert line == "annotate(reward_parts=…): a reward has at most 1,000 parts; it is left out"
 
 
 class TestElsewhere:
@@ -325,5 +375,5 @@ class TestManyAttributes:
 
         assert "mine" not in str(rollout_spans.as_dicts()[0]["attributes"])
         assert [record.getMessage() for record in caplog.records] == [
-            f"annotate({key}=…): this name is taken; it is left out"
+            f"annotate({key}=…): this name is reserved; it is ignored"
         ]

@@ -1,4 +1,4 @@
-"""docs/architecture.md names the rooms that there are, and the linter's layers."""
+"""docs/explanation/architecture.md names the rooms that there are, and the linter's layers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 TREE = Path(__file__).resolve().parent.parent
-PAGE = TREE / "docs" / "architecture.md"
+PAGE = TREE / "docs" / "explanation" / "architecture.md"
 PACKAGE = TREE / "otel_rollout"
 
 if not PACKAGE.is_dir():
@@ -31,7 +31,7 @@ def layers() -> set[str]:
 
 
 class TestPage:
-    """docs/architecture.md."""
+    """docs/explanation/architecture.md."""
 
     def test_names_every_room(self) -> None:
         """Each folder of the core stands in the table of rooms, and no other does."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_rollout import backends, flush, init, rollout_trace_attr, shutdown
-from otel_rollout.backends import backend_names, make_exporters, requested_backend
+from otel_rollout.backends import Address, backend_names, make_exporters, requested_backend
 from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED
@@ -90,11 +91,30 @@ class TestMaking:
         assert message.startswith("no exporter is called 'mlfow'; installed: console, file, mlflow, none, otlp, ")
         assert message.endswith("did you mean 'mlflow'?")
 
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("ml-flow", "did you mean 'mlflow'?"),
+            ("MLflow", "did you mean 'mlflow'?"),
+            ("wandb", "did you mean 'weave'?"),
+            ("stdout", "did you mean 'console'?"),
+            ("jaeger", "backend='otlp', endpoint='http://localhost:4318' or OTEL_EXPORTER_OTLP_ENDPOINT"),
+            ("langfuse", "backend='otlp', endpoint='https://cloud.langfuse.com/api/public/otel' or"),
+            ("http://me:secret@localhost:6006", "backend='otlp', endpoint='http://localhost:6006'"),
+        ],
+    )
+    def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(self, name: str, said: str):
+        """Another spelling, a product's name or a URL: the error says what to write instead."""
+        with pytest.raises(UnknownExporterError) as caught:
+            make_exporters([name])
+
+        assert said in str(caught.value)
+
     def test_a_known_name_that_is_not_installed_names_its_extra(self, monkeypatch: pytest.MonkeyPatch):
         """OpenTelemetry's name of the gRPC exporter comes with an extra; an extra that is no exporter is unknown."""
         monkeypatch.setattr(backends, "entry_points", lambda **selection: [])
 
-        with pytest.raises(UnknownExporterError, match=r"pip install 'otel-rollout\[grpc\]'"):
+        with pytest.raises(UnknownExporterError, match=r"pip install .*\[grpc\]'"):
             make_exporters(["otlp_proto_grpc"])
         with pytest.raises(UnknownExporterError) as caught:
             make_exporters(["demo"])
@@ -106,7 +126,7 @@ class TestMaking:
         monkeypatch.setitem(sys.modules, "grpc", None)
         monkeypatch.delitem(sys.modules, "otel_rollout_otlp.grpc_exporter", raising=False)
 
-        with pytest.raises(MissingExtraError, match=r"pip install 'otel-rollout\[grpc\]'"):
+        with pytest.raises(MissingExtraError, match=r"pip install .*\[grpc\]'"):
             make_exporters(["otlp"])
 
     def test_a_bad_endpoint_is_found_at_once(self, monkeypatch: pytest.MonkeyPatch):
@@ -179,3 +199,77 @@ class TestMaking:
         queue.after_fork()
         assert exporter.names == ["one"]
         assert shutdown(10)
+
+
+class TestAddress:
+    """The endpoint and headers that `init` is given."""
+
+    @pytest.mark.parametrize(
+        ("endpoint", "url"),
+        [
+            ("http://localhost:6006", "http://localhost:6006/v1/traces"),
+            ("http://localhost:6006/v1/traces/", "http://localhost:6006/v1/traces"),
+            ("https://host/api/public/otel", "https://host/api/public/otel/v1/traces"),
+        ],
+    )
+    def test_otlp_takes_it(self, endpoint: str, url: str):
+        """The base URL and the whole one are both right."""
+        ((_, exporter),) = make_exporters(["otlp"], Address(endpoint, {"x-key": "value"}))
+
+        assert exporter.endpoint == url  # type: ignore[attr-defined]
+        assert exporter._headers == {"x-key": "value"}  # type: ignore[attr-defined]
+
+    def test_grpc_takes_it(self, monkeypatch: pytest.MonkeyPatch):
+        """The gRPC exporter gets the same arguments."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+        ((_, exporter),) = make_exporters(["otlp"], Address("localhost:4317"))
+
+        assert exporter.endpoint == "localhost:4317"  # type: ignore[attr-defined]
+
+    def test_only_the_exporter_that_takes_it_gets_it(self):
+        """Beside other exporters, `otlp` has the endpoint."""
+        made = dict(make_exporters(["console", "otlp"], Address("http://localhost:6006")))
+
+        assert made["otlp"].endpoint == "http://localhost:6006/v1/traces"  # type: ignore[attr-defined]
+
+    @pytest.mark.parametrize(
+        ("asked", "setting"),
+        [
+            (["mlflow"], "the address of 'mlflow' is MLFLOW_TRACKING_URI"),
+            (["file"], "the address of 'file' is OTEL_ROLLOUT_DIR"),
+            (["weave"], "the address of 'weave' is WANDB_BASE_URL"),
+            (["console"], "'console' takes none"),
+            ([InMemorySpanExporter()], "InMemorySpanExporter is made already"),
+        ],
+    )
+    def test_another_exporters_setting_is_named(self, asked: list[Any], setting: str):
+        """An exporter without an endpoint is an error that says which setting it has."""
+        with pytest.raises(ConfigurationError) as caught:
+            make_exporters(asked, Address("http://localhost:5000"))
+
+        assert str(caught.value).startswith(f"endpoint: this is for OTLP, backend='otlp'; {setting}")
+
+    @pytest.mark.parametrize(
+        ("address", "said"),
+        [
+            (
+                Address("localhost:4318"),
+                "endpoint='localhost:4318': this should be a URL such as http://localhost:4318",
+            ),
+            (Address(""), "endpoint='': this should be a URL"),
+            (Address(headers={"x-key": 1}), "headers: this should be a dict of names and values"),  # type: ignore[dict-item]
+            (Address(headers="x-key=1"), "headers: this should be a dict"),  # type: ignore[arg-type]
+        ],
+    )
+    def test_a_wrong_one_is_found_at_once(self, address: Address, said: str):
+        """A missing scheme or a wrong type fails `init`."""
+        with pytest.raises(ConfigurationError) as caught:
+            make_exporters(["otlp"], address)
+
+        assert str(caught.value).startswith(said)
+
+    def test_it_is_shown_without_secrets(self):
+        """Errors about a second `init` show neither passwords nor the values of headers."""
+        assert repr(Address("http://me:pw@host", {"authorization": "secret"})) == (
+            "endpoint 'http://host' with headers ['authorization']"
+        )

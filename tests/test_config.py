@@ -107,7 +107,7 @@ class TestInit:
         """Project and experiment must be named."""
         names = {"project_name": "p", "experiment_name": "e", argument: value}
 
-        with pytest.raises(ConfigurationError, match=rf"^{argument}=.*should be a text that is not empty"):
+        with pytest.raises(ConfigurationError, match=rf"^{argument}=.*should be a non-empty string"):
             init(**names, backend="console")  # type: ignore[arg-type]
 
     def test_a_failed_init_leaves_tracing_off(self):

@@ -79,7 +79,9 @@ class TestSecrets:
             fault = outcome_of_answer(made.request("POST", url, b""), url)
 
         assert fault.verdict is Verdict.RETRY
-        assert fault.reason.startswith("http://127.0.0.1:1/v1/traces: ConnectionError")
+        assert fault.reason.startswith(
+            "http://127.0.0.1:1/v1/traces: connection refused: nothing listens on 127.0.0.1:1"
+        )
         assert "s3cret" not in fault.reason
         assert outcome_of_answer(HttpAnswer(403), url).reason == "HTTP 403 from http://127.0.0.1:1/v1/traces"
 

@@ -248,7 +248,7 @@ class TestProviders:
             "openinference.span.kind": "AGENT",
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.conversation.id": f"{root['trace_id']:032x}",
-            "session.id": "project/experiment/-/1",
+            "session.id": "sample 1 · project/experiment",
             "rollout.sample_index": 1,
             "rollout.validate": False,
             "rollout.experiment_name": "experiment",

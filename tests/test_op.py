@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from otel_rollout import rollout_trace_op
+from otel_rollout import flush, rollout_trace_op
 from otel_rollout.testing import InMemorySpanExporter, span_tree
 from tests.ops import Agent, Caller, add, multiply, record, recorded
 
@@ -167,7 +167,18 @@ class TestKindsOfCallables:
     def test_unknown_kind_is_refused(self) -> None:
         """A kind that OpenInference doesn't have is an error at once, which lists the kinds."""
         with pytest.raises(ValueError, match="AGENT, CHAIN, EVALUATOR, LLM, TOOL"):
-            rollout_trace_op(kind="llm")
+            rollout_trace_op(kind="RETRIEVER")
+
+    def test_the_case_of_a_kind_does_not_matter(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A kind in lower case is the kind."""
+
+        @rollout_trace_op(kind="llm")
+        def generate() -> None: ...
+
+        generate()
+
+        assert flush()
+        assert (rollout_spans.spans[0].attributes or {})["openinference.span.kind"] == "LLM"
 
 
 class TestArguments:

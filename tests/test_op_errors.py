@@ -39,6 +39,8 @@ class TestErrors:
         stack = event.pop("exception.stacktrace")
         assert stack.startswith("Traceback (most recent call last)")
         assert stack.endswith("    raise error\nValueError: bad value\n")
+        # Without the frame of the wrapper around f.
+        assert stack.count('  File "') == 1
         assert event == {
             "name": "exception",
             "exception.type": "ValueError",

@@ -38,6 +38,7 @@ class TestLlmOps:
             "input.mime_type": "application/json",
             "output.value": {"token_ids": [7, 8], "stop_reason": "length"},
             "output.mime_type": "application/json",
+            "rollout.turn": 1,
             "rollout.step": 2,
             "rollout.sample_index": 1,
             "rollout.rollout_n": 3,

@@ -87,19 +87,19 @@ os.register_at_fork(
     ),
 )
 """
-"""The lines of docs/faults.md that deliver queued spans at SIGTERM."""
+"""The lines of docs/how-to/processes.md that deliver queued spans at SIGTERM."""
 
 HANDLER = f"exec({RECIPE!r})"
 SIGTERM_STATUS = 143
 
 
 class TestSigterm:
-    """SIGTERM is the program's own; with the handler of docs/faults.md it ends the program as `sys.exit` does."""
+    """SIGTERM is the program's own; with the handler of the docs it ends the program as `sys.exit` does."""
 
     def test_the_documentation_has_the_handler(self):
         """The handler that is tested here is the one in the documentation."""
         pages = Path(__file__).resolve().parent.parent / "docs"
-        assert f"```python\n{RECIPE}```\n" in (pages / "faults.md").read_text()
+        assert f"```python\n{RECIPE}```\n" in (pages / "how-to" / "processes.md").read_text()
 
     def test_init_leaves_the_signal_as_it_is(self, program):
         """`init`, `flush` and `shutdown` install no handler."""

@@ -136,12 +136,20 @@ class TestValues:
         with pytest.raises(ConfigurationError, match=r"^max_queue_bytes=-1: this should be a positive size"):
             resolve_settings({"max_queue_bytes": -1}, {})
 
-    def test_an_unknown_setting_lists_the_known_ones(self):
-        """A misspelt argument is an error that lists the names."""
-        with pytest.raises(
-            ConfigurationError, match=r"max_queue_byte: there is no such setting; there are token2text,"
-        ):
-            resolve_settings({"max_queue_byte": 1}, {})
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ("max_queue_byte", "did you mean 'max_queue_bytes'?"),
+            ("backends", "did you mean 'backend'?"),
+            ("verbosity", "there are token2text,"),
+        ],
+    )
+    def test_an_unknown_setting_is_answered_with_the_right_one(self, given: str, said: str):
+        """An error names the argument that a misspelt one is near to, or all of them."""
+        with pytest.raises(ConfigurationError) as caught:
+            resolve_settings({given: 1}, {}, also_known=["backend"])
+
+        assert str(caught.value).startswith(f"{given}: there is no such setting; {said}")
 
 
 def test_meanings_are_one_line():

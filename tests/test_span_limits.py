@@ -15,6 +15,7 @@ from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
 from otel_rollout.processing.payload_limits import cut_json_characters
 from otel_rollout.spans.span_bounds import LIMIT_VARIABLES, environment_limits
 from otel_rollout.testing import InMemorySpanExporter
+from tests.payload_values import read_payload
 
 PAYLOAD = (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)
 TAGS = {"rollout.step": 2, "rollout.sample_index": 1, "rollout.rollout_n": 3, "rollout.validate": False}
@@ -107,7 +108,7 @@ class TestCharacters:
         assert max(map(len, texts)) == 20
         assert span.attributes["key 0"] == "y" * 20
         for key in PAYLOAD:
-            assert orjson.loads(span.attributes[key])
+            assert read_payload(span, key)
         assert orjson.loads(root.attributes[semconv.METADATA])
         # Ten attributes, events and links lose 80 characters each, input and output their thousand.
         assert otel_rollout.stats().truncated_bytes > 30 * 80 + 2 * 900
@@ -214,7 +215,7 @@ class TestProviderOfTheApplication:
         assert otel_rollout.flush(10)
 
         (root,) = exporter.spans
-        expected = {**TAGS, semconv.REWARD: 0.5, semconv.STATUS: "completed", semconv.INPUT_VALUE: '"question"'}
+        expected = {**TAGS, semconv.REWARD: 0.5, semconv.STATUS: "completed", semconv.INPUT_VALUE: "question"}
         assert {key: root.attributes.get(key) for key in expected} == expected
         assert {semconv.SESSION_ID, semconv.CONVERSATION_ID, semconv.METADATA} <= set(root.attributes)
         assert len(root.attributes) == 128

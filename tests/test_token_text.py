@@ -28,9 +28,8 @@ class Letters:
 
 
 def add(output: Any, arguments: Any = None, tokenizer: Any = None) -> Any:
-    """Return the output as Python objects."""
-    text = orjson.dumps(arguments) if arguments is not None else None
-    return orjson.loads(add_token_text(tokenizer or Letters(), text, orjson.dumps(output)))
+    """Return the output with its texts."""
+    return add_token_text(tokenizer or Letters(), arguments, output)[1]
 
 
 @pytest.fixture(autouse=True)
@@ -48,20 +47,27 @@ class TestWhoseIds:
             (
                 {"prompt_ids": [65], "response_ids": [66]},
                 {"prompt_ids": [90]},
-                {"prompt_text": "A", "response_text": "B"},
+                ({}, {"prompt_text": "A", "response_text": "B"}),
             ),
-            ({"token_ids": [66, 67]}, {"prompt_ids": [65]}, {"prompt_text": "A", "response_text": "BC"}),
-            ({"response_ids": [66], "token_ids": [90]}, None, {"response_text": "B"}),
-            ({"prompt_ids": None, "token_ids": None}, {"prompt_ids": [65]}, {"prompt_text": "A"}),
-            ({"answer": 1}, {"prompt_ids": [65]}, {"prompt_text": "A"}),
-            ({"token_ids": []}, {}, {"response_text": ""}),
-            ({"answer": 1}, {"messages": []}, {}),
+            ({"token_ids": [66, 67]}, {"prompt_ids": [65]}, ({"prompt_text": "A"}, {"response_text": "BC"})),
+            ({"response_ids": [66], "token_ids": [90]}, None, (None, {"response_text": "B"})),
+            ({"prompt_ids": None, "token_ids": None}, {"prompt_ids": [65]}, ({"prompt_text": "A"}, {})),
+            ({"answer": 1}, {"prompt_ids": [65]}, ({"prompt_text": "A"}, {})),
+            (None, {"prompt_ids": [65]}, ({"prompt_text": "A"}, None)),
+            ({"token_ids": []}, {}, ({}, {"response_text": ""})),
+            ({"answer": 1}, {"messages": []}, ({}, {})),
         ],
-        ids=["agent loop", "generate", "response_ids win", "null", "prompt only", "empty", "none"],
+        ids=["agent loop", "generate", "response_ids win", "null", "prompt only", "failed", "empty", "none"],
     )
     def test_rule(self, output, arguments, texts):
         """The prompt's ids are the output's, else the arguments'; the response's `response_ids`, else `token_ids`."""
-        assert add(output, arguments) == {**output, **texts}
+        given, answered = texts
+        seen_arguments, seen = add_token_text(Letters(), arguments, output)
+
+        assert seen == (None if answered is None else {**answered, **output})
+        assert seen_arguments == (None if given is None else {**given, **arguments})
+        # The texts stand first.
+        assert list(seen or ())[: len(answered or ())] == sorted(answered or ())
 
     @pytest.mark.parametrize("output", ["text with _ids", [1, 2], None, 5])
     def test_output_without_fields(self, output):
@@ -79,7 +85,7 @@ class TestWhoseIds:
 
     def test_arguments_that_were_not_captured(self):
         """Without arguments the output's own ids are decoded."""
-        assert orjson.loads(add_token_text(Letters(), None, b'{"token_ids":[65]}'))["response_text"] == "A"
+        assert add({"token_ids": [65]}) == {"response_text": "A", "token_ids": [65]}
 
     def test_real_tokenizer(self):
         """Ids of a real byte-level BPE tokenizer come back as the text that they were made from."""
@@ -209,12 +215,9 @@ class TestThreads:
         assert threading.get_ident() not in tokenizer.threads
         assert tokenizer.most_at_once == 1
         for exporter in exporters:
-            outputs = [
-                orjson.loads(span.attributes[semconv.OUTPUT_VALUE])
-                for span in exporter.spans
-                if span.name == "Server.generate"
-            ]
-            assert outputs == [{"token_ids": [66], "prompt_text": "A", "response_text": "B"}] * 10
+            turns = [span.attributes for span in exporter.spans if span.name == "Server.generate"]
+            assert [turn[semconv.INPUT_VALUE] for turn in turns] == ['{"prompt_text":"A","prompt_ids":[65]}'] * 10
+            assert [turn[semconv.OUTPUT_VALUE] for turn in turns] == ['{"response_text":"B","token_ids":[66]}'] * 10
 
     def test_on_a_provider_that_is_not_ours(self, caplog):
         """Spans of the application's provider keep their ids alone: their payload is complete when they end."""

@@ -86,7 +86,7 @@ class TestRoot:
             },
             root_record(
                 {"step": 3, "sample_index": 7, "rollout_n": 1},
-                "test-project/test-experiment/3/7",
+                "step 3 · sample 7 · test-project/test-experiment",
                 name="agent",
                 end_time=4,
             ),
@@ -105,7 +105,7 @@ class TestRoot:
         assert recorded(rollout_spans) == [
             root_record(
                 {"step": 0, "sample_index": 0, "rollout_n": 0, "validate": True},
-                "test-project/test-experiment/validate/0/0",
+                "step 0 · sample 0 · validate · test-project/test-experiment",
             )
         ]
 
@@ -114,7 +114,7 @@ class TestRoot:
         with rollout_trace_attr(sample_index="uid-1"):
             pass
         assert recorded(rollout_spans) == [
-            root_record({"sample_index": "uid-1"}, "test-project/test-experiment/-/uid-1")
+            root_record({"sample_index": "uid-1"}, "sample uid-1 · test-project/test-experiment")
         ]
 
     @pytest.mark.parametrize(
@@ -154,14 +154,6 @@ class TestRoot:
         (root,) = recorded(rollout_spans)
         assert root["attributes"]["rollout.sample_index"].endswith("Hostile>")
 
-    def test_yields_none(self, rollout_spans: InMemorySpanExporter) -> None:
-        """The context manager gives None, as verl's does; also when nothing is traced."""
-        with rollout_trace_attr(1) as traced, rollout_trace_attr(1, trace=False) as silent:
-            assert (traced, silent) == (None, None)
-        otel_rollout.shutdown()
-        with rollout_trace_attr(1) as off:
-            assert off is None
-
 
 class TestOutcome:
     """How a trajectory ends."""
@@ -177,7 +169,7 @@ class TestOutcome:
         assert (event["exception.type"], event["exception.message"]) == ("ValueError", "lost")
         assert root == root_record(
             {"sample_index": 1},
-            "test-project/test-experiment/-/1",
+            "sample 1 · test-project/test-experiment",
             status="ERROR",
             description="ValueError: lost",
             metadata={"status": "error"},
@@ -205,7 +197,9 @@ class TestOutcome:
         next(generator)
         generator.close()
         assert recorded(rollout_spans) == [
-            root_record({"sample_index": 1}, "test-project/test-experiment/-/1", metadata={"status": "cancelled"})
+            root_record(
+                {"sample_index": 1}, "sample 1 · test-project/test-experiment", metadata={"status": "cancelled"}
+            )
         ]
 
     def test_annotated_status_counts(self, rollout_spans: InMemorySpanExporter) -> None:
@@ -325,7 +319,7 @@ class TestReuse:
         entering.start()
         entering.join()
         trajectory.__exit__(None, None, None)
-        assert recorded(rollout_spans) == [root_record({"sample_index": 1}, "test-project/test-experiment/-/1")]
+        assert recorded(rollout_spans) == [root_record({"sample_index": 1}, "sample 1 · test-project/test-experiment")]
         assert caplog.records == []
 
 

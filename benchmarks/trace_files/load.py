@@ -14,7 +14,8 @@ from opentelemetry.trace import SpanContext, TraceFlags
 
 from benchmarks.trace_files.text import Writer
 from otel_rollout import semconv
-from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
+from otel_rollout.processing.payload_finisher import PayloadFinisher
+from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout.spans.finished_span import FinishedSpan
 from otel_rollout.spans.recording_span import RolloutSpan
 from otel_rollout.spans.trajectory_state import TrajectoryState

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -69,6 +71,7 @@ class FileSpanExporter(OutcomeSpanExporter):
         ConfigurationError: A setting has an invalid value.
     """
 
+    address_setting = DIR
     variables: ClassVar[Mapping[str, str]] = {
         DIR: "the trace folder; default: rollout-traces in the working folder",
         FILE_MAX_BYTES: "the size at which a file is followed by a new one; default: 1GiB",
@@ -105,7 +108,7 @@ class FileSpanExporter(OutcomeSpanExporter):
 
         Raises:
             MissingExtraError: zstandard isn't installed.
-            ConfigurationError: The folder's path is a file.
+            ConfigurationError: The folder's path is a file, or nothing can be written there.
         """
         require_zstandard()
         folder, is_file = self.settings.folder, False
@@ -113,6 +116,9 @@ class FileSpanExporter(OutcomeSpanExporter):
             is_file = folder.exists() and not folder.is_dir()
         if is_file:
             raise ConfigurationError(f"{DIR}={folder}: this should be a folder, and is a file")
+        fault = _write_fault(folder)
+        if fault:
+            raise ConfigurationError(f"{DIR}={folder}: this should be a folder that can be written: {fault}")
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Write `spans`; what is delivered survives the death of this process."""
@@ -137,15 +143,22 @@ class FileSpanExporter(OutcomeSpanExporter):
         count = len(set(map(span_id_of, found)) & set(map(span_id_of, spans)))
         return ReadBack(count, f"the trace folder {self.settings.folder}")
 
+    def for_trial(self) -> FileSpanExporter:
+        """Return an exporter that writes into a folder inside this one's, and removes it when it is shut down."""
+        return _TrialExporter(self.settings.folder)
+
     def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
         """Return the commands that list, show and replay trajectories."""
         folder = self.settings.folder
+        # A validation pass of the same step has the same prompts, and an earlier experiment has the same steps.
+        own = f"{folder} --experiment {experiment_name} --step 1 --train --sample 0"
         return [
-            f"The trajectories are in the folder {folder}. List them, look at one, or send them to a backend with",
+            f"The trajectories are in the folder {folder}.",
+            "List them, compare the rollouts of a prompt, read one, or send all to a backend with",
             "",
             f"    otel-rollout ls {folder} --step 1",
-            # A validation pass of the same step has the same prompts, and an earlier experiment has the same steps.
-            f"    otel-rollout show {folder} --experiment {experiment_name} --step 1 --train --sample 0 --rollout 0",
+            f"    otel-rollout ls {own}",
+            f"    otel-rollout show {own} --rollout 0 --chat",
             f"    otel-rollout replay {folder} --backend mlflow",
         ]
 
@@ -157,6 +170,44 @@ class FileSpanExporter(OutcomeSpanExporter):
     def after_fork(self) -> None:
         """Drop the parent's open files in a forked child."""
         self._writer.after_fork()
+
+
+class _TrialExporter(FileSpanExporter):
+    """Tries a trace folder, of which nothing is left that lists or replays would find."""
+
+    def __init__(self, folder: Path) -> None:
+        self._tried = folder
+        self._made = [each for each in (folder, *folder.parents) if not each.exists()]
+        # Readers skip hidden folders inside a trace folder.
+        super().__init__(folder=folder / f".trial-{secrets.token_hex(4)}")
+
+    @property
+    def destination(self) -> str:
+        """The folder that is tried."""
+        return str(self._tried.resolve())
+
+    def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
+        """Count the ones of `spans` that can be read; the folder is removed later."""
+        return ReadBack(super().read_back(spans).found, f"a temporary folder in {self._tried}")
+
+    def shutdown(self) -> None:
+        """Close the files and remove them, with the folders that were made for them; idempotent."""
+        super().shutdown()
+        shutil.rmtree(self.settings.folder, ignore_errors=True)
+        for folder in self._made:
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def _write_fault(folder: Path) -> str:
+    """Return why the folder can't be written or made, as far as that can be told without making it."""
+    with suppress(OSError):
+        nearest = next(one for one in (folder, *folder.parents) if one.exists())
+        if not nearest.is_dir():
+            return f"{nearest} is a file"
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            return f"no permission to write in {nearest}"
+    return ""
 
 
 def _size(name: str, variable: str, value: int | str | None) -> int | None:

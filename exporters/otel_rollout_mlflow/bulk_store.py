@@ -20,7 +20,7 @@ from otel_rollout_mlflow.bulk_sql import DRIVERS, Statements
 from otel_rollout_mlflow.layouts import LAYOUTS, Layout
 from otel_rollout_mlflow.mlflow_functions import MlflowFunctions
 from otel_rollout_mlflow.reward_rows import write_rewards
-from otel_rollout_mlflow.span_rows import COST, USAGE, SpanRow, span_row
+from otel_rollout_mlflow.span_rows import COST, SpanRow, span_row
 from otel_rollout_mlflow.store import Feedback
 from otel_rollout_mlflow.trace_rows import (
     FINALIZED,
@@ -33,7 +33,7 @@ from otel_rollout_mlflow.trace_rows import (
     TraceRows,
     trace_rows,
 )
-from otel_rollout_mlflow.translate import TRACE_NAME, stored_spans
+from otel_rollout_mlflow.translate import TRACE_NAME, USAGE, stored_spans
 
 __all__ = ["BulkStore"]
 

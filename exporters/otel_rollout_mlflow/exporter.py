@@ -19,8 +19,10 @@ from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.http import destination_of, require_requests, shown_url, without_userinfo
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
+from otel_rollout.export.reward_parts import reward_parts
 from otel_rollout.export.side_work import Kind, SideWork
-from otel_rollout.export.span_facts import reward_of, span_id_of, trace_id_of
+from otel_rollout.export.span_facts import span_id_of, trace_id_of
+from otel_rollout.installing import install_line
 from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.settings import read_flag
 from otel_rollout_mlflow.credentials import VARIABLES, WORKSPACE, read_credentials
@@ -56,6 +58,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         timeout: Seconds for a request to a server.
     """
 
+    address_setting = "MLFLOW_TRACKING_URI"
     variables: ClassVar[Mapping[str, str]] = {
         "MLFLOW_TRACKING_URI": "the server or the database; default: sqlite:///mlruns.db in the working folder",
         EXPERIMENT_ID: "the experiment of spans that name no project",
@@ -136,7 +139,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             if missing:
                 raise MissingExtraError(
                     f"MLFLOW_TRACKING_URI={shown_url(self._uri.uri)!r} needs {', '.join(missing)}: "
-                    "pip install 'otel-rollout[mlflow]'"
+                    f"{install_line('mlflow')}"
                 )
             if not self._uri.uri.startswith("sqlite"):
                 check_driver(self._uri.uri)
@@ -171,6 +174,14 @@ class MlflowSpanExporter(OutcomeSpanExporter):
     def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
         """Return lines of text on how to find trajectories in MLflow."""
         return where_to_look(self._uri.uri, self._experiment_name or project_name, experiment_name)
+
+    def trajectory_address(self, trace_id: str, root_id: str, project_name: str) -> str | None:
+        """Return the URL of a trajectory in the server's UI, once its experiment's id is known."""
+        experiment_id = self._experiments.get(self._experiment_name or project_name)
+        if self._fault is not None or self._uri.kind != "http" or experiment_id is None:
+            return None
+        uri = without_userinfo(self._uri.uri).rstrip("/")
+        return f"{uri}/#/experiments/{experiment_id}/traces?selectedEvaluationId=tr-{trace_id}"
 
     def shutdown(self) -> None:
         """Finish side work within `export_timeout`, mark runs created here as finished, and disconnect."""
@@ -260,13 +271,14 @@ class MlflowSpanExporter(OutcomeSpanExporter):
                     self._linked[trace_id] = candidates
                     self.side_work.add("links", candidates, trace_id, trace_id)
         for span in spans:
-            reward = reward_of(span)
-            if reward is not None:
-                feedback = Feedback(mlflow_trace_id(span), reward, span.end_time or 0)
-                known = self._rewarded.get(feedback.trace_id)
+            for part in reward_parts(span):
+                feedback = Feedback(
+                    mlflow_trace_id(span), part.value, span.end_time or 0, part.name, rationale=part.explanation
+                )
+                known = self._rewarded.get(feedback.assessment_id)
                 if known is None or (known != feedback and known.time_ns <= feedback.time_ns):
-                    self._rewarded[feedback.trace_id] = feedback
-                    self.side_work.add("rewards", None, feedback.trace_id, feedback, order=feedback.time_ns)
+                    self._rewarded[feedback.assessment_id] = feedback
+                    self.side_work.add("rewards", None, feedback.assessment_id, feedback, order=feedback.time_ns)
 
     def _announce(self, _: None, bodies: list[bytes]) -> Outcome:
         return self._on_the_side(lambda store: store.announce([orjson.loads(body) for body in bodies]))

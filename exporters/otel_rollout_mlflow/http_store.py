@@ -112,7 +112,7 @@ class HttpStore(Store):
         moment = timestamp(feedback.time_ns)
         assessment = {
             "assessment_id": feedback.assessment_id,
-            "assessment_name": "reward",
+            "assessment_name": feedback.name,
             "trace_id": feedback.trace_id,
             "source": {"source_type": "CODE", "source_id": REWARD_SOURCE},
             "create_time": moment,
@@ -120,13 +120,15 @@ class HttpStore(Store):
             "feedback": {"value": feedback.value},
             "metadata": feedback.metadata,
             "valid": True,
+            **({"rationale": feedback.rationale} if feedback.rationale else {}),
         }
         own_path = f"{path}/{feedback.assessment_id}"
+        update = {"assessment": assessment, "update_mask": "feedback,rationale,metadata"}
         upsert_reward(
             feedback,
             lambda: self._post(path, {"assessment": assessment}),
             lambda: self._get(own_path).get("assessment", {}).get("metadata"),
-            lambda: self._call("PATCH", own_path, {"assessment": assessment, "update_mask": "feedback,metadata"}),
+            lambda: self._call("PATCH", own_path, update),
         )
 
     def span_ids(self, trace_id: str) -> set[str] | None:

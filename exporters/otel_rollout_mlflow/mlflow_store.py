@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout_mlflow.store import REWARD_NAME, REWARD_SOURCE, AttemptError, Feedback, configuration_error
+from otel_rollout.installing import install_line
+from otel_rollout_mlflow.store import REWARD_SOURCE, AttemptError, Feedback, configuration_error
 
 __all__ = ["FIRST_VERSION", "assessment_of", "attempt", "explained", "import_mlflow", "reason_of"]
 
 FIRST_VERSION: Final = (3, 14)
 """The first version whose store takes several traces at once and makes trace tags of resource attributes."""
 
-_INSTALL: Final = "pip install 'otel-rollout[mlflow]'"
 _PASSING: Final = frozenset({"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED"})
 _INVALID: Final = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "MALFORMED_REQUEST"})
 
@@ -27,9 +27,10 @@ def assessment_of(reward: Feedback) -> Any:
 
     moment = reward.time_ns // 1_000_000
     assessment = MlflowFeedback(
-        name=REWARD_NAME,
+        name=reward.name,
         value=reward.value,
         source=AssessmentSource(source_type="CODE", source_id=REWARD_SOURCE),
+        rationale=reward.rationale or None,
         trace_id=reward.trace_id,
         create_time_ms=moment,
         last_update_time_ms=moment,
@@ -46,18 +47,22 @@ def import_mlflow() -> tuple[Any, tuple[int, ...]]:
         import mlflow.tracing.client
         import mlflow.tracking
     except ImportError as error:
-        raise configuration_error(f"an SQL tracking URI needs mlflow in this process ({error}): {_INSTALL}") from error
+        raise configuration_error(
+            f"an SQL tracking URI needs mlflow in this process ({error}): {install_line('mlflow')}"
+        ) from error
     version = tuple(int(part) for part in mlflow.__version__.split(".")[:2])
     if version < FIRST_VERSION:
         needed = ".".join(str(part) for part in FIRST_VERSION)
         raise configuration_error(
             f"mlflow {mlflow.__version__} is installed; writing traces to a database needs {needed} or later "
-            f"({_INSTALL}), or give MLFLOW_TRACKING_URI a server, which may be older"
+            f"({install_line('mlflow')}), or give MLFLOW_TRACKING_URI a server, which may be older"
         )
     try:
         import mlflow.store.tracking.sqlalchemy_store
     except ImportError as error:
-        raise configuration_error(f"an SQL tracking URI needs sqlalchemy and alembic ({error}): {_INSTALL}") from error
+        raise configuration_error(
+            f"an SQL tracking URI needs sqlalchemy and alembic ({error}): {install_line('mlflow')}"
+        ) from error
     return mlflow, version
 
 

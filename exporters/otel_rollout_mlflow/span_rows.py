@@ -19,11 +19,11 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import semconv
 from otel_rollout_mlflow.layouts import COSTS, Layout
 from otel_rollout_mlflow.mlflow_functions import MlflowFunctions
-from otel_rollout_mlflow.translate import INPUTS, OUTPUTS, SPAN_TYPE, TRACE_ID, TRACE_NAME, UNKNOWN_TYPE, USER_ID
+from otel_rollout_mlflow.payloads import INPUTS, OUTPUTS
+from otel_rollout_mlflow.translate import SPAN_TYPE, TOOLS, TRACE_ID, TRACE_NAME, UNKNOWN_TYPE, USAGE, USER_ID
 
 __all__ = ["SpanRow", "parsed_text", "span_row"]
 
-USAGE: Final = "mlflow.chat.tokenUsage"
 COST: Final = "mlflow.llm.cost"
 MODEL: Final = "mlflow.llm.model"
 PROVIDER: Final = "mlflow.llm.provider"
@@ -41,6 +41,8 @@ _NEUTRAL: Final = frozenset(
         SPAN_TYPE,
         TRACE_ID,
         TRACE_NAME,
+        TOOLS,
+        USAGE,
         USER_ID,
         semconv.SESSION_ID,
         f"span.{semconv.SESSION_ID}",
@@ -55,6 +57,8 @@ _NEUTRAL: Final = frozenset(
     }
 )
 """Keys whose values MLflow takes as they are, beside those that start with `rollout.`."""
+_COUNTED: Final = frozenset({semconv.USAGE_CACHED_TOKENS})
+"""Keys that are in the span's token usage, if it has one already."""
 _OWN_PREFIX: Final = "rollout."
 
 _MAYBE_DOUBLE_ENCODED: Final = re.compile(r'\s*"\s*["\[{\\]')
@@ -148,7 +152,7 @@ def _neutral_attributes(span: ReadableSpan, unwraps_texts: bool) -> dict[str, st
     """Return the attributes as MLflow stores them; None if its translators have to look at them."""
     given: Mapping[str, Any] = span.attributes or {}
     for key in given:
-        if key not in _NEUTRAL and not key.startswith(_OWN_PREFIX):
+        if key not in _NEUTRAL and not key.startswith(_OWN_PREFIX) and not (key in _COUNTED and USAGE in given):
             return None
     if any(event.name != "exception" for event in span.events):
         return None
@@ -158,6 +162,8 @@ def _neutral_attributes(span: ReadableSpan, unwraps_texts: bool) -> dict[str, st
         if key in given and _MAYBE_MODEL.search(given[key]):
             return None
     attributes = {key: _decoded_once(value) for key, value in given.items()} if unwraps_texts else dict(given)
+    if USAGE in attributes:
+        return attributes
     usage = {}
     for key, name in _USAGE_KEYS.items():
         if key in attributes:

@@ -160,7 +160,11 @@ class SqlStore(Store):
 
     def _record(self, feedback: Feedback, assessment: Any) -> None:
         ids, store = (feedback.trace_id, feedback.assessment_id), self._tracing.store
-        changes = {"feedback": assessment.feedback, "metadata": feedback.metadata}
+        changes = {
+            "feedback": assessment.feedback,
+            "metadata": feedback.metadata,
+            "rationale": feedback.rationale or None,
+        }
         upsert_reward(
             feedback,
             lambda: attempt(lambda: store.create_assessment(assessment)),

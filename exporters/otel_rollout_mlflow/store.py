@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -9,12 +10,12 @@ from typing import Any, Final, Protocol
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.export.reward_parts import REWARD
 
 __all__ = [
     "FINISHED",
     "MAX_LINKED_TRACES",
     "MAX_REWARDS",
-    "REWARD_NAME",
     "REWARD_SOURCE",
     "RUNNING",
     "RUN_KEY_TAG",
@@ -34,7 +35,6 @@ MAX_LINKED_TRACES: Final = 100
 MAX_REWARDS: Final = 512
 """How many rewards are stored at once: a failure among them has all of these tried again."""
 
-REWARD_NAME: Final = "reward"
 REWARD_SOURCE: Final = "otel-rollout"
 
 RUN_KEY_TAG: Final = "otel_rollout.run_key"
@@ -73,22 +73,30 @@ def configuration_error(reason: str) -> AttemptError:
 
 @dataclass(frozen=True)
 class Feedback:
-    """A reward, as an assessment of a trace.
+    """A reward or a named part of it, as an assessment of a trace.
 
     Args:
         trace_id: MLflow's id of the trace.
         value: The reward.
         time_ns: When it was known.
+        name: `reward`, or the part's name.
+        rationale: The reason for the value.
     """
 
     trace_id: str
-    value: float
+    value: float | bool | str
     time_ns: int
+    name: str = REWARD
+    rationale: str = ""
 
     @property
     def assessment_id(self) -> str:
-        """One id per trace: MLflow refuses a second one, so a reward that is sent twice is stored once."""
-        return f"a-{self.trace_id.removeprefix('tr-')}"
+        """One id per trace and name: MLflow refuses a second one, so a reward that is sent twice is stored once."""
+        own = self.trace_id.removeprefix("tr-")
+        if self.name == REWARD:
+            return f"a-{own}"
+        # The column has room for 50 characters.
+        return f"a-{hashlib.sha256(f'{own} {self.name}'.encode()).hexdigest()[:32]}"
 
     @property
     def metadata(self) -> dict[str, str]:

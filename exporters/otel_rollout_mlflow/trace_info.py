@@ -11,9 +11,9 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout.export.span_facts import trace_id_of
 from otel_rollout_mlflow.translate import (
-    MAX_TRACE_NAME_CHARACTERS,
     mlflow_trace_id,
     session_of,
+    trace_name,
     trace_tags,
 )
 
@@ -62,7 +62,7 @@ def _trace_info(experiment_id: str, spans: Sequence[ReadableSpan]) -> tuple[dict
         return info, False
     info["state"] = "ERROR" if root.status.status_code is StatusCode.ERROR else "OK"
     info["execution_duration"] = f"{max(0, (root.end_time or start) - start) / 1e9:.3f}s"
-    tags[TRACE_NAME_TAG] = root.name[:MAX_TRACE_NAME_CHARACTERS] or "trace"
+    tags[TRACE_NAME_TAG] = trace_name(root)
     session = session_of(root)
     if session is not None:
         info["trace_metadata"][SESSION] = session

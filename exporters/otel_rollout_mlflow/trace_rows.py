@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 from otel_rollout import semconv
 from otel_rollout_mlflow.layouts import COSTS, Layout
 from otel_rollout_mlflow.mlflow_functions import MlflowFunctions
+from otel_rollout_mlflow.payloads import INPUTS, OUTPUTS
 from otel_rollout_mlflow.span_rows import SpanRow, parsed_text
-from otel_rollout_mlflow.translate import INPUTS, OUTPUTS, TRACE_NAME, USER_ID
+from otel_rollout_mlflow.translate import TRACE_NAME, USER_ID
 
 __all__ = [
     "FINALIZED",

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.http import shown_url
+from otel_rollout.installing import install_line
 
 __all__ = ["TrackingUri", "check_driver", "parse_tracking_uri"]
 
@@ -26,11 +27,11 @@ _OTHER_NAMES: Final = {"mariadb": "mysql+pymysql", "postgres": "postgresql"}
 
 _PACKAGES: Final = {
     "MySQLdb": "mysqlclient",
-    "psycopg": "'otel-rollout[postgresql]'",
     "psycopg2": "psycopg2-binary",
-    "pymysql": "'otel-rollout[mysql]'",
 }
 """Packages whose names differ from those of their modules."""
+
+_EXTRAS: Final = {"psycopg": "postgresql", "pymysql": "mysql"}
 
 _INSTEAD: Final = {
     "psycopg": [("psycopg2", "postgresql+psycopg2")],
@@ -125,11 +126,13 @@ def check_driver(uri: str) -> None:
         dialect.import_dbapi()
     except ImportError as error:
         package = _PACKAGES.get(dialect.driver) or _PACKAGES.get(error.name or "") or error.name or dialect.driver
+        extra = _EXTRAS.get(dialect.driver)
+        install = f"pip install {package}" if extra is None else install_line(extra)
         others = [
             f", or write {scheme}:// for {module}, which is installed"
             for module, scheme in _INSTEAD.get(dialect.driver, ())
             if importlib.util.find_spec(module) is not None
         ]
         raise MissingExtraError(
-            f"{where} needs the driver {dialect.driver} ({error}): pip install {package}{''.join(others)}"
+            f"{where} needs the driver {dialect.driver} ({error}): {install}{''.join(others)}"
         ) from error

@@ -18,26 +18,28 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link, Status
 
 from otel_rollout import semconv
-from otel_rollout.export.span_facts import trace_id_of
+from otel_rollout.export.chat_messages import as_openai_tools, chat_messages
+from otel_rollout.export.span_facts import is_own, rollout_label, trace_id_of
 from otel_rollout.values.sanitize import replace_surrogates
-from otel_rollout_mlflow.json_text import ExactText, JsonText, sanitize_json, sanitize_value
+from otel_rollout_mlflow.json_text import ExactText, JsonText, sanitize_value
+from otel_rollout_mlflow.payloads import INPUTS, OUTPUTS, payload_of
 
 __all__ = [
     "mlflow_trace_id",
     "otlp_spans",
-    "payload_of",
     "session_of",
     "stored_spans",
     "tags_of_traces",
+    "trace_name",
     "trace_tags",
 ]
 
-INPUTS: Final = "mlflow.spanInputs"
-OUTPUTS: Final = "mlflow.spanOutputs"
 SPAN_TYPE: Final = "mlflow.spanType"
 TRACE_ID: Final = "mlflow.traceRequestId"
 TRACE_NAME: Final = "mlflow.traceTag.mlflow.traceName"
 USER_ID: Final = "user.id"
+USAGE: Final = "mlflow.chat.tokenUsage"
+TOOLS: Final = "mlflow.chat.tools"
 UNKNOWN_TYPE: Final = "UNKNOWN"
 
 MAX_SESSION_CHARACTERS: Final = 250
@@ -67,12 +69,14 @@ _MOVED: Final = frozenset(
         TRACE_ID,
     }
 )
-_PAYLOADS: Final = {
-    INPUTS: (semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE),
-    OUTPUTS: (semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE),
+_MESSAGES: Final = frozenset({semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.TOOL_DEFINITIONS})
+"""Attributes that the inputs, the outputs and the tools hold in MLflow's form."""
+_COUNTS: Final = {
+    "input_tokens": semconv.USAGE_INPUT_TOKENS,
+    "output_tokens": semconv.USAGE_OUTPUT_TOKENS,
+    "cache_read_input_tokens": semconv.USAGE_CACHED_TOKENS,
 }
 _WRAPPED_JSON: Final = re.compile(r'"\s*(\{|\[|\\")')
-_OWN_SCOPE: Final = "otel_rollout"
 
 
 def mlflow_trace_id(span: ReadableSpan) -> str:
@@ -97,7 +101,7 @@ def session_of(span: ReadableSpan) -> str | None:
     if span.parent is not None:
         return None
     session = attributes.get(semconv.SESSION_ID)
-    if session is None and not _is_own(span):
+    if session is None and not is_own(span):
         session = attributes.get(semconv.CONVERSATION_ID)
     if session is None or session == "":
         return None
@@ -206,11 +210,16 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
     """Return the attributes under MLflow's names: payloads as `JsonText`, the rest as plain values."""
     given = span.attributes or {}
     is_root = span.parent is None
-    translated = {replace_surrogates(key): sanitize_value(value) for key, value in given.items() if key not in _MOVED}
-    for key in (INPUTS, OUTPUTS):
-        payload = payload_of(span, key)
+    chat = chat_messages(span)
+    moved = _MOVED if chat is None else _MOVED | _MESSAGES
+    translated = {replace_surrogates(key): sanitize_value(value) for key, value in given.items() if key not in moved}
+    payloads = {key: payload_of(span, key, chat) for key in (INPUTS, OUTPUTS)}
+    payloads[USAGE] = _token_usage(given)
+    if chat is not None and chat.tools:
+        payloads[TOOLS] = JsonText(orjson.dumps(sanitize_value(as_openai_tools(chat.tools))).decode())
+    for key, payload in payloads.items():
         if payload is not None and key not in translated:
-            translated[key] = _as_messages(payload) if is_root else payload
+            translated[key] = payload
     if SPAN_TYPE not in translated:
         translated[SPAN_TYPE] = _span_type(given)
     if not is_root:
@@ -219,7 +228,7 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
                 translated[f"span.{key}"] = sanitize_value(given[key])
         return translated
     if TRACE_NAME not in translated:
-        translated[TRACE_NAME] = ExactText(_column_text(span.name)[:MAX_TRACE_NAME_CHARACTERS] or "trace")
+        translated[TRACE_NAME] = ExactText(trace_name(span))
     session = session_of(span)
     if session is not None:
         translated[semconv.SESSION_ID] = ExactText(session)
@@ -228,28 +237,21 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
     return translated
 
 
-def payload_of(span: ReadableSpan, side: str) -> JsonText | None:
-    """Return the span's input or output (`side` is `INPUTS` or `OUTPUTS`) as JSON text."""
-    value_key, mime_key = _PAYLOADS[side]
-    attributes = span.attributes or {}
-    value = attributes.get(value_key)
-    if value is None:
+def trace_name(root: ReadableSpan) -> str:
+    """Return the name of a root's trace: what tells the trajectory apart, then the span's name."""
+    label = rollout_label(root) if is_own(root) else ""
+    name = _column_text(" · ".join(part for part in (label, root.name) if part))
+    return name[:MAX_TRACE_NAME_CHARACTERS] or "trace"
+
+
+def _token_usage(attributes: Mapping[str, Any]) -> JsonText | None:
+    """Return the tokens of a model's call with their total, without which MLflow counts one side alone as none."""
+    counts = {name: attributes.get(key) for name, key in _COUNTS.items()}
+    known = {name: count for name, count in counts.items() if type(count) is int}
+    if "input_tokens" not in known and "output_tokens" not in known:
         return None
-    if not isinstance(value, str):
-        return JsonText(orjson.dumps(sanitize_value(value)).decode())
-    if attributes.get(mime_key) in (None, semconv.JSON_MIME_TYPE):
-        return sanitize_json(value, is_trusted=_is_own(span))
-    return JsonText(orjson.dumps(replace_surrogates(value)).decode())
-
-
-def _as_messages(payload: JsonText) -> JsonText:
-    """Return a list of chat messages as an object with `messages`, for which MLflow shows a readable preview."""
-    if not payload.startswith("[{") or '"role"' not in payload:
-        return payload
-    items = orjson.loads(str(payload))
-    if all(isinstance(item, dict) and "role" in item and "content" in item for item in items):
-        return JsonText(f'{{"messages":{payload}}}')
-    return payload
+    total = known.setdefault("input_tokens", 0) + known.setdefault("output_tokens", 0)
+    return JsonText(orjson.dumps({**known, "total_tokens": total}).decode())
 
 
 def _span_type(attributes: Mapping[str, Any]) -> str:
@@ -272,8 +274,3 @@ def _scalars(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
 def _column_text(text: str) -> str:
     """Return a text for a database column: PostgreSQL refuses NUL there."""
     return replace_surrogates(text).replace("\x00", "\ufffd")
-
-
-def _is_own(span: ReadableSpan) -> bool:
-    scope = span.instrumentation_scope
-    return scope is not None and scope.name == _OWN_SCOPE

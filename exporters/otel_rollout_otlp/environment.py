@@ -10,22 +10,20 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.export.header_variable import read_headers
 from otel_rollout.export.http import shown_url
 from otel_rollout.settings import Setting, read_variables
-from otel_rollout.version import __version__
 
-__all__ = ["USER_AGENT", "OtlpEnvironment", "read_environment"]
+__all__ = ["OtlpEnvironment", "read_environment"]
 
 _logger = logging.getLogger("otel_rollout")
 
 DEFAULT_TIMEOUT: Final = 10.0
 DEFAULT_HTTP_ENDPOINT: Final = "http://localhost:4318"
 DEFAULT_GRPC_ENDPOINT: Final = "http://localhost:4317"
-# https://opentelemetry.io/docs/specs/otel/protocol/exporter/#user-agent
-USER_AGENT: Final = f"otel-rollout/{__version__} OTel-OTLP-Exporter-Python/{__version__}"
 TRACES_PATH: Final = "v1/traces"
 COMPRESSIONS: Final = ("none", "gzip", "deflate")
 
@@ -55,23 +53,24 @@ class OtlpEnvironment:
     is_insecure: bool = False
 
 
-def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
+def read_environment(*, is_grpc: bool, endpoint: str | None = None) -> OtlpEnvironment:
     """Read the environment; a variable for traces precedes the one for all signals.
 
     An invalid number, name or header is ignored, as in the SDK.
 
     Args:
         is_grpc: The protocol is gRPC, whose endpoint has no path.
+        endpoint: The endpoint in place of the environment's: the base URL, or the whole one with `/v1/traces`.
 
     Raises:
         ConfigurationError: An endpoint is no URL, or a certificate's file can't be read.
     """
-    variable, given = _read("ENDPOINT")
+    variable, given = ("endpoint", endpoint.strip()) if endpoint is not None else _read("ENDPOINT")
     endpoint = given
     if endpoint is None:
         endpoint = DEFAULT_GRPC_ENDPOINT if is_grpc else f"{DEFAULT_HTTP_ENDPOINT}/{TRACES_PATH}"
-    elif not is_grpc and variable == "OTEL_EXPORTER_OTLP_ENDPOINT":
-        endpoint = f"{endpoint.rstrip('/')}/{TRACES_PATH}"
+    elif not is_grpc and variable != "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT":
+        endpoint = _with_traces_path(variable, endpoint)
     parts = urlsplit(endpoint)
     has_scheme = parts.scheme in ("http", "https") and bool(parts.netloc)
     is_host_and_port = is_grpc and not has_scheme and "://" not in endpoint and bool(endpoint)
@@ -80,7 +79,7 @@ def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
         raise ConfigurationError(f"{variable}={shown_url(given or endpoint)!r}: this should be {right}")
     return OtlpEnvironment(
         endpoint=endpoint,
-        headers=_headers(),
+        headers=read_headers(*_read("HEADERS")),
         timeout=_read_valid("TIMEOUT", _seconds, DEFAULT_TIMEOUT),
         compression=_read_valid("COMPRESSION", _compression, "none"),
         certificate=_file("CERTIFICATE"),
@@ -88,6 +87,21 @@ def read_environment(*, is_grpc: bool) -> OtlpEnvironment:
         client_key=_file("CLIENT_KEY"),
         is_insecure=parts.scheme == "http" or (is_host_and_port and _read_valid("INSECURE", _boolean, default=False)),
     )
+
+
+def _with_traces_path(variable: str, endpoint: str) -> str:
+    """Return the whole URL for a base URL; one that is whole already stays, with a warning if a variable has it."""
+    base = endpoint.rstrip("/")
+    if not base.endswith(f"/{TRACES_PATH}"):
+        return f"{base}/{TRACES_PATH}"
+    if variable != "endpoint":
+        _logger.warning(
+            "%s=%r has the path /v1/traces, which is added to this variable: it is taken as the whole URL, whose "
+            "variable is OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+            variable,
+            shown_url(endpoint),
+        )
+    return base
 
 
 def _variables(name: str) -> tuple[str, str]:
@@ -131,26 +145,6 @@ def _choice(text: str, choices: Sequence[str], right: str) -> str:
     if choice not in choices:
         raise ValueError(right)
     return choice
-
-
-def _headers() -> dict[str, str]:
-    variable, text = _read("HEADERS")
-    headers: dict[str, str] = {}
-    for position, pair in enumerate((text or "").split(","), 1):
-        if not pair.strip():
-            continue
-        name, separator, value = pair.partition("=")
-        if not separator or not name.strip():
-            # Without the pair: it may be a secret without its name, or the rest of one with a comma.
-            _logger.warning(
-                "%s: pair %d is ignored: this should be name=value; pairs are separated by commas, and a comma in a "
-                "value is written %%2C",
-                variable,
-                position,
-            )
-            continue
-        headers[name.strip().lower()] = unquote(value.strip())
-    return headers
 
 
 def _file(name: str) -> str | None:

@@ -15,13 +15,16 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import MissingExtraError
+from otel_rollout.export.connection_errors import describe_grpc_error, is_wrong_protocol
+from otel_rollout.export.evaluation_events import evaluation_events
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack, refused_here
 from otel_rollout.export.http import destination_of, shown_url, without_secrets
 from otel_rollout.export.otlp_encoding import encode_spans
+from otel_rollout.export.otlp_http import USER_AGENT, partial_outcome
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout_otlp.environment import USER_AGENT, read_environment
-from otel_rollout_otlp.http_exporter import partial_outcome
-from otel_rollout_otlp.phoenix import where_to_look
+from otel_rollout.installing import install_line
+from otel_rollout_otlp.environment import read_environment
+from otel_rollout_otlp.where_to_look import NO_WAY, where_to_look
 
 if TYPE_CHECKING:
     import grpc
@@ -37,10 +40,6 @@ _OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.primary_user_ag
 METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 _PASSING: Final = frozenset({"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"})
-NO_WAY: Final = (
-    "OTLP over gRPC has no way to ask a receiver what it has; a Phoenix is asked if its HTTP port is given: "
-    "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf OTEL_EXPORTER_OTLP_ENDPOINT=http://HOST:6006"
-)
 _HINT: Final = "check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS"
 _CONFIGURATION_ERRORS: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "NOT_FOUND"})
 
@@ -56,7 +55,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         timeout: Seconds for a request; else `OTEL_EXPORTER_OTLP_TIMEOUT`.
 
     Raises:
-        ConfigurationError: A variable has an invalid value.
+        ConfigurationError: The endpoint is no address, or a variable has an invalid value.
     """
 
     max_batch_bytes = MAX_MESSAGE_BYTES
@@ -68,9 +67,8 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> None:
-        self._environment = read_environment(is_grpc=True)
-        self.endpoint = endpoint or self._environment.endpoint
-        self._is_insecure = self.endpoint.startswith("http://") if endpoint else self._environment.is_insecure
+        self._environment = read_environment(is_grpc=True, endpoint=endpoint)
+        self.endpoint = self._environment.endpoint
         given = {name.lower(): value for name, value in (headers or {}).items()}
         self._headers = tuple({**self._environment.headers, **given}.items())
         self._timeout = timeout or self._environment.timeout
@@ -89,14 +87,12 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         try:
             import grpc  # noqa: F401
         except ImportError as error:
-            raise MissingExtraError(
-                f"OTLP over gRPC needs grpcio ({error}): pip install 'otel-rollout[grpc]'"
-            ) from error
+            raise MissingExtraError(f"OTLP over gRPC needs grpcio ({error}): {install_line('grpc')}") from error
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""
         try:
-            request = encode_spans(spans)
+            request = encode_spans(spans, evaluation_events)
         except Exception as error:
             return refused_here(error)
         size = len(request)
@@ -105,7 +101,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         try:
             import grpc
         except ImportError as error:
-            return Outcome(Verdict.CONFIGURATION_ERROR, f"{error}: pip install 'otel-rollout[grpc]'")
+            return Outcome(Verdict.CONFIGURATION_ERROR, f"{error}: {install_line('grpc')}")
         try:
             answer = self._method()(request, timeout=self._timeout, metadata=self._headers)
         except grpc.RpcError as error:
@@ -123,7 +119,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         return partial_outcome(partial.rejected_spans, partial.error_message, len(spans))
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
-        """Return why nothing is read back: OTLP only writes, and the port of a Phoenix's API is unknown."""
+        """Return why nothing is read back: OTLP only writes."""
         return ReadBack(None, NO_WAY)
 
     def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
@@ -163,7 +159,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         compression = {"gzip": grpc.Compression.Gzip, "deflate": grpc.Compression.Deflate}.get(
             self._environment.compression, grpc.Compression.NoCompression
         )
-        if self._is_insecure:
+        if self._environment.is_insecure:
             return grpc.insecure_channel(target, options=_OPTIONS, compression=compression)
         environment = self._environment
         credentials = grpc.ssl_channel_credentials(
@@ -179,9 +175,12 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
 
         code = error.code().name if isinstance(error, grpc.Call) else "UNKNOWN"
         details = error.details() if isinstance(error, grpc.Call) else str(error)
-        reason = f"gRPC {code} from {shown_url(self.endpoint)}: {without_secrets(details or '', self.endpoint)}"
+        described = describe_grpc_error(details or "", self.endpoint) if code == "UNAVAILABLE" else details or ""
+        reason = f"gRPC {code} from {shown_url(self.endpoint)}: {without_secrets(described, self.endpoint)}"
         if code == "RESOURCE_EXHAUSTED" and "larger than max" in (details or ""):
             return Outcome(Verdict.TOO_LARGE, reason)
+        if is_wrong_protocol(described):
+            return Outcome(Verdict.CONFIGURATION_ERROR, reason)
         retry_after = _retry_delay(error)
         if code in _PASSING or (code == "RESOURCE_EXHAUSTED" and retry_after is not None):
             return Outcome(Verdict.RETRY, reason, retry_after)

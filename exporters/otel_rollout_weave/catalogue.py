@@ -1,10 +1,10 @@
-"""The objects that calls refer to: the project, an op for each name, and the scorer of rewards."""
+"""The objects that calls refer to: the project, an op for each name, and the scorers of rewards."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any, Final
+from typing import Final
 
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.safety.log_once import warn_once
@@ -12,9 +12,8 @@ from otel_rollout.values.sanitize import replace_surrogates
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.settings import CREDENTIALS_HINT
 
-__all__ = ["REWARD", "Catalogue", "object_id_of"]
+__all__ = ["Catalogue", "object_id_of"]
 
-REWARD: Final = "reward"
 MAX_NAME: Final = 128
 """Weave refuses the whole batch (400) for a longer object id or plain op name."""
 
@@ -30,13 +29,6 @@ def op(*args, **kwargs):
     ...
 """
 
-_REWARD_SCORER: Final[dict[str, Any]] = {
-    "_type": "Scorer",
-    "_class_name": "Scorer",
-    "_bases": ["Object", "BaseModel"],
-    "name": REWARD,
-}
-
 
 def object_id_of(name: str) -> str:
     """Return an op's name as an object id: at most 128 of the characters that Weave allows."""
@@ -47,7 +39,7 @@ def object_id_of(name: str) -> str:
 
 
 class Catalogue:
-    """Registers projects, ops and the scorer, each once per process.
+    """Registers projects, ops and scorers, each once per process.
 
     Args:
         api: The server.
@@ -69,6 +61,10 @@ class Catalogue:
             entity = entity or self.api.settings.entity or self._entity()
             self._projects[name] = f"{entity}/{self.api.ensure_project(entity, project)}"
         return self._projects[name]
+
+    def known_project_id(self, name: str) -> str | None:
+        """Return the same without a request; None if nothing has gone to the project yet."""
+        return self._projects.get(name)
 
     def op_name(self, project_id: str, name: str) -> str:
         """Register an op by its span's name and return its reference; the plain name if Weave refuses it."""
@@ -95,12 +91,14 @@ class Catalogue:
         self._references[key] = reference
         return reference
 
-    def reward_scorer(self, project_id: str) -> str:
-        """Register the scorer of rewards and return its reference."""
-        key = (project_id, "object", REWARD)
+    def scorer(self, project_id: str, name: str) -> str:
+        """Register the scorer of a reward or of a part and return its reference."""
+        key = (project_id, "object", name)
         if key not in self._references:
-            digest = self.api.create_object(project_id, REWARD, _REWARD_SCORER)
-            self._references[key] = f"weave:///{project_id}/object/{REWARD}:{digest}"
+            scorer = {"_type": "Scorer", "_class_name": "Scorer", "_bases": ["Object", "BaseModel"], "name": name}
+            object_id = object_id_of(name)
+            digest = self.api.create_object(project_id, object_id, scorer)
+            self._references[key] = f"weave:///{project_id}/object/{object_id}:{digest}"
         return self._references[key]
 
     def _entity(self) -> str:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
+from urllib.parse import quote
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
@@ -24,7 +25,8 @@ from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.catalogue import Catalogue
 from otel_rollout_weave.rewards import Reward, RewardFeedback, reward_feedback_of
 from otel_rollout_weave.settings import CREDENTIALS_HINT, read_settings, run_of_process
-from otel_rollout_weave.translate import NONE_BELOW, StatusCounts, call_of_span
+from otel_rollout_weave.translate import call_of_span
+from otel_rollout_weave.usage import Below
 
 __all__ = ["WeaveSpanExporter"]
 
@@ -65,6 +67,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         max_request_bytes: The maximum size of a request; a larger call is sent alone.
     """
 
+    address_setting = "WANDB_BASE_URL, or WF_TRACE_SERVER_URL for the trace server alone"
     variables: ClassVar[Mapping[str, str]] = {
         "WANDB_API_KEY": "the key; else the netrc entry that `wandb login` writes",
         "WANDB_ENTITY": "the team or user; else the key's default",
@@ -113,8 +116,8 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         # Ids that were in a request: True if the server has them, False if it may have them. A second row of an id
         # would be shown too, until ClickHouse happens to merge the two.
         self._sent: RecentDict[str, bool] = RecentDict(MAX_SENT_IDS)
-        # The calls of trajectories whose root has not come, for the counts that Weave shows on the root.
-        self._statuses: RecentDict[int, StatusCounts] = RecentDict(MAX_TRACES)
+        # The calls of trajectories whose root has not come, for the sums that Weave shows on the root.
+        self._below: RecentDict[int, Below] = RecentDict(MAX_TRACES)
 
     def check(self) -> None:
         """Check the settings without a connection.
@@ -142,7 +145,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
             return Outcome(Verdict.REFUSED, f"{type(error).__name__}: {error}")
         for span in spans:
             self._sent.pop(span_id_of(span), None)
-        self._count_statuses(spans)
+        self._note_below(spans)
         return DELIVERED
 
     @property
@@ -170,11 +173,20 @@ class WeaveSpanExporter(OutcomeSpanExporter):
 
     def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
         """Return lines of text on how to find trajectories in Weave."""
-        app = shown_url(self._settings().api_url).replace("://api.wandb.ai", "://wandb.ai")
+        app = self._app()
         return [
             f"The trajectories are in Weave: {app}, project {self._project or project_name}, tab Traces.",
             "Filter them by attributes.step = 1.",
         ]
+
+    def trajectory_address(self, trace_id: str, root_id: str, project_name: str) -> str | None:
+        """Return the URL of a trajectory's call, once its project's owner is known."""
+        catalogue = self._catalogue
+        project_id = catalogue.known_project_id(self._project or project_name) if catalogue is not None else None
+        return None if project_id is None else f"{self._app()}/{quote(project_id)}/r/call/{root_id}"
+
+    def _app(self) -> str:
+        return shown_url(self._settings().api_url).replace("://api.wandb.ai", "://wandb.ai")
 
     def shutdown(self) -> None:
         """Finish side work within `export_timeout`, and close the connections."""
@@ -197,14 +209,15 @@ class WeaveSpanExporter(OutcomeSpanExporter):
             self._send_calls(catalogue, project_id, group)
             try:
                 for reward in reward_feedback_of(group):
-                    self.side_work.add("rewards", project_id, reward.root_id, reward, order=reward.time_ns)
+                    key = f"{reward.root_id} {reward.name}"
+                    self.side_work.add("rewards", (project_id, reward.name), key, reward, order=reward.time_ns)
             except Exception:
                 # The calls are stored.
                 internal_error("noting the rewards of stored calls")
 
     def _send_calls(self, catalogue: Catalogue, project_id: str, spans: Sequence[ReadableSpan]) -> None:
         missing = self._missing(catalogue.api, project_id, spans)
-        below = self._statuses_below(spans)
+        below = self._below_roots(spans)
         # Encoded request by request: a stock span processor sends 512 spans of any size at once.
         calls = self._encoded(catalogue, project_id, missing, below)
         for part in _parts(calls, self._max_request_bytes):
@@ -223,7 +236,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         catalogue: Catalogue,
         project_id: str,
         spans: Sequence[ReadableSpan],
-        below: Mapping[int, StatusCounts],
+        below: Mapping[int, Below],
     ) -> Iterator[tuple[str, bytes]]:
         run_id = run_of_process(project_id)
         for span in spans:
@@ -232,7 +245,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
                 project_id=project_id,
                 op_name=catalogue.op_name(project_id, span.name),
                 run_id=run_id,
-                below=below[trace_id_of(span)] if span.parent is None else NONE_BELOW,
+                below=below[trace_id_of(span)] if span.parent is None else None,
                 ids_as_text=self._ids_as_text,
             )
             yield record["id"], orjson.dumps(record)
@@ -268,12 +281,12 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         if catalogue is not None:
             catalogue.api.close()
 
-    def _file_rewards(self, project_id: str, rewards: list[Reward]) -> Outcome:
+    def _file_rewards(self, group: tuple[str, str], rewards: list[Reward]) -> Outcome:
         """Make one attempt to file rewards of stored calls."""
         try:
             if self._rewards is None:
                 self._rewards = RewardFeedback(self._new_catalogue())
-            self._rewards.file(project_id, rewards)
+            self._rewards.file(*group, rewards)
         except RequestFailedError as failure:
             if failure.outcome.verdict is Verdict.CONFIGURATION_ERROR:
                 # The next attempt reads the settings again.
@@ -301,24 +314,27 @@ class WeaveSpanExporter(OutcomeSpanExporter):
             raise RequestFailedError(Outcome(Verdict.CONFIGURATION_ERROR, "no Weave project: set WANDB_PROJECT"))
         return str(name)
 
-    # --- the statuses below a root
+    # --- the calls below a root
 
-    def _statuses_below(self, spans: Sequence[ReadableSpan]) -> dict[int, StatusCounts]:
+    def _below_roots(self, spans: Sequence[ReadableSpan]) -> dict[int, Below]:
         roots = {trace_id_of(span) for span in spans if span.parent is None}
-        below = {trace_id: self._statuses.get(trace_id, NONE_BELOW) for trace_id in roots}
+        below = {trace_id: self._below.get(trace_id, Below()).copy() for trace_id in roots}
         for span in spans:
             if span.parent is not None and (trace_id := trace_id_of(span)) in below:
-                below[trace_id] = below[trace_id].with_call(span)
+                below[trace_id].add(span)
         return below
 
-    def _count_statuses(self, spans: Sequence[ReadableSpan]) -> None:
+    def _note_below(self, spans: Sequence[ReadableSpan]) -> None:
         for span in spans:
             if span.parent is not None:
                 trace_id = trace_id_of(span)
-                self._statuses[trace_id] = self._statuses.get(trace_id, NONE_BELOW).with_call(span)
+                below = self._below.get(trace_id, Below())
+                below.add(span)
+                # Set each time: the traces that were added to longest ago are forgotten first.
+                self._below[trace_id] = below
         for span in spans:
             if span.parent is None:
-                self._statuses.pop(trace_id_of(span), None)
+                self._below.pop(trace_id_of(span), None)
 
 
 def _parts(calls: Iterable[tuple[str, bytes]], limit: int) -> Iterator[list[tuple[str, bytes]]]:

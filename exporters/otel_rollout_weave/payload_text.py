@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
+from collections.abc import Sequence
 
 import orjson
 
 from otel_rollout import semconv
+from otel_rollout.export.chat_messages import ChatMessage
+from otel_rollout.export.openai_payload import answer_json, request_json
+from otel_rollout.export.token_ids import ids_as_text
 
-__all__ = ["as_inputs", "as_output", "ids_as_text", "is_json_of_ours"]
-
-LONG_LIST: Final = 64
-"""A list of so many integers counts as token ids."""
-
-# Strings match first, so that a list inside a string doesn't. A list of integers has only these characters between its
-# brackets; a group per number would take twenty times as long.
-_STRING_OR_IDS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|(\[[-0-9,\s]+\])', re.DOTALL)
+__all__ = ["as_inputs", "as_output", "is_json_of_ours"]
 
 
-def as_inputs(text: str | None, *, is_trusted: bool, with_ids_as_text: bool = False) -> bytes:
+def as_inputs(
+    text: str | None, *, is_trusted: bool, with_ids_as_text: bool = False, messages: Sequence[ChatMessage] = ()
+) -> bytes:
     """Return a span's input as a JSON object; Weave refuses a batch with other inputs.
 
     Args:
         text: The input attribute: JSON, or any text of another instrumentation.
         is_trusted: The text is known to be JSON.
         with_ids_as_text: Replace each list of token ids by one text.
+        messages: The messages on the span, which Weave draws as a conversation.
     """
+    if messages:
+        rest = None if text is None else _as_json(text, is_trusted=is_trusted, with_ids_as_text=with_ids_as_text)
+        return request_json(messages, None if rest is None else rest.decode()).encode()
     if text is None:
         return b"{}"
     value = _as_json(text, is_trusted=is_trusted, with_ids_as_text=with_ids_as_text)
@@ -34,7 +35,12 @@ def as_inputs(text: str | None, *, is_trusted: bool, with_ids_as_text: bool = Fa
 
 
 def as_output(
-    text: str | None, *, is_trusted: bool, with_ids_as_text: bool = False, reward: float | None = None
+    text: str | None,
+    *,
+    is_trusted: bool,
+    with_ids_as_text: bool = False,
+    reward: float | None = None,
+    messages: Sequence[ChatMessage] = (),
 ) -> bytes:
     """Return a span's output as JSON.
 
@@ -43,26 +49,21 @@ def as_output(
         is_trusted: The text is known to be JSON.
         with_ids_as_text: Replace each list of token ids by one text.
         reward: Added as the key `reward`; an output that is no object becomes the key `output` beside it.
+        messages: The model's answers, which Weave draws as a conversation.
     """
     value = b"null" if text is None else _as_json(text, is_trusted=is_trusted, with_ids_as_text=with_ids_as_text)
+    if messages:
+        value = answer_json(messages, value.decode()).encode()
     if reward is None:
         return value
     number = orjson.dumps(reward)
-    if text is None:
+    if value == b"null":
         return b'{"reward":' + number + b"}"
     if not value.startswith(b"{"):
         return b'{"output":' + value + b',"reward":' + number + b"}"
     body = value.rstrip()[:-1]
     separator = b"" if body.strip() == b"{" else b","
     return body + separator + b'"reward":' + number + b"}"
-
-
-def ids_as_text(payload: bytes) -> bytes:
-    """Return JSON with each long list of integers replaced by one text of the same list.
-
-    The trace server processes each number of a list, which takes several times as long as the text.
-    """
-    return _STRING_OR_IDS.sub(_quoted, payload)
 
 
 def is_json_of_ours(mime_type: object, scope_name: str) -> bool:
@@ -73,13 +74,6 @@ def is_json_of_ours(mime_type: object, scope_name: str) -> bool:
         scope_name: The name of the span's instrumentation scope.
     """
     return mime_type == semconv.JSON_MIME_TYPE and scope_name.replace("-", "_").partition(".")[0] == "otel_rollout"
-
-
-def _quoted(found: re.Match[bytes]) -> bytes:
-    ids = found.group(1)
-    if ids is None or ids.count(b",") < LONG_LIST - 1:
-        return found.group()
-    return b'"' + b"".join(ids.split()) + b'"'
 
 
 def _as_json(text: str, *, is_trusted: bool, with_ids_as_text: bool) -> bytes:

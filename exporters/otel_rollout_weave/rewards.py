@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,15 +11,16 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.outcome import Verdict
-from otel_rollout.export.span_facts import reward_of, span_id_of, trace_id_of
+from otel_rollout.export.reward_parts import REWARD, reward_parts
+from otel_rollout.export.span_facts import span_id_of, trace_id_of
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout_weave.api import RequestFailedError
-from otel_rollout_weave.catalogue import REWARD, Catalogue
+from otel_rollout_weave.catalogue import Catalogue, object_id_of
 
-__all__ = ["FEEDBACK_TYPE", "Reward", "RewardFeedback", "reward_feedback_of"]
+__all__ = ["FEEDBACK_PREFIX", "Reward", "RewardFeedback", "reward_feedback_of"]
 
-FEEDBACK_TYPE: Final = f"wandb.runnable.{REWARD}"
-"""The type of a scorer's results; filters use `feedback.[wandb.runnable.reward].payload.output`."""
+FEEDBACK_PREFIX: Final = "wandb.runnable."
+"""The type of a scorer's results begins so; filters use `feedback.[wandb.runnable.reward].payload.output`."""
 
 _VERSION_AND_VARIANT: Final = (7 << 76) | (2 << 62)
 _TRACE_BITS: Final = (1 << 62) - 1
@@ -26,33 +28,40 @@ _TRACE_BITS: Final = (1 << 62) - 1
 
 @dataclass(frozen=True)
 class Reward:
-    """A reward of a trajectory.
+    """A reward of a trajectory, or a named part of it.
 
     Args:
         root_id: The id of the root's call.
         trace_id: The trace's id.
         value: The reward.
         time_ns: When it was known.
+        name: `reward`, or the part's name.
+        explanation: The reason for the value.
     """
 
     root_id: str
     trace_id: int
-    value: float
+    value: float | bool | str
     time_ns: int
+    name: str = REWARD
+    explanation: str = ""
 
     @property
     def id(self) -> str:
-        """A UUID of version 7 with the reward's time and, as its random bits, the trace's id.
+        """A UUID of version 7 with the reward's time and, as its random bits, the trace's id and the part's name.
 
         Weave can't update feedback. The id tells a later reward from an earlier one, and both from feedback that is not
         ours; a reward that is sent twice has one id.
         """
         milliseconds, rest = divmod(self.time_ns, 1_000_000)
         time_bits = (milliseconds & ((1 << 48) - 1)) << 80 | (rest * 4096 // 1_000_000) << 64
-        return str(uuid.UUID(int=time_bits | _VERSION_AND_VARIANT | self.trace_id & _TRACE_BITS))
+        own = self.trace_id
+        if self.name != REWARD:
+            own ^= int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:8], "big")
+        return str(uuid.UUID(int=time_bits | _VERSION_AND_VARIANT | own & _TRACE_BITS))
 
     def is_of_this_trace(self, feedback_id: str) -> bool:
-        """Return True if an id is that of a reward of the same trace, filed by us."""
+        """Return True if an id is that of the same reward or part of the same trace, filed by us."""
         try:
             number = uuid.UUID(feedback_id).int
         except ValueError:
@@ -61,14 +70,13 @@ class Reward:
 
 
 def reward_feedback_of(spans: Sequence[ReadableSpan]) -> list[Reward]:
-    """Return the rewards on spans."""
+    """Return the rewards on spans, and their parts."""
     rewards = []
     for span in spans:
-        value = reward_of(span)
-        if value is not None:
-            # A reward that comes after the root's end is on a child of the root.
-            root = span_id_of(span) if span.parent is None else f"{span.parent.span_id:016x}"
-            rewards.append(Reward(root, trace_id_of(span), value, span.end_time or 0))
+        # A reward that comes after the root's end is on a child of the root.
+        root = span_id_of(span) if span.parent is None else f"{span.parent.span_id:016x}"
+        for name, value, explanation in reward_parts(span):
+            rewards.append(Reward(root, trace_id_of(span), value, span.end_time or 0, name, explanation))
     return rewards
 
 
@@ -87,29 +95,34 @@ class RewardFeedback:
         """Close the connections."""
         self._api.close()
 
-    def file(self, project_id: str, rewards: Sequence[Reward]) -> None:
+    def file(self, project_id: str, name: str, rewards: Sequence[Reward]) -> None:
         """File rewards of stored calls, unless a later one is stored; purge earlier ones.
 
         Args:
             project_id: `entity/project`.
-            rewards: At most one of each trajectory.
+            name: `reward`, or the name of the part.
+            rewards: Those of this name, at most one of each trajectory.
 
         Raises:
             RequestFailedError: The server did not answer, or refused.
         """
         by_reference = {f"weave:///{project_id}/call/{reward.root_id}": reward for reward in rewards}
-        stored = self._stored(project_id, by_reference)
+        feedback_type = FEEDBACK_PREFIX + object_id_of(name)
+        stored = self._stored(project_id, feedback_type, by_reference)
         missing = {ref: reward for ref, reward in by_reference.items() if max(stored[ref], default="") < reward.id}
         if missing:
-            scorer = self._catalogue.reward_scorer(project_id)
+            scorer = self._catalogue.scorer(project_id, name)
             batch: list[dict[str, Any]] = [
                 {
                     "id": reward.id,
                     "project_id": project_id,
                     "weave_ref": reference,
-                    "feedback_type": FEEDBACK_TYPE,
+                    "feedback_type": feedback_type,
                     "runnable_ref": scorer,
-                    "payload": {"output": reward.value},
+                    "payload": {
+                        "output": reward.value,
+                        **({"explanation": reward.explanation} if reward.explanation else {}),
+                    },
                 }
                 for reference, reward in missing.items()
             ]
@@ -120,10 +133,10 @@ class RewardFeedback:
         if outdated:
             self._api.purge_feedback(project_id, outdated)
 
-    def _stored(self, project_id: str, rewards: Mapping[str, Reward]) -> dict[str, list[str]]:
+    def _stored(self, project_id: str, feedback_type: str, rewards: Mapping[str, Reward]) -> dict[str, list[str]]:
         """Return the ids of the rewards that we have filed, by call."""
         try:
-            found = self._api.stored_feedback(project_id, FEEDBACK_TYPE, list(rewards))
+            found = self._api.stored_feedback(project_id, feedback_type, list(rewards))
         except RequestFailedError as failure:
             if failure.outcome.verdict in (Verdict.RETRY, Verdict.UNEXPLAINED):
                 raise

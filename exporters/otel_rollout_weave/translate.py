@@ -8,18 +8,20 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.export.span_facts import reward_of, span_id_of, trace_id_of
+from otel_rollout.export.chat_messages import chat_messages
+from otel_rollout.export.span_facts import reward_of, rollout_label, span_id_of, trace_id_of
 from otel_rollout.values.sanitize import INT64_MAX, fits_int64, replace_surrogates
 from otel_rollout_weave.payload_text import as_inputs, as_output, is_json_of_ours
+from otel_rollout_weave.usage import Below
 
-__all__ = ["NONE_BELOW", "StatusCounts", "call_of_span", "exception_of_span"]
+__all__ = ["call_of_span", "exception_of_span"]
 
 MAX_DISPLAY_NAME: Final = 1024
 """Weave refuses the whole batch (400) for a longer display name."""
@@ -34,9 +36,16 @@ _ELSEWHERE: Final = frozenset(
         semconv.USAGE_OUTPUT_TOKENS,
         semconv.CONVERSATION_ID,
         semconv.SPAN_KIND,
+        "gen_ai.tool.call.arguments",
+        "gen_ai.tool.call.result",
     }
 )
 """Attributes that a call has fields for."""
+
+_TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+_TOOL_RESULT: Final = "gen_ai.tool.call.result"
+_MESSAGES: Final = frozenset({semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES})
+"""Attributes that the inputs and the output hold in the form that Weave draws."""
 
 _PREFIX: Final = "rollout."
 _CLASHES: Final = "other_attributes"
@@ -44,22 +53,21 @@ _CLASHES: Final = "other_attributes"
 
 _WEAVE_KINDS: Final = {"AGENT": "agent", "LLM": "llm", "TOOL": "tool", "EVALUATOR": "scorer"}
 
+_KINDS_OF_OPERATIONS: Final = {
+    "agent": "AGENT",
+    "chat": "LLM",
+    "create_agent": "AGENT",
+    "execute_tool": "TOOL",
+    "generate_content": "LLM",
+    "invoke_agent": "AGENT",
+    "task": "CHAIN",
+    "text_completion": "LLM",
+    "tool": "TOOL",
+    "workflow": "CHAIN",
+}
+"""OpenTelemetry's operations, and traceloop's kinds."""
+
 _FRAME = re.compile(r'^  File "(?P<filename>.*)", line (?P<line>\d+), in (?P<function>.*)\n?(?P<text>    \S.*)?', re.M)
-
-
-class StatusCounts(NamedTuple):
-    """How many calls succeeded and how many failed."""
-
-    success: int
-    error: int
-
-    def with_call(self, span: ReadableSpan) -> StatusCounts:
-        """Return the counts with the call of `span` added."""
-        failed = span.status.status_code is StatusCode.ERROR
-        return StatusCounts(self.success + (not failed), self.error + failed)
-
-
-NONE_BELOW: Final = StatusCounts(0, 0)
 
 
 def call_of_span(
@@ -68,7 +76,7 @@ def call_of_span(
     project_id: str,
     op_name: str,
     run_id: str | None = None,
-    below: StatusCounts = NONE_BELOW,
+    below: Below | None = None,
     ids_as_text: bool = False,
 ) -> dict[str, Any]:
     """Return the record of a call for `calls/complete`, with its payload as fragments of JSON.
@@ -78,7 +86,7 @@ def call_of_span(
         project_id: `entity/project`.
         op_name: The reference of the op, or a plain name of at most 128 characters.
         run_id: `entity/project/run` of the call's W&B run.
-        below: The status counts of the calls below this one.
+        below: What is known of the calls below this one.
         ids_as_text: Send each list of token ids as one text.
     """
     attributes: Mapping[str, Any] = span.attributes or {}
@@ -87,6 +95,7 @@ def call_of_span(
     scope = span.instrumentation_scope
     scope_name = scope.name if scope is not None else ""
     is_ours = is_json_of_ours(semconv.JSON_MIME_TYPE, scope_name)
+    chat = chat_messages(span)
     reward = reward_of(span)
     conversation = _text(attributes[semconv.CONVERSATION_ID]) if semconv.CONVERSATION_ID in attributes else None
     step = attributes.get(semconv.STEP)
@@ -97,26 +106,30 @@ def call_of_span(
         "trace_id": f"{trace_id_of(span):032x}",
         "parent_id": f"{parent.span_id:016x}" if parent is not None else None,
         "op_name": op_name,
-        "display_name": _display_name(span, attributes, op_name),
+        "display_name": _display_name(span, op_name),
         "started_at": _timestamp(start),
         "ended_at": _timestamp(max(start, span.end_time or 0)),
-        "attributes": _call_attributes(span, attributes, is_ours=is_ours),
+        "attributes": _call_attributes(
+            span, attributes, is_ours=is_ours, elsewhere=_ELSEWHERE if chat is None else _ELSEWHERE | _MESSAGES
+        ),
         "inputs": orjson.Fragment(
             as_inputs(
-                _payload(attributes, semconv.INPUT_VALUE),
+                _payload(attributes, semconv.INPUT_VALUE, _TOOL_ARGUMENTS),
                 is_trusted=is_json_of_ours(attributes.get(semconv.INPUT_MIME_TYPE), scope_name),
                 with_ids_as_text=ids_as_text,
+                messages=() if chat is None else chat.input,
             )
         ),
         "output": orjson.Fragment(
             as_output(
-                _payload(attributes, semconv.OUTPUT_VALUE),
+                _payload(attributes, semconv.OUTPUT_VALUE, _TOOL_RESULT),
                 is_trusted=is_json_of_ours(attributes.get(semconv.OUTPUT_MIME_TYPE), scope_name),
                 with_ids_as_text=ids_as_text,
                 reward=reward,
+                messages=() if chat is None else chat.output,
             )
         ),
-        "summary": _summary(span, attributes, below),
+        "summary": _summary(span, below),
         "exception": exception_of_span(span),
         "thread_id": conversation,
         "turn_id": own_id if conversation else None,
@@ -132,38 +145,37 @@ def _timestamp(nanoseconds: int) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest // 1000:06d}Z"
 
 
-def _payload(attributes: Mapping[str, Any], key: str) -> str | None:
-    value = attributes.get(key)
+def _payload(attributes: Mapping[str, Any], *keys: str) -> str | None:
+    """Return the first payload that is there."""
+    value = next((attributes[key] for key in keys if attributes.get(key) is not None), None)
     return value if value is None or isinstance(value, str) else str(value)
 
 
-def _display_name(span: ReadableSpan, attributes: Mapping[str, Any], op_name: str) -> str | None:
+def _display_name(span: ReadableSpan, op_name: str) -> str | None:
     name = replace_surrogates(span.name)
-    known: list[str] = []
-    if span.parent is None:
-        parts = [("step", semconv.STEP), ("sample", semconv.SAMPLE_INDEX), ("rollout", semconv.ROLLOUT_N)]
-        known = [f"{label} {_text(attributes[key])}" for label, key in parts if key in attributes]
-        if attributes.get(semconv.VALIDATE) is True:
-            known.insert(0, "validate")
-    if not known and (op_name == name or f"/op/{name}:" in op_name):
+    label = rollout_label(span) if span.parent is None else ""
+    if not label and (op_name == name or f"/op/{name}:" in op_name):
         return None
-    name = " · ".join([name, *known])
+    # Weave's list cuts the end off: what differs comes first.
+    name = " · ".join(part for part in (label, name) if part)
     return name if len(name) <= MAX_DISPLAY_NAME else name[: MAX_DISPLAY_NAME - 1] + "…"
 
 
-def _call_attributes(span: ReadableSpan, attributes: Mapping[str, Any], *, is_ours: bool) -> dict[str, Any]:
+def _call_attributes(
+    span: ReadableSpan, attributes: Mapping[str, Any], *, is_ours: bool, elsewhere: frozenset[str]
+) -> dict[str, Any]:
     result: dict[str, Any] = {}
     others: list[tuple[str, Any]] = []
     for key, value in attributes.items():
-        if key in _ELSEWHERE or (is_ours and key == semconv.METADATA):
+        if key in elsewhere or (is_ours and key == semconv.METADATA):
             continue
         if key.startswith(_PREFIX):
             result[replace_surrogates(key[len(_PREFIX) :])] = _plain(value)
         else:
             others.append((replace_surrogates(key), value))
-    kind = attributes.get(semconv.SPAN_KIND)
+    kind = _kind(attributes)
     if kind is not None:
-        result["kind"] = _text(kind)
+        result["kind"] = kind
         if kind in _WEAVE_KINDS:
             result["weave"] = {"kind": _WEAVE_KINDS[kind]}
     run = span.resource.attributes.get(semconv.RUN_ID) if span.resource is not None else None
@@ -172,6 +184,14 @@ def _call_attributes(span: ReadableSpan, attributes: Mapping[str, Any], *, is_ou
     for key, value in others:
         _nest(result, key, _plain(value))
     return result
+
+
+def _kind(attributes: Mapping[str, Any]) -> str | None:
+    kind = attributes.get(semconv.SPAN_KIND)
+    if kind is not None:
+        return _text(kind)
+    operation = str(attributes.get(semconv.OPERATION_NAME) or attributes.get("traceloop.span.kind"))
+    return _KINDS_OF_OPERATIONS.get(operation)
 
 
 def _nest(target: dict[str, Any], key: str, value: Any) -> None:
@@ -188,20 +208,17 @@ def _nest(target: dict[str, Any], key: str, value: Any) -> None:
         target.setdefault(_CLASHES, {})[key] = value
 
 
-def _summary(span: ReadableSpan, attributes: Mapping[str, Any], below: StatusCounts) -> dict[str, Any]:
-    summary: dict[str, Any] = {"status_counts": below.with_call(span)._asdict()}
-    tokens_in = attributes.get(semconv.USAGE_INPUT_TOKENS)
-    tokens_out = attributes.get(semconv.USAGE_OUTPUT_TOKENS)
-    if type(tokens_in) is int or type(tokens_out) is int:
-        usage = {"requests": 1}
-        if type(tokens_in) is int:
-            usage["prompt_tokens"] = tokens_in
-        if type(tokens_out) is int:
-            usage["completion_tokens"] = tokens_out
-        usage["total_tokens"] = usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
-        # Weave's own OTLP ingest calls an unknown model "usage".
-        model = attributes.get(semconv.RESPONSE_MODEL) or attributes.get(semconv.REQUEST_MODEL) or "usage"
-        summary["usage"] = {_text(model): usage}
+def _summary(span: ReadableSpan, below: Below | None) -> dict[str, Any]:
+    own = Below()
+    own.add(span)
+    inner = below or Below()
+    summary: dict[str, Any] = {
+        "status_counts": {"success": own.success + inner.success, "error": own.error + inner.error}
+    }
+    # A call of a model has the tokens of the calls below it already.
+    usage = own.usage() or inner.usage()
+    if usage:
+        summary["usage"] = usage
     return summary
 
 

@@ -180,10 +180,11 @@ class Call:
                 shown: Snapshot | None = None
                 if capture:
                     shown = operation.capture("capture_output", capture, result, self.pipeline)
-                    self.pipeline.tracer.set_output(span, shown)
                 if operation.is_llm:
                     taken = shown if shown is not None and capture is True else snapshot(result)
                     self._describe(span, taken.value, result)
+                if shown is not None:
+                    self.pipeline.tracer.set_output(span, shown)
             finally:
                 span.end()
 
@@ -257,11 +258,11 @@ class Call:
         if semconv.PROVIDER_NAME in (getattr(span, "attributes", None) or ()):
             # Set by the program or another instrumentation.
             attributes.pop(semconv.PROVIDER_NAME, None)
-        span.set_attributes(attributes)
         if self.is_turn and self.frame.trajectory is not None:
-            self.frame.trajectory.add_turn(
+            attributes[semconv.TURN] = self.frame.trajectory.add_turn(
                 attributes.get(semconv.USAGE_INPUT_TOKENS, 0), attributes.get(semconv.USAGE_OUTPUT_TOKENS, 0)
             )
+        span.set_attributes(attributes)
 
 
 def _name(function: Any) -> str:

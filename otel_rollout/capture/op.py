@@ -46,7 +46,7 @@ def rollout_trace_op(
     Args:
         function: The function.
         name: The span's name; if None, the function's qualified name.
-        kind: OpenInference's span kind: `LLM`, `TOOL`, `CHAIN`, `AGENT` or `EVALUATOR`.
+        kind: OpenInference's span kind: `LLM`, `TOOL`, `CHAIN`, `AGENT` or `EVALUATOR`, in any case.
         capture_inputs: Record the arguments; `self` and `cls` never are. Or a function that takes the arguments by
             name, in one dict, and returns the value to record: it runs on the caller's thread, and if it raises, one
             warning is logged.
@@ -57,6 +57,8 @@ def rollout_trace_op(
         ValueError: The kind is none of these.
         TypeError: The decorated object is a class, or not callable.
     """
+    if isinstance(kind, str):
+        kind = kind.upper()
     if kind not in semconv.SPAN_KINDS:
         raise ValueError(f"rollout_trace_op(kind={kind!r}): the kinds are {', '.join(semconv.SPAN_KINDS)}")
 

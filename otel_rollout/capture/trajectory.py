@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from contextlib import AbstractContextManager
+import functools
+import inspect
+from collections.abc import Callable, Mapping
 from contextvars import Token
 from decimal import Decimal
 from fractions import Fraction
 from itertools import accumulate, islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from opentelemetry import context as context_api
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, Span, StatusCode, get_current_span
+from opentelemetry.trace import Link, Span, SpanContext, StatusCode, get_current_span
 
 from otel_rollout import semconv
 from otel_rollout.capture.exceptions import record_failure
@@ -24,15 +25,15 @@ from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, ent
 from otel_rollout.spans.trajectory_state import TrajectoryState
 from otel_rollout.values.object_reading import class_name, find_static, integer_text, is_one_of, is_subclass
 from otel_rollout.values.sanitize import fits_int64, replace_surrogates
-from otel_rollout.values.snapshot import snapshot
+from otel_rollout.values.snapshot import Snapshot, snapshot
 from otel_rollout.values.snapshot_json import to_json
 
 if TYPE_CHECKING:
     from otel_rollout.spans.runtime import RunningPipeline
 
-__all__ = ["annotate", "rollout_trace_attr"]
+__all__ = ["Trajectory", "annotate", "rollout_trace_attr"]
 
-_NOTHING: Final = contextlib.nullcontext()
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _PREFIX: Final = "rollout."
 _TOTALS: Final = (semconv.TURNS, semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS)
@@ -49,7 +50,7 @@ _TAKEN: Final = {
     *(attribute.key for attribute in semconv.ATTRIBUTES if attribute not in semconv.ANNOTATIONS),
 }.difference(_TOTALS)
 """Names that `annotate` doesn't set: they have a meaning already, or hold other attributes."""
-_OWN: Final = (semconv.STATUS, semconv.REWARD, *_TOTALS)
+_OWN: Final = (semconv.STATUS, semconv.REWARD, semconv.REWARD_PARTS, *_TOTALS)
 """Attributes that stay on a root beyond its limit of attributes, as tags do."""
 _BELOW: Final = tuple(f"{attribute.key}." for attribute in semconv.ATTRIBUTES)
 """Prefixes that a name must not have: backends would nest its value inside another."""
@@ -58,6 +59,7 @@ MAX_FREE_NAMES: Final = 1000
 _free_names: Final[set[str]] = set()
 """Names that passed the check before; trajectories repeat them."""
 
+MAX_REWARD_PARTS: Final = 1000
 MAX_TAG_CHARACTERS: Final = 1024
 MAX_LIST_ITEMS: Final = 100_000
 _PLAIN: Final = (str, int, float, bool, type(None))
@@ -73,8 +75,11 @@ def rollout_trace_attr(
     name: str = "rollout_trace",
     validate: bool = False,
     trace: bool = True,
-) -> AbstractContextManager[None]:
+) -> Trajectory:
     """Trace what runs inside as one trajectory: a root span with these tags, in a trace of its own.
+
+    It works with `with`, with `async with`, and as a decorator, which makes a trajectory of each call; `as trajectory`
+    gives its ids.
 
     The names, their order and their defaults are those of verl's `rollout_trace_attr`
     (https://verl.readthedocs.io/en/latest/advance/rollout_trace.html).
@@ -87,15 +92,13 @@ def rollout_trace_attr(
         validate: True in a validation pass.
         trace: False silences everything inside, other instrumentations included.
     """
-    pipeline = runtime.pipeline
-    if pipeline is None:
-        return _NOTHING
-    return _Trajectory(pipeline, trace, sample_index, step, rollout_n, name, validate)
+    return Trajectory(sample_index, step, rollout_n, name, validate, trace)
 
 
 def annotate(
     *,
     reward: float | None = None,
+    reward_parts: Mapping[str, Any] | None = None,
     status: str | None = None,
     input: Any = None,  # noqa: A002 - the field's word for it
     output: Any = None,
@@ -105,6 +108,8 @@ def annotate(
 
     Args:
         reward: The trajectory's reward.
+        reward_parts: Its parts by name, such as `{"format": 0.2, "correct": True}`: numbers, booleans, texts, or
+            objects with a `value` and an `explanation`. A second call adds parts and replaces those of the same name.
         status: `completed`, `error`, `cancelled` or `truncated`; without it, the way the `with` block is left decides.
         input: The trajectory's input, such as the prompt; any value.
         output: Its output, such as the answer; any value.
@@ -113,12 +118,18 @@ def annotate(
     pipeline = runtime.pipeline
     if pipeline is None:
         return
-    _annotate(pipeline, reward, status, input, output, attributes)
+    _annotate(pipeline, reward, reward_parts, status, input, output, attributes)
 
 
 @guarded("annotating a trajectory")
 def _annotate(
-    pipeline: RunningPipeline, reward: Any, status: Any, input_value: Any, output_value: Any, attributes: dict[str, Any]
+    pipeline: RunningPipeline,
+    reward: Any,
+    reward_parts: Any,
+    status: Any,
+    input_value: Any,
+    output_value: Any,
+    attributes: dict[str, Any],
 ) -> None:
     frame = current_frame(context_api.get_current())
     if frame is SILENCE:
@@ -136,6 +147,8 @@ def _annotate(
             trajectory.annotations[semconv.REWARD] = number
         else:
             _leave_out("reward", f"a reward is a number, not {_type(reward)}")
+    if reward_parts is not None:
+        _add_reward_parts(trajectory, reward_parts)
     if status is not None:
         status = _scalar(status)
         if type(status) is str and status in semconv.STATUSES:
@@ -149,7 +162,7 @@ def _annotate(
         pipeline.tracer.set_output(root, snapshot(output_value, pipeline.snapshot_budget))
     for key, value in attributes.items():
         if key not in _free_names and not _is_free(key):
-            _leave_out(key, "this name is taken")
+            _leave_out(key, "this name is reserved")
             continue
         attribute = _attribute(value)
         if attribute is None:
@@ -157,6 +170,18 @@ def _annotate(
             _leave_out(key, f"an attribute is {right}, not {_type(value)}")
         else:
             trajectory.annotations[replace_surrogates(key)] = attribute
+
+
+def _add_reward_parts(trajectory: TrajectoryState, given: Any) -> None:
+    parts = snapshot(given).value
+    if type(parts) is not dict:
+        _leave_out("reward_parts", f"the parts of a reward are a mapping of names to values, not {_type(given)}")
+        return
+    known = {**trajectory.annotations.get(semconv.REWARD_PARTS, {}), **parts}
+    if len(known) > MAX_REWARD_PARTS:
+        _leave_out("reward_parts", f"a reward has at most {MAX_REWARD_PARTS:,} parts")
+    elif known:
+        trajectory.annotations[semconv.REWARD_PARTS] = known
 
 
 def _is_free(name: str) -> bool:
@@ -168,7 +193,7 @@ def _is_free(name: str) -> bool:
 
 
 def _leave_out(name: str, reason: str) -> None:
-    warn_once(f"annotate {name}", "annotate(%s=…): %s; it is left out", name, reason)
+    warn_once(f"annotate {name}", "annotate(%s=…): %s; it is ignored", name, reason)
 
 
 def _number(value: Any) -> float | None:
@@ -234,40 +259,127 @@ def _tag(value: Any) -> int | str:
     return to_json(snapshot(plain)).decode()[:MAX_TAG_CHARACTERS].strip('"')
 
 
-class _Trajectory(AbstractContextManager[None]):
-    """A running trajectory, or silence."""
+class Trajectory:
+    """One trajectory, from `rollout_trace_attr`; with tracing off, or with `trace=False`, one without a trace.
 
-    def __init__(self, pipeline: RunningPipeline, trace: bool, *arguments: Any) -> None:
-        self._pipeline = pipeline
-        self._trace = trace
-        self._arguments = arguments
+    Its own attributes are what `rollout_trace_attr` was given: `sample_index`, `step`, `rollout_n`, `name`, `validate`
+    and `trace`.
+    """
+
+    __slots__ = (
+        "_pipeline",
+        "_root",
+        "_root_context",
+        "_state",
+        "_token",
+        "name",
+        "rollout_n",
+        "sample_index",
+        "step",
+        "trace",
+        "validate",
+    )
+
+    def __init__(
+        self, sample_index: Any, step: Any, rollout_n: Any, name: str, validate: bool, trace: bool = True
+    ) -> None:
+        self.sample_index = sample_index
+        self.step = step
+        self.rollout_n = rollout_n
+        self.name = name
+        self.validate = validate
+        self.trace = trace
+        self._pipeline: RunningPipeline | None = None
         self._state: TrajectoryState | None = None
         self._root: Span | None = None
+        self._root_context: SpanContext | None = None
         self._token: Token[Context] | None = None
 
-    def __enter__(self) -> None:
+    @property
+    def trace_id(self) -> str | None:
+        """The trace's id, 32 hexadecimal digits, during and after the trajectory; None if it isn't traced."""
+        return None if self._root_context is None else f"{self._root_context.trace_id:032x}"
+
+    @property
+    def address(self) -> str | None:
+        """The URL of the trajectory's page in the first backend that has one; None if none has, or not yet.
+
+        Some URLs have an id that the backend gives to a project: they are known once it has got the first spans.
+        """
+        pipeline, root = self._pipeline, self._root_context
+        if pipeline is None or root is None:
+            return None
+        return _address(pipeline, f"{root.trace_id:032x}", f"{root.span_id:016x}")
+
+    def __call__(self, function: _Function) -> _Function:
+        """Decorate a function or a coroutine function: each call is a trajectory with these tags.
+
+        Raises:
+            TypeError: It is a generator function: its caller runs between its steps, which is no part of a trajectory.
+        """
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError("rollout_trace_attr doesn't decorate generator functions: use `with` around the loop")
+        given = (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
+        traced: Any
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def traced(*args: Any, **kwargs: Any) -> Any:
+                with Trajectory(*given):
+                    return await function(*args, **kwargs)
+
+        else:
+
+            @functools.wraps(function)
+            def traced(*args: Any, **kwargs: Any) -> Any:
+                with Trajectory(*given):
+                    return function(*args, **kwargs)
+
+        return cast("_Function", traced)
+
+    async def __aenter__(self) -> Trajectory:  # noqa: PYI034 - Python 3.10 has no Self
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.__exit__(exception_type, exception, traceback)
+
+    def __enter__(self) -> Trajectory:  # noqa: PYI034 - Python 3.10 has no Self
+        pipeline = runtime.pipeline
+        self._pipeline = self._root_context = None
+        if pipeline is None:
+            return self
         context: Context | None = None
         try:
             context = context_api.get_current()
-            if not self._trace:
+            if not self.trace:
                 self._token = enter_silence(context)
             elif current_frame(context) is not SILENCE:
-                self._start(context, *self._arguments)
+                self._start(context, pipeline)
         except BaseException as error:
             restore(context)
             drop_fault(error, "starting a trajectory")
+        return self
 
-    def _start(self, context: Context, sample_index: Any, step: Any, rollout_n: Any, name: Any, validate: Any) -> None:
+    def _start(self, context: Context, pipeline: RunningPipeline) -> None:
         tags: dict[str, Any] = {}
-        for key, value in ((semconv.STEP, step), (semconv.SAMPLE_INDEX, sample_index), (semconv.ROLLOUT_N, rollout_n)):
+        for key, value in (
+            (semconv.STEP, self.step),
+            (semconv.SAMPLE_INDEX, self.sample_index),
+            (semconv.ROLLOUT_N, self.rollout_n),
+        ):
             if value is not None:
                 tags[key] = _tag(value)
-        validate = _scalar(validate)
+        validate = _scalar(self.validate)
         tags[semconv.VALIDATE] = is_one_of(type(validate), _PLAIN) and bool(validate)
-        tags[semconv.EXPERIMENT_NAME] = self._pipeline.experiment_name
+        tags[semconv.EXPERIMENT_NAME] = pipeline.experiment_name
         state = TrajectoryState(tags)
         ambient = get_current_span(context).get_span_context()
-        root = self._pipeline.tracer.start_root(str(_tag(name)), state, [Link(ambient)] if ambient.is_valid else [])
+        root = pipeline.tracer.start_root(str(_tag(self.name)), state, [Link(ambient)] if ambient.is_valid else [])
         if root is None:
             self._token = enter_silence(context)
             return
@@ -277,10 +389,11 @@ class _Trajectory(AbstractContextManager[None]):
             semconv.OPERATION_NAME: semconv.OPERATION_NAMES["AGENT"],
             semconv.CONVERSATION_ID: f"{root.get_span_context().trace_id:032x}",
         }
-        group = state.group(self._pipeline.run)
+        group = state.group(pipeline.run)
         if group is not None:
             attributes[semconv.SESSION_ID] = group
         root.set_attributes(attributes)
+        self._pipeline, self._root_context = pipeline, root.get_span_context()
         self._state, self._root = state, root
         self._token = enter(context, Frame(state, root))
 
@@ -298,8 +411,8 @@ class _Trajectory(AbstractContextManager[None]):
                 if token is not None:
                     leave(token)
                     is_left = True
-                if root is not None and state is not None:
-                    self._finish(root, state, exception)
+                if root is not None and state is not None and self._pipeline is not None:
+                    self._finish(self._pipeline, root, state, exception)
             finally:
                 # A signal handler may have raised before the first `leave`. A needless second one would be wrong: in
                 # Python 3.10 the used token's error replaces the exception that a handler raises meanwhile.
@@ -308,7 +421,8 @@ class _Trajectory(AbstractContextManager[None]):
         except BaseException as error:
             drop_fault(error, "ending a trajectory")
 
-    def _finish(self, root: Span, state: TrajectoryState, exception: BaseException | None) -> None:
+    @staticmethod
+    def _finish(pipeline: RunningPipeline, root: Span, state: TrajectoryState, exception: BaseException | None) -> None:
         try:
             status = "completed" if exception is None else record_failure(root, exception)
             annotations: dict[str, Any] = {semconv.STATUS: status, **state.annotations}
@@ -318,12 +432,25 @@ class _Trajectory(AbstractContextManager[None]):
                 if total:
                     annotations.setdefault(key, total)
             own: dict[str, Any] = {key: annotations.pop(key) for key in _OWN if key in annotations}
+            parts = own.pop(semconv.REWARD_PARTS, None)
             own[semconv.METADATA] = _metadata({**state.tags, **own, **annotations})
-            self._pipeline.tracer.set_annotations(root, own, annotations)
+            if parts is not None:
+                own[semconv.REWARD_PARTS] = to_json(Snapshot(parts, 0)).decode()
+            pipeline.tracer.set_annotations(root, own, annotations)
         finally:
             root.end()
             # The root refers to its trajectory: breaks the cycle, which the collector alone would free.
             state.root = None
+
+
+@guarded("looking up a trajectory's address")
+def _address(pipeline: RunningPipeline, trace_id: str, root_id: str) -> str | None:
+    for exporter in pipeline.exporters.values():
+        look_up = getattr(exporter, "trajectory_address", None)
+        address = look_up(trace_id, root_id, pipeline.project_name) if look_up is not None else None
+        if address:
+            return str(address)
+    return None
 
 
 def _metadata(attributes: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import os
 from typing import Final
 
 from otel_rollout.errors import MissingExtraError
+from otel_rollout.installing import install_line
 
 __all__ = ["run"]
 
@@ -19,7 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     missing = [package for package in ("rich", "tokenizers") if importlib.util.find_spec(package) is None]
     if missing:
-        raise MissingExtraError(f"this needs {' and '.join(missing)}: pip install 'otel-rollout[demo]'")
+        raise MissingExtraError(f"this needs {' and '.join(missing)}: {install_line('demo')}")
     from otel_rollout.demo.session import run_session
 
     # mlflow would log the making of its tables into the progress bar.

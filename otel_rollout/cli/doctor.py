@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shutil
 import sys
 from typing import Final
 
@@ -35,7 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(orjson.dumps(examination.as_dict(), option=orjson.OPT_INDENT_2).decode())
         return examination.exit_code
     is_coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    for line in describe(examination):
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in describe(examination, width):
         style = _STYLES.get(line.tone) if is_coloured else None
         text = printable(line.text)
         print(f"{style}{text}\x1b[0m" if style and text else text)

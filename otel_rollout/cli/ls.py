@@ -1,4 +1,4 @@
-"""`otel-rollout ls`: list the steps of a trace folder, or the trajectories of one."""
+"""`otel-rollout ls`: list the steps of a trace folder, the trajectories of a step, or the rollouts of a prompt."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import Any
 
 import orjson
 
-from otel_rollout.cli.reading import ProblemLog, complain, in_order_of_prompts, print_json, require_rich, selected
+from otel_rollout.cli.reading import (
+    ProblemLog,
+    complain,
+    in_order_of_prompts,
+    nothing_matches,
+    print_json,
+    require_reader,
+    selected,
+)
 from otel_rollout.trace_folder.folder_stats import summarise_steps
 from otel_rollout.trace_folder.reader import RecordedTrajectory
 
@@ -39,31 +47,39 @@ _FIELDS = (
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     problems = ProblemLog()
+    is_by_step = arguments.step is None and arguments.sample_index is None
     if arguments.json:
         trajectories = selected(arguments, problems)
-        for row in summarise_steps(trajectories) if arguments.step is None else map(_as_dict, trajectories):
+        for row in summarise_steps(trajectories) if is_by_step else map(_as_dict, trajectories):
             print_json(orjson.dumps(row))
     else:
-        _print_table(arguments, problems)
+        _print_tables(arguments, problems, is_by_step=is_by_step)
     problems.print()
     return 0
 
 
-def _print_table(arguments: argparse.Namespace, problems: ProblemLog) -> None:
-    require_rich()
+def _print_tables(arguments: argparse.Namespace, problems: ProblemLog, *, is_by_step: bool) -> None:
+    require_reader()
+    from otel_rollout.cli.groups import print_groups
     from otel_rollout.cli.tables import step_table, trajectory_table
     from otel_rollout.terminal.screen import open_screen
+    from otel_rollout.terminal.table import print_lines
 
     screen = open_screen()
     trajectories = selected(arguments, problems)
-    if arguments.step is None:
-        table = step_table(summarise_steps(trajectories))
+    if arguments.sample_index is not None:
+        has_any = print_groups(screen, in_order_of_prompts(trajectories), problems)
     else:
-        table = trajectory_table(in_order_of_prompts(trajectories), width=screen.width if screen.is_terminal else None)
-    if table.row_count:
-        screen.print(table)
-    else:
-        complain(f"no trajectory in {arguments.folder} is like that")
+        table = (
+            step_table(summarise_steps(trajectories), is_terminal=screen.is_terminal)
+            if is_by_step
+            else trajectory_table(in_order_of_prompts(trajectories), is_terminal=screen.is_terminal)
+        )
+        has_any = bool(table.rows)
+        if has_any:
+            print_lines(screen, table)
+    if not has_any:
+        complain(nothing_matches(arguments))
 
 
 def _as_dict(trajectory: RecordedTrajectory) -> dict[str, Any]:

@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import io
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from otel_rollout.analysis.plain_text import printable
-from otel_rollout.cli.parser import build_parser
+from otel_rollout.cli.parser import build_parser, parse
 from otel_rollout.errors import RolloutTraceError
 
 __all__ = ["main"]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, at_start: Callable[[], object] | None = None) -> int:
     """Run the command line.
 
     Args:
         arguments: The arguments after the program's name; those of the process if None.
+        at_start: Called once an interrupt is handled here.
 
     Returns:
         The exit code.
     """
-    for stream in (sys.stdout, sys.stderr):
-        # Without UTF-8, a character that the encoding lacks becomes a mark, not an error.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-    if logging.lastResort is not None:
-        logging.lastResort.setFormatter(_PlainText())
-    parser = build_parser()
-    parsed = parser.parse_args(arguments)
-    if parsed.command is None:
-        parser.print_help()
-        return 0
+    command = ""
     try:
+        if at_start is not None:
+            at_start()
+        parsed = _parse(sys.argv[1:] if arguments is None else arguments)
+        if parsed is None:
+            return 0
+        command = f" {parsed.command}"
         code: int = importlib.import_module(f"otel_rollout.cli.{parsed.command}").run(parsed)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -46,9 +44,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (RolloutTraceError, OSError) as error:
-        print(printable(f"otel-rollout {parsed.command}: {error}"), file=sys.stderr)
+        print(printable(f"otel-rollout{command}: {error}"), file=sys.stderr)
         return 2
     return code
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace | None:
+    """Return the parsed command line; None if there is no command, which prints the help."""
+    for stream in (sys.stdout, sys.stderr):
+        # Without UTF-8, a character that the encoding lacks becomes a mark, not an error.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_PlainText())
+    parser = build_parser()
+    parsed = parse(parser, arguments)
+    if parsed.command is None:
+        parser.print_help()
+        return None
+    return parsed
 
 
 class _PlainText(logging.Formatter):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,7 @@ from typing import Any, Final
 from otel_rollout import semconv
 from otel_rollout.version import __version__
 
-__all__ = ["build_parser"]
+__all__ = ["build_parser", "parse"]
 
 EXIT_CODES: Final = """\
 exit codes:
@@ -26,6 +27,7 @@ exit codes:
 """
 
 TRACE_ID_DIGITS: Final = 32
+_BELOW_ZERO: Final = re.compile(r"-[\d.]")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -41,6 +43,38 @@ def build_parser() -> argparse.ArgumentParser:
     for add in (_add_demo, _add_ls, _add_show, _add_stats, _add_replay, _add_doctor):
         add(commands)
     return parser
+
+
+def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed command line; exits with 2 and the usage of its command if it is wrong.
+
+    Args:
+        parser: The parser of `build_parser`.
+        arguments: The arguments after the program's name.
+    """
+    parsed, unknown = parser.parse_known_args(_joined(arguments))
+    if unknown:
+        own = _commands_of(parser).get(parsed.command or "", parser)
+        own.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return parsed
+
+
+def _joined(arguments: Sequence[str]) -> list[str]:
+    """Join `--reward` with a range that begins with a minus, which argparse takes for an option."""
+    joined: list[str] = []
+    for argument in arguments:
+        if joined and joined[-1] == "--reward" and _BELOW_ZERO.match(argument):
+            joined[-1] = f"--reward={argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
+def _commands_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to its subparsers
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            return action.choices
+    return {}
 
 
 def _add(commands: Any, name: str, short: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
@@ -81,10 +115,11 @@ def _add_ls(commands: Any) -> None:
     parser = _add(
         commands,
         "ls",
-        "list a trace folder by step, or the trajectories of a step",
+        "list a trace folder by step, the trajectories of a step, or the rollouts of a prompt",
         """\
-List a trace folder by training step; with --step, the trajectories of that step,
-the rollouts of a prompt one below the other.
+List a trace folder by experiment and training step; with --step, the
+trajectories of that step; with --sample, the rollouts of a prompt side by side,
+with their answers, rewards and advantages.
 """,
     )
     _add_folder(parser)
@@ -96,17 +131,20 @@ def _add_show(commands: Any) -> None:
     parser = _add(
         commands,
         "show",
-        "show one trajectory of a trace folder as a tree",
+        "show one trajectory of a trace folder: as a tree, or as a conversation",
         """\
 Show one trajectory as a tree of its spans: kind, duration, when each ran, input
-and output. Name it by --step, --sample and --rollout, or by --trace.
+and output; or with --chat as a conversation. Name it by --step, --sample and
+--rollout (and --experiment, if the folder has several), or by --trace.
 """,
     )
     _add_folder(parser)
     parser.add_argument("--trace", metavar="ID", type=_trace_id, help="its trace id; the beginning will do")
     _add_filters(parser)
-    parser.add_argument("--full", action="store_true", help="whole payloads, all attributes and events")
-    parser.add_argument("--json", action="store_true", help="one line of OTLP JSON, as any OTLP receiver takes it")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--chat", action="store_true", help="the conversation: who said what, tool calls, the reward")
+    forms.add_argument("--full", action="store_true", help="whole payloads, all attributes and events")
+    forms.add_argument("--json", action="store_true", help="one line of OTLP JSON, as any OTLP receiver takes it")
 
 
 def _add_stats(commands: Any) -> None:
@@ -214,7 +252,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
         "--reward",
         type=_range_of_rewards,
         metavar="MIN..MAX",
-        help="both included; 0.5.. and ..0.5 are open; --reward=-1..0 where MIN is negative",
+        help="both included; 0.5.. and ..0.5 are open",
     )
 
 

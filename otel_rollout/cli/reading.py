@@ -9,17 +9,31 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from otel_rollout.analysis.plain_text import counted, printable
 from otel_rollout.errors import MissingExtraError
+from otel_rollout.installing import install_line
 from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory, read
 from otel_rollout.trace_folder.selection import Filters
 
-__all__ = ["ProblemLog", "complain", "filters_of", "in_order_of_prompts", "print_json", "require_rich", "selected"]
+__all__ = [
+    "ProblemLog",
+    "complain",
+    "filters_of",
+    "in_order_of_prompts",
+    "nothing_matches",
+    "print_json",
+    "prompt_order",
+    "require_reader",
+    "selected",
+]
 
 UNESCAPED: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control and format characters that JSON leaves unescaped, though a terminal acts on them."""
+
+MAX_NAMES: Final = 20
+"""The most names of experiments in a message."""
 
 
 class ProblemLog:
@@ -27,13 +41,20 @@ class ProblemLog:
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, Path]] = Counter()
+        self._messages: dict[str, None] = {}
 
     def note(self, problem: ReadProblem) -> None:
         """Count a problem; the `on_problem` of `read`."""
         self._counts[problem.what, problem.path] += 1
 
+    def complain(self, message: str) -> None:
+        """Keep a message for `print`."""
+        self._messages.setdefault(message)
+
     def print(self) -> None:
-        """Print a line for each file with problems on standard error."""
+        """Print a line for each file with problems, and the messages, on standard error."""
+        for message in self._messages:
+            complain(message)
         for (what, path), count in self._counts.items():
             complain(f"{counted(count, what)} skipped in {path}")
 
@@ -53,29 +74,46 @@ def selected(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[Re
     return read(arguments.folder, **filters_of(arguments), on_problem=problems.note)
 
 
-def require_rich() -> None:
-    """Check that rich is installed, which draws tables and trees.
+def nothing_matches(arguments: argparse.Namespace) -> str:
+    """Return the message for filters that no trajectory matches; it names the experiments if none has the one asked."""
+    message = f"no trajectory in {arguments.folder} matches"
+    if arguments.experiment is None:
+        return message
+    names = Counter(each.experiment_name for each in read(arguments.folder, on_problem=lambda _: None))
+    if arguments.experiment in names:
+        return message
+    listed = sorted(str(name) for name in names if name is not None)
+    more = f", and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
+    return f"{message}: its experiments are {', '.join(listed[:MAX_NAMES])}{more}" if listed else message
+
+
+def require_reader() -> None:
+    """Check that what reads a trace folder and draws it is installed.
 
     Raises:
         MissingExtraError: It is not.
     """
-    if importlib.util.find_spec("rich") is None:
-        raise MissingExtraError("this needs rich: pip install 'otel-rollout[cli]' (--json works without)")
+    missing = [package for package in ("rich", "zstandard") if importlib.util.find_spec(package) is None]
+    if missing:
+        hint = "" if "zstandard" in missing else " (--json works without)"
+        raise MissingExtraError(f"this needs {' and '.join(missing)}: {install_line('cli')}{hint}")
 
 
 def in_order_of_prompts(trajectories: Iterable[RecordedTrajectory]) -> list[RecordedTrajectory]:
-    """Sort trajectories by step, prompt and rollout."""
-    return sorted(
-        trajectories,
-        key=lambda each: (
-            each.step is None,
-            each.step or 0,
-            each.validate,
-            str(each.experiment_name or ""),
-            _sortable(each.sample_index),
-            _sortable(each.rollout_n),
-            each.start_time,
-        ),
+    """Sort trajectories by step, experiment, prompt and rollout."""
+    return sorted(trajectories, key=prompt_order)
+
+
+def prompt_order(trajectory: RecordedTrajectory) -> tuple[Any, ...]:
+    """Return the sort key of `in_order_of_prompts`."""
+    return (
+        trajectory.step is None,
+        trajectory.step or 0,
+        trajectory.validate,
+        str(trajectory.experiment_name or ""),
+        _sortable(trajectory.sample_index),
+        _sortable(trajectory.rollout_n),
+        trajectory.start_time,
     )
 
 

@@ -3,59 +3,60 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Iterator
 from itertools import islice
-from typing import Final
 
+from otel_rollout.cli.candidates import Candidates
 from otel_rollout.cli.parser import TRACE_ID_DIGITS
-from otel_rollout.cli.reading import ProblemLog, complain, in_order_of_prompts, print_json, require_rich, selected
+from otel_rollout.cli.reading import ProblemLog, complain, nothing_matches, print_json, require_reader, selected
 from otel_rollout.trace_folder.reader import RecordedTrajectory
 
 __all__ = ["run"]
-
-MAX_CANDIDATES: Final = 20
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     problems = ProblemLog()
     beginning = arguments.trace or ""
-    matching = (each for each in selected(arguments, problems) if each.trace_id.startswith(beginning))
-    found = list(islice(matching, 1 if len(beginning) == TRACE_ID_DIGITS else MAX_CANDIDATES + 1))
+    matching: Iterator[RecordedTrajectory] = (
+        each for each in selected(arguments, problems) if each.trace_id.startswith(beginning)
+    )
+    if len(beginning) == TRACE_ID_DIGITS:
+        # Its file is found without reading the others.
+        matching = islice(matching, 1)
+    candidates = Candidates(matching)
     problems.print()
-    if not found:
-        complain(f"no trajectory in {arguments.folder} is like that")
+    if not candidates.count:
+        complain(nothing_matches(arguments))
         return 2
-    if len(found) > 1:
-        _print_candidates(found)
+    if candidates.count > 1:
+        for line in candidates.describe(is_terminal=sys.stderr.isatty()):
+            complain(line)
         return 2
+    trajectory = candidates.first[0]
     if arguments.json:
-        print_json(found[0].otlp_json())
+        print_json(trajectory.otlp_json())
     else:
-        _print_tree(found[0], is_whole=arguments.full)
+        _print_drawing(trajectory, is_whole=arguments.full, is_chat=arguments.chat)
     return 0
 
 
-def _print_tree(trajectory: RecordedTrajectory, *, is_whole: bool) -> None:
-    require_rich()
+def _print_drawing(trajectory: RecordedTrajectory, *, is_whole: bool, is_chat: bool) -> None:
+    require_reader()
+    from otel_rollout.terminal.chat_drawing import draw_chat
     from otel_rollout.terminal.screen import open_screen
     from otel_rollout.terminal.trace_drawing import draw_heading, draw_spans
 
     screen = open_screen()
-    is_clipped = screen.is_terminal and not is_whole
+    wrap_at = screen.width if screen.is_terminal else None
     for line in draw_heading(trajectory):
         screen.print(line, soft_wrap=True)
     screen.print()
-    for line in draw_spans(trajectory.spans, width=screen.width, is_whole=is_whole):
+    if is_chat:
+        lines = draw_chat(trajectory, width=wrap_at)
+    else:
+        lines = draw_spans(trajectory.spans, width=screen.width, is_whole=is_whole, wrap_at=wrap_at)
+    is_clipped = screen.is_terminal and not is_whole and not is_chat
+    for line in lines:
         screen.print(line, no_wrap=is_clipped, overflow="ellipsis" if is_clipped else None, soft_wrap=not is_clipped)
-
-
-def _print_candidates(found: list[RecordedTrajectory]) -> None:
-    complain(
-        f"{'more than ' * (len(found) > MAX_CANDIDATES)}{min(len(found), MAX_CANDIDATES)} trajectories are like that;"
-        " name one of them with --step, --sample and --rollout, or with --trace:"
-    )
-    for each in in_order_of_prompts(found[:MAX_CANDIDATES]):
-        names = (("step", each.step), ("sample", each.sample_index), ("rollout", each.rollout_n))
-        options = [f"--{name} {value}" for name, value in names if value is not None]
-        options += ["--validate"] * each.validate
-        complain(f"  --trace {each.trace_id}  {' '.join(options)}".rstrip())

@@ -6,7 +6,7 @@ import argparse
 
 import orjson
 
-from otel_rollout.cli.reading import ProblemLog, print_json, require_rich
+from otel_rollout.cli.reading import ProblemLog, print_json, require_reader
 from otel_rollout.trace_folder.folder_stats import count_folder
 
 __all__ = ["run"]
@@ -15,7 +15,7 @@ __all__ = ["run"]
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     if not arguments.json:
-        require_rich()
+        require_reader()
     problems = ProblemLog()
     stats = count_folder(arguments.folder, on_problem=problems.note)
     if arguments.json:
@@ -23,11 +23,12 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         from otel_rollout.cli.tables import step_table, totals_table
         from otel_rollout.terminal.screen import open_screen
+        from otel_rollout.terminal.table import print_lines
 
         screen = open_screen()
         if stats.steps:
-            screen.print(step_table(stats.steps))
+            print_lines(screen, step_table(stats.steps, is_terminal=screen.is_terminal))
             screen.print()
-        screen.print(totals_table(stats))
+        print_lines(screen, totals_table(stats))
     problems.print()
     return 0

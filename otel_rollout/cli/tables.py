@@ -6,92 +6,157 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from rich.table import Table
-from rich.text import Text
-
 from otel_rollout import semconv
-from otel_rollout.analysis.plain_text import duration, printable, shorten, size, step_name
+from otel_rollout.analysis.plain_text import duration, printable, size, step_name
+from otel_rollout.analysis.rollouts import Rollout
 from otel_rollout.analysis.trace_tree import STATUS_STYLES
-from otel_rollout.terminal.screen import plain_table
+from otel_rollout.terminal.group_table import COLUMNS, group_cells, token_counts
+from otel_rollout.terminal.table import Cell, Column, Table
 from otel_rollout.trace_folder.folder_stats import FolderStats, StepSummary
 from otel_rollout.trace_folder.reader import RecordedTrajectory
 
-__all__ = ["step_table", "totals_table", "trajectory_table"]
+__all__ = ["all_groups_table", "step_table", "telling_digits", "totals_table", "trajectory_table"]
 
-WIDE: Final = 100
-"""From this many columns of a terminal on, there is room for all columns of a table."""
 FULL_ID: Final = 32
 SHORT_ID: Final = 8
+LONGEST: Final = 1_000_000
+EXPERIMENT: Final = Column("experiment", is_text=True, rank=2, narrowest=12, keeps_end=True)
+RUN: Final = Column("run", is_text=True, rank=1)
+NARROW_TEXT: Final = 12
 
 
-def step_table(steps: Iterable[StepSummary]) -> Table:
-    """Return a table with one row a step."""
-    table = plain_table("step", "trajectories", "prompts", "reward", "errors", "no root", "spans", "size", "on disk")
-    for step in steps:
+def step_table(steps: Iterable[StepSummary], *, is_terminal: bool) -> Table:
+    """Return a table with a row for each step of each experiment.
+
+    Args:
+        steps: The steps.
+        is_terminal: Leave out what is the same in each row, or 0; programs get the same columns always.
+    """
+    rows = sorted(steps, key=lambda each: str(each.experiment_name or "")) if is_terminal else list(steps)
+    table = Table(
+        [
+            Column("step"),
+            Column("trajectories", rank=3),
+            Column("prompts", rank=5),
+            Column("reward"),
+            Column("errors"),
+            Column("truncated", rank=4),
+            Column("cancelled", rank=4),
+            Column("no root", rank=2),
+            Column("spans", rank=7),
+            Column("size", rank=8),
+            Column("on disk", rank=9),
+            EXPERIMENT._replace(rank=1),
+            RUN,
+        ]
+    )
+    before = None
+    for step in rows:
+        experiment = _text(step.experiment_name)
+        run_id = _text(step.run_id)
+        is_again = is_terminal and (experiment, run_id) == before
+        before = (experiment, run_id)
         table.add_row(
             step_name(step.step, validate=step.validate),
             f"{step.trajectories:,}",
             f"{step.samples:,}",
             "-" if step.mean_reward is None else f"{step.mean_reward:.3f}",
-            Text(f"{step.errors:,}", style="red" if step.errors else ""),
-            Text(f"{step.rootless:,}", style="yellow" if step.rootless else ""),
+            _flagged(step.errors, "red"),
+            _flagged(step.truncated, "yellow"),
+            _flagged(step.cancelled, "yellow"),
+            _flagged(step.rootless, "yellow"),
             f"{step.spans:,}",
             size(step.bytes),
             size(step.stored_bytes),
+            "" if is_again else experiment,
+            "" if is_again else run_id[: SHORT_ID if is_terminal else None],
+        )
+    if is_terminal:
+        table.leave_out(
+            *(["experiment"] if len({each.experiment_name for each in rows}) < 2 else []),
+            *(["run"] if len({each.run_id for each in rows}) < 2 else []),
+            *(["truncated"] if not any(each.truncated for each in rows) else []),
+            *(["cancelled"] if not any(each.cancelled for each in rows) else []),
         )
     return table
 
 
-def trajectory_table(trajectories: Sequence[RecordedTrajectory], *, width: int | None) -> Table:
+def trajectory_table(trajectories: Sequence[RecordedTrajectory], *, is_terminal: bool) -> Table:
     """Return a table with one row a trajectory, the rollouts of a prompt one below the other.
 
     Args:
         trajectories: In the order of `in_order_of_prompts`.
-        width: Columns of the terminal: repeated tags are left out, trace ids are cut as short as they stay unique,
-            and a narrow terminal gets fewer columns. None for programs: every row has everything.
+        is_terminal: Leave out what repeats the row above or is the same in each row, and cut trace ids as short as they
+            stay unique; programs get the same columns always, and whole rows.
     """
-    is_narrow = width is not None and width < WIDE
-    digits = _telling_digits([each.trace_id for each in trajectories]) if width else FULL_ID
-    rows: list[dict[str, str | Text]] = []
-    for (step, _, sample), rollouts in groupby(
+    digits = telling_digits([each.trace_id for each in trajectories]) if is_terminal else FULL_ID
+    table = Table(
+        [
+            Column("step", rank=1),
+            Column("sample", narrowest=NARROW_TEXT, keeps_end=True),
+            Column("rollout"),
+            Column("status", is_text=True),
+            Column("reward"),
+            Column("turns", rank=5),
+            Column("tokens", rank=6),
+            Column("duration", rank=4),
+            Column("spans", rank=8),
+            Column("size", rank=9),
+            EXPERIMENT,
+            RUN._replace(rank=7),
+            Column("trace", is_text=True, rank=3),
+        ]
+    )
+    for (step, experiment, sample), rollouts in groupby(
         trajectories,
         lambda each: (step_name(each.step, validate=each.validate), each.experiment_name, _text(each.sample_index)),
     ):
         for position, each in enumerate(rollouts):
-            rows.append(
-                {
-                    "step": step,
-                    "sample": "" if width and position > 0 else _shortened(sample, width),
-                    "rollout": _text(each.rollout_n),
-                    "status": _status(each),
-                    "reward": "-" if each.reward is None else f"{each.reward:.3g}",
-                    "turns": _text(each.attributes.get(semconv.TURNS)),
-                    "tokens": _tokens(each),
-                    "duration": duration(each.end_time - each.start_time),
-                    "spans": f"{each.span_count:,}",
-                    "size": size(each.size_bytes),
-                    "trace": each.trace_id[:digits],
-                }
+            is_again = is_terminal and position > 0
+            attributes = each.attributes
+            table.add_row(
+                step,
+                "" if is_again else sample,
+                _text(each.rollout_n),
+                _status(each),
+                "-" if each.reward is None else f"{each.reward:.3g}",
+                _text(attributes.get(semconv.TURNS)),
+                token_counts(attributes.get(semconv.INPUT_TOKENS), attributes.get(semconv.OUTPUT_TOKENS)),
+                duration(each.end_time - each.start_time),
+                f"{each.span_count:,}",
+                size(each.size_bytes),
+                _text(experiment),
+                _text(each.run_id)[: SHORT_ID if is_terminal else None],
+                each.trace_id[:digits],
             )
-    hidden: set[str] = set()
-    if width:
-        hidden = {"step"} if len({row["step"] for row in rows}) == 1 else set()
-        hidden |= {"spans", "size"} if is_narrow else set()
-    shown = [column for column in (rows[0] if rows else ()) if column not in hidden]
-    table = plain_table(*shown)
-    for column in table.columns:
-        column.justify = "left" if column.header in ("status", "trace") else "right"
-    for row in rows:
-        table.add_row(*map(row.__getitem__, shown))
+    if is_terminal:
+        table.leave_out(
+            "run",
+            *(["step"] if len({row[0].text for row in table.rows}) < 2 else []),
+            *(["experiment"] if len({each.experiment_name for each in trajectories}) < 2 else []),
+        )
+    return table
+
+
+def all_groups_table(groups: Iterable[tuple[RecordedTrajectory, Sequence[Rollout]]]) -> Table:
+    """Return a table for programs, with one row a rollout and whole answers.
+
+    Args:
+        groups: The rollouts of each prompt, with one of the recorded trajectories.
+    """
+    tags = ("step", "sample", *(column.name for column in COLUMNS), "experiment", "run", "trace")
+    table = Table([Column(name, is_text=name in ("status", "answer", "experiment", "run", "trace")) for name in tags])
+    for first, group in groups:
+        step, sample = step_name(first.step, validate=first.validate), _text(first.sample_index)
+        names = _text(first.experiment_name), _text(first.run_id)
+        for each, cells in zip(group, group_cells(group, LONGEST), strict=True):
+            table.add_row(step, sample, *cells, *names, each.trace_id)
     return table
 
 
 def totals_table(stats: FolderStats) -> Table:
     """Return a table with a label and a count in each row."""
-    table = plain_table()
-    table.show_header = False
-    table.add_column(style="dim")
-    table.add_column()
+    table = Table([Column("", is_text=True), Column("", is_text=True)], has_header=False)
     ratio = f", {stats.disk_bytes / stats.bytes:.3f} of that" if stats.bytes else ""
     rows = [
         ("trajectories", f"{stats.trajectories:,}"),
@@ -106,33 +171,28 @@ def totals_table(stats: FolderStats) -> Table:
         *((f"{what}s", f"{count:,}") for what, count in stats.problems.items()),
     ]
     for what, count in rows:
-        table.add_row(what, count)
+        table.add_row(Cell(what, "dim"), count)
     return table
 
 
-def _shortened(sample: str, width: int | None) -> str:
-    return sample if width is None else shorten(sample, 12 if width < WIDE else 36)
-
-
-def _status(trajectory: RecordedTrajectory) -> Text:
-    if not trajectory.has_root:
-        return Text("no root", style="yellow")
-    status = trajectory.status or ("error" if trajectory.failed else "-")
-    return Text(printable(str(status)), style=STATUS_STYLES.get(status, ""))
-
-
-def _tokens(trajectory: RecordedTrajectory) -> str:
-    counts = [trajectory.attributes.get(key) for key in (semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS)]
-    return "-" if counts == [None, None] else "→".join(_text(count) for count in counts)
-
-
-def _text(value: Any) -> str:
-    return "-" if value is None else printable(str(value))
-
-
-def _telling_digits(trace_ids: Sequence[str]) -> int:
+def telling_digits(trace_ids: Sequence[str]) -> int:
     """Return the number of leading digits that tell these ids apart."""
     digits = SHORT_ID
     while len({trace_id[:digits] for trace_id in trace_ids}) < len(set(trace_ids)):
         digits += 1
     return digits
+
+
+def _flagged(count: int, style: str) -> Cell:
+    return Cell(f"{count:,}", style if count else "")
+
+
+def _status(trajectory: RecordedTrajectory) -> Cell:
+    if not trajectory.has_root:
+        return Cell("no root", "yellow")
+    status = trajectory.status or ("error" if trajectory.failed else "-")
+    return Cell(printable(str(status)), STATUS_STYLES.get(status, ""))
+
+
+def _text(value: Any) -> str:
+    return "-" if value is None else printable(str(value))

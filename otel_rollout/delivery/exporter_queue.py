@@ -23,6 +23,7 @@ from otel_rollout.delivery.spooled_store import SpooledStore
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import BatchReport, send_batch
 from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
+from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.side_work import SideWork
 from otel_rollout.export.trouble_log import TroubleLog
@@ -45,6 +46,10 @@ CHILD_SHARE: Final = 0.97
 """Up to this part children are taken, without payload; the rest is for roots."""
 MIN_SECONDS_LEFT: Final = 0.05
 """With less than this left to the deadline of a shutdown, no further attempt begins."""
+SECONDS_WITH_A_SPOOL: Final = 2.0
+"""How long attempts go on after the first that fails during a shutdown, if the spool can keep the rest."""
+SECONDS_OF_A_WAIT: Final = 1.0
+"""A wait at the end that may be longer than this is logged."""
 SECONDS_AFTER_AN_ERROR: Final = 1.0
 """The pause of delivery after an internal error, which may come again at once."""
 
@@ -77,9 +82,11 @@ class ExporterQueue:
         self._limits = limits or QueueLimits()
         self._batch_bytes = self._limits.batch_bytes
         self._side_work: SideWork | None = None
+        self._held: HeldSpans | None = None
         if isinstance(exporter, OutcomeSpanExporter):
             self._batch_bytes = min(self._batch_bytes, exporter.max_batch_bytes)
             self._side_work = exporter.side_work
+            self._held = exporter.held
         max_bytes, max_spans = self._limits.max_bytes, self._limits.max_spans or sys.maxsize
         self._root_bounds = max_bytes, max_spans
         self._child_bounds = max_bytes * CHILD_SHARE, max(1, min(max_spans - 1, int(max_spans * CHILD_SHARE)))
@@ -100,7 +107,12 @@ class ExporterQueue:
         self._is_idle = self._is_closed = self._has_ended = False
         self._deadline: float | None = None
         """The end of attempts, once `shutdown` was called."""
+        self._attempts_end = 0.0
+        """The same, if the disk can't keep the rest."""
         self._final_deadline = 0.0
+        self._is_failing = False
+        """True if the last attempt failed, and another one may help."""
+        self._has_full_disk = self._has_said_wait = False
         self._flushes = self._flushes_seen = self._configuration_errors = self._lost_at_flush = 0
 
     # --- from any thread
@@ -195,7 +207,7 @@ class ExporterQueue:
             True if the backend has every span put since the last flush, and the side work is done.
         """
         deadline = time.monotonic() + timeout
-        is_delivered = self._flush_spans(deadline)
+        is_delivered = self._flush_spans(deadline) and not self._holds_spans()
         if self._side_work is None:
             return is_delivered
         return self._side_work.flush(max(0.0, deadline - time.monotonic()) if is_delivered else 0.0) and is_delivered
@@ -226,11 +238,19 @@ class ExporterQueue:
         """
         with self._lock:
             if self._is_closed:
+                if deadline < self._final_deadline:
+                    # Asked again, in a hurry: someone pressed Ctrl-C during the wait.
+                    self._store.begin_shutdown(deadline)
+                    self._final_deadline = deadline
+                    self._deadline = self._attempts_end = min(self._attempts_end, time.monotonic())
+                    self.request_flush()
                 return
             # In this order: a signal handler may raise in between.
             self._final_deadline = deadline
-            self._deadline = self._store.begin_shutdown(deadline)
+            self._deadline = self._attempts_end = self._store.begin_shutdown(deadline)
             self._is_closed = True
+            if self._is_failing:
+                self._shorten_end()
             self.request_flush()
             if self._side_work is not None:
                 self._side_work.retry_now()
@@ -245,12 +265,17 @@ class ExporterQueue:
         thread = self._thread
         if thread is not None and thread is not threading.current_thread() and self._deadline is not None:
             # A little later than its own deadline: then it may be putting spans on disk already.
-            self._await_end(min(self._deadline + 0.1, self._final_deadline))
+            self._await_end(min(self._attempts_end + 0.1, self._final_deadline))
             self._store.await_spill()
             self._await_end(self._final_deadline)
         self._abandon()
         self._store.close(math.inf if thread is None else self._final_deadline)
-        return self._end_side_work() and not self._account.lost and not self._account.spooled
+        is_whole = not self._account.lost and not self._account.spooled and not self._holds_spans()
+        return self._end_side_work() and is_whole and not (self._held and self._held.lost)
+
+    def _holds_spans(self) -> bool:
+        """Return True if the exporter waits for the end of trajectories: no flush can hasten that."""
+        return self._held is not None and self._held.spans > 0
 
     def _end_side_work(self) -> bool:
         """Do the side work that is left, as far as there is time; True if all was done."""
@@ -274,7 +299,8 @@ class ExporterQueue:
 
     def stats(self) -> ExporterStats:
         """Return the counts so far."""
-        return self._account.stats({} if self._side_work is None else self._side_work.stats())
+        stats = self._account.stats({} if self._side_work is None else self._side_work.stats())
+        return stats if self._held is None else self._held.correct(stats)
 
     # --- on the queue's own thread
 
@@ -289,6 +315,7 @@ class ExporterQueue:
                         break
                     self._deliver_batch()
             self._store.spill_all()
+            self._deliver_rest()
             self._abandon()
             self._end_side_work()
         finally:
@@ -301,6 +328,26 @@ class ExporterQueue:
                 with self._lock:
                     self._has_ended = True
                     self._progress.notify_all()
+
+    def _deliver_rest(self) -> None:
+        """Use the time that is left for spans that the disk did not take."""
+        self._has_full_disk = True
+        self._deadline = self._attempts_end
+        while self._store.spans and time.monotonic() < self._deadline:
+            self._deliver_batch()
+
+    def _shorten_end(self) -> None:
+        """Leave the rest to the disk soon, or say that the end waits for the backend; called with the lock held."""
+        now = time.monotonic()
+        if self._store.keeps_unsent and not self._has_full_disk:
+            self._deadline = min(self._attempts_end, now + SECONDS_WITH_A_SPOOL)
+        elif self._attempts_end - now > SECONDS_OF_A_WAIT and not self._has_said_wait:
+            self._has_said_wait = True
+            self._log.warn(
+                "end",
+                f"the end of the process waits up to {self._attempts_end - now:.0f} s for the backend to take "
+                f"{self._account.queued:,} spans; Ctrl-C ends the wait",
+            )
 
     def _await_work(self) -> bool:
         """Wait for a full batch, the delay, or a requested flush; True if no span can follow those in the queue."""
@@ -360,6 +407,10 @@ class ExporterQueue:
                 account.spooled_after_close(len(report.unsent))
             if account.is_abandoned:
                 return
+            if report.delivered:
+                self._is_failing = False
+                if self._deadline is not None:
+                    self._deadline = self._attempts_end
             account.queued_bytes -= batch.queued_bytes
             account.settled += len(batch.queued) - len(report.unsent)
             account.spooled += len(report.unsent) - (len(batch.queued) if batch.is_from_disk else 0)
@@ -388,10 +439,22 @@ class ExporterQueue:
             self._work.wait_for(lambda: self._flushes != self._flushes_seen, seconds - asked_for)
         return True
 
+    def _waiting(self) -> str:
+        with self._lock:
+            queued, spooled = self._account.queued, self._account.spooled
+        where = f"in memory ({self._limits.max_bytes / 2**20:,.0f} MiB at most)"
+        if self._spool is not None:
+            where = f"in memory and on disk ({self._spool.folder})"
+        return f"{queued + spooled:,} spans wait {where} until the backend takes them"
+
     def _note_trouble(self, outcome: Outcome) -> None:
         self._account.last_trouble = f"{outcome.verdict.value}: {outcome.reason}"
-        self._log.note(outcome)
+        can_help = outcome.verdict in (Verdict.RETRY, Verdict.UNEXPLAINED)
+        self._log.note(outcome, self._waiting() if can_help else "")
         with self._lock:
+            if can_help and self._deadline is not None and not self._is_failing:
+                self._shorten_end()
+            self._is_failing = can_help
             if outcome.verdict in (Verdict.RETRY, Verdict.CONFIGURATION_ERROR):
                 self._store.note_trouble()
             if outcome.verdict is Verdict.CONFIGURATION_ERROR:

@@ -87,10 +87,14 @@ def where_next(
         exporter = exporters.get(name)
         lines += [""] if lines else []
         if name in unreached:
-            again = f"and run the demo again; `--backend {ON_SCREEN}` needs none."
+            destination = destination_of(exporter) if exporter is not None else None
+            is_server = destination is None or destination.startswith(("http://", "https://"))
             lines += [
                 f"Nothing has arrived at {describe(name, exporter)}.",
-                f"Start it, or correct its address or credentials, {again}",
+                "Start it, or correct its address or credentials,"
+                if is_server
+                else "Correct the setting that names it,",
+                f"and run the demo again; `--backend {ON_SCREEN}` needs none.",
             ]
         elif name == ON_SCREEN:
             lines += _on_screen(default)

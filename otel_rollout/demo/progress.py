@@ -6,15 +6,22 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from otel_rollout.analysis.plain_text import counted
 from otel_rollout.demo.rollout import Pass, Trajectory, mean_reward
 
 __all__ = ["PassProgress", "describe_outcomes", "progress_on"]
+
+WIDE: Final = 100
+"""The columns from which on bars are long."""
+NARROW: Final = 80
+"""The columns below which there are no bars."""
 
 
 class PassProgress:
@@ -59,12 +66,13 @@ def progress_on(console: Console) -> Iterator[PassProgress]:
     if not console.is_terminal:
         yield PassProgress(console, None)
         return
+    bar = [BarColumn(bar_width=28 if console.width >= WIDE else 8)] if console.width >= NARROW else []
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(bar_width=28 if console.width >= 100 else 8),
+        *bar,
         MofNCompleteColumn(),
-        _SecondsColumn(),
-        TextColumn("{task.fields[outcomes]}", style="dim"),
+        _SecondsColumn(table_column=Column(no_wrap=True, min_width=6)),
+        TextColumn("{task.fields[outcomes]}", style="dim", table_column=Column(no_wrap=True, overflow="ellipsis")),
     )
     with Progress(*columns, console=console) as bars:
         yield PassProgress(console, bars)
@@ -81,4 +89,5 @@ def describe_outcomes(done: Sequence[Trajectory]) -> str:
     """Return the mean reward, and the number of trajectories with each other status than `completed`."""
     counts = Counter(trajectory.status for trajectory in done)
     others = [f"{counts[status]} {status}" for status in ("truncated", "cancelled", "error") if counts[status]]
-    return ", ".join([f"reward {mean_reward(done):.2f}", *others])
+    mean = mean_reward(done)
+    return ", ".join(["no reward" if mean is None else f"reward {mean:.3f}", *others])

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from otel_rollout import ExporterStats
 from otel_rollout.analysis.plain_text import counted
-from otel_rollout.analysis.trace_tree import STATUS_STYLES
+from otel_rollout.analysis.rollouts import Rollout, rollout_of
 from otel_rollout.demo.rollout import Trajectory
-from otel_rollout.terminal.screen import plain_table
+from otel_rollout.terminal.group_table import group_table
+from otel_rollout.terminal.table import Cell, Column, Table, print_lines
 from otel_rollout.terminal.trace_drawing import draw_spans
 
 __all__ = [
-    "advantages",
     "delivery_table",
-    "group_table",
     "most_telling_group",
     "most_telling_trajectory",
     "print_delivery",
     "print_group",
     "print_trajectory",
     "print_where_next",
+    "rollout_row",
 ]
 
-INDENT = 2
+INDENT: Final = 2
+NARROW: Final = 80
+SHUTDOWN: Final = "shutdown"
+"""The reason of spans that waited when the time was up."""
 
 
 def most_telling_group(trajectories: Sequence[Trajectory], step: int = 1) -> list[Trajectory]:
@@ -60,7 +62,7 @@ def _variety(group: Sequence[Trajectory]) -> tuple[bool, int, int]:
 
 def print_trajectory(console: Console, trajectory: Trajectory, spans: Sequence[ReadableSpan]) -> None:
     """Print one trajectory and its spans, as `otel-rollout show` does; without spans it was not traced."""
-    outcome = trajectory.status if trajectory.reward is None else f"reward {trajectory.reward:.1f}"
+    outcome = trajectory.status if trajectory.reward is None else f"reward {trajectory.reward:.3g}"
     _heading(
         console,
         "One trajectory",
@@ -72,65 +74,71 @@ def print_trajectory(console: Console, trajectory: Trajectory, spans: Sequence[R
         console.print(Text.assemble(" " * INDENT, line), no_wrap=True, overflow="ellipsis")
 
 
-def print_group(console: Console, group: Sequence[Trajectory], question: str) -> None:
-    """Print the rollouts of one prompt side by side."""
-    _heading(console, "Its group", f"{counted(len(group), 'rollout')} of one prompt, one session in the backend")
-    console.print(_indented(Text(question, style="italic")))
-    console.print(_indented(group_table(group)))
+def print_group(console: Console, group: Sequence[Rollout], question: str) -> None:
+    """Print the rollouts of one prompt side by side, as `otel-rollout ls --sample` does."""
+    rest = f"{counted(len(group), 'rollout')} of one prompt, one session in the backend"
+    _heading(console, "Its group", rest if console.width >= NARROW else counted(len(group), "rollout"))
+    console.print(Padding(Text(question, style="italic"), (0, 0, 0, INDENT), expand=False))
+    print_lines(console, group_table(group), indent=INDENT)
 
 
-def group_table(group: Sequence[Trajectory]) -> Table:
-    """Return a table with one row a rollout, with the advantage that GRPO would give it."""
-    table = plain_table("rollout", "status", "turns", "tokens", "errors", "seconds", "answer", "reward", "advantage")
-    table.columns[1].justify = "left"
-    for each, advantage in zip(group, advantages([each.reward or 0.0 for each in group]), strict=True):
-        known = each.reward is not None
-        table.add_row(
-            str(each.rollout_n),
-            Text(each.status, style=STATUS_STYLES[each.status]),
-            *(str(count) if known else "-" for count in (each.turns, each.tokens, each.tool_errors)),
-            f"{each.seconds:.2f}",
-            each.answer or "-",
-            f"{each.reward:.1f}" if known else "-",
-            f"{advantage:+.2f}",
-        )
-    return table
+def rollout_row(trajectory: Trajectory, spans: Sequence[ReadableSpan]) -> Rollout:
+    """Return a trajectory's row in the table of its group: what its spans tell, or if it wasn't traced, the demo."""
+    if any(span.parent is None for span in spans):
+        return rollout_of(spans)
+    return Rollout(
+        trajectory.rollout_n,
+        trajectory.status,
+        round(trajectory.seconds * 1e9),
+        trajectory.reward,
+        trajectory.turns or None,
+        tool_errors=trajectory.tool_errors,
+        answer=trajectory.answer or "",
+    )
 
 
-def advantages(rewards: Sequence[float]) -> list[float]:
-    """Return each reward's advantage within its group, as GRPO takes it: (reward - mean) / deviation."""
-    mean = sum(rewards) / len(rewards)
-    deviation = math.sqrt(sum((reward - mean) ** 2 for reward in rewards) / len(rewards))
-    return [(reward - mean) / (deviation + 1e-6) for reward in rewards]
+def print_delivery(console: Console, counts: Mapping[str, ExporterStats]) -> bool:
+    """Print the counts of each exporter by its name, and missing spans; return if everything was delivered.
 
-
-def print_delivery(console: Console, counts: Mapping[str, ExporterStats], *, in_time: bool) -> bool:
-    """Print the counts of each exporter by its name, and missing spans; return if everything was delivered."""
+    Args:
+        console: The console.
+        counts: The final counts, after `shutdown`.
+    """
     _heading(console, "Delivery")
     if not counts:
         console.print("  Nothing was sent: tracing is off, or the application's own provider has the spans.")
     else:
-        console.print(_indented(delivery_table(counts)))
+        print_lines(console, delivery_table(counts), indent=INDENT)
     for name, exporter in counts.items():
-        if exporter.queued:
-            _complain(console, f"{name} did not take {exporter.queued:,} spans in time.", exporter.last_trouble)
-        if exporter.lost:
-            reasons = ", ".join(f"{number:,} {reason}" for reason, number in exporter.lost.items())
+        lost = dict(exporter.lost)
+        if late := lost.pop(SHUTDOWN, 0) + exporter.queued:
+            _complain(console, f"{name} did not take {late:,} spans in time.", exporter.last_trouble)
+        if exporter.spooled:
+            _complain(console, f"{exporter.spooled:,} spans for {name} are in the spool.", exporter.last_trouble)
+        if lost:
+            reasons = ", ".join(f"{number:,} {reason}" for reason, number in lost.items())
             _complain(console, f"{name} lost spans: {reasons}.", exporter.last_trouble)
         for kind, work in exporter.side_work.items():
             if missing := work.waiting + sum(work.lost.values()):
                 _complain(console, f"{name} has the spans, but not {missing:,} {kind}.", "")
-    return in_time and not any(exporter.queued or exporter.lost for exporter in counts.values())
+    return all(exporter.delivered == exporter.recorded for exporter in counts.values())
 
 
 def delivery_table(counts: Mapping[str, ExporterStats]) -> Table:
     """Return a table with one row an exporter."""
-    table = plain_table("backend", "spans", "delivered", "waiting", "lost")
-    table.columns[0].justify = "left"
+    columns = [Column(name) for name in ("spans", "delivered", "on disk", "lost")]
+    table = Table([Column("backend", is_text=True, narrowest=8), *columns])
     for name, exporter in counts.items():
-        failures = (exporter.queued, sum(exporter.lost.values()))
-        red = (Text(f"{count:,}", style="red" if count else "") for count in failures)
-        table.add_row(name, f"{exporter.recorded:,}", f"{exporter.delivered:,}", *red)
+        lost = sum(exporter.lost.values()) + exporter.queued
+        table.add_row(
+            name,
+            f"{exporter.recorded:,}",
+            f"{exporter.delivered:,}",
+            Cell(f"{exporter.spooled:,}", "yellow" if exporter.spooled else ""),
+            Cell(f"{lost:,}", "red" if lost else ""),
+        )
+    if not any(exporter.spooled for exporter in counts.values()):
+        table.leave_out("on disk")
     return table
 
 
@@ -147,10 +155,6 @@ def print_where_next(console: Console, lines: Sequence[str]) -> None:
 def _heading(console: Console, title: str, rest: str = "") -> None:
     console.print()
     console.print(Text.assemble((title, "bold"), (f"  {rest}" if rest else "", "dim")))
-
-
-def _indented(content: RenderableType) -> Padding:
-    return Padding(content, (0, 0, 0, INDENT), expand=False)
 
 
 def _complain(console: Console, what: str, why: str) -> None:

@@ -20,6 +20,8 @@ __all__ = ["Pass", "Trajectory", "Verifier", "mean_reward", "passes", "run_pass"
 
 TRAJECTORY_DEADLINE = 2.0
 """Seconds after which a trainer no longer waits for a straggler."""
+DEADLINE_PARTS = 20
+"""It is waited for in parts: on a busy machine each takes longer, as turns do, so only stragglers are cancelled."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,6 @@ class Trajectory:
     reward: float | None = None
     answer: str | None = None
     turns: int = 0
-    tokens: int = 0
     tool_errors: int = 0
 
 
@@ -117,13 +118,21 @@ async def run_pass(
 
 async def _run_to_deadline(agent_loop: AgentLoop, of: Pass, sample_index: int, rollout_n: int, seed: int) -> Trajectory:
     started = time.monotonic()
+    task = asyncio.ensure_future(_run_trajectory(agent_loop, of, sample_index, rollout_n, seed))
     try:
-        return await asyncio.wait_for(
-            _run_trajectory(agent_loop, of, sample_index, rollout_n, seed), TRAJECTORY_DEADLINE
-        )
-    except (asyncio.TimeoutError, EngineError) as error:
-        status = "error" if isinstance(error, EngineError) else "cancelled"
-        return Trajectory(of.step, sample_index, rollout_n, of.validate, status, time.monotonic() - started)
+        for _ in range(DEADLINE_PARTS):
+            await asyncio.wait({task}, timeout=TRAJECTORY_DEADLINE / DEADLINE_PARTS)
+            if task.done():
+                return task.result()
+    except EngineError:
+        status = "error"
+    else:
+        status = "cancelled"
+    finally:
+        # Here too if the rollout itself is cancelled.
+        task.cancel()
+        await asyncio.wait({task})
+    return Trajectory(of.step, sample_index, rollout_n, of.validate, status, time.monotonic() - started)
 
 
 async def _run_trajectory(agent_loop: AgentLoop, of: Pass, sample_index: int, rollout_n: int, seed: int) -> Trajectory:
@@ -151,7 +160,6 @@ async def _run_trajectory(agent_loop: AgentLoop, of: Pass, sample_index: int, ro
         reward=reward,
         answer=output.answer,
         turns=output.turns,
-        tokens=len(output.response_ids),
         tool_errors=output.tool_errors,
     )
 
@@ -163,6 +171,7 @@ def _sampling_params(of: Pass, sample_index: int, rollout_n: int, seed: int) -> 
     return SamplingParams(temperature=0.0 if of.validate else 1.0, seed=int.from_bytes(drawn, "big"))
 
 
-def mean_reward(trajectories: Sequence[Trajectory]) -> float:
-    """Return the mean reward; a trajectory without one counts as 0."""
-    return sum(trajectory.reward or 0.0 for trajectory in trajectories) / max(1, len(trajectories))
+def mean_reward(trajectories: Sequence[Trajectory]) -> float | None:
+    """Return the mean of the known rewards, as `otel-rollout ls` does; None if there are none."""
+    rewards = [trajectory.reward for trajectory in trajectories if trajectory.reward is not None]
+    return sum(rewards) / len(rewards) if rewards else None

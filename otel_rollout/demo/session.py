@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import sys
 import time
@@ -26,6 +27,7 @@ from otel_rollout.demo.report import (
     print_group,
     print_trajectory,
     print_where_next,
+    rollout_row,
 )
 from otel_rollout.demo.rollout import Pass, Trajectory, passes, run_pass
 from otel_rollout.demo.tokenizer import train_tokenizer
@@ -58,22 +60,22 @@ def run_session(
     backends = choose_backends(backend, default_backend)
     experiment = time.strftime("demo-%Y%m%d-%H%M%S")
     sent_to = [name for name in backends if name != ON_SCREEN]
-    otel_rollout.init(PROJECT, experiment, backend=[*sent_to, collector], token2text=True)
+    otel_rollout.init(PROJECT, experiment, backend=[*sent_to, collector] if backends else "none", token2text=True)
     try:
         exporters = runtime.pipeline.exporters if runtime.pipeline else {}
-        plan = (
-            f"{counted(steps, 'step')} of {counted(samples, 'problem')} x {counted(rollouts, 'rollout')}, then a "
-            f"validation pass; to {', '.join(describe(name, exporters.get(name)) for name in backends) or 'no backend'}"
-        )
-        console.print(Text.assemble(("otel-rollout demo", "bold"), "  ", plan), soft_wrap=True)
+        plan = f"{counted(steps, 'step')} of {counted(samples, 'problem')} x {counted(rollouts, 'rollout')}"
+        console.print(Text.assemble(("otel-rollout demo", "bold"), f"  {plan}, then a validation pass"), soft_wrap=True)
+        where = ", ".join(describe(name, exporters.get(name)) for name in backends)
+        console.print(Text(f"to {where}" if where else "tracing is off", style="dim"), soft_wrap=True)
         trajectories = asyncio.run(_roll_out(console, passes(steps, samples, rollouts), concurrency, seed))
-        in_time = _deliver(console, timeout)
+        _deliver(console, timeout)
         group = most_telling_group(trajectories)
         shown = most_telling_trajectory(group)
         print_trajectory(console, shown, collector.trajectory(shown.sample_index, shown.rollout_n))
-        print_group(console, group, problem_at(shown.sample_index).question)
+        rows = [rollout_row(each, collector.trajectory(each.sample_index, each.rollout_n)) for each in group]
+        print_group(console, rows, problem_at(shown.sample_index).question)
         counts = _counts()
-        is_complete = print_delivery(console, counts, in_time=in_time)
+        is_complete = print_delivery(console, counts)
         if counts:
             lines = where_next(
                 backends,
@@ -88,7 +90,7 @@ def run_session(
     except KeyboardInterrupt:
         return _interrupted(timeout)
     finally:
-        otel_rollout.shutdown(timeout=1.0)
+        _shut_down()
 
 
 async def _roll_out(console: Console, all_passes: list[Pass], concurrency: int, seed: int) -> list[Trajectory]:
@@ -117,9 +119,21 @@ async def _run_passes(console: Console, all_passes: list[Pass], concurrency: int
     return trajectories
 
 
-def _deliver(console: Console, timeout: float) -> bool:
+def _deliver(console: Console, timeout: float) -> None:
     with console.status("delivering the last spans") if console.is_terminal else contextlib.nullcontext():
-        return otel_rollout.flush(timeout=timeout)
+        otel_rollout.flush(timeout=timeout)
+        _shut_down()
+
+
+def _shut_down() -> None:
+    """Shut down without the log line of the counts, which the report has."""
+    logger = logging.getLogger("otel_rollout")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        otel_rollout.shutdown(timeout=1.0)
+    finally:
+        logger.setLevel(level)
 
 
 def _counts() -> Mapping[str, ExporterStats]:

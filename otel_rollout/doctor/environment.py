@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.http import without_userinfo
+from otel_rollout.near_miss import closest, misspelt_variables
 from otel_rollout.settings import OURS, SETTINGS, STANDARD_VARIABLES, Setting, read_bytes, read_variables
 from otel_rollout.spans.provider import read_sampler
 
@@ -134,11 +134,13 @@ def _report_variables(others: Mapping[str, str], environ: Mapping[str, str]) -> 
 
 def _misspelt(others: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
     known = sorted({*others, *(variable for setting in SETTINGS for variable in setting.variables)})
+    misspelt = misspelt_variables(environ, known)
     faults = []
     for name in sorted(environ):
-        if name.startswith(OURS) and name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            faults.append(f"{name}: nothing reads this variable" + (f"; did you mean {close[0]}?" if close else ""))
+        unread = name.startswith(OURS) and name not in known
+        if unread or name in misspelt:
+            near = misspelt.get(name) or closest(name, known)
+            faults.append(f"{name}: nothing reads this variable" + (f"; did you mean {near}?" if near else ""))
     return faults
 
 

@@ -18,7 +18,7 @@ __all__ = ["ExporterReport", "ExtraReport", "InstallationReport", "read_installa
 _NOT_FOR_USERS: Final = ("all", "dev")
 # Known without an entry point; another package's exporter of that name is ignored.
 _BUILT_IN: Final = ("console", "otlp")
-_REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?.*;.*extra\s*==\s*['\"]([^'\"]+)['\"]")
+_REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+).*;.*extra\s*==\s*['\"]([^'\"]+)['\"]")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ExporterReport:
 
 @dataclass(frozen=True)
 class ExtraReport:
-    """An extra of otel-rollout, and its distributions that are not installed."""
+    """An extra of otel-rollout, and its own distributions that are not installed."""
 
     name: str
     missing: tuple[str, ...]
@@ -100,22 +100,15 @@ def _read_extras() -> list[ExtraReport]:
         match = _REQUIREMENT.match(line)
         if match is None:
             continue
-        name, extras, extra = match.groups()
-        if name == DISTRIBUTION:
-            wanted[extra].update(f"[{one.strip()}]" for one in (extras or "").split(","))
-        else:
+        name, extra = match.groups()
+        # An extra that another one includes reports its packages itself.
+        if name != DISTRIBUTION:
             wanted[extra].add(name)
-    return [ExtraReport(name, tuple(_missing(name, wanted))) for name in sorted(wanted) if name not in _NOT_FOR_USERS]
-
-
-def _missing(extra: str, wanted: Mapping[str, set[str]]) -> list[str]:
-    missing = []
-    for name in sorted(wanted.get(extra, ())):
-        if name.startswith("["):
-            missing += _missing(name.strip("[]"), wanted)
-        elif not _is_installed(name):
-            missing.append(name)
-    return list(dict.fromkeys(missing))
+    return [
+        ExtraReport(name, tuple(package for package in sorted(wanted[name]) if not _is_installed(package)))
+        for name in sorted(wanted)
+        if name not in _NOT_FOR_USERS
+    ]
 
 
 def _is_installed(name: str) -> bool:

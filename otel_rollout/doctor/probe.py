@@ -20,14 +20,14 @@ from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack, destination_of, one_attempt_of
 from otel_rollout.export.outcome import Outcome, Verdict
 
-__all__ = ["BackendReport", "ReadableBackend", "probe_backend"]
+__all__ = ["BackendReport", "ReadableBackend", "TrialBackend", "probe_backend"]
 
 Result = Literal["ok", "failed", "misconfigured", "untried"]
 
 SECONDS_BETWEEN_QUESTIONS: Final = 0.25
 
 _IN_WORDS: Final = {
-    Verdict.RETRY: "could not be reached, or is busy",
+    Verdict.RETRY: "not delivered",
     Verdict.TOO_LARGE: "says that two small spans are too large",
     Verdict.REFUSED: "refused the spans",
     Verdict.CONFIGURATION_ERROR: "auth or configuration error",
@@ -43,6 +43,14 @@ class ReadableBackend(Protocol):
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
         """Ask the backend once which of `spans`, all of one trace, it has; may raise any error."""
+
+
+@runtime_checkable
+class TrialBackend(Protocol):
+    """An exporter of which a trial would stay where it is in the way."""
+
+    def for_trial(self) -> SpanExporter:
+        """Return an exporter to the same place, which removes what it has written when it is shut down."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,8 @@ def probe_backend(name: str, *, project: str, timeout: float = 60.0, is_offline:
         ((_, exporter),) = make_exporters([name])
     except ConfigurationError as error:
         return BackendReport(name, "misconfigured", None, str(error))
+    if isinstance(exporter, OutcomeSpanExporter) and isinstance(exporter, TrialBackend):
+        exporter = exporter.for_trial()
     spans = make_trajectory(project)
     context = spans[0].get_span_context()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -10,10 +11,12 @@ from otel_rollout.doctor.environment import DEFAULT, EnvironmentReport
 from otel_rollout.doctor.examination import Examination
 from otel_rollout.doctor.installation import InstallationReport
 from otel_rollout.doctor.probe import BackendReport
+from otel_rollout.installing import install_line
 
 __all__ = ["Line", "describe"]
 
 _WIDEST_COLUMN: Final = 44
+_CONTINUED: Final = "    "
 _MARKS: Final = {"ok": ("✓", "good"), "untried": ("-", "plain")}
 
 
@@ -24,11 +27,28 @@ class Line(NamedTuple):
     tone: str = "plain"
 
 
-def describe(examination: Examination) -> Iterator[Line]:
-    """Yield the lines of the report on an examination."""
-    yield from _describe_installation(examination.installation)
-    yield from _describe_environment(examination.environment)
-    yield from _describe_backends(examination)
+def describe(examination: Examination, width: int | None = None) -> Iterator[Line]:
+    """Yield the lines of the report on an examination.
+
+    Args:
+        examination: The examination.
+        width: The screen's columns; None for programs, which get whole lines.
+    """
+    for line in (
+        *_describe_installation(examination.installation),
+        *_describe_environment(examination.environment),
+        *_describe_backends(examination),
+    ):
+        yield from [line] if width is None or len(line.text) <= width else _wrapped(line, width)
+
+
+def _wrapped(line: Line, width: int) -> Iterator[Line]:
+    indentation = line.text[: len(line.text) - len(line.text.lstrip(" "))] + _CONTINUED
+    # Commands and names are copied: no word is broken.
+    for text in textwrap.wrap(
+        printable(line.text), width, subsequent_indent=indentation, break_long_words=False, break_on_hyphens=False
+    ):
+        yield Line(text, line.tone)
 
 
 def _describe_installation(installation: InstallationReport) -> Iterator[Line]:
@@ -41,8 +61,7 @@ def _describe_installation(installation: InstallationReport) -> Iterator[Line]:
         yield Line(f"  {name}  {source}{fault}", "bad" if fault else "plain")
     for extra in installation.extras:
         if extra.missing:
-            install = f"pip install 'otel-rollout[{extra.name}]'"
-            yield Line(f"  extra {extra.name} is not installed ({', '.join(extra.missing)}): {install}", "dim")
+            yield Line(f"  without extra {extra.name} ({', '.join(extra.missing)}): {install_line(extra.name)}", "dim")
 
 
 def _describe_environment(environment: EnvironmentReport) -> Iterator[Line]:

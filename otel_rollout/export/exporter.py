@@ -7,14 +7,17 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_rollout.export.batch_sender import send_batch, wait_until
+from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.side_work import SideWork
+from otel_rollout.processing.run_resource import RunResource, is_unnamed
+from otel_rollout.spans import runtime
 
 __all__ = ["OutcomeSpanExporter", "ReadBack", "destination_of", "one_attempt_of", "refused_here"]
 
@@ -46,6 +49,11 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
     """The most bytes of a batch that the backend takes."""
     side_work: SideWork | None = None
     """Requests about stored spans, if the exporter makes any."""
+    held: HeldSpans | None = None
+    """Spans that `send` took and the backend doesn't have yet, if the exporter holds any."""
+    _run: RunResource | None = None
+    address_setting: ClassVar[str] = ""
+    """The variable with the address, for a message to someone who gave `init` an `endpoint` instead."""
 
     def check(self) -> None:
         """Raise a ConfigurationError if the exporter can't work; called by `init`, not by other processors.
@@ -61,6 +69,7 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Export a batch within `export_timeout` seconds, with retries if they can help."""
         last: list[Outcome] = []
+        spans = self._in_project(spans)
         report = send_batch(
             self.send,
             spans,
@@ -78,13 +87,42 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS
 
+    def store_held(self) -> Outcome:
+        """Store the held spans now, in one attempt, though more of their trajectories may come."""
+        return DELIVERED
+
+    def _in_project(self, spans: Sequence[ReadableSpan]) -> Sequence[ReadableSpan]:
+        """Return the spans with the project of `init` if their resource names no service.
+
+        Under `opentelemetry-instrument` that is the rule, and they would go to a project `unknown_service`.
+        """
+        resource = runtime.resource
+        if resource is None or not any(is_unnamed(span.resource) for span in spans):
+            return spans
+        if self._run is None or self._run.resource is not resource:
+            self._run = RunResource(resource)
+        return [self._run.named(span) if is_unnamed(span.resource) else span for span in spans]
+
     def after_fork(self) -> None:
         """Forget connections and spans in a forked child: they are the parent's."""
         return
 
+    def trajectory_address(self, trace_id: str, root_id: str, project_name: str) -> str | None:
+        """Return the URL of a trajectory's page; None if there is none, or if only a request could tell it.
+
+        It is called on the caller's thread: never make a request here.
+
+        Args:
+            trace_id: The trace's id, 32 hexadecimal digits.
+            root_id: The root span's id, 16 hexadecimal digits.
+            project_name: The project of the trajectory.
+        """
+        return None
+
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait for side work; spans are never buffered here."""
-        return self.side_work is None or self.side_work.flush(timeout_millis / 1000)
+        """Wait for side work; True if it is done and no span is held."""
+        is_done = self.side_work is None or self.side_work.flush(timeout_millis / 1000)
+        return is_done and not (self.held and self.held.spans)
 
 
 def refused_here(error: Exception) -> Outcome:

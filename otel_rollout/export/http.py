@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from otel_rollout.errors import MissingExtraError
+from otel_rollout.export.connection_errors import describe_connection_error, describe_status, is_wrong_protocol
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -124,8 +125,9 @@ class HttpClient:
         except Exception as error:
             # A broken connection is not used again.
             self.close()
+            fault = without_secrets(describe_connection_error(error, url, self.timeout), url)
             is_passing = isinstance(error, requests.RequestException) and not _is_our_fault(error)
-            fault = without_secrets(f"{type(error).__name__}: {error}", url)
+            is_passing = is_passing and not is_wrong_protocol(fault)
             return HttpAnswer(0, fault=fault, is_permanent=not is_passing)
         return HttpAnswer(answer.status_code, answer.content, _retry_after(answer.headers.get("Retry-After")))
 
@@ -237,6 +239,8 @@ def outcome_of_answer(answer: HttpAnswer, url: str, *, configuration_hint: str =
     if status == 0:
         return Outcome(Verdict.CONFIGURATION_ERROR if answer.is_permanent else Verdict.RETRY, f"{url}: {answer.fault}")
     reason = f"HTTP {status} from {url}: {_first_line(answer.body)}".rstrip(": ")
+    if remedy := describe_status(status, url):
+        return Outcome(Verdict.CONFIGURATION_ERROR, f"{reason}; {remedy}")
     if status in _PASSING:
         return Outcome(Verdict.RETRY, reason, answer.retry_after)
     if status == 413:

@@ -12,13 +12,13 @@ https://protobuf.dev/programming-guides/encoding/.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind
 
@@ -56,8 +56,15 @@ _kinds: Final = {kind: kind.value + 1 for kind in SpanKind}
 """OTLP numbers the kinds from 1, the API from 0."""
 
 
-def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
-    """Return the OTLP request of finished spans, grouped by resource and scope."""
+def encode_spans(
+    spans: Sequence[ReadableSpan], more_events: Callable[[ReadableSpan], Sequence[Event]] | None = None
+) -> bytes:
+    """Return the OTLP request of finished spans, grouped by resource and scope.
+
+    Args:
+        spans: The spans.
+        more_events: Returns events of a span beside its own.
+    """
     resources: dict[int, tuple[Resource, dict[int, tuple[InstrumentationScope | None, list[bytes]]]]] = {}
     last_resource: Any = None
     last_scope: Any = None
@@ -71,7 +78,7 @@ def encode_spans(spans: Sequence[ReadableSpan]) -> bytes:
             _, scopes = resources.setdefault(id(resource), (resource, {}))
             _, parts = scopes.setdefault(id(scope), (scope, []))
             last_resource, last_scope = resource, scope
-        pieces, has_large_text = _encode_span(span)
+        pieces, has_large_text = _encode_span(span, more_events(span) if more_events is not None else ())
         if has_large_text:
             length = sum(map(len, pieces))
             parts += (_SCOPE_SPANS_SPANS, varint(length), *pieces)
@@ -111,7 +118,7 @@ def _encode_scope(scope: InstrumentationScope | None) -> bytes:
     return message.SerializeToString()
 
 
-def _encode_span(span: ReadableSpan) -> tuple[list[bytes], bool]:
+def _encode_span(span: ReadableSpan, more_events: Sequence[Event]) -> tuple[list[bytes], bool]:
     """Return a span's pieces, and True if one is so large that it should not be copied before the final join."""
     context = cast("SpanContext", span.context)
     parent = span.parent
@@ -133,6 +140,7 @@ def _encode_span(span: ReadableSpan) -> tuple[list[bytes], bool]:
     has_large_text = encode_attributes(parts, span.attributes or {})
     if (
         span.events
+        or more_events
         or span.links
         or span.status.status_code.value
         or context.trace_state
@@ -141,7 +149,7 @@ def _encode_span(span: ReadableSpan) -> tuple[list[bytes], bool]:
         or span.dropped_events
         or span.dropped_links
     ):
-        parts.append(_encode_rest(span, context))
+        parts.append(_encode_rest(span, context, more_events))
     else:
         parts.append(_SPAN_STATUS_UNSET)
     return parts, has_large_text
@@ -157,13 +165,13 @@ def _encode_name(name: str) -> bytes:
     return encoded
 
 
-def _encode_rest(span: ReadableSpan, context: SpanContext) -> bytes:
+def _encode_rest(span: ReadableSpan, context: SpanContext, more_events: Sequence[Event]) -> bytes:
     """Return a span message with the rare fields alone."""
     message = SpanMessage()
     if context.trace_state:
         message.trace_state = context.trace_state.to_header()
     message.dropped_attributes_count = span.dropped_attributes
-    for event in span.events:
+    for event in (*span.events, *more_events):
         event_message = message.events.add(
             name=plain_text(event.name),
             time_unix_nano=event.timestamp,

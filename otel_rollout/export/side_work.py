@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,13 +19,18 @@ from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.safety.log_once import internal_error
 from otel_rollout.spans.context import UNTRACED
 
-__all__ = ["Kind", "SideWork"]
+__all__ = ["Kind", "NotYet", "SideWork"]
 
 MAX_BYTES: Final = 4 * 1024 * 1024
 ITEM_BYTES: Final = 550
 """The size of an entry beside its key and payload: 480 to 580 with a key of 35 characters, by tracemalloc."""
 MIN_SECONDS_LEFT: Final = 0.05
 """No attempt begins with less time than this to the deadline of a shutdown."""
+FIRST_WAIT: Final = 0.25
+LONGEST_WAIT: Final = 4.0
+"""Seconds to the next attempt for spans that aren't stored yet; doubles while no entry is done."""
+SECONDS_BEHIND: Final = 120.0
+"""A span that isn't stored this long, though a later one is, is not waited for any longer."""
 ATTEMPTS_ALONE: Final = 5
 """An entry that fails so often alone and without a reason, while others of its kind are done, is dropped."""
 
@@ -39,15 +44,29 @@ _CONSEQUENCES: Final = {
 
 
 @dataclass(frozen=True)
+class NotYet:
+    """The result of an attempt whose spans are stored only in part: backends may store them after their answer.
+
+    Args:
+        positions: The positions in the attempt of the entries that wait; the others are done.
+        reason: What the backend said, in one line for the log.
+    """
+
+    positions: Collection[int]
+    reason: str
+
+
+@dataclass(frozen=True)
 class Kind:
     """One kind of side work.
 
     Args:
-        do: Makes one attempt at some entries of one group and returns the outcome of all; never waits to retry.
+        do: Makes one attempt at some entries of one group and returns the outcome of all, or that some must wait; never
+            waits to retry.
         limit: The maximum number of entries in one attempt.
     """
 
-    do: Callable[[Any, list[Any]], Outcome]
+    do: Callable[[Any, list[Any]], Outcome | NotYet]
     limit: int = 1
 
 
@@ -61,6 +80,7 @@ class _Entry:
     done_before: int = 0
     is_configuration_error: bool = False
     is_in_flight: bool = False
+    waits_since: float | None = None
 
 
 @dataclass(eq=False)
@@ -72,6 +92,8 @@ class _Lane:
     limit: int
     entries: dict[str, _Entry] = field(default_factory=dict)
     failures: int = 0
+    waits: int = 0
+    newest_done: int = 0
     due: float = 0.0
     not_before: float = 0.0
 
@@ -288,6 +310,9 @@ class SideWork:
             while (taken := self._take()) is not None:
                 lane, entries = taken
                 outcome = self._attempt(lane, list(entries.values()))
+                if isinstance(outcome, NotYet):
+                    self._settle_partly(lane, entries, outcome)
+                    continue
                 if outcome.verdict is not Verdict.DELIVERED:
                     self._note_trouble(lane.kind, outcome)
                 self._settle(lane, entries, outcome)
@@ -324,7 +349,7 @@ class SideWork:
         # An auth or configuration error since the shutdown began: nobody fixes it in time.
         return self._deadline is not None and all(entry.is_configuration_error for entry in lane.entries.values())
 
-    def _attempt(self, lane: _Lane, entries: Sequence[_Entry]) -> Outcome:
+    def _attempt(self, lane: _Lane, entries: Sequence[_Entry]) -> Outcome | NotYet:
         try:
             return self._kinds[lane.kind].do(lane.group, [entry.value for entry in entries])
         except BaseException as error:
@@ -344,11 +369,46 @@ class SideWork:
                 self._note_failed(lane, settled, outcome, attempted=len(entries))
             self._progress.notify_all()
 
+    def _settle_partly(self, lane: _Lane, entries: Mapping[str, _Entry], result: NotYet) -> None:
+        """Keep the entries that wait behind the others; one whose span was dropped is lost once later ones are done."""
+        now = time.monotonic()
+        with self._lock:
+            for entry in entries.values():
+                entry.is_in_flight = False
+            if self._is_abandoned:
+                return
+            waiting = {key for position, key in enumerate(entries) if position in result.positions}
+            settled = {key: entry for key, entry in entries.items() if lane.entries.get(key) is entry}
+            done = {key: entry for key, entry in settled.items() if key not in waiting}
+            if done:
+                self._note_done(lane, done)
+            is_slow = False
+            for key, entry in settled.items():
+                if key in done:
+                    continue
+                entry.waits_since = entry.waits_since or now
+                if now - entry.waits_since < SECONDS_BEHIND:
+                    lane.entries[key] = lane.entries.pop(key)
+                elif lane.newest_done > entry.number:
+                    self._lose(lane, key, "span_missing")
+                    is_slow = True
+                else:
+                    is_slow = True
+            delay = min(FIRST_WAIT * 2.0 ** min(lane.waits, 16), LONGEST_WAIT)
+            lane.waits += 1
+            if self._deadline is not None:
+                delay = min(delay, (self._deadline - now) / 4)
+            lane.due = now + delay
+            self._progress.notify_all()
+        if is_slow:
+            self._note_trouble(lane.kind, Outcome(Verdict.RETRY, result.reason))
+
     def _note_done(self, lane: _Lane, entries: Mapping[str, _Entry]) -> None:
         for key in entries:
             self._remove(lane, key)
         self._done[lane.kind] += len(entries)
-        lane.failures = 0
+        lane.newest_done = max(lane.newest_done, *(entry.number for entry in entries.values()), 0)
+        lane.failures = lane.waits = 0
         lane.due = lane.not_before = 0.0
         lane.limit = min(lane.limit * 2, self._kinds[lane.kind].limit)
 

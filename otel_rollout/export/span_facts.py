@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
+from otel_rollout.values.sanitize import replace_surrogates
 
-__all__ = ["reward_of", "span_id_of", "trace_id_of"]
+__all__ = ["is_own", "reward_of", "rollout_label", "span_id_of", "trace_id_of"]
+
+_OWN_SCOPE: Final = "otel_rollout"
+_LABELS: Final = (("step", semconv.STEP), ("sample", semconv.SAMPLE_INDEX), ("rollout", semconv.ROLLOUT_N))
 
 
 def trace_id_of(span: ReadableSpan) -> int:
@@ -29,3 +34,18 @@ def reward_of(span: ReadableSpan) -> float | None:
     if isinstance(reward, bool) or not isinstance(reward, (int, float)):
         return None
     return float(reward) if math.isfinite(reward) else None
+
+
+def is_own(span: ReadableSpan) -> bool:
+    """Return True if otel-rollout made the span, and not another instrumentation."""
+    scope = span.instrumentation_scope
+    return scope is not None and scope.name.replace("-", "_").partition(".")[0] == _OWN_SCOPE
+
+
+def rollout_label(span: ReadableSpan) -> str:
+    """Return what tells a trajectory apart, `step 7 · sample 12 · rollout 3`; empty if the span has no such tag."""
+    attributes = span.attributes or {}
+    known = [f"{label} {replace_surrogates(str(attributes[key]))}" for label, key in _LABELS if key in attributes]
+    if known and attributes.get(semconv.VALIDATE) is True:
+        known.insert(0, "validate")
+    return " · ".join(known)

@@ -15,7 +15,7 @@ _logger = logging.getLogger("otel_rollout")
 SECONDS_BETWEEN_REPEATS: Final = 60.0
 
 _CONSEQUENCES: Final = {
-    Verdict.RETRY: "not reached, trying again",
+    Verdict.RETRY: "not delivered, trying again",
     Verdict.TOO_LARGE: "a batch is too large, sending it in parts",
     Verdict.REFUSED: "a batch was refused, looking for the span at fault",
     Verdict.CONFIGURATION_ERROR: "auth or configuration error: spans are kept within the bound until it is fixed",
@@ -36,14 +36,20 @@ class TroubleLog:
         self._last: dict[str, float] = {}
         self._last_configuration_error = ""
 
-    def note(self, outcome: Outcome) -> None:
-        """Warn of an attempt that did not deliver everything."""
+    def note(self, outcome: Outcome, waiting: str = "") -> None:
+        """Warn of an attempt that did not deliver everything.
+
+        Args:
+            outcome: The outcome of the attempt.
+            waiting: What waits for the next one.
+        """
         if outcome.verdict is Verdict.CONFIGURATION_ERROR:
             # It lasts until someone fixes a setting: a repeated line helps nobody.
             if outcome.reason == self._last_configuration_error:
                 return
             self._last_configuration_error = outcome.reason
-        self.warn(outcome.verdict.value, f"{_CONSEQUENCES[outcome.verdict]} ({outcome.reason})")
+        text = f"{_CONSEQUENCES[outcome.verdict]} ({outcome.reason})"
+        self.warn(outcome.verdict.value, f"{text}; {waiting}" if waiting else text)
 
     def warn(self, kind: str, text: str) -> None:
         """Warn, unless there was a warning of this kind within the last minute.

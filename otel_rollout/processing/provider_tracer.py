@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode, Tracer
 from opentelemetry.util.types import Attributes, AttributeValue
 
 from otel_rollout import semconv
+from otel_rollout.processing.chat_payload import ChatSide
+from otel_rollout.processing.chat_writer import ChatWriter, WrittenSide
+from otel_rollout.processing.payload_finisher import PayloadFinisher, plain_text
 from otel_rollout.processing.redaction import Redactor
 from otel_rollout.processing.secret_patterns import REDACTED
 from otel_rollout.safety.log_once import internal_error
@@ -18,10 +22,14 @@ from otel_rollout.spans.tracer import RolloutTracer
 from otel_rollout.spans.trajectory_state import TrajectoryState
 from otel_rollout.values.exception_record import ExceptionRecord
 from otel_rollout.values.snapshot import Snapshot
+from otel_rollout.values.snapshot_json import to_json, value_to_json
 
 __all__ = ["ProviderTracer"]
 
 _Value = TypeVar("_Value")
+
+MAX_ASKED: Final = 1000
+"""At most this many messages of running LLM ops are kept for their roots."""
 
 
 class ProviderTracer(RolloutTracer):
@@ -29,23 +37,26 @@ class ProviderTracer(RolloutTracer):
 
     Args:
         tracer: The provider's tracer.
-        finish: Redacts and cuts a payload; called before the span ends.
+        finisher: Redacts and cuts a payload before the span ends; its redactor also replaces secrets in attributes.
         on_start: Called with each span and its trajectory, if our queues get them too.
-        redactor: Replaces secrets before a span gets them.
+        chat: Writes messages; None if a setting turns them off.
     """
 
     def __init__(
         self,
         tracer: Tracer,
-        finish: Callable[[Snapshot], str],
+        finisher: PayloadFinisher,
         on_start: Callable[[Span, TrajectoryState | None], None] | None = None,
         *,
-        redactor: Redactor | None = None,
+        chat: ChatWriter | None = None,
     ) -> None:
         self._tracer = tracer
-        self._finish = finish
+        self._finisher = finisher
         self._on_start = on_start
-        self._redactor = redactor
+        self._redactor = finisher.redactor
+        self._chat = chat
+        self._asked: OrderedDict[int, tuple[ChatSide | None, Any]] = OrderedDict()
+        """The messages and arguments of running LLM ops, by span id."""
 
     def start_root(self, name: str, trajectory: TrajectoryState, links: Sequence[Link]) -> Span | None:
         """Start the root of a new trace; None if the provider's sampler drops it."""
@@ -59,24 +70,84 @@ class ProviderTracer(RolloutTracer):
 
     def set_input(self, span: Span, taken: Snapshot) -> None:
         """Set the input at once: the provider's span can't be changed after its end."""
-        self._set_payload(span, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE, taken)
+        written = None
+        if self._chat is not None and _is_llm(span):
+            written = self._written(self._chat.write_arguments, taken)
+        self._set_payload(span, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE, taken, written)
+        if written is not None:
+            self._asked[span.get_span_context().span_id] = written.side, taken.value
+            if len(self._asked) > MAX_ASKED:
+                self._asked.popitem(last=False)
 
     def set_output(self, span: Span, taken: Snapshot) -> None:
         """Set the output at once."""
-        self._set_payload(span, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE, taken)
+        written = None
+        if self._chat is not None and _is_llm(span):
+            ids = span.get_span_context()
+            asked, arguments = self._asked.pop(ids.span_id, (None, None))
+            write_result = self._chat.write_result
+            written = self._written(lambda value: write_result(value, arguments), taken)
+            if written is not None and semconv.TURN in _attributes_of(span):
+                self._chat.conversations.add(ids.trace_id, asked, written.side)
+        self._set_payload(span, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE, taken, written)
 
     def set_tokenizer(self, span: Span, tokenizer: Any) -> None:
         """Do nothing: decoding takes too long on the caller's thread."""
 
     def set_annotations(self, root: Span, own: dict[str, Any], others: dict[str, Any]) -> None:
         """Set our own last: at its limit, the SDK drops the oldest attributes, which are the tags and the payload."""
-        before = {key: value for key, value in (getattr(root, "attributes", None) or {}).items() if key not in others}
+        if self._chat is not None:
+            self._set_conversation(root, self._chat)
+        before = {key: value for key, value in _attributes_of(root).items() if key not in others}
         root.set_attributes(others)
         _bare(root).set_attributes(before)
         root.set_attributes(own)
 
-    def _set_payload(self, span: Span, key: str, mime_key: str, taken: Snapshot) -> None:
-        _bare(span).set_attributes({key: self._finish(taken), mime_key: semconv.JSON_MIME_TYPE})
+    def _set_conversation(self, root: Span, chat: ChatWriter) -> None:
+        """Set the final conversation; what the program annotated stays as it is."""
+        known = _attributes_of(root)
+        try:
+            sides = chat.write_root(root.get_span_context().trace_id, None, None)
+        except Exception:
+            internal_error("writing messages")
+            return
+        keys = ((semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE), (semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE))
+        for (key, mime_key), side in zip(keys, sides, strict=True):
+            self._finisher.truncated_bytes += side.cut
+            _bare(root).set_attributes({name: text.decode() for name, text in side.attributes.items()})
+            if side.payload is not None and key not in known:
+                _bare(root).set_attributes(self._finished(key, mime_key, side.payload))
+
+    def _set_payload(
+        self, span: Span, key: str, mime_key: str, taken: Snapshot, written: WrittenSide | None = None
+    ) -> None:
+        json_bytes = to_json(taken) if written is None or written.payload is None else written.payload
+        attributes = self._finished(key, mime_key, json_bytes)
+        self._finisher.truncated_bytes += taken.left_out
+        if written is not None:
+            self._finisher.truncated_bytes += written.cut
+            attributes.update({name: text.decode() for name, text in written.attributes.items()})
+        _bare(span).set_attributes(attributes)
+
+    def _finished(self, key: str, mime_key: str, json_bytes: bytes) -> dict[str, str]:
+        finished, cut = self._finisher.finish(json_bytes)
+        self._finisher.truncated_bytes += cut
+        plain = plain_text(finished)
+        if plain is None:
+            return {key: finished.decode(), mime_key: semconv.JSON_MIME_TYPE}
+        return {key: plain.decode(), mime_key: semconv.TEXT_MIME_TYPE}
+
+    def _written(self, write: Callable[[Any], WrittenSide], taken: Snapshot) -> WrittenSide | None:
+        try:
+            return write(self._clean_value(taken))
+        except Exception:
+            # The payload is set as it is.
+            internal_error("writing messages")
+            return None
+
+    def _clean_value(self, taken: Snapshot) -> Any:
+        json_bytes = value_to_json(taken.value)
+        return taken.value if self._finisher.is_clean(json_bytes) else self._finisher.clean(json_bytes)
 
     def _start(
         self,
@@ -181,6 +252,15 @@ class RedactingSpan(Span):
             # A value that can't be searched must not be exported.
             internal_error("replacing secrets")
             return instead  # type: ignore[no-any-return]
+
+
+def _attributes_of(span: Span) -> Mapping[str, Any]:
+    """Return the attributes of the SDK's spans; other providers' can't be read."""
+    return getattr(span, "attributes", None) or {}
+
+
+def _is_llm(span: Span) -> bool:
+    return _attributes_of(span).get(semconv.SPAN_KIND) == "LLM"
 
 
 def _bare(span: Span) -> Span:

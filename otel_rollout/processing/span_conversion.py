@@ -4,87 +4,35 @@ from __future__ import annotations
 
 import threading
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, cast
 
-import orjson
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Status, StatusCode
 
 from otel_rollout import semconv
+from otel_rollout.processing.chat_writer import ChatWriter, WrittenSide
 from otel_rollout.processing.finished_attributes import AttributeFinisher, plain_size
-from otel_rollout.processing.payload_limits import (
-    cut_json,
-    cut_json_characters,
-    cut_media,
-    may_need_cleaning,
-    narrow_integers,
-)
-from otel_rollout.processing.redaction import Redactor
+from otel_rollout.processing.payload_finisher import PayloadFinisher, plain_text
+from otel_rollout.processing.run_resource import RunResource
 from otel_rollout.processing.span_copies import copy_with_losses, encodable_copy, redacted_copy
 from otel_rollout.processing.span_size import attributes_size, rest_size
-from otel_rollout.processing.token_text import add_token_text
+from otel_rollout.processing.token_text import add_token_text, numbers_last
 from otel_rollout.safety.log_once import internal_error
 from otel_rollout.spans.finished_span import FinishedSpan, readable_span
 from otel_rollout.spans.recording_span import RolloutSpan
-from otel_rollout.values.snapshot import Snapshot
-from otel_rollout.values.snapshot_json import to_json
+from otel_rollout.values.snapshot_json import value_to_json
 
-__all__ = ["PayloadFinisher", "SpanReader"]
+__all__ = ["SpanReader"]
 
 SIZE_OF_SPAN: Final = 400
 SIZE_OF_ATTRIBUTE: Final = 72
 """Encoded bytes of a span and of one attribute without payload and long texts, rounded up."""
-_OTHER_ATTRIBUTES: Final = 10
-"""At most this many attributes beside the span's own: input and output with their MIME types, and the tags."""
+_OTHER_ATTRIBUTES: Final = 13
+"""At most this many attributes beside the span's own: input, output, their MIME types, the messages, and the tags."""
 _UNSET: Final = Status(StatusCode.UNSET)
-
-
-class PayloadFinisher:
-    """Redacts and cuts the JSON text of a payload.
-
-    Args:
-        max_bytes: Bytes that a text may have; longer ones are cut inside the JSON.
-        redactor: Replaces secrets.
-        max_characters: Characters that a text may have, if OpenTelemetry's limit of attributes is set.
-    """
-
-    def __init__(self, max_bytes: int, redactor: Redactor | None, max_characters: int | None = None) -> None:
-        self.max_bytes = max_bytes
-        self.max_characters = max_characters
-        self.redactor = redactor
-        self.truncated_bytes = 0
-
-    def __call__(self, taken: Snapshot) -> str:
-        """Return the finished text of a snapshot, and count the bytes that were cut."""
-        text, cut = self.finish(to_json(taken))
-        self.truncated_bytes += taken.left_out + cut
-        return text.decode()
-
-    def is_clean(self, json_bytes: bytes) -> bool:
-        """Return True if `json_bytes` (one or more JSON texts) needs no change, as is usual."""
-        return (
-            len(json_bytes) <= self.max_bytes
-            and (self.max_characters is None or len(json_bytes) <= self.max_characters)
-            and not may_need_cleaning(json_bytes)
-            and not (self.redactor is not None and self.redactor.may_find(json_bytes))
-        )
-
-    def finish(self, json_bytes: bytes) -> tuple[bytes, int]:
-        """Return the finished text and the number of bytes cut from it; on an error, a note in place of the text."""
-        try:
-            json_bytes = narrow_integers(cut_media(json_bytes))
-            if self.redactor is not None:
-                json_bytes = self.redactor(json_bytes)
-            finished = cut_json(json_bytes, self.max_bytes)
-            if self.max_characters is not None:
-                finished = cut_json_characters(finished, self.max_characters)
-        except Exception:
-            # The span is still sent.
-            internal_error("finishing a payload")
-            finished = orjson.dumps("…[the payload could not be read]")
-        return finished, max(0, len(json_bytes) - len(finished))
+_NOTHING: Final = WrittenSide(None, {}, None, 0)
 
 
 class SpanReader:
@@ -94,19 +42,26 @@ class SpanReader:
         resource: The resource of the spans.
         scope: The instrumentation scope.
         finisher: Finishes payloads.
+        chat: Writes messages; None if a setting turns them off.
     """
 
-    def __init__(self, resource: Resource, scope: InstrumentationScope, finisher: PayloadFinisher) -> None:
+    def __init__(
+        self, resource: Resource, scope: InstrumentationScope, finisher: PayloadFinisher, chat: ChatWriter | None = None
+    ) -> None:
         self._readers = 0
         self.resource = resource
+        self._run = RunResource(resource)
         self._scope = scope
         self._finisher = finisher
         self._redactor = finisher.redactor
+        self.chat = chat
         self._lock = threading.Lock()
 
     def after_fork(self) -> None:
         """Replace a lock that a thread of the parent may have held."""
         self._lock = threading.Lock()
+        if self.chat is not None:
+            self.chat.conversations.after_fork()
 
     def register(self) -> None:
         """Count one more exporter; called before the first span."""
@@ -125,11 +80,11 @@ class SpanReader:
             exporter: The exporter's name; a root says how many spans of its trajectory that exporter's queue dropped.
         """
         if not isinstance(span, RolloutSpan):
-            span = encodable_copy(span)
+            span = self._named(encodable_copy(span))
             return span if self._redactor is None else redacted_copy(span, self._redactor)
         if span.readable is not None:
             # A provider's span: its payload was finished when it was set.
-            readable = encodable_copy(span.readable)
+            readable = self._named(encodable_copy(span.readable))
         else:
             finished = span.finished
             if finished is None:
@@ -138,8 +93,16 @@ class SpanReader:
             readable = readable_span(span, finished, self.resource, self._scope)
         return copy_with_losses(readable, span, exporter)
 
+    def _named(self, span: ReadableSpan) -> ReadableSpan:
+        """Return a provider's span with our project in its resource: exporters file it by that."""
+        run = self._run
+        if run.resource is not self.resource:
+            self._run = run = RunResource(self.resource)
+        return run.named(span)
+
     def _finish(self, span: RolloutSpan) -> FinishedSpan:
-        text, output, cut = self._finish_payload(span)
+        payload = self._finish_payload(span)
+        cut = payload.cut
         trajectory = span.trajectory
         bounds, attributes = span.bounds, span.attributes
         redactor = self._redactor
@@ -172,48 +135,150 @@ class SpanReader:
                 attributes = {semconv.TRUNCATED_BYTES: trajectory.truncated_bytes, **attributes}
         dropped = span.dropped_attributes
         if len(attributes) + _OTHER_ATTRIBUTES > bounds.attributes:
-            given = _count(tags, text, output, attributes)
-            tags, text, output, attributes = _first(bounds.attributes, tags, text, output, attributes)
-            dropped += given - _count(tags, text, output, attributes)
-        size = SIZE_OF_SPAN + 4 * len(name) + text_bytes + len(text or b"") + len(output or b"")
+            given = _count(tags, payload, attributes)
+            tags, payload, attributes = _first(bounds.attributes, tags, payload, attributes)
+            dropped += given - _count(tags, payload, attributes)
+        size = SIZE_OF_SPAN + 4 * len(name) + text_bytes + payload.size
         size += SIZE_OF_ATTRIBUTE * (len(attributes) + _OTHER_ATTRIBUTES)
         if events or links or status.description:
             size += rest_size(events, links, status.description)
-        return FinishedSpan(name, attributes, tags, text, output, status, events, links, dropped, size)
+        return FinishedSpan(
+            name,
+            attributes,
+            tags,
+            payload.input,
+            payload.output,
+            status,
+            events,
+            links,
+            dropped,
+            size,
+            payload.texts,
+            payload.messages,
+        )
 
-    def _finish_payload(self, span: RolloutSpan) -> tuple[bytes | None, bytes | None, int]:
-        """Return the finished input and output, and the number of bytes cut from them."""
-        taken, result, text, output, cut = span.input, span.output, None, None, 0
+    def _finish_payload(self, span: RolloutSpan) -> _Payload:
+        """Return the finished input, output and messages, and the number of bytes cut from them."""
+        taken, result = span.input, span.output
+        arguments, answer, cut = None, None, 0
         if taken is not None:
-            text, cut = to_json(taken), taken.left_out
+            arguments, cut = taken.value, taken.left_out
         if result is not None:
-            output, cut = to_json(result), cut + result.left_out
-        if output is not None and span.tokenizer is not None:
-            output = add_token_text(span.tokenizer, text, output)
+            answer, cut = result.value, cut + result.left_out
+        if span.tokenizer is not None:
+            arguments, answer = add_token_text(span.tokenizer, arguments, answer)
+        arguments, answer = numbers_last(arguments), numbers_last(answer)
+        text = None if taken is None else value_to_json(arguments)
+        output = None if result is None else value_to_json(answer)
+        messages: dict[str, bytes] = {}
         # One check of both together costs less than two.
-        if not self._finisher.is_clean(b"%b\n%b" % (text or b"", output or b"")):
+        is_clean = self._finisher.is_clean(b"%b\n%b" % (text or b"", output or b""))
+        is_root = span.parent is None and span.trajectory is not None
+        if self.chat is not None and (is_root or span.attributes.get(semconv.SPAN_KIND) == "LLM"):
+            written = self._write_messages(
+                span, text, output, (arguments, answer) if is_clean else None, is_root=is_root
+            )
+            if written is not None:
+                asked, answered = written
+                text, output = asked.payload, answered.payload
+                messages = {**asked.attributes, **answered.attributes}
+                cut += asked.cut + answered.cut
+                # Redacted already; a root's text may be new.
+                is_clean = max(len(text or b""), len(output or b"")) <= self._finisher.limit
+        if not is_clean:
             if text is not None:
                 text, text_cut = self._finisher.finish(text)
                 cut += text_cut
             if output is not None:
                 output, output_cut = self._finisher.finish(output)
                 cut += output_cut
+        plain_input = None if text is None else plain_text(text)
+        plain_output = None if output is None else plain_text(output)
+        texts = frozenset(
+            key
+            for key, plain in ((semconv.INPUT_VALUE, plain_input), (semconv.OUTPUT_VALUE, plain_output))
+            if plain is not None
+        )
+        text = text if plain_input is None else plain_input
+        output = output if plain_output is None else plain_output
         if self._readers > 1:
             # Another exporter's queue holds them longer. orjson's texts keep a buffer of 4 KiB or more; a copy doesn't.
             text = None if text is None else memoryview(text).tobytes()
             output = None if output is None else memoryview(output).tobytes()
-        return text, output, cut
+        return _Payload(text, output, texts, messages, cut)
+
+    def _write_messages(
+        self,
+        span: RolloutSpan,
+        text: bytes | None,
+        output: bytes | None,
+        values: tuple[Any, Any] | None,
+        *,
+        is_root: bool,
+    ) -> tuple[WrittenSide, WrittenSide] | None:
+        """Return both sides with messages; None if they can't be written.
+
+        Args:
+            span: An LLM op, or a trajectory's root.
+            text: The input as JSON, if there is one.
+            output: The output as JSON, if there is one.
+            values: The values of both; None if they need cleaning.
+            is_root: True for a root.
+        """
+        chat = cast("ChatWriter", self.chat)
+        try:
+            if values is None:
+                clean = self._finisher.clean
+                values = None if text is None else clean(text), None if output is None else clean(output)
+            arguments, answer = values
+            trace_id = span.context.trace_id
+            if is_root:
+                return chat.write_root(
+                    trace_id, None if text is None else (arguments,), None if output is None else (answer,)
+                )
+            asked = answered = _NOTHING
+            if text is not None:
+                asked = chat.write_arguments(arguments)
+            if output is not None:
+                answered = chat.write_result(answer, arguments)
+            if semconv.TURN in span.attributes:
+                chat.conversations.add(trace_id, asked.side, answered.side)
+        except Exception:
+            # The payload is sent as it is.
+            internal_error("writing messages")
+            return None
+        return asked, answered
+
+
+class _Payload(NamedTuple):
+    """The finished payload of a span; see FinishedSpan."""
+
+    input: bytes | None
+    output: bytes | None
+    texts: frozenset[str]
+    messages: dict[str, bytes]
+    cut: int
+
+    @property
+    def size(self) -> int:
+        return len(self.input or b"") + len(self.output or b"") + sum(map(len, self.messages.values()))
 
 
 def _first(
-    most: int, tags: dict[str, Any], json_bytes: bytes | None, output: bytes | None, attributes: dict[str, Any]
-) -> tuple[dict[str, Any], bytes | None, bytes | None, dict[str, Any]]:
-    """Return the first `most` attributes: the tags, then input and output (two each), then the span's own."""
+    most: int, tags: dict[str, Any], payload: _Payload, attributes: dict[str, Any]
+) -> tuple[dict[str, Any], _Payload, dict[str, Any]]:
+    """Return the first `most` attributes: the tags, input and output (two each), the messages, the span's own."""
     tags = dict(islice(tags.items(), most))
-    json_bytes = json_bytes if _count(tags, json_bytes) <= most else None
-    output = output if _count(tags, json_bytes, output) <= most else None
-    return tags, json_bytes, output, dict(islice(attributes.items(), most - _count(tags, json_bytes, output)))
+    given = payload
+    payload = given._replace(output=None, messages={})
+    payload = payload if _count(tags, payload) <= most else payload._replace(input=None)
+    with_output = payload._replace(output=given.output)
+    payload = with_output if _count(tags, with_output) <= most else payload
+    kept = dict(islice(given.messages.items(), most - _count(tags, payload)))
+    payload = payload._replace(messages=kept)
+    return tags, payload, dict(islice(attributes.items(), most - _count(tags, payload)))
 
 
-def _count(*parts: dict[str, Any] | bytes | None) -> int:
-    return sum(len(part) if isinstance(part, dict) else 0 if part is None else 2 for part in parts)
+def _count(tags: dict[str, Any], payload: _Payload, attributes: dict[str, Any] | None = None) -> int:
+    sides = (payload.input is not None) + (payload.output is not None)
+    return len(tags) + 2 * sides + len(payload.messages) + len(attributes or ())

@@ -10,13 +10,14 @@ from opentelemetry.trace import Link, Status
 from opentelemetry.util.types import AnyValue
 
 from otel_rollout import semconv
+from otel_rollout.processing.conversation import encode_messages
 from otel_rollout.processing.payload_limits import cut_json
 from otel_rollout.processing.redaction import Redactor
 from otel_rollout.spans.finished_span import CountedSpan
 from otel_rollout.spans.recording_span import RolloutSpan
 from otel_rollout.values.attribute_values import read_name
-from otel_rollout.values.sanitize import INT64_MAX
-from otel_rollout.values.snapshot import Snapshot
+from otel_rollout.values.sanitize import INT64_MAX, replace_surrogates
+from otel_rollout.values.snapshot import Snapshot, cut_text
 
 __all__ = ["copy_span", "copy_with_losses", "copy_without_payload", "encodable_copy", "redacted_copy", "shrunk_copy"]
 
@@ -25,7 +26,11 @@ SHRUNK_ATTRIBUTE_CHARACTERS: Final = 1024
 SMALL_PAYLOAD: Final = 256
 """A payload up to this size is not worth a note in its place."""
 
-_PAYLOAD: Final = (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)
+_PAYLOAD: Final = {
+    semconv.INPUT_VALUE: semconv.INPUT_MIME_TYPE,
+    semconv.OUTPUT_VALUE: semconv.OUTPUT_MIME_TYPE,
+}
+_MESSAGES: Final = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.TOOL_DEFINITIONS)
 
 
 def copy_span(
@@ -75,7 +80,12 @@ def shrunk_copy(span: ReadableSpan) -> ReadableSpan:
     """Return a copy of a few kilobytes: texts are cut, events and links are dropped and counted."""
     attributes: dict[str, AnyValue] = {}
     for key, value in (span.attributes or {}).items():
-        if isinstance(value, str) and (key in _PAYLOAD or value[:1] in ("{", "[")):
+        if key in _MESSAGES and isinstance(value, str):
+            attributes[key] = _shrunk_messages(value)
+        elif key in _PAYLOAD and isinstance(value, str) and _is_text(span, key):
+            text = replace_surrogates(value)
+            attributes[key] = text if len(text) <= SHRUNK_PAYLOAD_BYTES else cut_text(text, SHRUNK_PAYLOAD_BYTES)
+        elif isinstance(value, str) and (key in _PAYLOAD or value[:1] in ("{", "[")):
             limit = SHRUNK_PAYLOAD_BYTES if key in _PAYLOAD else SHRUNK_ATTRIBUTE_CHARACTERS
             attributes[key] = cut_json(value.encode("utf-8", "replace"), limit).decode()
         elif isinstance(value, (bool, int, float)):
@@ -98,6 +108,19 @@ def shrunk_copy(span: ReadableSpan) -> ReadableSpan:
         if description
         else span.status,
     )
+
+
+def _is_text(span: ReadableSpan, key: str) -> bool:
+    return (span.attributes or {}).get(_PAYLOAD[key]) == semconv.TEXT_MIME_TYPE
+
+
+def _shrunk_messages(text: str) -> str:
+    try:
+        items = [orjson.dumps(item) for item in orjson.loads(text)]
+        return encode_messages(items, SHRUNK_PAYLOAD_BYTES)[0].decode()
+    except (ValueError, TypeError, KeyError):
+        # Another instrumentation's, in another form.
+        return cut_json(text.encode("utf-8", "replace"), SHRUNK_ATTRIBUTE_CHARACTERS).decode()
 
 
 def encodable_copy(span: ReadableSpan) -> ReadableSpan:
@@ -159,11 +182,14 @@ def copy_without_payload(span: RolloutSpan | ReadableSpan) -> RolloutSpan | Read
         shorter = _readable_without_payload(readable)
         return span if shorter is readable else span.copy(readable=shorter)
     if finished is not None:
-        if len(finished.input or b"") + len(finished.output or b"") <= SMALL_PAYLOAD:
+        messages = sum(map(len, finished.messages.values()))
+        if len(finished.input or b"") + len(finished.output or b"") + messages <= SMALL_PAYLOAD:
             return span
         noted = finished._replace(
-            input=None if finished.input is None else orjson.dumps(_note(len(finished.input))),
-            output=None if finished.output is None else orjson.dumps(_note(len(finished.output))),
+            input=None if finished.input is None else _note(len(finished.input)).encode(),
+            output=None if finished.output is None else _note(len(finished.output)).encode(),
+            texts=frozenset(_PAYLOAD),
+            messages={},
         )
         return span.copy(finished=noted)
     if sum(side.size for side in taken if side is not None) <= SMALL_PAYLOAD:
@@ -176,10 +202,14 @@ def copy_without_payload(span: RolloutSpan | ReadableSpan) -> RolloutSpan | Read
 
 def _readable_without_payload(span: ReadableSpan) -> ReadableSpan:
     attributes = dict(span.attributes or {})
-    sizes = {key: len(value) for key in _PAYLOAD if isinstance(value := attributes.get(key), str)}
+    sizes = {key: len(value) for key in (*_PAYLOAD, *_MESSAGES) if isinstance(value := attributes.get(key), str)}
     if sum(sizes.values()) <= SMALL_PAYLOAD:
         return span
-    return copy_span(span, {**attributes, **{key: f'"{_note(size)}"' for key, size in sizes.items()}})
+    noted: dict[str, AnyValue] = {key: value for key, value in attributes.items() if key not in _MESSAGES}
+    for key, mime_key in _PAYLOAD.items():
+        if key in sizes:
+            noted |= {key: _note(sizes[key]), mime_key: semconv.TEXT_MIME_TYPE}
+    return copy_span(span, noted)
 
 
 def _note(size: int) -> str:

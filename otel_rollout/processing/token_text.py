@@ -1,48 +1,81 @@
-"""Token ids to text, on the delivery thread.
+"""Token ids to text, on the delivery thread, and the order of a payload: texts first, long lists of numbers last.
 
 As in verl's token2text, the prompt's ids are `prompt_ids` of the output, else of the arguments; the response's are
-`response_ids` of the output, else its `token_ids`. The ids are read from the payload's JSON: later changes to the
-program's lists don't matter.
+`response_ids` of the output, else its `token_ids`. The ids are read from the snapshot: later changes to the program's
+lists don't matter. Each text stands in the payload that has its ids.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import orjson
+from typing import Any, Final
 
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout.values.sanitize import replace_surrogates
 
-__all__ = ["add_token_text"]
+__all__ = ["PROMPT_TEXT", "RESPONSE_TEXT", "add_token_text", "numbers_last"]
+
+PROMPT_TEXT: Final = "prompt_text"
+RESPONSE_TEXT: Final = "response_text"
+_PROMPT_IDS: Final = "prompt_ids"
+_RESPONSE_IDS: Final = ("response_ids", "token_ids")
+MIN_NUMBERS: Final = 16
+"""The length from which a list of numbers stands at the end."""
 
 
-def add_token_text(tokenizer: Any, input_text: bytes | None, output_text: bytes) -> bytes:
-    """Return `output_text` with `prompt_text` and `response_text` beside the ids; unchanged if decoding fails.
+def add_token_text(tokenizer: Any, arguments: Any, result: Any) -> tuple[Any, Any]:
+    """Return both payloads with `prompt_text` and `response_text` before the ids; unchanged if decoding fails.
 
     Tokenizers in Rust fail if two threads use one at once: the caller holds a lock.
 
     Args:
         tokenizer: Any object with `decode(ids) -> str`.
-        input_text: The arguments as JSON text, if they were captured.
-        output_text: The result as JSON text.
+        arguments: The arguments, if they were captured.
+        result: The result, if there is one.
     """
-    if not output_text.startswith(b"{") or b"_ids" not in output_text + (input_text or b""):
-        return output_text
-    output = orjson.loads(output_text)
-    prompt_ids = output.get("prompt_ids")
-    if prompt_ids is None and input_text is not None and b'"prompt_ids"' in input_text:
-        prompt_ids = orjson.loads(input_text).get("prompt_ids")
-    response_ids = output.get("response_ids")
-    if response_ids is None:
-        response_ids = output.get("token_ids")
-    texts = {
-        name: text
-        for name, ids in (("prompt_text", prompt_ids), ("response_text", response_ids))
-        if isinstance(ids, list) and name not in output and all(type(number) is int for number in ids)
-        if (text := _decode(tokenizer, ids)) is not None
-    }
-    return orjson.dumps({**output, **texts}) if texts else output_text
+    if type(result) is dict:
+        ids = result.get(_RESPONSE_IDS[0])
+        result = _with_text(tokenizer, result, RESPONSE_TEXT, result.get(_RESPONSE_IDS[1]) if ids is None else ids)
+        if result.get(_PROMPT_IDS) is not None:
+            return arguments, _with_text(tokenizer, result, PROMPT_TEXT, result[_PROMPT_IDS])
+    if type(arguments) is dict and PROMPT_TEXT not in (result if type(result) is dict else ()):
+        arguments = _with_text(tokenizer, arguments, PROMPT_TEXT, arguments.get(_PROMPT_IDS))
+    return arguments, result
+
+
+def numbers_last(value: Any) -> Any:
+    """Return a payload with long lists of numbers after its other items, at the top and one level below.
+
+    Args:
+        value: Any value; it stays as it is.
+    """
+    if type(value) is not dict:
+        return value
+    for key, item in value.items():
+        if type(item) is dict and (ordered := _ordered(item)) is not item:
+            value = {**value, key: ordered}
+    return _ordered(value)
+
+
+def _ordered(value: dict[str, Any]) -> dict[str, Any]:
+    last = [key for key, item in value.items() if _is_numbers(item)]
+    if not last or [*value][-len(last) :] == last:
+        return value
+    return {key: item for key, item in value.items() if key not in last} | {key: value[key] for key in last}
+
+
+def _is_numbers(value: Any) -> bool:
+    if type(value) is list:
+        return len(value) >= MIN_NUMBERS and type(value[0]) in (int, float)
+    # A private array of numpy.
+    return getattr(value, "size", 0) >= MIN_NUMBERS
+
+
+def _with_text(tokenizer: Any, value: dict[str, Any], name: str, ids: Any) -> dict[str, Any]:
+    ids = ids.tolist() if hasattr(ids, "tolist") else ids
+    if name in value or type(ids) is not list or not all(type(number) is int for number in ids):
+        return value
+    text = _decode(tokenizer, ids)
+    return value if text is None else {name: text, **value}
 
 
 def _decode(tokenizer: Any, ids: list[int]) -> str | None:

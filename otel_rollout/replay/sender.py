@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import send_batch
-from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.side_work import SideWork
 from otel_rollout.processing.span_size import readable_size
 from otel_rollout.replay.delivered_log import DeliveredLog
@@ -41,6 +41,7 @@ class Sender:
         patience: Seconds without anything delivered after which a backend that can't be reached is given up.
         policy: The policy of retries.
         side_work: The exporter's requests beside the spans: a unit is delivered once these are done too.
+        store_held: Stores the spans that the exporter holds until their root comes: of a unit, no more will.
         on_progress: Called with the counts and the unit's bytes, each time one is settled.
     """
 
@@ -54,6 +55,7 @@ class Sender:
         patience: float,
         policy: RetryPolicy | None = None,
         side_work: SideWork | None = None,
+        store_held: Callable[[], Outcome] = lambda: DELIVERED,
         on_progress: Progress = lambda report, size: None,
     ) -> None:
         self.report = ReplayReport()
@@ -65,6 +67,7 @@ class Sender:
         self._policy = policy
         self._side_work = side_work
         self._side_work_patience = patience
+        self._store_held = store_held
         self._on_progress = on_progress
         self._last_success = time.monotonic()
         self._given_up_for = ""
@@ -114,13 +117,21 @@ class Sender:
             # The search for bad spans ends after many in a row, which may all be of one unit: now each by itself.
             self.report.lost = lost
             missing = set().union(*map(self._send_spans, touched))
-        is_complete = self._do_side_work()
+        is_complete = self._do_store_held() and self._do_side_work()
         outcomes = [(unit, is_complete and missing.isdisjoint(map(_key, spans))) for unit, spans in batch.units]
         self._log.add(unit.token for unit, is_delivered in outcomes if is_delivered)
         for unit, is_delivered in outcomes:
             self.report.delivered += is_delivered
             self.report.undelivered += not is_delivered
             self._settle(unit, is_delivered=is_delivered)
+
+    def _do_store_held(self) -> bool:
+        """Store the spans of trajectories without a root; return if that is done."""
+        outcome = self._store_held()
+        if outcome.verdict is Verdict.DELIVERED:
+            return True
+        self.report.reason = outcome.reason
+        return False
 
     def _do_side_work(self) -> bool:
         """Wait for the requests beside the spans; return if all are done."""

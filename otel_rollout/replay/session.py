@@ -14,6 +14,7 @@ from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.exporter import OutcomeSpanExporter, destination_of, one_attempt_of
+from otel_rollout.export.outcome import DELIVERED
 from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.replay.progress import Progress
 from otel_rollout.replay.report import Replay
@@ -106,6 +107,7 @@ def replay(
                 patience=patience,
                 policy=policy,
                 side_work=ours.side_work if ours else None,
+                store_held=ours.store_held if ours else lambda: DELIVERED,
                 on_progress=progress,
             )
             try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from opentelemetry.attributes import BoundedAttributes
@@ -28,13 +29,15 @@ class FinishedSpan(NamedTuple):
         name: The name.
         attributes: The span's own attributes.
         tags: The trajectory's tags.
-        input: The input as JSON in UTF-8, if there is one.
-        output: The output as JSON in UTF-8, if there is one.
+        input: The input in UTF-8, if there is one: JSON, or a text.
+        output: The output in UTF-8, if there is one.
         status: The status.
         events: The events.
         links: The links.
         dropped_attributes: How many attributes were dropped.
         size: An estimate of its encoded size in bytes, rather too high than too low.
+        texts: Those of `input.value` and `output.value` that are a text, not JSON.
+        messages: The attributes of its messages, as JSON in UTF-8.
     """
 
     name: str
@@ -47,6 +50,8 @@ class FinishedSpan(NamedTuple):
     links: Sequence[RecordedLink]
     dropped_attributes: int
     size: int
+    texts: frozenset[str] = frozenset()
+    messages: Mapping[str, bytes] = MappingProxyType({})
 
 
 class CountedSpan(ReadableSpan):
@@ -109,12 +114,15 @@ def readable_span(
 
 def _attributes(finished: FinishedSpan) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
-    if finished.input is not None:
-        attributes[semconv.INPUT_VALUE] = finished.input.decode()
-        attributes[semconv.INPUT_MIME_TYPE] = semconv.JSON_MIME_TYPE
-    if finished.output is not None:
-        attributes[semconv.OUTPUT_VALUE] = finished.output.decode()
-        attributes[semconv.OUTPUT_MIME_TYPE] = semconv.JSON_MIME_TYPE
+    for key, mime_key, payload in (
+        (semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE, finished.input),
+        (semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE, finished.output),
+    ):
+        if payload is not None:
+            attributes[key] = payload.decode()
+            attributes[mime_key] = semconv.TEXT_MIME_TYPE if key in finished.texts else semconv.JSON_MIME_TYPE
+    for key, payload in finished.messages.items():
+        attributes[key] = payload.decode()
     attributes.update(finished.attributes)
     attributes.update(finished.tags)
     return attributes

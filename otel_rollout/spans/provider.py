@@ -31,6 +31,7 @@ __all__ = [
     "GlobalProvider",
     "application_provider",
     "is_auto_instrumented",
+    "is_weaves",
     "make_provider",
     "make_resource",
     "read_sampler",
@@ -42,6 +43,7 @@ _logger = logging.getLogger("otel_rollout")
 SCOPE: Final = InstrumentationScope("otel_rollout", __version__)
 
 _AUTO_INSTRUMENTATION: Final = "opentelemetry.instrumentation.auto_instrumentation"
+_WEAVES_SERVICE: Final = "weave-conversation-sdk"
 _SAMPLER_GROUP: Final = "opentelemetry_traces_sampler"
 # Ours is found without its entry point, which a package folder without metadata lacks.
 _OUR_SAMPLER: Final = "rollout_sample_ratio"
@@ -51,7 +53,18 @@ _SDK: Final = "opentelemetry.sdk."
 def application_provider() -> TracerProvider | None:
     """Return the global provider if the application has set one that takes span processors, else None."""
     provider = trace.get_tracer_provider()
+    if isinstance(provider, GlobalProvider) or is_weaves(provider):
+        return None
     return provider if hasattr(provider, "add_span_processor") else None
+
+
+def is_weaves(provider: TracerProvider) -> bool:
+    """Return True for the global provider that `weave.init()` sets for Weave's own spans.
+
+    Its exporter sends every span to W&B's endpoint for conversations, beside the calls of the `weave` exporter.
+    """
+    attributes = getattr(getattr(provider, "resource", None), "attributes", None) or {}
+    return attributes.get("wandb.sdk.name") == "weave" and attributes.get("service.name") == _WEAVES_SERVICE
 
 
 def is_auto_instrumented() -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.settings import Settings
@@ -15,13 +16,14 @@ from otel_rollout.settings import Settings
 if TYPE_CHECKING:
     from otel_rollout.spans.tracer import RolloutTracer
 
-__all__ = ["RunningPipeline", "pipeline"]
+__all__ = ["RunningPipeline", "pipeline", "resource"]
 
 
 class RunningPipeline(Protocol):
     """The interface of a pipeline for ops, trajectories and integrations."""
 
     run: str
+    project_name: str
     experiment_name: str
     settings: Settings
     token2text: bool
@@ -43,3 +45,6 @@ class RunningPipeline(Protocol):
 
 
 pipeline: RunningPipeline | None = None
+
+resource: Resource | None = None
+"""The resource of the last `init`; after `shutdown` too, since a provider of the application may export later."""

@@ -58,12 +58,13 @@ class TrajectoryState:
         self.truncated_bytes = 0
         self.dropped_spans: Counter[str] = Counter()
 
-    def add_turn(self, input_tokens: int, output_tokens: int) -> None:
-        """Count a turn of the model and its tokens."""
+    def add_turn(self, input_tokens: int, output_tokens: int) -> int:
+        """Count a turn of the model and its tokens; return the turn's number, from 1."""
         with _lock:
             self.turns += 1
             self.input_tokens += input_tokens
             self.output_tokens += output_tokens
+            return self.turns
 
     def add_dropped_span(self, exporter: str) -> None:
         """Count a span that the exporter's queue lost."""
@@ -79,5 +80,7 @@ class TrajectoryState:
         sample = self.tags.get(semconv.SAMPLE_INDEX)
         if sample is None:
             return None
-        parts = [run, *(["validate"] if self.tags.get(semconv.VALIDATE) else []), self.tags.get(semconv.STEP, "-")]
-        return "/".join(str(part) for part in [*parts, sample])
+        step = self.tags.get(semconv.STEP)
+        # Lists of sessions cut the end off: what differs comes first.
+        parts = [*([] if step is None else [f"step {step}"]), f"sample {sample}"]
+        return " · ".join([*parts, *(["validate"] if self.tags.get(semconv.VALIDATE) else []), run])

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final, NoReturn
 
 from rich.console import Console
-from rich.table import Table
 
-__all__ = ["open_screen", "plain_table"]
+__all__ = ["open_screen"]
 
 PIPE_COLUMNS: Final = 1000
 """The width for a pipe: programs read whole lines."""
@@ -25,15 +24,3 @@ def open_screen() -> Console:
     if not screen.is_terminal:
         screen.width = PIPE_COLUMNS
     return screen
-
-
-def plain_table(*columns: str) -> Table:
-    """Return a dense table without borders.
-
-    Args:
-        columns: The headings of its columns, aligned right.
-    """
-    table = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table

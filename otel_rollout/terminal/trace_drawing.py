@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import StatusCode
@@ -14,8 +13,11 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from otel_rollout import semconv
+from otel_rollout.analysis.conversation import input_messages, output_messages, said_by
+from otel_rollout.analysis.messages import parse_json
 from otel_rollout.analysis.plain_text import counted, duration, printable, shorten, size, step_name
 from otel_rollout.analysis.trace_tree import KIND_STYLES, STATUS_STYLES, error_of, place_of, time_bar, walk_tree
+from otel_rollout.terminal.payload_drawing import draw_messages, draw_named, draw_payload
 
 if TYPE_CHECKING:
     from otel_rollout.trace_folder.reader import RecordedTrajectory
@@ -29,20 +31,20 @@ WIDE: Final = 110
 """The columns from which on bars are long."""
 MAX_PAYLOAD_CHARACTERS: Final = 80
 MAX_PREVIEWED_CHARACTERS: Final = 200_000
-MAX_JSON_LINE: Final = 70
 ARROW: Final = " → "
+MIN_ROOM: Final = 20
+"""The cells for words below which columns are left out."""
 MIN_ROOM_FOR_BOTH: Final = 50
 """The columns below which an input is drawn only if input and output are short."""
 _LIST: Final = r"\[(?:-?\d[-+.\deE]*,\s*){7,}-?\d[-+.\deE]*\]"
 NUMBERS: Final = re.compile(rf'"[^"\\]{{0,64}}":\s*{_LIST},?\s*|{_LIST}')
 """A long list of numbers, with its name if it has one."""
-RESPONSE: Final = "response_text"
-"""The field of a generation's decoded tokens (`token2text`), shown in place of ids and options."""
-
-PAYLOADS: Final = ((semconv.INPUT_VALUE, "input"), (semconv.OUTPUT_VALUE, "output"))
 NOT_SAID_AGAIN: Final = {
     *semconv.TAGS,
-    *(key for key, _ in PAYLOADS),
+    semconv.INPUT_VALUE,
+    semconv.OUTPUT_VALUE,
+    semconv.INPUT_MESSAGES,
+    semconv.OUTPUT_MESSAGES,
     semconv.INPUT_MIME_TYPE,
     semconv.OUTPUT_MIME_TYPE,
     semconv.METADATA,
@@ -82,64 +84,118 @@ def draw_heading(trajectory: RecordedTrajectory) -> Iterator[Text]:
     yield Text(printable(" / ".join(str(name) for name in names if name)), style="dim")
 
 
-def draw_spans(spans: Sequence[ReadableSpan], *, width: int, is_whole: bool = False) -> Iterator[Text]:
+def draw_spans(
+    spans: Sequence[ReadableSpan], *, width: int, is_whole: bool = False, wrap_at: int | None = None
+) -> Iterator[Text]:
     """Yield the lines of the tree.
 
     Args:
         spans: The spans of one trace.
         width: The screen's columns; previews of payloads are cut to fit.
         is_whole: Draw whole payloads, attributes and events below each span.
+        wrap_at: The columns that whole payloads are wrapped to; None for programs.
     """
     rows = list(walk_tree(spans, place_of))
     names = {id(span): shorten(printable(span.name), max(8, width // 3)) for span, _, _ in rows}
     name_width = max((cell_len(guide) + cell_len(names[id(span)]) for span, guide, _ in rows), default=0)
     start = min((span.start_time or 0 for span in spans), default=0)
     end = max((span.end_time or 0 for span in spans), default=0)
-    bar_width = 20 if width >= WIDE else 8
-    room = width - name_width - KIND_WIDTH - DURATION_WIDTH - bar_width - 4 * len(GAP)
+    layout = _layout(width, name_width)
     for span, guide, below in rows:
         attributes = span.attributes or {}
         kind = printable(str(attributes.get(semconv.SPAN_KIND, "")))
         has_failed = span.status.status_code is StatusCode.ERROR
         style = "red" if has_failed else KIND_STYLES.get(kind, "")
         name = names[id(span)]
+        bar = GAP + time_bar(span, start, end, layout.bar_width) if layout.bar_width else ""
         yield Text.assemble(
             (guide, "dim"),
             (name, "bold red" if has_failed else "bold"),
             " " * (name_width - cell_len(guide) - cell_len(name)),
-            (GAP + kind.ljust(KIND_WIDTH), style),
+            (GAP + kind.ljust(KIND_WIDTH) if layout.has_kind else "", style),
             GAP + duration((span.end_time or 0) - (span.start_time or 0)).rjust(DURATION_WIDTH),
-            (GAP + time_bar(span, start, end, bar_width), style),
+            (bar, style),
             GAP,
-            _about(span, room),
+            _about(span, layout),
         )
         events = [event for event in span.events if is_whole or event.name != semconv.EXCEPTION_EVENT]
         if is_whole:
-            yield from _details(span, attributes, below)
+            yield from _details(span, attributes, below, wrap_at)
         for event in events:
-            yield from _event(event, span, below, is_whole=is_whole)
+            yield from _event(event, span, below, is_whole=is_whole, width=wrap_at)
 
 
-def _about(span: ReadableSpan, room: int) -> Text:
+class _Layout(NamedTuple):
+    """The columns of a span's line that the screen has room for.
+
+    Args:
+        has_kind: The span's kind is drawn.
+        bar_width: The cells of the bar; 0 if there is none.
+        has_tokens: A generation's tokens are drawn.
+        room: The cells left for words.
+    """
+
+    has_kind: bool
+    bar_width: int
+    has_tokens: bool
+    room: int
+
+
+def _layout(width: int, name_width: int) -> _Layout:
+    """Return the fullest layout that leaves room for some words: numbers are left out, never cut."""
+    is_wide = width >= WIDE
+    room = width - name_width - DURATION_WIDTH - 2 * len(GAP)
+    kind, bar = KIND_WIDTH + len(GAP), 20 if is_wide else 8
+    if room - kind - bar - len(GAP) >= MIN_ROOM:
+        return _Layout(True, bar, is_wide, room - kind - bar - len(GAP))
+    if room - kind >= MIN_ROOM:
+        return _Layout(True, 0, is_wide, room - kind)
+    return _Layout(False, 0, False, room)
+
+
+def _about(span: ReadableSpan, layout: _Layout) -> Text:
     """Return a span's error, or its tokens, input and output, in one line."""
     attributes = span.attributes or {}
+    room = layout.room
     if span.status.status_code is StatusCode.ERROR:
         return Text(printable(shorten(error_of(span), max(room, MAX_PAYLOAD_CHARACTERS))), style="red")
     tokens = _arrow(attributes.get(semconv.USAGE_INPUT_TOKENS), attributes.get(semconv.USAGE_OUTPUT_TOKENS))
-    tokens = f"{tokens} tok{GAP}" if tokens else ""
+    tokens = f"{tokens} tok{GAP}" if tokens and layout.has_tokens else ""
     room = max(12, room - len(tokens))
-    texts = [str(attributes[key]) for key, _ in PAYLOADS if key in attributes]
-    if attributes.get(semconv.SPAN_KIND) == "LLM":
-        texts = list(map(_response, texts))
-    previews = [_preview(text, min(room, MAX_PAYLOAD_CHARACTERS)) for text in texts]
-    if sum(map(len, previews)) + len(ARROW) > room and len(texts) > 1:
-        # Most inputs begin with the same prompt; the output says more.
-        previews = (
-            previews[-1:]
-            if room < MIN_ROOM_FOR_BOTH
-            else [_preview(text, min(MAX_PAYLOAD_CHARACTERS, (room - len(ARROW)) // 2)) for text in texts]
-        )
-    return Text.assemble((tokens, "dim"), Text(ARROW, style="dim").join(map(Text, previews)))
+    given, said = (_preview(text, MAX_PAYLOAD_CHARACTERS) for text in (_given(span), _said(span)))
+    if not given or not said:
+        return Text.assemble((tokens, "dim"), shorten(given or said, room))
+    if cell_len(given) + cell_len(said) + len(ARROW) > room:
+        if room < MIN_ROOM_FOR_BOTH:
+            # Most inputs begin with the same prompt; the output says more.
+            return Text.assemble((tokens, "dim"), shorten(said, room))
+        # The output gets what it needs, up to three fifths.
+        share = min(cell_len(said), (room - len(ARROW)) * 3 // 5)
+        given, said = shorten(given, room - len(ARROW) - share), shorten(said, share)
+    return Text.assemble((tokens, "dim"), (given, "dim"), (ARROW, "dim"), said)
+
+
+def _given(span: ReadableSpan) -> str:
+    """Return a span's input in words: of a generation, the last message of its prompt."""
+    attributes = span.attributes or {}
+    if attributes.get(semconv.SPAN_KIND) == "LLM" or semconv.INPUT_MESSAGES in attributes:
+        messages = input_messages(span)
+        if messages and messages[-1].text:
+            return messages[-1].text
+    return _unquoted(attributes.get(semconv.INPUT_VALUE))
+
+
+def _said(span: ReadableSpan) -> str:
+    """Return a span's output in words: of a generation, the model's."""
+    attributes = span.attributes or {}
+    is_chat = attributes.get(semconv.SPAN_KIND) == "LLM" or semconv.OUTPUT_MESSAGES in attributes
+    return (is_chat and said_by(span)) or _unquoted(attributes.get(semconv.OUTPUT_VALUE))
+
+
+def _unquoted(payload: Any) -> str:
+    """Return a payload's JSON; of a string its text."""
+    parsed = parse_json(payload) if isinstance(payload, str) and payload.startswith('"') else None
+    return parsed if isinstance(parsed, str) else "" if payload is None else str(payload)
 
 
 def _arrow(before: Any, after: Any) -> str:
@@ -155,73 +211,40 @@ def _preview(payload: str, limit: int) -> str:
     return printable(shorten(payload, limit))
 
 
-def _response(payload: str) -> str:
-    """Return the decoded tokens of a generation if its payload has them, else the payload."""
-    if f'"{RESPONSE}"' not in payload:
-        return payload
-    try:
-        response = json.loads(payload)[RESPONSE]
-        return response if isinstance(response, str) else payload
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return payload
-
-
 def _without_numbers(found: re.Match[str]) -> str:
     return "" if found.group().startswith('"') else f"[{found.group().count(',') + 1} numbers]"
 
 
-def _event(event: Event, span: ReadableSpan, below: str, *, is_whole: bool) -> Iterator[Text]:
+def _event(event: Event, span: ReadableSpan, below: str, *, is_whole: bool, width: int | None) -> Iterator[Text]:
     after = duration(event.timestamp - (span.start_time or 0))
     line = Text.assemble((below, "dim"), ("• ", "dim"), (printable(event.name), "italic"), (f"{GAP}+{after}", "dim"))
     attributes = event.attributes or {}
     if is_whole:
         yield line
-        yield from _values(attributes, f"{below}  ")
+        for key, value in attributes.items():
+            yield from draw_named(key, value, width=width, margin=f"{below}  ")
     else:
         line.append(GAP + printable(shorten(" ".join(f"{key}={value!s}" for key, value in attributes.items()), 200)))
         yield line
 
 
-def _details(span: ReadableSpan, attributes: Mapping[str, Any], below: str) -> Iterator[Text]:
-    """Yield a span's attributes, payloads, status and links."""
-    yield from _values({key: value for key, value in attributes.items() if key not in NOT_SAID_AGAIN}, below)
-    yield from _values({label: _indented(attributes[key]) for key, label in PAYLOADS if key in attributes}, below)
+def _details(span: ReadableSpan, attributes: Mapping[str, Any], below: str, width: int | None) -> Iterator[Text]:
+    """Yield a span's payloads, attributes, status and links."""
+    sides = (
+        ("input", semconv.INPUT_VALUE, semconv.INPUT_MESSAGES, input_messages),
+        ("output", semconv.OUTPUT_VALUE, semconv.OUTPUT_MESSAGES, output_messages),
+    )
+    for label, key, messages_key, messages_of in sides:
+        if messages_key in attributes and (messages := messages_of(span)):
+            yield Text.assemble((below, "dim"), (label, "cyan"))
+            yield from draw_messages(messages, width=width, margin=below + GAP)
+        if key in attributes:
+            yield from draw_payload(label, attributes[key], width=width, margin=below)
+    for key, value in attributes.items():
+        if key not in NOT_SAID_AGAIN:
+            yield from draw_named(key, value, width=width, margin=below)
     if span.status.description:
-        yield from _values({"status": span.status.description}, below)
+        yield from draw_named("status", span.status.description, width=width, margin=below)
     for link in span.links:
-        yield from _values({"link": f"{link.context.trace_id:032x} {link.context.span_id:016x}"}, below)
-
-
-def _values(values: Mapping[str, Any], below: str) -> Iterator[Text]:
-    for key, value in values.items():
-        lines = str(value).splitlines() or [""]
-        label = Text.assemble((below, "dim"), (printable(key), "cyan"))
-        if len(lines) == 1:
-            yield label.append(GAP + printable(lines[0]))
-            continue
-        yield label
-        for line in lines:
-            yield Text.assemble((below, "dim"), GAP, printable(line))
-
-
-def _indented(payload: Any) -> str:
-    """Indent a payload if it is JSON."""
-    try:
-        return _json_lines(json.loads(payload), "")
-    except (TypeError, ValueError, RecursionError):
-        return str(payload)
-
-
-def _json_lines(value: Any, indent: str) -> str:
-    """Write a value as JSON with a line for each item; numbers and short values stay on one line."""
-    compact = json.dumps(value, ensure_ascii=False)
-    are_numbers = isinstance(value, list) and all(isinstance(item, (int, float)) for item in value)
-    if not isinstance(value, (dict, list)) or are_numbers or len(compact) <= MAX_JSON_LINE:
-        return compact
-    deeper = indent + "  "
-    if isinstance(value, dict):
-        items = [f"{json.dumps(key, ensure_ascii=False)}: {_json_lines(item, deeper)}" for key, item in value.items()]
-    else:
-        items = [_json_lines(item, deeper) for item in value]
-    start, end = "{}" if isinstance(value, dict) else "[]"
-    return f"{start}\n{deeper}" + f",\n{deeper}".join(items) + f"\n{indent}{end}"
+        target = f"{link.context.trace_id:032x} {link.context.span_id:016x}"
+        yield from draw_named("link", target, width=width, margin=below)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from otel_rollout.errors import MissingExtraError, UnreadableTraceError
+from otel_rollout.installing import install_line
 from otel_rollout.trace_folder.append_file import AppendFile
 from otel_rollout.trace_folder.file_lock import open_to_read
 
@@ -196,7 +197,7 @@ def require_zstandard() -> Any:
         import zstandard
     except ImportError as error:
         raise MissingExtraError(
-            f"trace folders need zstandard, which isn't installed ({error}): pip install 'otel-rollout[file]'"
+            f"trace folders need zstandard, which isn't installed ({error}): {install_line('file')}"
         ) from error
     return zstandard
 

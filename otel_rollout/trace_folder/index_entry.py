@@ -18,7 +18,7 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 
 class IndexEntry(NamedTuple):
-    """The index's fields for the spans of one trace in one line; docs/trace-folder.md has their meaning."""
+    """The index's fields for the spans of one trace in one line; docs/reference/trace-folder.md has their meaning."""
 
     trace_id: str
     start_time: int

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import os
 import sys
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from traceback import FrameSummary, StackSummary
 from types import CodeType, TracebackType
 from typing import Any, Final, NamedTuple
@@ -25,6 +27,10 @@ MAX_CHAIN: Final = 8
 """At most this many exceptions of a chain of causes are kept."""
 MAX_MESSAGE_CHARACTERS: Final = 64 * 1024
 MAX_ARGUMENTS: Final = 16
+
+_PACKAGE: Final = Path(__file__).parent.parent
+_WRAPPERS: Final = tuple(f"{_PACKAGE / folder}{os.sep}" for folder in ("capture", "integrations"))
+"""The folders of the wrappers around traced functions."""
 
 _args = BaseException.__dict__["args"].__get__
 _cause = BaseException.__dict__["__cause__"].__get__
@@ -179,10 +185,13 @@ def _group_lines(error: BaseException, depth: int) -> list[str]:
 
 
 def _frames(trace: TracebackType | None) -> list[_Frame]:
+    """Return the innermost frames, without those of our wrappers around the traced functions."""
     kept: deque[_Frame] = deque(maxlen=MAX_FRAMES)
     hops = 0
     while trace is not None and hops < MAX_HOPS:
-        kept.append(_Frame(trace.tb_frame.f_code, trace.tb_lineno, trace.tb_lasti))
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith(_WRAPPERS):
+            kept.append(_Frame(code, trace.tb_lineno, trace.tb_lasti))
         trace = trace.tb_next
         hops += 1
     return list(kept)

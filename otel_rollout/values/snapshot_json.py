@@ -10,18 +10,23 @@ from otel_rollout.values.object_reading import integer_text
 from otel_rollout.values.sanitize import fits_int64, replace_surrogates
 from otel_rollout.values.snapshot import Snapshot
 
-__all__ = ["to_json"]
+__all__ = ["to_json", "value_to_json"]
 
 _OPTIONS: Final = orjson.OPT_SERIALIZE_NUMPY
 
 
 def to_json(taken: Snapshot) -> bytes:
     """Return a snapshot as JSON in UTF-8."""
+    return value_to_json(taken.value)
+
+
+def value_to_json(value: Any) -> bytes:
+    """Return a snapshot's value, or a part of it, as JSON in UTF-8."""
     try:
-        return orjson.dumps(taken.value, option=_OPTIONS)
+        return orjson.dumps(value, option=_OPTIONS)
     except (TypeError, ValueError):
         # An integer over 64 bits, a lone surrogate, or an array of a type that orjson doesn't know.
-        return orjson.dumps(_plain(taken.value), option=_OPTIONS)
+        return orjson.dumps(_plain(value), option=_OPTIONS)
 
 
 def _plain(value: Any) -> Any:

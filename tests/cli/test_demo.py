@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from otel_rollout.cli.main import main
+from otel_rollout.installing import install_line
 
 COMMAND = [sys.executable, "-m", "otel_rollout.cli", "demo"]
 SMALL = ["--steps", "1", "--samples", "4"]
@@ -213,4 +214,4 @@ class TestExitCode:
         find_spec = importlib.util.find_spec
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find_spec(name))
         assert main(["demo"]) == 2
-        assert capsys.readouterr().err == f"otel-rollout demo: this needs {missing}: pip install 'otel-rollout[demo]'\n"
+        assert capsys.readouterr().err == f"otel-rollout demo: this needs {missing}: {install_line('demo')}\n"

@@ -9,10 +9,15 @@ import subprocess
 import sys
 
 import pytest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanContext
 
+from otel_rollout import semconv
 from otel_rollout.cli.main import main
+from otel_rollout.installing import install_line
 from otel_rollout.trace_folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import make_trajectory, write_lines
+from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_lines
 
 COMMAND = [sys.executable, "-m", "otel_rollout.cli"]
 
@@ -45,6 +50,24 @@ def on_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
 
 
+def with_trace_id(span, trace_id, resource):
+    """Return a span of another trace, from another process."""
+
+    def moved(context):
+        return None if context is None else SpanContext(trace_id, context.span_id, is_remote=False)
+
+    return ReadableSpan(
+        span.name,
+        context=moved(span.context),
+        parent=moved(span.parent),
+        resource=resource,
+        attributes=span.attributes,
+        status=span.status,
+        start_time=span.start_time + 1,
+        end_time=span.end_time + 1,
+    )
+
+
 def run(capsys, *arguments):
     """Return the exit code, the words of each line printed, and what is on standard error."""
     code = main(["ls", *map(str, arguments)])
@@ -63,12 +86,12 @@ class TestSteps:
     """Without `--step`."""
 
     def test_a_row_for_each_step(self, folder, capsys):
-        """Trajectories, prompts, mean reward, errors and what has no root, by step."""
+        """Trajectories, prompts, mean reward, errors, truncated ones and what has no root, by step."""
         code, lines, error = run(capsys, folder)
         assert (code, error) == (0, "")
         assert [line[:6] for line in lines[1:]] == [
-            ["1", "4", "3", "0.500", "1", "0"],
-            ["2", "1", "1", "-", "0", "1"],
+            ["1", "4", "3", "0.500", "1", "1"],
+            ["2", "1", "1", "-", "0", "0"],
             ["2", "val", "1", "1", "1.000", "0"],
             ["none", "1", "0", "1.000", "0", "0"],
         ]
@@ -174,8 +197,111 @@ class TestTrajectories:
         assert found["end_time"] - found["start_time"] == 1_000_000_000
 
     def test_a_reward_below_zero(self, folder, capsys):
-        """A range that begins with a minus sign is written with an equals sign."""
+        """A range may begin with a minus sign."""
         assert len(rows(capsys, folder, "--step", 1, "--reward=-1..0")) == 1
+        assert len(rows(capsys, folder, "--step", 1, "--reward", "-1..0")) == 1
+        assert len(rows(capsys, folder, "--step", 1, "--reward", "-.5..0")) == 1
+
+
+class TestGroups:
+    """With `--sample`."""
+
+    @pytest.fixture
+    def group(self, tmp_path):
+        """Two rollouts of a prompt in two steps, with a tool that failed."""
+        failed = make_span("look_up", 3, trace_id_of(1, 5, 1), attributes={semconv.SPAN_KIND: "TOOL"}, error="no")
+        right, wrong = make_trajectory(1, 5, 0, payload='"42"'), make_trajectory(1, 5, 1, reward=0.0, payload='"7"')
+        lines = (right, [wrong[0], failed, wrong[2]], make_trajectory(2, 5, 0), make_trajectory(1, 6, 0))
+        write_lines(tmp_path / "traces.jsonl", *lines)
+        return tmp_path
+
+    def test_on_a_terminal(self, group, capsys, on_terminal):
+        """The rollouts stand below their prompt, with answers, failed tools and advantages, a table for each step."""
+        code, lines, error = run(capsys, group, "--sample", 5)
+        assert (code, error) == (0, "")
+        assert [line[:4] for line in lines if line[:1] == ["step"]] == [
+            ["step", "1", "sample", "5"],
+            ["step", "2", "sample", "5"],
+        ]
+        assert lines[1] == ["42"]
+        assert [line[:3] + line[-4:-1] for line in lines[3:5]] == [
+            ["0", "completed", "0", "42", "1", "+1.00"],
+            ["1", "completed", "1", "7", "0", "-1.00"],
+        ]
+
+    def test_in_a_pipe(self, group, capsys):
+        """Programs get one table, with each tag in each row."""
+        _, lines, _ = run(capsys, group, "--sample", 5, "--step", 1)
+        assert [(line[:4], line[7], line[9:11]) for line in lines[1:]] == [
+            (["1", "5", "0", "completed"], "1.00", ["42", "1"]),
+            (["1", "5", "1", "completed"], "1.00", ["7", "0"]),
+        ]
+        assert all(len(line[-1]) == 32 for line in lines[1:])
+
+    def test_json(self, group, capsys):
+        """Each rollout is an object, as with `--step`."""
+        assert [row["step"] for row in rows(capsys, group, "--sample", 5)] == [1, 1, 2]
+
+    def test_one_that_is_damaged(self, folder, capsys):
+        """Its row has what the index says; the file is named on standard error."""
+        [path] = folder.glob("step=000001/*.jsonl.zst")
+        data = bytearray(path.read_bytes())
+        data[len(data) // 8] ^= 0xFF
+        path.write_bytes(data)
+        code, lines, error = run(capsys, folder, "--step", 1, "--sample", 0)
+        assert (code, len(lines)) == (0, 3)
+        assert "is damaged" in error
+
+
+class TestExperiments:
+    """A folder with several."""
+
+    @pytest.fixture
+    def several(self, tmp_path):
+        """Two experiments with the same step, the first run twice."""
+        again = make_trajectory(1, 0, 0, experiment="a")
+        resource = again[0].resource.merge(Resource({semconv.RUN_ID: "second"}))
+        again = [with_trace_id(span, 7, resource) for span in again]
+        lines = (make_trajectory(1, 0, 0, experiment="a"), again, make_trajectory(1, 1, 0, experiment="b"))
+        write_lines(tmp_path / "traces.jsonl", *lines)
+        return tmp_path
+
+    def test_are_not_merged(self, several, capsys):
+        """Each experiment has a row for the step; so has each run that has the same rollouts."""
+        found = [(row["experiment_name"], row["run_id"], row["trajectories"]) for row in rows(capsys, several)]
+        assert found == [("a", "run", 1), ("a", "second", 1), ("b", None, 1)]
+
+    def test_processes_of_one_run_are(self, tmp_path, capsys):
+        """Processes without a common run id are one run if no two of them have the same rollout."""
+        first, second = make_trajectory(1, 0, 0), make_trajectory(1, 0, 1)
+        other = first[0].resource.merge(Resource({semconv.RUN_ID: "second"}))
+        write_lines(tmp_path / "traces.jsonl", first, [with_trace_id(span, 7, other) for span in second])
+        assert [(row["run_id"], row["trajectories"]) for row in rows(capsys, tmp_path)] == [(None, 2)]
+
+    def test_are_named(self, several, capsys, on_terminal):
+        """On a terminal there is a column for them."""
+        _, lines, _ = run(capsys, several)
+        assert lines[0][-2:] == ["experiment", "run"]
+        assert [line[-2:] for line in lines[1:]] == [["a", "run"], ["a", "second"], ["b", "-"]]
+
+    def test_one_that_is_not_there(self, several, capsys):
+        """The message names those that are."""
+        _, _, error = run(capsys, several, "--experiment", "c")
+        assert error == f"no trajectory in {several} matches: its experiments are a, b\n"
+
+
+class TestNarrowTerminals:
+    """What gives way on 60 columns."""
+
+    @pytest.mark.parametrize("arguments", [[], ["--step", 1], ["--sample", 0]])
+    def test_no_number_is_cut(self, folder, capsys, monkeypatch, on_terminal, arguments):
+        """Columns are left out; those that stay are whole."""
+        monkeypatch.setenv("COLUMNS", "60")
+        assert main(["ls", *map(str, [folder, *arguments])]) == 0
+        shown = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out)
+        assert max(map(len, shown.splitlines())) <= 60
+        assert "…" not in shown
+        assert "reward" in shown
 
 
 class TestForeignTraces:
@@ -294,7 +420,7 @@ class TestTrouble:
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
         code, _, error = run(capsys, folder)
         assert code == 2
-        assert "pip install 'otel-rollout[cli]'" in error
+        assert install_line("cli") in error
         assert len(rows(capsys, folder)) == 4
 
     def test_an_output_that_takes_ascii_only(self, folder):

@@ -1,6 +1,7 @@
 """The command line: help, version, and usage errors."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -101,3 +102,33 @@ class TestMain:
         )
         done = subprocess.run([sys.executable, "-c", probe], check=False, capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stderr) == (0, "")
+
+    def test_a_wrong_option_shows_the_usage_of_its_command(self, capsys):
+        """What the command takes is said, not what commands there are."""
+        with pytest.raises(SystemExit):
+            main(["demo", "--nope"])
+        shown = capsys.readouterr().err
+        assert shown.startswith("usage: otel-rollout demo ")
+        assert "unrecognized arguments: --nope" in shown
+
+    def test_runs_as_a_module(self):
+        """`python -m otel_rollout` is the command."""
+        command = [sys.executable, "-m", "otel_rollout", "--version"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (0, f"otel-rollout {__version__}\n")
+
+    def test_ctrl_c_while_it_starts_prints_no_traceback(self):
+        """Before the command line has taken over, an interrupt ends the process as a signal does."""
+        program = (
+            "import builtins, os, signal, sys\n"
+            "from otel_rollout_command import main\n"
+            "taken = builtins.__import__\n"
+            "def interrupted(name, *arguments):\n"
+            "    if name == 'otel_rollout.cli.main':\n"
+            "        os.kill(os.getpid(), signal.SIGINT)\n"
+            "    return taken(name, *arguments)\n"
+            "builtins.__import__ = interrupted\n"
+            "main()\n"
+        )
+        done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (-signal.SIGINT, "")

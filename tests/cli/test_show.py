@@ -23,6 +23,7 @@ from tests.trace_folder.recordings import SECOND, START, make_span, make_traject
 
 pytest.importorskip("rich")
 
+ROOT = {semconv.STEP: 1, semconv.SAMPLE_INDEX: 0, semconv.ROLLOUT_N: 0, semconv.EXPERIMENT_NAME: "exp"}
 LONG = '{"text":"' + "x" * 5000 + '","token_ids":[' + ",".join(map(str, range(200))) + "]}"
 
 
@@ -94,7 +95,7 @@ class TestTree:
             f"1.00 s  1 turn  90→2 tokens  3 spans  {lines[2].split('  ')[-1]}",
             "project / exp / run",
             "",
-            'rollout        AGENT         1.00 s  ━━━━━━━━━━━━━━━━━━━━  "how many?" → "how many?"',
+            "rollout        AGENT         1.00 s  ━━━━━━━━━━━━━━━━━━━━  how many? → how many?",
             '└─ generate    LLM         500.0 ms  ━━━━━━━━━━            90→9 tok  {"text":"'
             + "x" * 70
             + "… → I look it up",
@@ -108,12 +109,12 @@ class TestTree:
         text = "\n".join(lines)
         assert code == 0
         assert "x" * 5000 in text
-        assert ", 198, 199]" in text
+        assert "token_ids  [200 numbers]" in text
         assert "│  scorer  exact" in text
         assert "Traceback:" in text
         assert "exception.message  no entry" in text
         assert "blocks  12" in text
-        assert '"response_text": "I look it up"' in text
+        assert "response_text  I look it up" in text
 
     def test_one_that_is_running(self, folder, capsys):
         """Spans whose root has not come are drawn, each as far as its parents are known, and that is said."""
@@ -135,6 +136,29 @@ class TestTree:
             shown = capsys.readouterr().out
             assert all(line.isprintable() for line in shown.split("\n")), arguments
             assert arguments == ["--json"] or "[bold]" in shown
+
+    def test_long_texts_keep_the_guides(self, folder, capsys, monkeypatch):
+        """On a terminal `--full` wraps texts at words, with the guides before each line; texts come before ids."""
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setenv("COLUMNS", "60")
+        _, lines, _ = show(capsys, folder, "--step", 1, "--full")
+        tree = [re.sub("\x1b\\[[0-9;]*m", "", line) for line in lines][5:]
+        assert max(map(len, tree)) <= 60
+        assert [line for line in tree if "xxx" in line and not line.startswith("   │      ")] == []
+        labels = [line.split()[1] for line in tree if "token_ids" in line or "response_text" in line]
+        assert labels == ["token_ids", "response_text", "token_ids"]
+
+    def test_on_a_narrow_terminal_words_stay(self, folder, capsys, monkeypatch):
+        """A narrow terminal gets no bars and no kinds, and room for what was said."""
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setenv("COLUMNS", "44")
+        _, lines, _ = show(capsys, folder, "--step", 1)
+        tree = [re.sub("\x1b\\[[0-9;]*m", "", line) for line in lines][5:]
+        assert tree[1] == "└─ generate     500.0 ms  I look it up"
 
     def test_on_a_terminal_lines_are_clipped(self, folder):
         """On a real terminal of 80 columns each span keeps to one line, in colour."""
@@ -185,11 +209,12 @@ class TestWhich:
     def test_several(self, folder, capsys):
         """Where more than one is like that, they are named, with what tells them apart."""
         code, lines, error = show(capsys, folder, "--step", 2)
+        outcome = "--rollout 0  completed  reward 1  --experiment exp"
         assert (code, lines) == (2, [])
         assert error.splitlines() == [
-            "2 trajectories are like that; name one of them with --step, --sample and --rollout, or with --trace:",
-            f"  --trace {trace_id_of(2, 0, 0):032x}  --step 2 --sample 0 --rollout 0",
-            f"  --trace {trace_id_of(2, 1, 0, validate=True):032x}  --step 2 --sample 1 --rollout 0 --validate",
+            "2 trajectories match; pick one with --train or --validate, --sample, or with --trace",
+            f"  --trace {trace_id_of(2, 0, 0):032x}  --step 2              --sample 0  {outcome}",
+            f"  --trace {trace_id_of(2, 1, 0, validate=True):032x}  --step 2  --validate  --sample 1  {outcome}",
         ]
 
     def test_several_without_tags(self, tmp_path, capsys):
@@ -198,8 +223,8 @@ class TestWhich:
         code, _, error = show(capsys, tmp_path)
         assert code == 2
         assert error.splitlines()[1:] == [
-            f"  --trace {trace_id_of(1, None, None):032x}  --step 1",
-            f"  --trace {trace_id_of(None, 5, None):032x}  --sample 5",
+            f"  --trace {trace_id_of(1, None, None):032x}  --step 1              completed  reward 1  --experiment exp",
+            f"  --trace {trace_id_of(None, 5, None):032x}            --sample 5  completed  reward 1  --experiment exp",
         ]
 
     def test_very_many(self, tmp_path, capsys):
@@ -210,8 +235,25 @@ class TestWhich:
         writer.close()
         code, _, error = show(capsys, tmp_path)
         assert code == 2
-        assert error.startswith("more than 20 trajectories are like that")
-        assert len(error.splitlines()) == 21
+        first, *others = error.splitlines()
+        assert first.startswith("30 trajectories match, of which these are the first 20; pick one with --sample")
+        assert [re.findall(r"--sample (\d+)", line) for line in others] == [[str(sample)] for sample in range(20)]
+
+    def test_the_same_tags_twice(self, tmp_path, capsys):
+        """If two runs have the same rollout, only the trace id tells them apart, and that is said."""
+        tags = trace_id_of(1, 0, 0)
+        write_lines(tmp_path / "a.jsonl", make_trajectory(1, 0, 0))
+        write_lines(tmp_path / "b.jsonl", [make_span("other", 9, tags + 1, parent=None, attributes=dict(ROOT))])
+        _, _, error = show(capsys, tmp_path, "--step", 1, "--sample", 0, "--rollout", 0)
+        assert error.splitlines()[0] == "2 trajectories match; pick one with --trace: their tags are the same"
+        write_lines(tmp_path / "c.jsonl", make_trajectory(1, 1, 0, experiment="next"))
+        _, _, error = show(capsys, tmp_path, "--step", 1, "--rollout", 0)
+        assert error.splitlines()[0] == "3 trajectories match; pick one with --trace: some have the same tags"
+
+    def test_an_experiment_that_is_not_there(self, folder, capsys):
+        """The message names the experiments that are."""
+        code, _, error = show(capsys, folder, "--experiment", "other")
+        assert (code, error) == (2, f"no trajectory in {folder} matches: its experiments are exp\n")
 
     def test_none(self, folder, capsys):
         """One that is not there is an error."""

@@ -16,7 +16,8 @@ from opentelemetry.trace import SpanContext, TraceFlags
 from otel_rollout import semconv
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.delivery.queue_limits import QueueLimits
-from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
+from otel_rollout.processing.payload_finisher import PayloadFinisher
+from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout.spans.recording_span import RolloutSpan
 from otel_rollout.spans.trajectory_state import TrajectoryState
 from otel_rollout.values.snapshot import snapshot

@@ -211,7 +211,8 @@ class TestTroubles:
         with caplog.at_level(logging.WARNING, "otel_rollout"):
             queue.put(make_span())
             until(lambda: exporter.attempts > 10)
-        assert [record.getMessage() for record in caplog.records] == ["backend: not reached, trying again (down)"]
+        waiting = "1 spans wait in memory (256 MiB at most) until the backend takes them"
+        assert caplog.messages == [f"backend: not delivered, trying again (down); {waiting}"]
         exporter.outcome = lambda spans: DELIVERED
 
 

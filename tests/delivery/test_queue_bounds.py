@@ -43,7 +43,7 @@ class TestBounds:
         assert exporter.names.count("root") == 5
         without = [span for span in exporter.spans if "dropped" in span.attributes.get(semconv.INPUT_VALUE, "")[:60]]
         assert len(without) == stats.payloads_dropped
-        assert without[0].attributes[semconv.INPUT_VALUE] == '"…[50,000 bytes dropped: the export queue was full]"'
+        assert without[0].attributes[semconv.INPUT_VALUE] == "…[50,000 bytes dropped: the export queue was full]"
 
     def test_the_count_of_the_standard_variable_is_a_bound(self, make_queue, exporter, make_span):
         """With a bound on the count no more spans are held, and children give way to roots."""
@@ -122,7 +122,7 @@ class TestBounds:
         reader.read(span, "other")
         before = queue.stats().queued_bytes
         queue.put(span)
-        assert queue.stats().queued_bytes - before > 50_000
+        assert queue.stats().queued_bytes - before >= 50_000
 
     def test_one_exporter_gives_up_a_payload_that_another_delivers(
         self, make_queue, exporter, make_recording_span, reader
@@ -136,7 +136,7 @@ class TestBounds:
         assert full.flush(10)
         assert roomy.flush(10)
         assert "dropped" in exporter.spans[0].attributes[semconv.INPUT_VALUE]
-        assert len(other.spans[0].attributes[semconv.INPUT_VALUE]) == 50_002
+        assert len(other.spans[0].attributes[semconv.INPUT_VALUE]) == 50_000
 
 
 class TestMemory:
@@ -149,7 +149,7 @@ class TestMemory:
         span = make_recording_span("op", letter * 50_000)
         queue.put(span)
         assert queue.flush(10)
-        assert len(exporter.spans[0].attributes[semconv.INPUT_VALUE]) > 50_000
+        assert len(exporter.spans[0].attributes[semconv.INPUT_VALUE]) >= 50_000
         assert span.readable is span.input is span.output is span.events is None
 
     @pytest.mark.parametrize("letter", ["x", "é漢"])
@@ -167,7 +167,7 @@ class TestMemory:
         exporter.gate.set()
         assert slow.flush(10)
         assert exporter.spans[-1].attributes == other.spans[-1].attributes
-        assert len(exporter.spans[-1].attributes[semconv.INPUT_VALUE]) > 50_000
+        assert len(exporter.spans[-1].attributes[semconv.INPUT_VALUE]) >= 50_000
         assert span.readable is span.input is span.output is None
 
     def test_a_lost_span_holds_no_payload(self, make_queue, exporter, make_recording_span):
@@ -195,7 +195,7 @@ class TestMemory:
         assert span.input is not None
         roomy.put(span)
         assert roomy.flush(10)
-        assert len(other.spans[0].attributes[semconv.INPUT_VALUE]) == 50_002
+        assert len(other.spans[0].attributes[semconv.INPUT_VALUE]) == 50_000
 
 
 class TestAccounts:

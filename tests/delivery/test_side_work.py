@@ -16,7 +16,7 @@ from otel_rollout.counts import SideWorkStats
 from otel_rollout.export import side_work
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.export.side_work import Kind, SideWork
+from otel_rollout.export.side_work import Kind, NotYet, SideWork
 from tests.delivery.queues import QUICK, Plain, Recorder, is_balanced, until
 
 RETRY = Outcome(Verdict.RETRY, "down")
@@ -45,7 +45,9 @@ class Backend:
         self.entered.set()
         self.gate.wait(30)
         outcome = self.rule(values)
-        if outcome.verdict is Verdict.DELIVERED:
+        if isinstance(outcome, NotYet):
+            self.done += [value for position, value in enumerate(values) if position not in outcome.positions]
+        elif outcome.verdict is Verdict.DELIVERED:
             self.done += values
         return outcome
 
@@ -116,6 +118,44 @@ class TestAttempts:
         add(work, *range(10))
         until(lambda: counts(work) == SideWorkStats(done=10))
         assert sorted(backend.done) == list(range(10))
+
+    def test_entries_wait_for_the_backend(self, make_work, backend, caplog):
+        """Entries whose spans aren't stored yet wait behind the others, without a line in the log."""
+        stored = set()
+        backend.rule = lambda values: NotYet({n for n, value in enumerate(values) if value not in stored}, "not yet")
+        work = make_work(limit=3)
+        backend.gate.clear()
+        add(work, *range(6))
+        stored |= {1, 5}
+        backend.gate.set()
+        until(lambda: counts(work) == SideWorkStats(done=2, waiting=4))
+        assert sorted(backend.done) == [1, 5]
+        stored |= set(range(6))
+        assert work.flush(10)
+        assert sorted(backend.done) == list(range(6))
+        assert counts(work) == SideWorkStats(done=6)
+        assert caplog.records == []
+
+    def test_a_span_that_never_comes_is_given_up(self, make_work, backend, caplog, monkeypatch):
+        """An entry that waits for long is lost once a later one is done, not before, and the log says so."""
+        monkeypatch.setattr(side_work, "SECONDS_BEHIND", 0.0)
+        backend.rule = lambda values: NotYet({n for n, value in enumerate(values) if value == "never"}, "not stored")
+        work = make_work(limit=3)
+        add(work, "never")
+        until(lambda: len(backend.attempts) > 2)
+        assert counts(work) == SideWorkStats(waiting=1)
+        add(work, "later")
+        until(lambda: counts(work) == SideWorkStats(done=1, lost={"span_missing": 1}))
+        assert "rewards are not stored yet, trying again; spans are not affected (not stored)" in caplog.text
+        assert not work.flush(10)
+
+    def test_waiting_ends_with_the_shutdown(self, make_work, backend):
+        """At a shutdown, entries that still wait at the deadline are counted as lost."""
+        backend.rule = lambda values: NotYet({0}, "not yet")
+        work = make_work()
+        add(work, "reward")
+        assert not work.shutdown(time.monotonic() + 0.3)
+        assert counts(work) == SideWorkStats(lost={"shutdown": 1})
 
     def test_the_one_at_fault_is_found(self, make_work, backend):
         """An entry that is refused is lost alone; those that went with it are done."""

@@ -16,10 +16,11 @@ from opentelemetry.trace import SpanContext, StatusCode, TraceFlags
 
 from otel_rollout import semconv
 from otel_rollout.export.otlp_encoding import encode_spans
-from otel_rollout.processing import span_conversion
+from otel_rollout.processing import payload_finisher
 from otel_rollout.processing.finished_attributes import MAX_TEXT_CHARACTERS
+from otel_rollout.processing.payload_finisher import PayloadFinisher
 from otel_rollout.processing.redaction import Redactor
-from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
+from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout.processing.span_size import encoded_size, readable_size
 from otel_rollout.spans.recording_span import RolloutSpan
 from otel_rollout.spans.trajectory_state import TrajectoryState
@@ -84,8 +85,8 @@ class TestSpan:
         assert dict(seen.attributes) == {
             semconv.INPUT_VALUE: '{"a":1}',
             semconv.INPUT_MIME_TYPE: "application/json",
-            semconv.OUTPUT_VALUE: '"b"',
-            semconv.OUTPUT_MIME_TYPE: "application/json",
+            semconv.OUTPUT_VALUE: "b",
+            semconv.OUTPUT_MIME_TYPE: "text/plain",
             semconv.SPAN_KIND: "LLM",
             semconv.STEP: 3,
         }
@@ -116,7 +117,7 @@ class TestSpan:
 
         assert seen.attributes == {
             semconv.INPUT_VALUE: "theirs",
-            semconv.INPUT_MIME_TYPE: "application/json",
+            semconv.INPUT_MIME_TYPE: "text/plain",
             semconv.STEP: 3,
             "other": 1,
         }
@@ -194,19 +195,23 @@ class TestPayloadFinisher:
     def test_what_was_cut_before_is_counted(self):
         """The part of a long text that the snapshot leaves out counts as cut, in addition to later cuts."""
         finisher = PayloadFinisher(1000, None)
+        span = recording()
+        span.input = snapshot("x" * 20_000_000)
+        span.end()
 
-        finished = finisher(snapshot("x" * 20_000_000))
+        finished = SpanReader(Resource({}), InstrumentationScope("s"), finisher).read(span, "test")
 
-        assert finisher.truncated_bytes == pytest.approx(20_000_000 - len(finished), abs=200)
+        left = len(finished.attributes[semconv.INPUT_VALUE])
+        assert finisher.truncated_bytes == pytest.approx(20_000_000 - left, abs=200)
 
     def test_fault(self, monkeypatch):
         """A payload that can't be finished doesn't leave; the span does."""
         monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
-        monkeypatch.setattr(span_conversion, "cut_media", lambda text: 1 / 0)
+        monkeypatch.setattr(payload_finisher, "cut_media", lambda text: 1 / 0)
         span = recording()
         span.input = snapshot({"image": f"data:image/png;base64,{'A' * 400}", "password": "secret"})
 
-        assert read(span).attributes[semconv.INPUT_VALUE] == '"…[the payload could not be read]"'
+        assert read(span).attributes[semconv.INPUT_VALUE] == "…[the payload could not be read]"
 
 
 class TestAttributes:

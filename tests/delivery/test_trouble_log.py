@@ -20,7 +20,7 @@ class TestTroubleLog:
         log.note(Outcome(Verdict.TOO_LARGE, "413"))
 
         assert [record.getMessage() for record in caplog.records] == [
-            "otlp: not reached, trying again (refused)",
+            "otlp: not delivered, trying again (refused)",
             "otlp: a batch is too large, sending it in parts (413)",
         ]
 

@@ -114,11 +114,18 @@ class TestWhereNext:
         assert "mlflow server" not in said
         assert "secret" not in said
 
-    def test_otlp_has_the_endpoint_and_the_filter(self, next_steps):
-        """The address and a filter for Phoenix."""
-        said = next_steps("otlp", OTEL_EXPORTER_OTLP_ENDPOINT="http://me:secret@a:6006")
-        assert "http://a:6006" in said
-        assert "metadata['step'] == 1" in said
+    def test_otlp_has_the_endpoint_and_the_attributes(self, next_steps):
+        """The address, and the attributes to look for."""
+        said = next_steps("otlp", OTEL_EXPORTER_OTLP_ENDPOINT="http://me:secret@a:4318")
+        assert "http://a:4318" in said
+        assert "rollout.step" in said
+        assert "secret" not in said
+
+    def test_phoenix_has_the_address_and_the_filter(self, next_steps):
+        """The address, and a condition for Phoenix's filter bar."""
+        said = next_steps("phoenix", PHOENIX_COLLECTOR_ENDPOINT="http://me:secret@a:6006")
+        assert "http://a:6006, project p" in said
+        assert "metadata['step'] == 1 and annotations['reward'].score > 0.5" in said
         assert "secret" not in said
 
     def test_a_folder_has_the_commands_that_read_it(self, next_steps):
@@ -158,4 +165,4 @@ class TestWhereNext:
         """It says so, and what to do."""
         said = next_steps("otlp", unreached=["otlp"])
         assert said.startswith("Nothing has arrived at otlp, http://localhost:4318/v1/traces.")
-        assert "metadata" not in said
+        assert "rollout.step" not in said

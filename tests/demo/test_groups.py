@@ -1,9 +1,9 @@
 """Which group is shown, and how."""
 
-from rich.console import Console
-
-from otel_rollout.demo.report import group_table, most_telling_group, most_telling_trajectory
+from otel_rollout.demo.report import most_telling_group, most_telling_trajectory, rollout_row
 from otel_rollout.demo.rollout import Trajectory
+
+from .spans import make_trajectory
 
 
 def trajectory(sample_index: int, rollout_n: int, status: str = "completed", **fields) -> Trajectory:
@@ -12,10 +12,10 @@ def trajectory(sample_index: int, rollout_n: int, status: str = "completed", **f
     )
 
 
-OVERCAME = trajectory(1, 0, reward=1.0, answer="47", turns=4, tokens=1200, tool_errors=1)
-WRONG = trajectory(1, 1, reward=0.0, answer="46", turns=3, tokens=150)
+OVERCAME = trajectory(1, 0, reward=1.0, answer="47", turns=4, tool_errors=1)
+WRONG = trajectory(1, 1, reward=0.0, answer="46", turns=3)
 FAILED = trajectory(1, 2, "error")
-DULL = [trajectory(0, n, reward=1.0, answer="9", turns=3, tokens=90) for n in range(3)]
+DULL = [trajectory(0, n, reward=1.0, answer="9", turns=3) for n in range(3)]
 
 
 class TestMostTellingGroup:
@@ -40,17 +40,16 @@ class TestMostTellingTrajectory:
         assert most_telling_trajectory([FAILED, smooth, OVERCAME, WRONG]) is OVERCAME
 
 
-class TestGroupTable:
-    """The rollouts of one prompt side by side."""
+class TestRolloutRow:
+    """A trajectory's row in the table of its group."""
 
-    def test_has_one_row_a_rollout(self):
-        """What a failed trajectory did not get to is a dash; its advantage is that of reward 0."""
-        console = Console(width=100, record=True, quiet=False, file=None)
-        with console.capture() as captured:
-            console.print(group_table([OVERCAME, WRONG, FAILED]))
-        assert [line.split() for line in captured.get().splitlines()] == [
-            ["rollout", "status", "turns", "tokens", "errors", "seconds", "answer", "reward", "advantage"],
-            ["0", "completed", "4", "1200", "1", "0.50", "47", "1.0", "+1.41"],
-            ["1", "completed", "3", "150", "0", "0.50", "46", "0.0", "-0.71"],
-            ["2", "error", "-", "-", "-", "0.50", "-", "-", "-0.71"],
-        ]
+    def test_is_what_its_spans_tell(self):
+        """The demo's table has the numbers that `otel-rollout ls --sample` has."""
+        row = rollout_row(OVERCAME, make_trajectory())
+        assert (row.rollout_n, row.status, row.reward, row.tool_errors) == (2, "completed", 1.0, 1)
+
+    def test_is_the_demos_own_if_it_was_not_traced(self):
+        """Tokens are unknown then; a trajectory that failed has no answer."""
+        row = rollout_row(WRONG, [])
+        assert (row.rollout_n, row.turns, row.input_tokens, row.answer) == (1, 3, None, "46")
+        assert rollout_row(FAILED, []).answer == ""

@@ -1,6 +1,7 @@
 """What is seen while the rollout runs."""
 
 import io
+import re
 
 from rich.console import Console
 
@@ -33,11 +34,11 @@ class TestProgressOn:
         shown = show(force_terminal=True)
         assert "━" in shown
         assert "4/4" in shown
-        assert "reward 0.50, 1 truncated, 1 error" in shown
+        assert "reward 0.667, 1 truncated, 1 error" in shown
 
     def test_elsewhere_a_pass_is_one_line(self):
         """A log gets one plain line for each pass, without control characters."""
-        assert show(force_terminal=False) == "step 1      4 trajectories in 0.0 s, reward 0.50, 1 truncated, 1 error\n"
+        assert show(force_terminal=False) == "step 1      4 trajectories in 0.0 s, reward 0.667, 1 truncated, 1 error\n"
 
 
 class TestDescribeOutcomes:
@@ -45,4 +46,25 @@ class TestDescribeOutcomes:
 
     def test_a_smooth_pass_has_a_reward_only(self):
         """Ways to end that did not come up are not named."""
-        assert describe_outcomes(DONE[:1]) == "reward 1.00"
+        assert describe_outcomes(DONE[:1]) == "reward 1.000"
+
+    def test_a_trajectory_without_a_reward_does_not_count(self):
+        """The mean is that of the known rewards, as in `otel-rollout ls`."""
+        assert describe_outcomes(DONE[1:3]) == "reward 0.000, 1 truncated, 1 error"
+        assert describe_outcomes(DONE[1:2]) == "no reward, 1 error"
+
+
+class TestNarrowTerminals:
+    """What gives way on a narrow terminal."""
+
+    def test_no_number_is_cut(self):
+        """On 60 columns the bar is left out; counts, seconds and reward stay whole."""
+        console = Console(file=io.StringIO(), width=60, force_terminal=True, color_system=None)
+        with progress_on(console) as progress:
+            progress.pass_begins(Pass(1, samples=2, rollouts=2))
+            for trajectory in DONE:
+                progress.trajectory_ends(trajectory)
+            progress.pass_ends()
+        last = next(line for line in reversed(console.file.getvalue().split("\r")) if "4/4" in line)
+        assert re.search(r"step 1 +4/4 +0\.0 s reward 0\.667, 1 truncated", last)
+        assert "━" not in last

@@ -13,7 +13,8 @@ from .spans import make_trajectory
 
 TRAJECTORY = Trajectory(1, 7, 2, False, "completed", 0.1, reward=1.0)
 WHOLE = ExporterStats(recorded=1300, delivered=1300)
-WAITING = ExporterStats(recorded=1300, delivered=300, queued=1000, last_trouble="connection refused")
+LATE = ExporterStats(recorded=1300, delivered=300, lost={"shutdown": 1000}, last_trouble="connection refused")
+SPOOLED = ExporterStats(recorded=10, delivered=4, spooled=6, last_trouble="connection refused")
 LOST = ExporterStats(recorded=10, delivered=7, lost={"refused": 2, "queue full": 1})
 
 
@@ -31,16 +32,16 @@ class TestPrintDelivery:
 
     def test_is_satisfied_when_everything_was_delivered(self, console):
         """Then there is a table and nothing else."""
-        assert print_delivery(console, {"otlp": WHOLE}, in_time=True)
+        assert print_delivery(console, {"otlp": WHOLE})
         assert [line.split() for line in lines(console)] == [
             ["Delivery"],
-            ["backend", "spans", "delivered", "waiting", "lost"],
-            ["otlp", "1,300", "1,300", "0", "0"],
+            ["backend", "spans", "delivered", "lost"],
+            ["otlp", "1,300", "1,300", "0"],
         ]
 
     def test_says_what_was_not_taken_in_time_and_why(self, console):
         """The backend's own words stand beside it."""
-        assert not print_delivery(console, {"otlp": WAITING}, in_time=False)
+        assert not print_delivery(console, {"otlp": LATE})
         assert lines(console)[-2:] == [
             "NOT DELIVERED  otlp did not take 1,000 spans in time.",
             "Last trouble: connection refused",
@@ -48,16 +49,30 @@ class TestPrintDelivery:
 
     def test_says_what_was_lost(self, console):
         """Each reason with its number."""
-        assert not print_delivery(console, {"otlp": LOST}, in_time=True)
+        assert not print_delivery(console, {"otlp": LOST})
         assert lines(console)[-1] == "NOT DELIVERED  otlp lost spans: 2 refused, 1 queue full."
+
+    def test_the_table_says_what_the_line_below_says(self, console):
+        """Spans that were not taken in time are lost, in the table too."""
+        print_delivery(console, {"otlp": LATE})
+        assert lines(console)[2].split() == ["otlp", "1,300", "300", "1,000"]
+
+    def test_says_what_is_in_the_spool(self, console):
+        """Spans on disk are neither delivered nor lost."""
+        assert not print_delivery(console, {"otlp": SPOOLED})
+        assert [line.split() for line in lines(console)][1:3] == [
+            ["backend", "spans", "delivered", "on", "disk", "lost"],
+            ["otlp", "10", "4", "6", "0"],
+        ]
+        assert "NOT DELIVERED  6 spans for otlp are in the spool." in lines(console)
 
     def test_an_exporter_in_trouble_is_not_hidden_by_one_that_is_not(self, console):
         """Each exporter counts on its own."""
-        assert not print_delivery(console, {"otlp": WHOLE, "weave": LOST}, in_time=True)
+        assert not print_delivery(console, {"otlp": WHOLE, "weave": LOST})
 
     def test_says_that_tracing_is_off(self, console):
         """Without exporters there is nothing to deliver."""
-        assert print_delivery(console, {}, in_time=True)
+        assert print_delivery(console, {})
         assert "tracing is off" in lines(console)[-1]
 
 

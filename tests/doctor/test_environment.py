@@ -101,11 +101,16 @@ class TestVariables:
             ("OTEL_ROLLOUT_MAX_QUEU_BYTES", "OTEL_ROLLOUT_MAX_QUEUE_BYTES"),
             ("OTEL_ROLLOUT_REDACT_KEY", "OTEL_ROLLOUT_REDACT_KEYS"),
             ("OTEL_ROLLOUT_WEAVE_ASKFIRST", "OTEL_ROLLOUT_WEAVE_ASK_FIRST"),
+            ("OTEL_ROLOUT_SPOOL", "OTEL_ROLLOUT_SPOOL"),
+            ("OTEL_TRACE_EXPORTER", "OTEL_TRACES_EXPORTER"),
+            ("OTEL_EXPORTER_OTLP_ENDPIONT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+            ("MLFLOW_TRACKING_URL", "MLFLOW_TRACKING_URI"),
         ],
     )
     def test_a_misspelt_name_is_found(self, variable, meant):
-        """A variable of ours that nothing reads is a fault that names the nearest one that something reads."""
-        found = read_environment({"OTEL_ROLLOUT_WEAVE_ASK_FIRST": ""}, {variable: "1"})
+        """A variable that nothing reads is a fault that names the nearest one that something reads."""
+        exporters = {"OTEL_ROLLOUT_WEAVE_ASK_FIRST": "", "MLFLOW_TRACKING_URI": ""}
+        found = read_environment(exporters, {variable: "1"})
 
         assert found.faults == [f"{variable}: nothing reads this variable; did you mean {meant}?"]
         assert not found.is_sound

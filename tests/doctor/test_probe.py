@@ -57,28 +57,28 @@ class TestBackends:
     """Real backends that work."""
 
     def test_phoenix(self, phoenix, monkeypatch):
-        """Phoenix is asked over its REST API, where OTLP goes to one; the spans are there."""
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", phoenix.address)
+        """Phoenix is asked over its REST API; the spans are there."""
+        monkeypatch.setenv("PHOENIX_COLLECTOR_ENDPOINT", phoenix.address)
 
-        found = probe_backend("otlp", project=PROJECT)
+        found = probe_backend("phoenix", project=PROJECT)
 
         assert (found.result, found.sent) == ("ok", "took a trajectory of 2 spans")
         assert found.read_back == f"read back whole from project {PROJECT} of Phoenix at {phoenix.address}"
         stored = phoenix.api.spans(PROJECT, trace_id=found.trace_id)
         assert {span["name"] for span in stored} == {"generate", "otel-rollout doctor"}
 
-    def test_a_receiver_that_can_not_be_asked(self, phoenix, monkeypatch):
-        """Over gRPC there is nothing to ask: the doctor says so, and counts what was taken as well."""
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", phoenix.grpc_address)
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+    def test_a_receiver_that_can_not_be_asked(self, phoenix, monkeypatch, protocol):
+        """By OTLP there is nothing to ask: the doctor says so, and counts what was taken as well."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", phoenix.endpoint(protocol))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
 
         found = probe_backend("otlp", project=PROJECT)
 
         assert found.result == "ok"
-        assert found.read_back.startswith(
-            "not read back: OTLP over gRPC has no way to ask a receiver what it has; a Phoenix"
+        assert found.read_back == (
+            "not read back: OTLP has no way to ask a receiver what it has; for a Phoenix, the backend `phoenix` has one"
         )
-        assert "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf OTEL_EXPORTER_OTLP_ENDPOINT=http://" in found.read_back
 
     def test_mlflow_server(self, mlflow_server, monkeypatch):
         """The server lists both spans of the trace, in the doctor's experiment."""
@@ -149,8 +149,9 @@ class TestFailures:
         found = probe_backend("otlp", project=PROJECT)
 
         assert found.result == "failed"
-        assert found.sent.startswith(f"could not be reached, or is busy: {unused_address}/v1/traces: ConnectionError")
-        assert "refused" in found.sent
+        assert found.sent.startswith(
+            f"not delivered: {unused_address}/v1/traces: connection refused: nothing listens on"
+        )
         assert found.read_back == ""
 
     def test_nobody_answers(self, monkeypatch):
@@ -250,3 +251,19 @@ class TestFailures:
         found = probe_backend("forgetful", project=PROJECT, timeout=4.0)
 
         assert (found.result, found.read_back) == ("failed", "1 of 2 spans are in the sieve")
+
+
+class TestTraceFolder:
+    """A trace folder is tried without a trace of it."""
+
+    @pytest.mark.parametrize("is_there", [True, False])
+    def test_nothing_is_left(self, tmp_path, monkeypatch, is_there):
+        """The trajectory is written beside the recorded ones, read back and removed; so are folders made for it."""
+        folder = tmp_path / "some" / "traces"
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(folder))
+        if is_there:
+            folder.mkdir(parents=True)
+        report = probe_backend("file", project="p")
+        assert (report.result, report.destination) == ("ok", str(folder))
+        assert report.read_back == f"read back whole from a temporary folder in {folder}"
+        assert list(tmp_path.rglob("*")) == ([folder.parent, folder] if is_there else [])

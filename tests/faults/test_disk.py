@@ -76,8 +76,8 @@ class TestTraceFolder:
     def test_read_only(self, small_disk, start, train) -> None:
         """A folder that can't be written to is named at once by a flush too; the loss is a `configuration_error`."""
         disk = small_disk(MIB)
+        trainer = start(BACKENDS="file", OTEL_ROLLOUT_DIR=disk / "traces")
         with read_only(disk):
-            trainer = start(BACKENDS="file", OTEL_ROLLOUT_DIR=disk / "traces")
             train(trainer)
             assert trainer.flush(90.0) is False
             assert "OTEL_ROLLOUT_DIR must be a folder" in trainer.stats("file")["last_trouble"]
@@ -86,9 +86,9 @@ class TestTraceFolder:
 
     def test_no_folder(self, tmp_path, start, train) -> None:
         """A path that leads through a file is refused the same way, and is mended without a new start."""
-        (tmp_path / "file").touch()
         folder = tmp_path / "file" / "traces"
         trainer = start(BACKENDS="file", OTEL_ROLLOUT_DIR=folder)
+        (tmp_path / "file").touch()
         train(trainer)
         assert trainer.flush(90.0) is False
         (tmp_path / "file").unlink()

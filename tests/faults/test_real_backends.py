@@ -14,16 +14,16 @@ SECONDS_TO_APPEAR = 30.0
 
 
 class Phoenix:
-    """Phoenix behind a proxy, by OTLP."""
+    """Phoenix behind a proxy."""
 
-    exporter, path = "otlp", "/v1/traces"
+    exporter, path = "phoenix", "/v1/traces"
 
     def __init__(self, server):
         self.server, self.address, self.project = server, server.address, f"faults-{uuid.uuid4().hex[:8]}"
 
     def variables(self, url):
         """Return the environment that leads a process there."""
-        return {"BACKENDS": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": url}
+        return {"BACKENDS": "phoenix", "PHOENIX_COLLECTOR_ENDPOINT": url}
 
     def ids(self):
         """Return the ids of the spans that the API shows."""

@@ -16,7 +16,13 @@ from tests.fuzz.watch import WATCH
 
 __all__ = ["Sink"]
 
-JSON_KEYS = (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE, semconv.METADATA)
+JSON_KEYS = (
+    semconv.INPUT_VALUE,
+    semconv.OUTPUT_VALUE,
+    semconv.METADATA,
+    semconv.INPUT_MESSAGES,
+    semconv.OUTPUT_MESSAGES,
+)
 MAX_PAYLOAD_BYTES = 4 * 2**20
 """More than any setting of the fuzz allows: what is larger was not bounded."""
 
@@ -49,6 +55,8 @@ class Sink(SpanExporter):
             data = text.encode()
             if len(data) > MAX_PAYLOAD_BYTES:
                 WATCH.found(f"{key} is larger than its limit", f"{len(data):,} bytes")
+            if attributes.get(key.replace(".value", ".mime_type")) == semconv.TEXT_MIME_TYPE:
+                data = orjson.dumps(text)
             try:
                 orjson.loads(data)
             except orjson.JSONDecodeError as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.payload_values import read_payload
 from tests.servers.recording_proxy import RecordingProxy
 from tests.servers.span_trees import trees
 
@@ -44,9 +45,9 @@ class TestCrowd:
             for node in root.walk():
                 assert node.attributes["rollout.sample_index"] == sample_index
                 assert node.attributes["rollout.rollout_n"] == rollout_n
-                assert json.loads(node.attributes["output.value"]) == owner
+                assert read_payload(node, "output.value") == owner
                 expected_input = owner if node is root else {"owner": owner}
-                assert json.loads(node.attributes["input.value"]) == expected_input
+                assert read_payload(node, "input.value") == expected_input
         assert owners == {f"{sample}/{n}" for sample in range(50) for n in range(4)}
         assert len(phoenix.api.sessions("crowd")) == 50
 
@@ -61,7 +62,7 @@ class TestLargePayloads:
         programs.run("large", project, **otlp(phoenix, protocol))
         spans = phoenix.api.wait_for_spans(project, 26)
         (root,) = trees(spans).values()
-        inputs = [json.loads(node.attributes["input.value"]) for node in root.children if node.name == "echo"]
+        inputs = [read_payload(node, "input.value") for node in root.children if node.name == "echo"]
         assert [entry["index"] for entry in inputs] == list(range(24))
         assert [len(entry["text"]) for entry in inputs] == [400_000] * 24
         assert all(set(entry["text"].split()) == {f"{entry['index']:07d}"} for entry in inputs)
@@ -70,7 +71,7 @@ class TestLargePayloads:
         text = huge.attributes["input.value"]
         assert len(text) <= 2**20
         assert json.loads(text)["text"].startswith("0000099 0000099 ")
-        assert json.loads(huge.attributes["output.value"]) == 8_000_000
+        assert read_payload(huge, "output.value") == 8_000_000
 
         assert root.attributes["rollout.truncated_bytes"] > 0
         report = programs.report(project)
@@ -84,7 +85,7 @@ class TestLargePayloads:
         programs.run("large", "large-counted", **otlp(phoenix, "http/protobuf"))
         (root,) = trees(phoenix.api.wait_for_spans("large-counted", 26)).values()
         (huge,) = [node for node in root.children if node.name == "huge"]
-        missing = 8_000_000 - len(json.loads(huge.attributes["input.value"])["text"])
+        missing = 8_000_000 - len(read_payload(huge, "input.value")["text"])
         assert root.attributes["rollout.truncated_bytes"] == pytest.approx(missing, rel=0.001)
 
 
@@ -131,11 +132,11 @@ class TestAwkwardValues:
             root = roots[name]
             (echo,) = root.children
             assert (echo.name, echo.attributes["rollout.sample_index"]) == ("echo", name)
-            value = json.loads(echo.attributes["output.value"])
-            argument = json.loads(echo.attributes["input.value"])["value"]
+            value = read_payload(echo, "output.value")
+            argument = read_payload(echo, "input.value")["value"]
             if name != "none":  # nothing to annotate with
-                assert json.loads(root.attributes["input.value"]) == value
-                assert json.loads(root.attributes["output.value"]) == value
+                assert read_payload(root, "input.value") == value
+                assert read_payload(root, "output.value") == value
             if name == "cycle":
                 # Where it closes depends on how deep it stands.
                 assert "<cycle to builtins.list>" in echo.attributes["input.value"]
@@ -231,7 +232,7 @@ class TestOutage:
     def test_nothing_is_lost_and_nothing_arrives_twice(self, outages, protocol):
         """Spans from before, during and after the outage all arrive, and none is sent again once it was taken."""
         outage = outages[protocol]
-        outputs = sorted(json.loads(root.attributes["output.value"]) for root in trees(outage.spans).values())
+        outputs = sorted(read_payload(root, "output.value") for root in trees(outage.spans).values())
         assert outputs == sorted(f"{part} {n}" for part in ("before", "during", "after") for n in range(5))
         assert len(outage.spans) == 30
         (counts,) = outage.report["stats"]["exporters"].values()

@@ -53,6 +53,13 @@ def from_phoenix(phoenix: Any) -> list[Op]:
     return sorted((read(root) for root in trees(phoenix.api.wait_for_spans(PROJECT, 42)).values()), key=repr)
 
 
+def words(payload: Any) -> Any:
+    """Return what a root was given or gave, of the form that MLflow draws: a message, or an output with the reward."""
+    if not isinstance(payload, dict):
+        return payload
+    return payload["messages"][0]["content"] if "messages" in payload else payload.get("output")
+
+
 def from_mlflow(uri: str) -> list[Op]:
     """Read the trees back from MLflow's store, with its own client."""
     with warnings.catch_warnings():
@@ -69,8 +76,8 @@ def from_mlflow(uri: str) -> list[Op]:
             span.name,
             [tags[key] for key in ("step", "sample_index", "rollout_n", "validate")],
             span.status.status_code.value.endswith("ERROR"),
-            span.inputs,
-            span.outputs,
+            span.inputs if span.parent_id else words(span.inputs),
+            span.outputs if span.parent_id else words(span.outputs),
             [read(child, trace) for child in trace.data.spans if child.parent_id == span.span_id],
         )
 

@@ -14,7 +14,7 @@ import requests
 
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout_mlflow import MlflowSpanExporter
-from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
+from otel_rollout_phoenix import PhoenixSpanExporter
 from otel_rollout_weave import WeaveSpanExporter
 from tests.servers.fixtures import WEAVE_STORE
 from tests.servers.weave_server import WeaveServer
@@ -210,27 +210,30 @@ class TestWeave:
 
 
 class TestPhoenix:
-    """OTLP, to a receiver that keeps a span id once."""
+    """A backend that keeps a span id once, and of annotations the last of a name."""
 
     @pytest.fixture
     def exporter(self, phoenix: Any, monkeypatch: pytest.MonkeyPatch) -> OutcomeSpanExporter:
         """What traces to Phoenix live; the environment leads there too."""
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", phoenix.address)
-        return OtlpHttpSpanExporter()
+        monkeypatch.setenv("PHOENIX_COLLECTOR_ENDPOINT", phoenix.address)
+        return PhoenixSpanExporter()
 
     def test_nothing_is_there_twice(self, phoenix, exporter, record, replayed, project):
-        """After live tracing, a replay and another one each span is there once."""
+        """After live tracing, a replay and another one each span and each reward is there once."""
         folder = record(exporter)
         live = phoenix.api.wait_for_spans(project, SPANS)
 
-        first = replayed(folder, "otlp")
-        second = replayed(folder, "otlp", is_again=True)
+        first = replayed(folder, "phoenix")
+        second = replayed(folder, "phoenix", is_again=True)
 
         assert (first.report.delivered, second.report.delivered) == (TRAJECTORIES, TRAJECTORIES)
         phoenix.api.wait_until_quiet(project)
         found = phoenix.api.spans(project)
         assert Counter(span["context"]["span_id"] for span in found) == {span["context"]["span_id"]: 1 for span in live}
         assert len(phoenix.api.traces(project)) == TRAJECTORIES
+        roots = [span["context"]["span_id"] for span in found if span["parent_id"] is None]
+        rewards = phoenix.api.annotations(project, "span", span_ids=roots)
+        assert Counter(reward["span_id"] for reward in rewards) == dict.fromkeys(roots, 1)
 
     def test_is_the_same_as_live(self, phoenix, exporter, record, replayed, project):
         """Deleted and replayed, every span is what it was."""
@@ -246,6 +249,6 @@ class TestPhoenix:
         assert answer.status_code == 204
         assert phoenix.api.spans(project) == []
 
-        replayed(folder, "otlp")
+        replayed(folder, "phoenix")
 
         assert records() == live

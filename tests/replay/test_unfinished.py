@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import otel_rollout
+from otel_rollout.export.exporter import OutcomeSpanExporter
+from otel_rollout.export.held_spans import HeldSpans
+from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout_file import FileSpanExporter
@@ -43,3 +46,45 @@ class TestUnfinished:
         assert (first.report.delivered, first.report.is_whole) == (1, True)
         assert "1 left for later: their process has not finished them" in first.notes
         assert (second.report.delivered, second.report.skipped, second.notes) == (1, 1, [])
+
+    def test_those_that_an_exporter_holds(self, record, replayed, tmp_path):
+        """An exporter that waits for roots stores what it holds before a trajectory without one counts as delivered."""
+        live = InMemorySpanExporter()
+        record(live, steps=(1,), samples=1, folder=tmp_path / "other")
+        writer = FolderWriter(tmp_path / "crashed")
+        writer.write([span for span in live.spans if span.parent is not None])
+        writer.close()
+        holding = _Holding()
+
+        failed = replayed(tmp_path / "crashed", holding)
+        holding.is_away = False
+        done = replayed(tmp_path / "crashed", holding)
+
+        assert (failed.report.delivered, failed.report.undelivered, failed.report.reason) == (0, 2, "away")
+        assert (done.report.delivered, len(holding.stored)) == (2, 4)
+
+
+class _Holding(OutcomeSpanExporter):
+    """Stores nothing before it is asked to, and nothing at all while it is away."""
+
+    is_away = True
+    destination = "memory"
+
+    def __init__(self):
+        self.held = HeldSpans()
+        self.stored = []
+
+    def send(self, spans):
+        self.held.add(spans)
+        return DELIVERED
+
+    def store_held(self):
+        if self.is_away:
+            return Outcome(Verdict.RETRY, "away")
+        for trace_id in self.held.trace_ids():
+            self.stored += self.held.of_trace(trace_id)
+            self.held.release([trace_id])
+        return DELIVERED
+
+    def shutdown(self):
+        pass

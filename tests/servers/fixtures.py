@@ -16,9 +16,11 @@ from typing import NoReturn
 import pytest
 
 from scripts import environments
+from tests.servers.browser import Browser, chromium_program
 from tests.servers.databases import Mariadb, PgBouncer, Postgresql, missing_programs
 from tests.servers.mlflow_server import Mlflow
 from tests.servers.phoenix_server import Phoenix
+from tests.servers.trackio_server import TrackioServer
 from tests.servers.weave_server import WeaveServer
 
 __all__ = ["WEAVE_STORE", "missing"]
@@ -56,6 +58,16 @@ def uncaptured(request: pytest.FixtureRequest) -> Uncaptured:
 
 
 @pytest.fixture(scope="session")
+def browser(uncaptured: Uncaptured) -> Iterator[Browser]:
+    """A headless chromium, for the tests of what a page shows."""
+    program = chromium_program()
+    if program is None:
+        missing("chromium is not installed: apt-get install chromium")
+    with Browser(program, uncaptured=uncaptured) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def phoenix(
     environment: Callable[[str], Path], uncaptured: Uncaptured, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Phoenix]:
@@ -69,6 +81,16 @@ def phoenix(
 def mlflow_server(environment: Callable[[str], Path], uncaptured: Uncaptured) -> Iterator[Mlflow]:
     """The MLflow server of the newest tested version."""
     with Mlflow(environment("mlflow"), uncaptured=uncaptured) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def trackio_server(
+    environment: Callable[[str], Path], uncaptured: Uncaptured, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TrackioServer]:
+    """trackio's dashboard over a folder."""
+    folder = tmp_path_factory.mktemp("trackio")
+    with TrackioServer(environment("trackio"), folder, uncaptured=uncaptured) as server:
         yield server
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,16 @@ class PhoenixApi:
         """Return a project's sessions, each with its traces."""
         return self._pages(f"/v1/projects/{quote(project, safe='')}/sessions", {})
 
+    def annotations(self, project: str, of: str, **filters: list[str]) -> list[dict[str, Any]]:
+        """Return a project's annotations.
+
+        Args:
+            project: Its name, without a slash.
+            of: "span", "trace" or "session".
+            filters: Query parameters of Phoenix, of which one is needed, such as identifier=["otel-rollout"].
+        """
+        return self._pages(f"/v1/projects/{quote(project, safe='')}/{of}_annotations", filters)
+
     def wait_for_spans(self, project: str, count: int, *, seconds: float = 60.0) -> list[dict[str, Any]]:
         """Return a project's spans as soon as there are at least so many.
 
@@ -105,7 +115,7 @@ class PhoenixApi:
                 count, since = found, time.monotonic()
             time.sleep(0.5)
 
-    def _pages(self, path: str, query: dict[str, str], *, page_size: int = PAGE_SIZE) -> list[dict[str, Any]]:
+    def _pages(self, path: str, query: Mapping[str, Any], *, page_size: int = PAGE_SIZE) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         while True:

@@ -6,14 +6,13 @@ Checked by `mypy --strict tests/typing/api.py`: an unused `type: ignore` is an e
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from typing_extensions import assert_type
 
 import otel_rollout
-from otel_rollout import RolloutTraceConfig, annotate, rollout_trace_attr, rollout_trace_op, select_samples
+from otel_rollout import RolloutTraceConfig, Trajectory, annotate, rollout_trace_attr, rollout_trace_op, select_samples
 from otel_rollout.testing import InMemorySpanExporter, deterministic_ids_and_times, span_tree
 
 
@@ -43,6 +42,13 @@ async def stream(n: int) -> AsyncIterator[int]:
         yield i
 
 
+@rollout_trace_attr(step=1)
+async def rollout(prompt: str) -> int:
+    async with rollout_trace_attr(step=2) as inner:
+        assert_type(inner, Trajectory)
+    return len(prompt)
+
+
 class Agent:  # noqa: D101 - read by the type checker
     @rollout_trace_op
     async def run(self, question: str) -> str:  # noqa: D102
@@ -61,6 +67,7 @@ class Agent:  # noqa: D101 - read by the type checker
 
 async def use() -> None:
     assert_type(await generate("why"), list[int])
+    assert_type(await rollout("why"), int)
     assert_type([item async for item in stream(2)], list[int])
     assert_type(list(count(2)), list[int])
     assert_type(await Agent().run("why"), str)
@@ -72,10 +79,13 @@ async def use() -> None:
 rollout_trace_op(kind=3)  # type: ignore[call-overload]
 rollout_trace_op(3)  # type: ignore[call-overload]
 
-assert_type(rollout_trace_attr(1, 2, 3, "name", True, False), AbstractContextManager[None])
-with rollout_trace_attr(sample_index="uid", step=1, rollout_n=0, validate=True) as nothing:
-    assert_type(nothing, None)
+assert_type(rollout_trace_attr(1, 2, 3, "name", True, False), Trajectory)
+with rollout_trace_attr(sample_index="uid", step=1, rollout_n=0, validate=True) as running:
+    assert_type(running, Trajectory)
+    assert_type(running.trace_id, str | None)
+    assert_type(running.address, str | None)
     annotate(reward=1.0, status="truncated", input=["any"], output={"value": 1}, scorer="exact")
+    annotate(reward=1.0, reward_parts={"format": 0.2, "judge": {"value": True, "explanation": "as asked"}})
     annotate(reward="high")  # type: ignore[arg-type]
 
 otel_rollout.init("project", "experiment")
@@ -83,6 +93,7 @@ otel_rollout.init("project", "experiment", "otlp,console", True, 4, run_id="run"
 otel_rollout.init("project", "experiment", backend=InMemorySpanExporter())
 otel_rollout.init("project", "experiment", backend=["mlflow", InMemorySpanExporter()])
 otel_rollout.init("project", "experiment", tracer_provider=TracerProvider())
+otel_rollout.init("project", "experiment", endpoint="http://localhost:4318", headers={"x-key": "value"})
 otel_rollout.init("project")  # type: ignore[call-arg]
 RolloutTraceConfig.init("project", "experiment", None)
 assert_type(RolloutTraceConfig.get_backend(), str | None)

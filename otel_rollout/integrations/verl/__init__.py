@@ -1,4 +1,4 @@
-"""Tracing of verl (https://github.com/verl-project/verl) without an edit of it; see docs/verl.md.
+"""Tracing of verl (https://github.com/verl-project/verl) without an edit of it; see docs/how-to/verl.md.
 
 `plugin` is the entry point.
 """

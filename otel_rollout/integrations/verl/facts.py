@@ -8,8 +8,6 @@ from typing import Any, Final
 from otel_rollout import semconv
 from otel_rollout.integrations.verl.identity import scalar
 from otel_rollout.integrations.verl.rollout import Rollout
-from otel_rollout.values.snapshot import snapshot
-from otel_rollout.values.snapshot_json import to_json
 
 __all__ = ["describe_output"]
 
@@ -54,7 +52,6 @@ def describe_output(
         semconv.CACHED_TOKENS: rollout.cached_tokens,
         semconv.MIN_WEIGHTS_VERSION: oldest,
         semconv.MAX_WEIGHTS_VERSION: newest,
-        semconv.REWARD_EXTRA_INFO: to_json(snapshot(info)).decode() if info else None,
         semconv.NUM_OUTPUTS: len(outputs) if len(outputs) > 1 else None,
     }
     if isinstance(newest, int) and isinstance(step, int) and step > 0:

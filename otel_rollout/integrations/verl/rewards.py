@@ -20,6 +20,8 @@ from otel_rollout.integrations.verl.rollout import current_rollout, rollout_vari
 from otel_rollout.spans import runtime
 from otel_rollout.spans.context import current_frame
 from otel_rollout.spans.recording_span import RolloutSpan
+from otel_rollout.values.snapshot import snapshot
+from otel_rollout.values.snapshot_json import to_json
 
 __all__ = ["HOOKS"]
 
@@ -51,7 +53,8 @@ class _Score(Observer):
         if isinstance(root, RolloutSpan):
             # The delivery thread adds the ids' text.
             root.tokenizer = rollout.tokenizer
-        annotate(reward=output["reward"], status=status, output=output, **attributes)
+        parts = output.get("reward_extra_info")
+        annotate(reward=output["reward"], reward_parts=parts, status=status, output=output, **attributes)
         if output["reward"] is None:
             late_rewards.remember(self._worker, self._columns)
 
@@ -80,7 +83,10 @@ class _Computation(Observer):
     def end(self, result: Any) -> None:
         """Record the reward here if it is too late for the root span."""
         if late_rewards.is_late(self._worker):
-            get_current_span().set_attribute(semconv.REWARD, float(result["reward_score"]))
+            span, parts = get_current_span(), result.get("reward_extra_info")
+            span.set_attribute(semconv.REWARD, float(result["reward_score"]))
+            if parts:
+                span.set_attribute(semconv.REWARD_PARTS, to_json(snapshot(parts)).decode())
 
 
 def _observe_computation(call: Call) -> Observer | None:

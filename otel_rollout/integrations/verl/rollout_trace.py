@@ -6,7 +6,6 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final
 
@@ -41,7 +40,7 @@ class _Traced:
     def __init__(self, verls: Any, arguments: dict[str, Any]) -> None:
         self._verls = verls
         self._arguments = arguments
-        self._trajectory: AbstractContextManager[None] | None = None
+        self._trajectory: trajectory.Trajectory | None = None
         self._rollout: Rollout | None = None
 
     def __getattr__(self, name: str) -> Any:

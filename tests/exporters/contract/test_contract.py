@@ -23,7 +23,8 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.processing.span_conversion import PayloadFinisher, SpanReader
+from otel_rollout.processing.payload_finisher import PayloadFinisher
+from otel_rollout.processing.span_conversion import SpanReader
 
 UNREACHABLE = "http://127.0.0.1:9"
 """The discard port: nothing listens there."""
@@ -33,11 +34,13 @@ EXPORTERS = {
     "otlp-http": "otel_rollout_otlp.http_exporter:OtlpHttpSpanExporter",
     "otlp-grpc": "otel_rollout_otlp.grpc_exporter:OtlpGrpcSpanExporter",
     "mlflow": "otel_rollout_mlflow:MlflowSpanExporter",
+    "phoenix": "otel_rollout_phoenix:PhoenixSpanExporter",
+    "trackio": "otel_rollout_trackio:TrackioSpanExporter",
     "weave": "otel_rollout_weave:WeaveSpanExporter",
     "file": "otel_rollout_file:FileSpanExporter",
 }
-WITH_SIDE_WORK = ("mlflow", "weave")
-BACKEND_PACKAGES = ("grpc", "requests", "mlflow", "sqlalchemy", "wandb", "weave", "zstandard")
+WITH_SIDE_WORK = ("mlflow", "phoenix", "weave")
+BACKEND_PACKAGES = ("grpc", "requests", "mlflow", "sqlalchemy", "trackio", "wandb", "weave", "zstandard")
 
 
 class _Closed:
@@ -59,7 +62,10 @@ def exporter_class(request, monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", UNREACHABLE)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "test")
+    monkeypatch.setenv("PHOENIX_COLLECTOR_ENDPOINT", UNREACHABLE)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setenv("TRACKIO_SERVER_URL", UNREACHABLE)
+    monkeypatch.setenv("TRACKIO_WRITE_TOKEN", "token")
     monkeypatch.setenv("WF_TRACE_SERVER_URL", UNREACHABLE)
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     monkeypatch.setenv("WANDB_ENTITY", "nobody")
@@ -116,7 +122,7 @@ EVERY_TYPE = {
 
 
 class _Server(http.server.BaseHTTPRequestHandler):
-    """MLflow and Weave for one project: they take spans, and fail for all that is said of them afterwards."""
+    """MLflow, Phoenix and Weave for one project: they take spans, and fail for all that is said of them afterwards."""
 
     protocol_version = "HTTP/1.1"
     requests: ClassVar[Counter[str]] = Counter()
@@ -192,7 +198,7 @@ assert not imported, f"{attribute}(): {{imported}}"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
 
-    @pytest.mark.parametrize("name", ["file", "mlflow", "weave"])
+    @pytest.mark.parametrize("name", ["file", "mlflow", "phoenix", "trackio", "weave"])
     def test_the_entry_point_leads_to_the_class(self, name):
         """The names that `OTEL_TRACES_EXPORTER` knows lead to these classes."""
         [point] = entry_points(group="opentelemetry_traces_exporter", name=name)
@@ -260,7 +266,12 @@ class TestSideWork:
     @pytest.mark.parametrize("name", WITH_SIDE_WORK)
     def test_a_failing_reward_endpoint_changes_no_span(self, name, server, monkeypatch):
         """Spans are sent once, whole, and counted as delivered, whatever becomes of their rewards and runs."""
-        for variable in ("MLFLOW_TRACKING_URI", "WF_TRACE_SERVER_URL", "WANDB_BASE_URL"):
+        for variable in (
+            "MLFLOW_TRACKING_URI",
+            "PHOENIX_COLLECTOR_ENDPOINT",
+            "WF_TRACE_SERVER_URL",
+            "WANDB_BASE_URL",
+        ):
             monkeypatch.setenv(variable, server)
         monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
         monkeypatch.setenv("WANDB_ENTITY", "nobody")

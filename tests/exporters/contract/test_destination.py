@@ -10,9 +10,12 @@ from otel_rollout_file import FileSpanExporter
 from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_otlp.grpc_exporter import OtlpGrpcSpanExporter
 from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
+from otel_rollout_phoenix import PhoenixSpanExporter
+from otel_rollout_trackio import TrackioSpanExporter
 from otel_rollout_weave import WeaveSpanExporter
 
 OTLP = [OtlpHttpSpanExporter, OtlpGrpcSpanExporter]
+BY_HTTP = [*OTLP, PhoenixSpanExporter]
 
 
 class TestDestination:
@@ -30,16 +33,25 @@ class TestDestination:
         assert MlflowSpanExporter().destination == "http://mlflow:5000"
         assert MlflowSpanExporter(tracking_uri="sqlite:///a.db").destination == f"sqlite:///{tmp_path}/a.db"
         assert WeaveSpanExporter().destination == "http://weave:8765, entity team"
+        assert PhoenixSpanExporter().destination == "http://localhost:6006"
+        assert TrackioSpanExporter(folder="trackio").destination == str(tmp_path / "trackio")
         assert FileSpanExporter(folder="traces").destination == str(tmp_path / "traces")
 
-    @pytest.mark.parametrize("exporter", OTLP)
+    @pytest.mark.parametrize("exporter", BY_HTTP)
     def test_has_no_secret(self, exporter):
         """Neither a password in the URL nor a header's value can be read in it."""
         made = exporter(endpoint="http://me:s3cret@host:4318/v1/traces", headers={"authorization": "Bearer s3cret"})
 
         assert "s3cret" not in made.destination
         assert "me" not in made.destination
-        assert made.destination.startswith("http://host:4318/v1/traces (authorization: ")
+        path = "" if exporter is PhoenixSpanExporter else "/v1/traces"
+        assert made.destination.startswith(f"http://host:4318{path} (authorization: ")
+
+    def test_of_trackio_has_no_token(self):
+        """The write token in a server's URL is left out."""
+        made = TrackioSpanExporter(server_url="http://host:7860/?write_token=s3cret", project="p")
+
+        assert made.destination == "http://host:7860, project p"
 
     @pytest.mark.parametrize("exporter", OTLP)
     def test_of_a_query_there_is_a_hash(self, exporter):
@@ -59,7 +71,7 @@ class TestDestination:
         assert queried.destination.startswith("postgresql://host/mlflow (a query: ")
         assert "s3cret" not in queried.destination
 
-    @pytest.mark.parametrize("exporter", OTLP)
+    @pytest.mark.parametrize("exporter", BY_HTTP)
     def test_headers_tell_places_apart(self, exporter):
         """At one address a header can name a project, or its owner: another value is another destination."""
         first, second, again = (exporter(headers={"Authorization": value}) for value in ("one", "two", "one"))

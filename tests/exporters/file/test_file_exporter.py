@@ -20,6 +20,7 @@ import otel_rollout
 from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown, stats
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.outcome import DELIVERED, Verdict
+from otel_rollout.installing import install_line
 from otel_rollout.trace_folder.frames import read_frame, scan_frames
 from otel_rollout.trace_folder.otlp_json import decode_line
 from otel_rollout_file import FileSpanExporter
@@ -95,7 +96,7 @@ class TestSettings:
         """With the line that mends it; and under other processors the reason is in the outcome."""
         monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path))
         monkeypatch.setitem(sys.modules, "zstandard", None)
-        with pytest.raises(MissingExtraError, match=r"pip install 'otel-rollout\[file\]'"):
+        with pytest.raises(MissingExtraError, match=r"pip install .*\[file\]'"):
             init("project", "experiment", "file")
 
     def test_a_missing_extra_is_a_reason(self, monkeypatch, tmp_path, make_trajectory):
@@ -103,7 +104,7 @@ class TestSettings:
         monkeypatch.setitem(sys.modules, "zstandard", None)
         outcome = FileSpanExporter(folder=tmp_path).send(make_trajectory())
         assert outcome.verdict is Verdict.CONFIGURATION_ERROR
-        assert "pip install 'otel-rollout[file]'" in outcome.reason
+        assert install_line("file") in outcome.reason
 
 
 class TestTracing:
@@ -365,7 +366,7 @@ class TestOtherTools:
     @pytest.mark.integration
     @pytest.mark.skipif(not shutil.which("zstdcat") or not shutil.which("curl"), reason="needs zstd and curl")
     def test_the_command_of_the_documentation_fills_mlflow(self, mlflow_server, tmp_path, make_trajectory):
-        """zstdcat and curl, as docs/trace-folder.md has them, put every trajectory into MLflow, with all its spans."""
+        """zstdcat and curl, as the docs have them, put every trajectory into MLflow, with all its spans."""
         import requests
 
         trajectories = [make_trajectory(children=3, characters=3000) for _ in range(4)]
@@ -373,7 +374,7 @@ class TestOtherTools:
         for spans in trajectories:
             exporter.send(spans)
         exporter.shutdown()
-        page = (Path(__file__).resolve().parents[3] / "docs" / "trace-folder.md").read_text(encoding="utf-8")
+        page = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "trace-folder.md").read_text(encoding="utf-8")
         [block] = re.findall(r"```console\n\$ (zstdcat [^`]*?/v1/traces\n.*?)```", page, re.DOTALL)
         command, _, printed = re.sub(r"^> ", "", block, flags=re.MULTILINE).partition("uniq -c\n")
         assert printed.split()[1] == "200"
@@ -397,3 +398,22 @@ class TestOtherTools:
                 for span in answer.json()["trace"]["spans"]
             }
             assert stored == {(f"{span.context.span_id:016x}", span.name, span.start_time) for span in spans}
+
+
+class TestCheck:
+    """What `init` finds before the first span."""
+
+    def test_a_folder_below_a_file_is_an_error(self, tmp_path):
+        """A path through a file names the file."""
+        (tmp_path / "file").touch()
+
+        with pytest.raises(ConfigurationError, match=r"^OTEL_ROLLOUT_DIR=.*can be written: .*file is a file"):
+            FileSpanExporter(folder=tmp_path / "file" / "traces").check()
+
+    def test_a_folder_without_permission_is_an_error(self, tmp_path, monkeypatch):
+        """A folder that the process may not write to, or make, is named, and nothing is made."""
+        monkeypatch.setattr(os, "access", lambda path, mode: False)
+
+        with pytest.raises(ConfigurationError, match=f"no permission to write in {tmp_path}"):
+            FileSpanExporter(folder=tmp_path / "a" / "traces").check()
+        assert list(tmp_path.iterdir()) == []

@@ -33,6 +33,7 @@ class TestOpening:
 
     def test_away(self, trajectory) -> None:
         """A server that nobody runs is worth another attempt, which is said at once and not after minutes."""
+        pytest.importorskip("mlflow.store.tracking.sqlalchemy_store")
         started = time.monotonic()
         outcome = outcome_of(f"postgresql://mlflow:x@127.0.0.1:{free_port()}/mlflow", trajectory().spans)
         assert outcome.verdict is Verdict.RETRY

@@ -32,11 +32,15 @@ class TestInit:
         assert {
             span.name.rpartition(".")[2]: (span.span_type, span.inputs, span.outputs) for span in trace.data.spans
         } == {
-            "agent": ("AGENT", "2+2?", "4"),
+            "agent": (
+                "AGENT",
+                {"messages": [{"role": "user", "content": "2+2?"}]},
+                {"reward": 1.0, "output": "4"},
+            ),
             "add": ("TOOL", {"left": 2, "right": 2}, 4),
         }
         assert trace.info.tags["experiment_name"] == "exp-1"
-        assert trace.info.trace_metadata["mlflow.trace.session"].endswith("exp-1/2/3")
+        assert trace.info.trace_metadata["mlflow.trace.session"] == f"step 2 · sample 3 · {project}/exp-1"
         assert [item.value for item in trace.info.assessments] == [1.0]
 
     def test_folder_is_refused_at_once(self, monkeypatch) -> None:

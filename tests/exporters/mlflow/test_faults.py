@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from otel_rollout.export.outcome import Verdict
+from otel_rollout.installing import install_line
 from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_mlflow.sql_store import SqlStore
 
@@ -146,7 +147,7 @@ class TestMissingPackage:
         outcome = MlflowSpanExporter(tracking_uri=f"sqlite:///{tmp_path}/traces.db").send(trajectory().spans)
 
         assert outcome.verdict is Verdict.CONFIGURATION_ERROR
-        assert "pip install 'otel-rollout[mlflow]'" in outcome.reason
+        assert install_line("mlflow") in outcome.reason
 
     def test_mlflow_is_too_old(self, tmp_path, trajectory, monkeypatch) -> None:
         """The error names the version that is there and the one that is needed."""

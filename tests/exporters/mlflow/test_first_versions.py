@@ -37,7 +37,10 @@ class TestFirstVersionWithTags:
             runs = server.run_of_traces()
 
         assert {span.name: (span.inputs, span.outputs) for span in trace.data.spans} == {
-            "trajectory": ("What is 2+2?", "4"),
+            "trajectory": (
+                {"messages": [{"role": "user", "content": "What is 2+2?"}]},
+                {"reward": 0.5, "output": "4"},
+            ),
             "generate": ({"messages": [{"role": "user", "content": "What is 2+2?"}]}, {"text": "4", "ids": [19, 20]}),
             "calculator": ({"expression": "1/0"}, None),
         }

@@ -37,7 +37,11 @@ class TestOldServer:
         (trace,) = back.traces("tags.step = '1'")
 
         assert {span.name: (span.span_type, span.inputs, span.outputs) for span in trace.data.spans} == {
-            "trajectory": ("AGENT", "What is 2+2?", "4"),
+            "trajectory": (
+                "AGENT",
+                {"messages": [{"role": "user", "content": "What is 2+2?"}]},
+                {"reward": 0.5, "output": "4"},
+            ),
             "generate": (
                 "LLM",
                 {"messages": [{"role": "user", "content": "What is 2+2?"}]},
@@ -54,9 +58,13 @@ class TestOldServer:
             "experiment_name": "exp-1",
             "status": "completed",
         }
-        assert info.tags["mlflow.traceName"] == "trajectory"
+        assert info.tags["mlflow.traceName"] == "step 1 · sample 7 · rollout 0 · trajectory"
         assert info.trace_metadata["mlflow.trace.session"] == "exp-1/1/7"
-        assert (info.state, info.request_preview, info.response_preview) == ("OK", '"What is 2+2?"', '"4"')
+        assert (info.state, info.request_preview, info.response_preview) == (
+            "OK",
+            "What is 2+2?",
+            '{"reward": 0.5, "output": "4"}',
+        )
         assert info.execution_duration == 10_000
         assert [(item.name, item.value) for item in info.assessments] == [("reward", 0.5)]
         connected = old_server.run_of_traces()

@@ -37,7 +37,12 @@ class TestTrajectory:
             name: (span.span_type, span.inputs, span.outputs, str(span.status.status_code))
             for name, span in spans.items()
         } == {
-            "trajectory": ("AGENT", "What is 2+2?", "4", "SpanStatusCode.UNSET"),
+            "trajectory": (
+                "AGENT",
+                {"messages": [{"role": "user", "content": "What is 2+2?"}]},
+                {"messages": [{"role": "assistant", "content": "4"}]},
+                "SpanStatusCode.UNSET",
+            ),
             "generate": (
                 "LLM",
                 {"messages": [{"role": "user", "content": "What is 2+2?"}]},
@@ -72,14 +77,14 @@ class TestTrajectory:
             assert len(back.traces(clause)) == 2, clause
 
     def test_session_name_and_usage(self, uri, project, trajectory, read_back) -> None:
-        """The trace carries the group as its session, the root's name, and the tokens of its model calls."""
+        """The trace has the group as its session, step, sample and rollout in its name, and its model calls' tokens."""
         one = trajectory(project)
         deliver(MlflowSpanExporter(tracking_uri=uri), one.spans)
 
         info = read_back(uri, project).trace(one.mlflow_id).info
 
         assert info.trace_metadata["mlflow.trace.session"] == "exp-1/1/7"
-        assert info.tags["mlflow.traceName"] == "trajectory"
+        assert info.tags["mlflow.traceName"] == "step 1 · sample 7 · rollout 0 · trajectory"
         assert info.token_usage["total_tokens"] == 15
 
     def test_previews_show_the_messages(self, uri, project, trajectory, read_back) -> None:
@@ -227,8 +232,9 @@ class TestHardValues:
         root = next(span for span in trace.data.spans if not span.parent_id)
 
         assert trace.info.tags["sample_index"] == "caf?"
-        assert trace.info.request_preview == "half ?"
-        assert (root.name, root.outputs, root.attributes["note"]) == ("root ?", "half ?", "half ?")
+        assert (trace.info.request_preview, trace.info.response_preview) == ("half ?", "half ?")
+        answer = {"messages": [{"role": "assistant", "content": "half ?"}]}
+        assert (root.name, root.outputs, root.attributes["note"]) == ("root ?", answer, "half ?")
 
     @pytest.mark.parametrize(
         ("text", "value"),

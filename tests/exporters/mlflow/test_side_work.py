@@ -19,6 +19,7 @@ from tests.faults.faulty_receiver import Fault, FaultyReceiver
 pytestmark = pytest.mark.integration
 
 PAYLOAD = "x" * 20_000
+STORED = {"messages": [{"role": "user", "content": PAYLOAD}]}
 
 
 ON_SQLITE = pytest.mark.parametrize("uri", ["server", "sqlite"], indirect=True)
@@ -74,7 +75,7 @@ class TestFailingSideWork:
 
         assert {trace.info.trace_id for trace in found} == {each.mlflow_id for each in trajectories}
         for trace in found:
-            assert [root.inputs for root in trace.data.spans if root.parent_id is None] == [PAYLOAD]
+            assert [root.inputs for root in trace.data.spans if root.parent_id is None] == [STORED]
             assert [item.value for item in trace.info.assessments] == [1.0]
         assert exporter.side_work.stats()["rewards"] == SideWorkStats(done=3)
 
@@ -92,7 +93,7 @@ class TestFailingSideWork:
         assert counts["rewards"] == SideWorkStats(done=3)
 
         for trace in read_back(uri, project).traces():
-            assert [root.inputs for root in trace.data.spans if root.parent_id is None] == [PAYLOAD]
+            assert [root.inputs for root in trace.data.spans if root.parent_id is None] == [STORED]
 
     @ON_SQLITE
     def test_reward_of_a_deleted_trace(self, uri, file, project, trajectory, read_back) -> None:
@@ -173,7 +174,7 @@ class TestServer:
 
         assert len(found) == 3
         for trace in found:
-            assert [root.inputs for root in trace.data.spans if root.parent_id is None] == [PAYLOAD]
+            assert [root.inputs for root in trace.data.spans if root.parent_id is None] == [STORED]
             assert [item.value for item in trace.info.assessments] == [1.0]
 
     def test_request_that_hangs(self, receiver, project, trajectory) -> None:

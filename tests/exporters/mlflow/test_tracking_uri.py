@@ -9,6 +9,7 @@ import pytest
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.outcome import Verdict
+from otel_rollout.installing import install_line
 from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_mlflow.tracking_uri import TrackingUri, parse_tracking_uri
 
@@ -100,20 +101,20 @@ class TestCheck:
 
         assert str(caught.value) == (
             f"MLFLOW_TRACKING_URI='sqlite:///{tmp_path}/t.db' needs mlflow, sqlalchemy, alembic: "
-            "pip install 'otel-rollout[mlflow]'"
+            f"{install_line('mlflow')}"
         )
 
     @pytest.mark.parametrize(
-        ("scheme", "module", "package"),
+        ("scheme", "module", "install"),
         [
-            ("postgresql+psycopg", "psycopg", "'otel-rollout[postgresql]'"),
-            ("postgresql+psycopg2", "psycopg2", "psycopg2-binary"),
-            ("mysql", "MySQLdb", "mysqlclient, or write mysql+pymysql:// for pymysql, which is installed"),
-            ("mysql+pymysql", "pymysql", "'otel-rollout[mysql]'"),
-            ("mssql", "pyodbc", "pyodbc"),
+            ("postgresql+psycopg", "psycopg", install_line("postgresql")),
+            ("postgresql+psycopg2", "psycopg2", "pip install psycopg2-binary"),
+            ("mysql", "MySQLdb", "pip install mysqlclient, or write mysql+pymysql:// for pymysql, which is installed"),
+            ("mysql+pymysql", "pymysql", install_line("mysql")),
+            ("mssql", "pyodbc", "pip install pyodbc"),
         ],
     )
-    def test_missing_driver(self, monkeypatch, scheme, module, package) -> None:
+    def test_missing_driver(self, monkeypatch, scheme, module, install) -> None:
         """A database whose driver isn't installed is an error with the driver's name and the line that installs it."""
         pytest.importorskip("mlflow")
         monkeypatch.setitem(sys.modules, module, None)
@@ -123,7 +124,7 @@ class TestCheck:
 
         message = str(caught.value)
         assert message.startswith(f"MLFLOW_TRACKING_URI='{scheme}://host/db' needs the driver ")
-        assert message.endswith(f": pip install {package}")
+        assert message.endswith(f": {install}")
 
     @pytest.mark.parametrize(
         ("uri", "said"),

@@ -18,6 +18,7 @@ TAGS = {
     "rollout.validate": False,
     "rollout.experiment_name": "exp-1",
 }
+NAME = "step 1 · sample 7 · rollout 0 · trajectory"
 TRACE_TAGS = {"step": "1", "sample_index": "7", "rollout_n": "0", "validate": "False", "experiment_name": "exp-1"}
 
 
@@ -39,6 +40,7 @@ class TestOtlpSpans:
             "mlflow.spanType": "LLM",
             "mlflow.spanInputs": '{"messages":[{"role":"user","content":"What is 2+2?"}]}',
             "mlflow.spanOutputs": '{"text":"4","ids":[19,20]}',
+            "mlflow.chat.tokenUsage": '{"input_tokens":12,"output_tokens":3,"total_tokens":15}',
         }
         assert dict(tool.attributes) == {
             **TAGS,
@@ -58,9 +60,9 @@ class TestOtlpSpans:
             "rollout.reward": 0.5,
             "session.id": "exp-1/1/7",
             "mlflow.spanType": "AGENT",
-            "mlflow.spanInputs": '"What is 2+2?"',
-            "mlflow.spanOutputs": '"4"',
-            "mlflow.traceTag.mlflow.traceName": "trajectory",
+            "mlflow.spanInputs": '{"messages":[{"role":"user","content":"What is 2+2?"}]}',
+            "mlflow.spanOutputs": '{"reward": 0.5, "output": "4"}',
+            "mlflow.traceTag.mlflow.traceName": NAME,
         }
         assert dict(root.resource.attributes) == {**TRACE_TAGS, "status": "completed"}
         assert model.resource is root.resource
@@ -120,17 +122,6 @@ class TestOtlpSpans:
             "mlflow.traceTag.mlflow.traceName": "trajectory",
         }
 
-    def test_messages_at_the_root(self, trajectory) -> None:
-        """A bare list of messages becomes an object with messages at the root, and stays a list elsewhere."""
-        one = trajectory(root_attributes={"input.value": '[{"role":"user","content":"hi"}]', "output.value": "[{}]"})
-        one.model._attributes = {**one.model.attributes, "input.value": '[{"role":"user","content":"hi"}]'}
-
-        model, _, root = otlp_spans(one.spans)
-
-        assert root.attributes["mlflow.spanInputs"] == '{"messages":[{"role":"user","content":"hi"}]}'
-        assert root.attributes["mlflow.spanOutputs"] == "[{}]"
-        assert model.attributes["mlflow.spanInputs"] == '[{"role":"user","content":"hi"}]'
-
     def test_for_servers_that_do_not_unwrap(self, trajectory) -> None:
         """For the oldest servers a payload is sent as the values that it holds."""
         model = otlp_spans([trajectory().model], unwraps_texts=False)[0]
@@ -169,17 +160,18 @@ class TestStoredSpans:
             "rollout.reward": "0.5",
             "session.id": '"exp-1/1/7"',
             "mlflow.spanType": '"AGENT"',
-            "mlflow.spanInputs": '"What is 2+2?"',
-            "mlflow.spanOutputs": '"4"',
-            "mlflow.traceTag.mlflow.traceName": '"trajectory"',
+            "mlflow.spanInputs": '{"messages":[{"role":"user","content":"What is 2+2?"}]}',
+            "mlflow.spanOutputs": '{"reward": 0.5, "output": "4"}',
+            "mlflow.traceTag.mlflow.traceName": f'"{NAME}"',
             "mlflow.traceRequestId": f'"{one.mlflow_id}"',
         }
 
     def test_texts_that_look_like_json(self, trajectory) -> None:
         """A text that looks like JSON is wrapped once more for the versions that unwrap it."""
-        one = trajectory(root_attributes={"output.value": '"{}"'})
+        one = trajectory()
+        one.tool._attributes = {"output.value": '"{}"'}
 
-        before, after = (stored_spans([one.root], unwraps_texts=unwraps)[0] for unwraps in (True, False))
+        before, after = (stored_spans([one.tool], unwraps_texts=unwraps)[0] for unwraps in (True, False))
 
         assert before.attributes["mlflow.spanOutputs"] == '"\\"{}\\""'
         assert after.attributes["mlflow.spanOutputs"] == '"{}"'
@@ -212,7 +204,7 @@ class TestTraceInfo:
                     "request_time": "2025-10-09T08:53:20.123Z",
                     "state": "OK",
                     "execution_duration": "10.000s",
-                    "tags": {**TRACE_TAGS, "status": "completed", "mlflow.traceName": "trajectory"},
+                    "tags": {**TRACE_TAGS, "status": "completed", "mlflow.traceName": NAME},
                     "trace_metadata": {"mlflow.trace.session": "exp-1/1/7"},
                 },
                 True,

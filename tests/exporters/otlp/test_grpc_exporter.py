@@ -12,6 +12,7 @@ from google.rpc.status_pb2 import Status
 import otel_rollout
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.installing import install_line
 from otel_rollout_otlp.grpc_exporter import OtlpGrpcSpanExporter
 
 grpc = pytest.importorskip("grpc")
@@ -176,11 +177,11 @@ class TestSend:
         exporter = OtlpGrpcSpanExporter()
         monkeypatch.setitem(__import__("sys").modules, "grpc", None)
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-        with pytest.raises(MissingExtraError, match=r"pip install 'otel-rollout\[grpc\]'"):
+        with pytest.raises(MissingExtraError, match=r"pip install .*\[grpc\]'"):
             exporter.check()
         outcome = exporter.send(make_spans(1))
         assert outcome.verdict is Verdict.CONFIGURATION_ERROR
-        assert "pip install 'otel-rollout[grpc]'" in outcome.reason
+        assert install_line("grpc") in outcome.reason
 
 
 class TestDelivery:

@@ -12,8 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import Event
 
-from otel_rollout_weave.payload_text import as_inputs, as_output, ids_as_text
-from otel_rollout_weave.translate import StatusCounts, call_of_span, exception_of_span
+from otel_rollout.export.token_ids import ids_as_text
+from otel_rollout_weave.payload_text import as_inputs, as_output
+from otel_rollout_weave.translate import call_of_span, exception_of_span
+from otel_rollout_weave.usage import Below
 
 PROJECT = "team/project"
 
@@ -31,7 +33,7 @@ class TestCallOfSpan:
         """A trajectory's root is a whole record, field by field."""
         root = spans.root(reward=0.5, attributes={"rollout.turns": 3, "difficulty": "hard"})
         reference = f"weave:///{PROJECT}/op/agent_loop:abc"
-        below = StatusCounts(success=4, error=1)
+        below = Below(success=4, error=1)
         trace_id, own_id = f"{root.context.trace_id:032x}", f"{root.context.span_id:016x}"
         assert record_of(root, op_name=reference, run_id=f"{PROJECT}/run7", below=below) == {
             "project_id": PROJECT,
@@ -39,7 +41,7 @@ class TestCallOfSpan:
             "trace_id": trace_id,
             "parent_id": None,
             "op_name": reference,
-            "display_name": "agent_loop · step 3 · sample 7 · rollout 0",
+            "display_name": "step 3 · sample 7 · rollout 0 · agent_loop",
             "started_at": "2026-01-01T00:00:00.123456Z",
             "ended_at": "2026-01-01T00:00:00.123956Z",
             "attributes": {

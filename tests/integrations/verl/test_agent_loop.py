@@ -126,8 +126,8 @@ class TestTrajectory:
             "rollout.preemptions": 0,
         }
         assert expected.items() <= attributes.items()
-        assert json.loads(attributes["rollout.reward_extra_info"])["acc"] is True
-        assert attributes["rollout.reward"] == json.loads(attributes["rollout.reward_extra_info"])["score"]
+        assert json.loads(attributes["rollout.reward_parts"])["acc"] is True
+        assert attributes["rollout.reward"] == json.loads(attributes["rollout.reward_parts"])["score"]
         assert attributes["rollout.model_tokens"] == attributes["rollout.output_tokens"]
         assert attributes["rollout.response_length"] > attributes["rollout.model_tokens"]
         assert attributes["rollout.prompt_length"] > 0
@@ -400,8 +400,8 @@ class TestIdentity:
         assert len({tuple(root[key] for key in keys) for root in roots}) == len(roots) == 12 + 6 + 4
         assert {root["rollout.rollout_n_from"] for root in roots} == {"batch"}
         first = [root for root in roots if root["rollout.step"] == 1]
-        assert {root["session.id"].partition("exp-1/")[2] for root in first} == {
-            f"1/{index}" for index in range(10, 14)
+        assert {root["session.id"].rpartition(" · ")[0] for root in first} == {
+            f"step 1 · sample {index}" for index in range(10, 14)
         }
         zero = [root for root in roots if root["rollout.step"] == 2 and not root["rollout.validate"]]
         assert {root["rollout.sample_index_from"] for root in zero} == {"uid"}

@@ -66,6 +66,7 @@ class TestLateReward:
                 prompt = root["attributes"]["input.value"]["messages"][0]["content"]
                 assert f"The answer to {prompt!r}" in judge["attributes"]["input.value"]["text"]
                 assert score["attributes"]["rollout.reward"] == judge["attributes"]["output.value"]
+                assert json.loads(score["attributes"]["rollout.reward_parts"])["acc"] is True
             rewards.setdefault(root["attributes"]["rollout.uid"], []).append(scores[0]["attributes"]["rollout.reward"])
         given: dict[str, list[float]] = {}
         for uid, reward in json.loads((late.folder / "rewards").read_text()):

@@ -154,6 +154,15 @@ class TestConfig:
         assert RolloutTraceConfig.get_backend() is None
         assert (instance.project_name, instance.max_samples) == ("project", 3)
 
+    def test_trackio_is_ours(self, next_trace: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+        """backend=trackio, which verl has as well, is our exporter, and verl's own one stays off."""
+        monkeypatch.setenv("TRACKIO_SERVER_URL", "http://127.0.0.1:9")
+        monkeypatch.setenv("TRACKIO_WRITE_TOKEN", "token")
+
+        instance = next_trace.RolloutTraceConfig.init("project", "experiment", "trackio")
+
+        assert (RolloutTraceConfig.get_backend(), instance.backend) == ("trackio", None)
+
     def test_otel_takes_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """backend=otel takes the exporters from the environment; a second start in a process is ignored."""
         monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")

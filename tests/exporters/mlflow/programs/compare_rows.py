@@ -198,6 +198,12 @@ def rewards() -> list[list[Feedback]]:
     return [
         [Feedback(trace_id, number / 2, START_NS + number) for number, trace_id in enumerate(ids)],
         [Feedback(ids[0], 9.0, START_NS - 5), Feedback(ids[1], 7.0, START_NS + SECOND_NS)],
+        [
+            Feedback(ids[0], 0.5, START_NS, "format", rationale="the answer is in a box"),
+            Feedback(ids[0], True, START_NS, "correct"),
+            Feedback(ids[2], "Yes", START_NS, "judge"),
+            Feedback(ids[3], "undecided", START_NS, "judge"),
+        ],
     ]
 
 

@@ -1,0 +1,106 @@
+"""A span's inputs and outputs in the shapes that MLflow's pages draw: conversations, and words before token ids.
+
+Measured on the pages of MLflow 3.17: an object with `messages` or `choices` is drawn as a conversation, and the fields
+beside it below; a list of numbers takes a line for each, a long text three lines. The list of traces shows the text of
+the last message of such an object, and any other value as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout import semconv
+from otel_rollout.export.chat_messages import ChatMessages, text_of
+from otel_rollout.export.openai_payload import answer_json, request_json
+from otel_rollout.export.span_facts import is_own, reward_of
+from otel_rollout.export.token_ids import ids_as_text
+from otel_rollout.values.sanitize import replace_surrogates
+from otel_rollout_mlflow.json_text import JsonText, sanitize_json, sanitize_value
+
+__all__ = ["INPUTS", "OUTPUTS", "payload_of"]
+
+INPUTS: Final = "mlflow.spanInputs"
+OUTPUTS: Final = "mlflow.spanOutputs"
+
+_PAYLOADS: Final = {
+    INPUTS: (semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE),
+    OUTPUTS: (semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE),
+}
+_ROLES: Final = {INPUTS: "user", OUTPUTS: "assistant"}
+
+
+def payload_of(span: ReadableSpan, side: str, chat: ChatMessages | None) -> JsonText | None:
+    """Return the span's input or output as JSON text; None if it has none.
+
+    Args:
+        span: The span.
+        side: `INPUTS` or `OUTPUTS`.
+        chat: The messages on the span.
+    """
+    given = _given(span, side)
+    messages = [] if chat is None else chat.input if side == INPUTS else chat.output
+    is_root = span.parent is None
+    reward = reward_of(span) if is_root and side == OUTPUTS else None
+    if reward is not None:
+        # In the list the column of an assessment is beyond the right edge of most windows; the output isn't.
+        answer = JsonText(_dumps(text_of(messages[-1]))) if messages else given
+        return _with_reward(reward, answer)
+    if messages:
+        make = request_json if side == INPUTS else answer_json
+        return sanitize_json(make(messages, None if given is None else str(given)), is_trusted=True)
+    if given is None or not is_own(span):
+        return given
+    if given.startswith('"'):
+        # MLflow's list shows a bare text with its quotes, a message without.
+        return JsonText(f'{{"messages":[{{"role":"{_ROLES[side]}","content":{given}}}]}}') if is_root else given
+    return _as_messages(given) if is_root or (span.attributes or {}).get(semconv.SPAN_KIND) == "LLM" else given
+
+
+def _given(span: ReadableSpan, side: str) -> JsonText | None:
+    """Return the payload as it stands on the span, with each long list of token ids as one text."""
+    value_key, mime_key = _PAYLOADS[side]
+    attributes = span.attributes or {}
+    value = attributes.get(value_key)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        return JsonText(_dumps(sanitize_value(value)))
+    if attributes.get(mime_key) not in (None, semconv.JSON_MIME_TYPE):
+        return JsonText(_dumps(replace_surrogates(value)))
+    text = sanitize_json(value, is_trusted=is_own(span))
+    return JsonText(ids_as_text(text.encode()).decode()) if is_own(span) and text[:1] in "{[" else text
+
+
+def _with_reward(reward: float, answer: JsonText | None) -> JsonText:
+    # With spaces: MLflow's list shows the text as it is.
+    number = _dumps(reward)
+    if answer is None:
+        return JsonText(f'{{"reward": {number}}}')
+    if answer.startswith('{"') and '"reward":' not in answer:
+        return JsonText(f'{{"reward": {number}, {answer[1:]}')
+    return JsonText(f'{{"reward": {number}, "output": {answer}}}')
+
+
+def _as_messages(payload: JsonText) -> JsonText:
+    """Return a message, or a list of messages, as an object with `messages`."""
+    if payload[:1] not in "{[" or '"role":' not in payload:
+        return payload
+    value = orjson.loads(str(payload))
+    items = value if isinstance(value, list) else [value]
+    if not items or not all(_is_message(item) for item in items):
+        return payload
+    return JsonText(f'{{"messages":{payload}}}' if isinstance(value, list) else f'{{"messages":[{payload}]}}')
+
+
+def _is_message(item: Any) -> bool:
+    return (
+        isinstance(item, Mapping) and isinstance(item.get("role"), str) and ("content" in item or "tool_calls" in item)
+    )
+
+
+def _dumps(value: Any) -> str:
+    return orjson.dumps(value).decode()

@@ -1,0 +1,185 @@
+"""`PhoenixSpanExporter`: finished spans to Phoenix by OTLP, their rewards by its REST API."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout import semconv
+from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
+from otel_rollout.export.http import HttpClient, destination_of, require_requests, shown_url
+from otel_rollout.export.otlp_http import OTLP_HEADERS, TRACES_PATH, OtlpHttpSender
+from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.export.recent import RecentDict
+from otel_rollout.export.side_work import Kind, NotYet, SideWork
+from otel_rollout.export.span_facts import span_id_of, trace_id_of
+from otel_rollout.processing.span_copies import copy_span
+from otel_rollout.safety.log_once import internal_error
+from otel_rollout_phoenix.annotations import Annotation, annotations_of
+from otel_rollout_phoenix.api import CONFIGURATION_HINT, PhoenixApi, RequestFailedError
+from otel_rollout_phoenix.settings import DEFAULT_PROJECT, default_project, read_settings
+
+__all__ = ["PhoenixSpanExporter"]
+
+MAX_ANNOTATIONS: Final = 100
+"""How many annotations of spans go in one request."""
+MAX_KNOWN: Final = 65_536
+TIMEOUT: Final = 30.0
+MAX_READ_BACK: Final = 1000
+
+
+class PhoenixSpanExporter(OutcomeSpanExporter):
+    """Exports spans to Phoenix by OTLP over HTTP, and rewards as annotations of spans, traces and sessions.
+
+    Arguments default to the environment, as `phoenix.otel.register` reads it.
+
+    Args:
+        endpoint: The base address; else PHOENIX_COLLECTOR_ENDPOINT, else http://localhost:6006.
+        api_key: The key; else PHOENIX_API_KEY.
+        headers: Sent with each request, beside those of PHOENIX_CLIENT_HEADERS.
+        timeout: Seconds for a request.
+    """
+
+    variables: ClassVar[Mapping[str, str]] = {
+        "PHOENIX_COLLECTOR_ENDPOINT": "the address, default `http://localhost:6006`",
+        "PHOENIX_API_KEY": "the key",
+        "PHOENIX_CLIENT_HEADERS": "headers of each request: `name=value,…`",
+        "PHOENIX_PROJECT": "the project of spans that name none; also `PHOENIX_PROJECT_NAME`",
+    }
+
+    def __init__(
+        self,
+        *,
+        endpoint: str | None = None,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        self._settings = read_settings(endpoint, api_key, headers)
+        address, headers = self._settings.address, {**OTLP_HEADERS, **self._settings.headers}
+        self._client = HttpClient(headers=headers, timeout=timeout)
+        self._sender = OtlpHttpSender(self._client, address + TRACES_PATH, configuration_hint=CONFIGURATION_HINT)
+        self._api = PhoenixApi(self._client, address)
+        # With connections of its own, on another thread: a request that hangs doesn't delay spans.
+        self._side_api = PhoenixApi(HttpClient(headers=headers, timeout=timeout), address)
+        self.side_work: SideWork = SideWork("phoenix", {"rewards": Kind(self._annotate, MAX_ANNOTATIONS)})
+        # The times of the annotations that were sent: an older one never replaces a newer one.
+        self._annotated: RecentDict[str, int] = RecentDict(MAX_KNOWN)
+        self._resources: RecentDict[int, tuple[Resource, Resource]] = RecentDict(16)
+
+    def check(self) -> None:
+        """Check the settings without a connection.
+
+        Raises:
+            ConfigurationError: The address is no URL.
+            MissingExtraError: requests isn't installed.
+        """
+        self._settings.check()
+        require_requests()
+
+    @property
+    def destination(self) -> str:
+        """The address, with a hash of the headers."""
+        return destination_of(self._settings.address, self._settings.headers)
+
+    def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
+        """Make one attempt to send `spans`; rewards follow as side work."""
+        try:
+            spans = self._with_projects(spans)
+        except Exception:
+            internal_error("naming the project of spans")
+        outcome = self._sender.send(spans)
+        if outcome.verdict is Verdict.DELIVERED:
+            try:
+                self._add_annotations(spans)
+            except Exception:
+                # The spans are sent.
+                internal_error("noting the rewards of sent spans")
+        return outcome
+
+    def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
+        """Count the stored ones of `spans`, all of one trace.
+
+        Raises:
+            OSError: The request failed.
+        """
+        project = _project(self._with_projects(spans)[0])
+        try:
+            stored = self._api.stored_spans(project, f"{trace_id_of(spans[0]):032x}", limit=MAX_READ_BACK)
+        except RequestFailedError as failure:
+            raise OSError(failure.outcome.reason) from failure
+        found = len(stored & set(map(span_id_of, spans)))
+        return ReadBack(found, f"project {project} of Phoenix at {shown_url(self._settings.address)}")
+
+    def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
+        """Return lines of text on how to find trajectories in Phoenix."""
+        return [
+            f"The trajectories are in Phoenix: {shown_url(self._settings.address)}, project {project_name}.",
+            "The tab Sessions has the rollouts of one prompt side by side. Filter the tab Spans with",
+            "",
+            "    metadata['step'] == 1 and annotations['reward'].score > 0.5",
+        ]
+
+    def trajectory_address(self, trace_id: str, root_id: str, project_name: str) -> str | None:
+        """Return the URL of a trajectory, which Phoenix resolves by the trace's id."""
+        return f"{shown_url(self._settings.address).rstrip('/')}/redirects/traces/{trace_id}"
+
+    def shutdown(self) -> None:
+        """Finish side work within `export_timeout`, and close the connections."""
+        self.side_work.shutdown(time.monotonic() + self.export_timeout)
+        self._api.close()
+        if not self.side_work.is_running:
+            self._side_api.close()
+
+    # --- spans
+
+    def _with_projects(self, spans: Sequence[ReadableSpan]) -> Sequence[ReadableSpan]:
+        """Return the spans, those without a project with that of the environment."""
+        project = default_project()
+        if project is None or all(semconv.OPENINFERENCE_PROJECT in span.resource.attributes for span in spans):
+            return spans
+        return [
+            span
+            if semconv.OPENINFERENCE_PROJECT in span.resource.attributes
+            else copy_span(span, dict(span.attributes or {}), resource=self._resource(span.resource, project))
+            for span in spans
+        ]
+
+    def _resource(self, resource: Resource, project: str) -> Resource:
+        known = self._resources.get(id(resource))
+        if known is None or known[0] is not resource:
+            known = resource, resource.merge(Resource({semconv.OPENINFERENCE_PROJECT: project}))
+            self._resources[id(resource)] = known
+        return known[1]
+
+    # --- rewards
+
+    def _add_annotations(self, spans: Sequence[ReadableSpan]) -> None:
+        for span in spans:
+            for each in annotations_of([span]):
+                if self._annotated.get(each.key, -1) <= each.time_ns:
+                    self._annotated[each.key] = each.time_ns
+                    self.side_work.add(
+                        "rewards", _project(span), each.key, each, order=each.time_ns, payload_bytes=each.size
+                    )
+
+    def _annotate(self, project: str, annotations: list[Annotation]) -> Outcome | NotYet:
+        """Make one attempt to annotate spans, unless Phoenix has a later value; some may not be stored yet."""
+        try:
+            stored = self._side_api.stored_times(project, annotations)
+            newer = [each for each in annotations if stored.get(each.key, -1) <= each.time_ns]
+            missing = self._side_api.annotate(newer)
+        except RequestFailedError as failure:
+            return failure.outcome
+        if not missing:
+            return DELIVERED
+        waiting = {position for position, each in enumerate(annotations) if each.span_id in missing}
+        return NotYet(waiting, f"Phoenix has not stored {len(missing)} of the spans yet")
+
+
+def _project(span: ReadableSpan) -> str:
+    return str(span.resource.attributes.get(semconv.OPENINFERENCE_PROJECT) or DEFAULT_PROJECT)

@@ -1,0 +1,255 @@
+"""`TrackioSpanExporter`: trajectories as conversations in trackio."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, Final
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout.errors import ConfigurationError, MissingExtraError
+from otel_rollout.export.backoff import RetryPolicy
+from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
+from otel_rollout.export.held_spans import HeldSpans
+from otel_rollout.export.http import destination_of, require_requests, shown_url
+from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.export.recent import RecentDict
+from otel_rollout.export.span_facts import span_id_of, trace_id_of
+from otel_rollout.processing.span_size import readable_size
+from otel_rollout.safety.gil import GilYielder
+from otel_rollout.safety.log_once import warn_once
+from otel_rollout_trackio.folder_store import DIR, FolderStore, default_folder
+from otel_rollout_trackio.server_store import SERVER_URL, WRITE_TOKEN, Server, ServerStore, parse_server_url
+from otel_rollout_trackio.store import Store, StoreError
+from otel_rollout_trackio.translate import Conversation, is_root, translate
+
+__all__ = ["TrackioSpanExporter"]
+
+_logger = logging.getLogger(__name__)
+
+SPACE_ID: Final = "TRACKIO_SPACE_ID"
+
+MAX_HELD_BYTES: Final = 256 * 2**20
+"""Above this, the trajectories without a new span for longest are stored without their root."""
+MAX_HELD_SECONDS: Final = 3600.0
+"""A trajectory without a new span for so long is stored without its root."""
+MAX_STORED: Final = 16_384
+"""How many stored trajectories are remembered, so that a late span of one is not held."""
+PART_BYTES: Final = 8 * 2**20
+"""About how much is written at once at the shutdown."""
+
+
+class TrackioSpanExporter(OutcomeSpanExporter):
+    """Stores each trajectory as one trackio trace, once its root has ended: trackio can't add to a stored one.
+
+    Until then its spans are held here, and count as queued.
+
+    Args:
+        folder: trackio's folder; else `TRACKIO_DIR`, else `trackio` in `HF_HOME`.
+        server_url: A trackio server, instead of a folder; else `TRACKIO_SERVER_URL`.
+        write_token: The server's write token; else the one in its URL, else `TRACKIO_WRITE_TOKEN`.
+        project: The project; else the project given to `init`, else the service's name.
+        timeout: Seconds for a request to a server.
+    """
+
+    variables: ClassVar[Mapping[str, str]] = {
+        DIR: "the folder; default: trackio in HF_HOME, which is ~/.cache/huggingface",
+        SERVER_URL: "a trackio server, instead of the folder",
+        WRITE_TOKEN: "its write token, if the URL has none",
+    }
+
+    def __init__(
+        self,
+        *,
+        folder: str | os.PathLike[str] | None = None,
+        server_url: str | None = None,
+        write_token: str | None = None,
+        project: str | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        # A trainer may change its working folder later.
+        self.folder = Path(folder or default_folder()).expanduser().absolute()
+        url = server_url or ("" if folder else os.environ.get(SERVER_URL, "").strip())
+        self._server: Server | None = None
+        self._fault: ConfigurationError | None = None
+        if url:
+            try:
+                self._server = parse_server_url(url, write_token or os.environ.get(WRITE_TOKEN))
+            except ConfigurationError as error:
+                self._fault = error
+        self._project = project
+        self._timeout = timeout
+        self._store: Store | None = None
+        self._stored: RecentDict[int, None] = RecentDict(MAX_STORED)
+        self._is_shut_down = False
+        self._held = self.held = HeldSpans()
+
+    @property
+    def destination(self) -> str | None:
+        """The server or the folder, with the project if it is given."""
+        if self._fault is not None:
+            return None
+        place = str(self.folder) if self._server is None else destination_of(self._server.url, {})
+        return f"{place}, project {self._project}" if self._project else place
+
+    def check(self) -> None:
+        """Check the settings without a connection.
+
+        Raises:
+            ConfigurationError: The server's URL is invalid, or there is no token for it.
+            MissingExtraError: trackio isn't installed.
+        """
+        if self._fault is not None:
+            raise self._fault
+        if self._server is not None:
+            require_requests()
+            return
+        if importlib.util.find_spec("trackio") is None:
+            raise MissingExtraError("trackio isn't installed: pip install 'otel-rollout[trackio]'")
+        if os.environ.get(SPACE_ID):
+            warn_once(
+                SPACE_ID,
+                "trackio: trajectories are not sent to a Space (%s): they are in %s; `trackio sync` uploads them",
+                SPACE_ID,
+                self.folder,
+            )
+
+    def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
+        """Store the trajectories that `spans` end, and hold the other spans."""
+        if self._is_shut_down:
+            return Outcome(Verdict.CONFIGURATION_ERROR, "the exporter is shut down")
+        ended, running = self._sorted(spans)
+        new = [span for batch in running.values() for span in batch]
+        overdue = self._held.overdue(new, max_bytes=MAX_HELD_BYTES, max_seconds=MAX_HELD_SECONDS)
+        overdue = [trace_id for trace_id in overdue if trace_id not in ended]
+        parts = [[*self._held.of_trace(trace_id), *batch] for trace_id, batch in ended.items()]
+        parts += [self._held.of_trace(trace_id) for trace_id in overdue]
+        outcome = self._write(parts)
+        if outcome.verdict is Verdict.DELIVERED:
+            self._held.release([*ended, *overdue])
+            self._stored.update(dict.fromkeys(ended))
+            self._held.add(new)
+        return outcome
+
+    def store_held(self) -> Outcome:
+        """Store the held spans without their roots, in one attempt."""
+        waiting = self._held.trace_ids()
+        while waiting:
+            part: list[int] = []
+            size = 0
+            while waiting and size < PART_BYTES:
+                part.append(waiting.pop(0))
+                size += sum(map(readable_size, self._held.of_trace(part[-1])))
+            outcome = self._write([self._held.of_trace(trace_id) for trace_id in part])
+            if outcome.verdict is not Verdict.DELIVERED:
+                return outcome
+            self._held.release(part)
+        return DELIVERED
+
+    def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
+        """Count the stored ones of `spans`, all of one trace."""
+        wanted = translate(spans, project=self._project)
+        found = self._opened().read(wanted.project, wanted.run_id, wanted.log_id)
+        ids = {span["id"] for each in found for span in each["spans"]}
+        place = str(self.folder) if self._server is None else shown_url(self._server.url)
+        return ReadBack(
+            sum(span_id_of(span) in ids for span in spans),
+            f"run {wanted.run} of project {wanted.project} in trackio, {place}",
+        )
+
+    def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
+        """Return the commands that show and list trajectories."""
+        project = self._project or project_name
+        lines = [f"The trajectories are in trackio, project {project}, run {experiment_name}, tab Traces."]
+        if self._server is not None:
+            return [*lines, f"Open {shown_url(self._server.url)}"]
+        prefix = "" if self.folder == _folder_without_variable() else f"{DIR}={self.folder} "
+        return [
+            *lines,
+            "Open the page, or list those of a step, with",
+            "",
+            f"    {prefix}trackio show --project {project}",
+            f"    {prefix}trackio list traces --project {project} --run {experiment_name} --step 1",
+        ]
+
+    def shutdown(self) -> None:
+        """Store the trajectories that have no root yet, within `export_timeout`, and disconnect; idempotent."""
+        if self._is_shut_down:
+            return
+        self._is_shut_down = True
+        deadline = time.monotonic() + self.export_timeout
+        policy, attempt = RetryPolicy(), 1
+        while self._held.spans:
+            outcome = self.store_held()
+            if outcome.verdict is Verdict.DELIVERED:
+                break
+            delay = policy.delay(attempt, outcome)
+            if outcome.verdict is Verdict.CONFIGURATION_ERROR or time.monotonic() + delay >= deadline:
+                _logger.error("trackio lost %d spans of unfinished trajectories: %s", self._held.spans, outcome.reason)
+                self._held.lose(self._held.trace_ids(), "shutdown")
+                break
+            time.sleep(delay)
+            attempt += 1
+        if self._store is not None:
+            self._store.close()
+
+    def after_fork(self) -> None:
+        """Forget the parent's spans in a forked child."""
+        self._held.forget()
+        self._stored.clear()
+
+    # --- one attempt
+
+    def _sorted(
+        self, spans: Iterable[ReadableSpan]
+    ) -> tuple[dict[int, list[ReadableSpan]], dict[int, list[ReadableSpan]]]:
+        """Return the spans by trace, root last: of trajectories to store now, and of running ones."""
+        traces: dict[int, list[ReadableSpan]] = {}
+        for span in spans:
+            traces.setdefault(trace_id_of(span), []).append(span)
+        ended: dict[int, list[ReadableSpan]] = {}
+        running: dict[int, list[ReadableSpan]] = {}
+        for trace_id, batch in traces.items():
+            batch.sort(key=_place)
+            is_late = trace_id in self._stored and trace_id not in self._held
+            (ended if is_root(batch[-1]) or is_late else running)[trace_id] = batch
+        return ended, running
+
+    def _write(self, parts: Iterable[Sequence[ReadableSpan]]) -> Outcome:
+        conversations: list[Conversation] = []
+        yielder = GilYielder()
+        try:
+            for part in parts:
+                conversations.append(translate(part, project=self._project))
+                yielder.worked(sum(map(readable_size, part)))
+            if conversations:
+                self._opened().write(conversations)
+        except StoreError as error:
+            return error.outcome
+        except Exception as error:
+            # Halving the batch finds the span at fault.
+            warn_once(f"trackio {type(error).__name__}", "a span can't be sent to trackio", exc_info=error)
+            return Outcome(Verdict.REFUSED, f"{type(error).__name__}: {error}")
+        return DELIVERED
+
+    def _opened(self) -> Store:
+        if self._fault is not None:
+            raise StoreError(Outcome(Verdict.CONFIGURATION_ERROR, str(self._fault)))
+        if self._store is None:
+            self._store = FolderStore(self.folder) if self._server is None else ServerStore(self._server, self._timeout)
+        return self._store
+
+
+def _place(span: ReadableSpan) -> int:
+    """Return a span's place in its trajectory: the root goes last, also after a span that another process parented."""
+    return 2 if span.parent is None else int(is_root(span))
+
+
+def _folder_without_variable() -> Path:
+    """Return the folder that trackio's command takes in a shell of its own."""
+    return Path("~/.cache/huggingface/trackio").expanduser()

@@ -1,0 +1,129 @@
+"""The conversation of a trajectory in OpenAI's form, which trackio's page shows, and payloads as values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout import semconv
+from otel_rollout.export.chat_messages import as_openai, chat_messages
+from otel_rollout.values.sanitize import replace_surrogates
+
+__all__ = ["conversation_of", "input_of", "output_of"]
+
+
+def conversation_of(spans: Sequence[ReadableSpan], root: ReadableSpan | None) -> list[dict[str, Any]]:
+    """Return the messages of a trajectory: the root's, else those of its last LLM op, else the root's input and output.
+
+    Args:
+        spans: Its spans, in the order in which they ended.
+        root: The root, if it is among them.
+    """
+    turns = [span for span in spans if (span.attributes or {}).get(semconv.SPAN_KIND) == "LLM"]
+    candidates = [span for span in (root, turns[-1] if turns else None) if span is not None]
+    for span in candidates:
+        found = chat_messages(span)
+        if found is not None:
+            return as_openai([*found.input, *found.output])
+    # Messages are switched off, or the op has none.
+    turn = turns[-1] if turns else None
+    return [
+        *(_asked(turn) or _shown(root, "user", semconv.INPUT_VALUE)),
+        *(_answered(turn) or _shown(root, "assistant", semconv.OUTPUT_VALUE)),
+    ]
+
+
+def input_of(span: ReadableSpan, *, with_messages: bool = True) -> Any:
+    """Return a span's input: its messages beside the other arguments."""
+    found = chat_messages(span) if with_messages else None
+    messages = [] if found is None else as_openai(found.input)
+    return _with_messages(_payload(span, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE), messages)
+
+
+def output_of(span: ReadableSpan, *, with_messages: bool = True) -> Any:
+    """Return a span's output: the model's answer beside the rest of the result."""
+    found = chat_messages(span) if with_messages else None
+    messages = [] if found is None else as_openai(found.output)
+    return _with_messages(_payload(span, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE), messages)
+
+
+def _parsed(text: str) -> Any:
+    """Return the value of a JSON text; the text itself if it isn't JSON."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return text
+
+
+def _payload(span: ReadableSpan, key: str, mime_key: str) -> Any:
+    attributes = span.attributes or {}
+    value = attributes.get(key)
+    if value is None:
+        return None
+    text = replace_surrogates(value if isinstance(value, str) else str(value))
+    mime = attributes.get(mime_key)
+    # Without a type, only an object or a list counts as JSON: a text that is a JSON number by chance is a text.
+    is_json = mime == semconv.JSON_MIME_TYPE or (mime is None and text[:1] in ("{", "["))
+    return _parsed(text) if is_json else text
+
+
+def _with_messages(value: Any, messages: list[dict[str, Any]]) -> Any:
+    if not messages:
+        return value
+    if value is None:
+        return {"messages": messages}
+    return {"messages": messages, **value} if isinstance(value, dict) else {"messages": messages, "value": value}
+
+
+def _asked(turn: ReadableSpan | None) -> list[dict[str, Any]]:
+    """Return the messages among an op's arguments, else the prompt's text, which verl's turns have in the result."""
+    given, result = _sides(turn)
+    return _messages_in(given) or _text_in(given, "user", "prompt_text") or _text_in(result, "user", "prompt_text")
+
+
+def _answered(turn: ReadableSpan | None) -> list[dict[str, Any]]:
+    _, result = _sides(turn)
+    return _messages_in(result) or _text_in(result, "assistant", "response_text")
+
+
+def _sides(turn: ReadableSpan | None) -> tuple[Any, Any]:
+    return (None, None) if turn is None else (input_of(turn), output_of(turn))
+
+
+def _messages_in(value: Any) -> list[dict[str, Any]]:
+    if isinstance(value, dict):
+        choices = value.get("choices")
+        if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+            return _messages_in([choices[0].get("message")])
+        return _messages_in(value.get("messages", [value]))
+    return list(value) if _are_messages(value) else []
+
+
+def _text_in(value: Any, role: str, key: str) -> list[dict[str, Any]]:
+    text = value.get(key) if isinstance(value, dict) else value
+    return [{"role": role, "content": text}] if isinstance(text, str) and text else []
+
+
+def _shown(root: ReadableSpan | None, role: str, key: str) -> list[dict[str, Any]]:
+    """Return one message with a root's input or output, whatever its form."""
+    if root is None:
+        return []
+    value = input_of(root) if key == semconv.INPUT_VALUE else output_of(root)
+    if value in (None, "", [], {}):
+        return []
+    return _messages_in(value) or [{"role": role, "content": value if isinstance(value, str) else _json(value)}]
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _are_messages(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, dict) and isinstance(item.get("role"), str) for item in value)
+    )

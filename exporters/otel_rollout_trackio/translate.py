@@ -1,0 +1,256 @@
+"""Translates the spans of a trajectory to one trackio trace, a conversation with its ops: pure functions.
+
+Source of the record: `trackio.Trace` of trackio 0.43.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.trace import StatusCode
+
+from otel_rollout import semconv
+from otel_rollout.export.reward_parts import REWARD, reward_parts
+from otel_rollout.export.span_facts import span_id_of, trace_id_of
+from otel_rollout.values.sanitize import fits_int64, replace_surrogates
+from otel_rollout_trackio.messages import conversation_of, input_of, output_of
+
+__all__ = ["Conversation", "is_root", "run_id_of", "translate"]
+
+UNFINISHED: Final = "unfinished"
+"""The name and the status of spans whose root has not come."""
+DEFAULT_PROJECT: Final = "otel-rollout"
+DEFAULT_RUN: Final = "default"
+
+_PREFIX: Final = "rollout."
+_KINDS: Final = {"LLM": "generation", "TOOL": "tool"}
+_STATUSES: Final = {"completed": "success"}
+_FIRST: Final = (
+    *semconv.TAGS,
+    semconv.TURNS,
+    semconv.INPUT_TOKENS,
+    semconv.OUTPUT_TOKENS,
+)
+"""The root's attributes that the page shows first."""
+_ELSEWHERE: Final = frozenset(
+    {
+        *_FIRST,
+        semconv.REWARD,
+        semconv.REWARD_PARTS,
+        semconv.STATUS,
+        semconv.SESSION_ID,
+        semconv.CONVERSATION_ID,
+        semconv.METADATA,
+        semconv.SPAN_KIND,
+        semconv.OPERATION_NAME,
+        semconv.INPUT_VALUE,
+        semconv.INPUT_MIME_TYPE,
+        semconv.OUTPUT_VALUE,
+        semconv.OUTPUT_MIME_TYPE,
+        semconv.USAGE_INPUT_TOKENS,
+        semconv.USAGE_OUTPUT_TOKENS,
+        semconv.INPUT_MESSAGES,
+        semconv.OUTPUT_MESSAGES,
+    }
+)
+"""Attributes that have a field of their own, or that stand in the metadata already."""
+
+
+class Conversation(NamedTuple):
+    """A trace, and its place in trackio; `log_id` makes a second write of it one without effect."""
+
+    project: str
+    run: str
+    run_id: str
+    key: str
+    step: int
+    timestamp: str
+    log_id: str
+    trace: dict[str, Any]
+
+
+def is_root(span: ReadableSpan) -> bool:
+    """Return True if a span is the last one of its trace in this process."""
+    return span.parent is None or span.parent.is_remote
+
+
+def run_id_of(project: str, run: str) -> str:
+    """Return the id of an experiment's run, the same in all processes."""
+    return hashlib.sha256(f"{project}/{run}".encode()).hexdigest()[:32]
+
+
+def translate(spans: Sequence[ReadableSpan], *, project: str | None = None) -> Conversation:
+    """Return the conversation of a trajectory, or of a part of it.
+
+    Args:
+        spans: Spans of one trace, in the order in which they ended: with the trajectory's root, or some without it,
+            because it has not come or is stored already.
+        project: The project; None for the spans' own.
+    """
+    last = spans[-1]
+    root = last if is_root(last) else None
+    is_whole = root is not None and root.parent is None
+    trace_id = f"{trace_id_of(last):032x}"
+    tags = _tags(spans)
+    name = project or _project(last)
+    run = _text(tags.get(semconv.EXPERIMENT_NAME) or DEFAULT_RUN)
+    step = tags.get(semconv.STEP)
+    start = min(span.start_time or 0 for span in spans)
+    return Conversation(
+        project=name,
+        run=run,
+        run_id=run_id_of(name, run),
+        key=UNFINISHED if root is None else _text(root.name),
+        step=step if type(step) is int and fits_int64(step) else 0,
+        timestamp=_time(start),
+        # A part has an id of its own: the root's row may be stored already, or be yet to come.
+        log_id=trace_id if is_whole else f"{trace_id}-{span_id_of(spans[0])}",
+        trace={
+            "_type": "trackio.trace",
+            "messages": conversation_of(spans, root),
+            "metadata": _metadata(spans, root, tags, trace_id, start),
+            # With the root: the page takes a trajectory's duration from its spans.
+            "spans": [_span(span, is_conversation=span is root) for span in _by_start(spans)],
+        },
+    )
+
+
+def _tags(spans: Sequence[ReadableSpan]) -> dict[str, Any]:
+    """Return the tags that any of the spans has; the last one counts."""
+    return {
+        key: value for span in spans for key in semconv.TAGS if (value := (span.attributes or {}).get(key)) is not None
+    }
+
+
+def _project(span: ReadableSpan) -> str:
+    resource = span.resource.attributes if span.resource is not None else {}
+    return _text(resource.get(semconv.PROJECT_NAME) or resource.get(semconv.SERVICE_NAME) or DEFAULT_PROJECT)
+
+
+def _metadata(
+    spans: Sequence[ReadableSpan], root: ReadableSpan | None, tags: Mapping[str, Any], trace_id: str, start: int
+) -> dict[str, Any]:
+    attributes: Mapping[str, Any] = {} if root is None else root.attributes or {}
+    status = _text(attributes.get(semconv.STATUS) or (UNFINISHED if root is None else _status(root)))
+    known = {**tags, **attributes}
+    metadata: dict[str, Any] = {"status": _STATUSES.get(status, status)}
+    for part in () if root is None else reward_parts(root):
+        name = part.name if part.name == REWARD else f"{REWARD}.{part.name}"
+        metadata[name] = {"value": part.value, "explanation": part.explanation} if part.explanation else part.value
+    metadata.update((_short(key), _plain(known[key])) for key in _FIRST if key in known)
+    metadata["duration_ms"] = (max(span.end_time or 0 for span in spans) - start) / 1e6
+    if semconv.SESSION_ID in attributes:
+        metadata["session_id"] = _text(attributes[semconv.SESSION_ID])
+    metadata["trace_id"] = trace_id
+    if root is not None:
+        if error := _error(root):
+            metadata["error"] = error
+        metadata.update(_others(root))
+    return metadata
+
+
+def _by_start(spans: Sequence[ReadableSpan]) -> list[ReadableSpan]:
+    # Reversed: of two with the same times, the outer one ended last.
+    ordered = list(reversed(spans))
+    ordered.sort(key=lambda span: (span.start_time or 0, -(span.end_time or 0)))
+    return ordered
+
+
+def _span(span: ReadableSpan, *, is_conversation: bool) -> dict[str, Any]:
+    """Return the record of a span; if the span is the root, its messages and attributes are the conversation's."""
+    attributes: Mapping[str, Any] = span.attributes or {}
+    start = span.start_time or 0
+    end = max(start, span.end_time or 0)
+    record: dict[str, Any] = {
+        "id": span_id_of(span),
+        "name": _text(span.name),
+        "kind": _KINDS.get(_text(attributes.get(semconv.SPAN_KIND)), "span"),
+        "start_time": _time(start),
+        "end_time": _time(end),
+        "duration_ms": (end - start) / 1e6,
+        "status": _status(span),
+        "input": input_of(span, with_messages=not is_conversation),
+        "output": output_of(span, with_messages=not is_conversation),
+    }
+    if span.parent is not None:
+        record["parent_id"] = f"{span.parent.span_id:016x}"
+    if error := _error(span):
+        record["error"] = error
+    model = attributes.get(semconv.RESPONSE_MODEL) or attributes.get(semconv.REQUEST_MODEL)
+    if model:
+        record["model"] = _text(model)
+    usage = {
+        name: attributes[key]
+        for name, key in (("input_tokens", semconv.USAGE_INPUT_TOKENS), ("output_tokens", semconv.USAGE_OUTPUT_TOKENS))
+        if type(attributes.get(key)) is int
+    }
+    if usage:
+        record["usage"] = usage
+    others = {} if is_conversation else _others(span)
+    for key in (semconv.RESPONSE_MODEL, semconv.REQUEST_MODEL):
+        if key in others and others[key] == record.get("model"):
+            del others[key]
+    if others:
+        record["metadata"] = others
+    return record
+
+
+def _status(span: ReadableSpan) -> str:
+    return "error" if span.status.status_code is StatusCode.ERROR else "success"
+
+
+def _error(span: ReadableSpan) -> str | None:
+    """Return the exception of a failed span, with its traceback; None if the span did not fail."""
+    if span.status.status_code is not StatusCode.ERROR:
+        return None
+    found: Mapping[str, Any] = {}
+    for event in span.events:
+        if event.name == semconv.EXCEPTION_EVENT:
+            found = event.attributes or {}
+    if semconv.EXCEPTION_STACKTRACE in found:
+        return _text(found[semconv.EXCEPTION_STACKTRACE]).rstrip()
+    parts = [found.get(semconv.EXCEPTION_TYPE), found.get(semconv.EXCEPTION_MESSAGE) or span.status.description]
+    return ": ".join(_text(part) for part in parts if part) or "failed"
+
+
+def _others(span: ReadableSpan) -> dict[str, Any]:
+    """Return the attributes and events that have no field of their own."""
+    attributes: Mapping[str, Any] = span.attributes or {}
+    others = {_short(key): _plain(value) for key, value in attributes.items() if key not in _ELSEWHERE}
+    events = [_event(event) for event in span.events if event.name != semconv.EXCEPTION_EVENT]
+    return {**others, "events": events} if events else others
+
+
+def _event(event: Event) -> dict[str, Any]:
+    attributes = {_short(key): _plain(value) for key, value in (event.attributes or {}).items()}
+    return {"name": _text(event.name), "time": _time(event.timestamp), **attributes}
+
+
+def _short(key: str) -> str:
+    return replace_surrogates(str(key).removeprefix(_PREFIX))
+
+
+def _time(nanoseconds: int) -> str:
+    return datetime.fromtimestamp(nanoseconds / 1e9, timezone.utc).isoformat()
+
+
+def _text(value: object) -> str:
+    return replace_surrogates(str(value))
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, float)):
+        return value
+    if isinstance(value, int):
+        return value if fits_int64(value) else str(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, Mapping):
+        return {_text(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    return _text(value)

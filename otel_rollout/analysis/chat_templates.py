@@ -1,0 +1,115 @@
+"""The text of a conversation as a chat template writes it, split into messages and tool calls.
+
+Templates: ChatML (Qwen and many others), `<|role|>` (Phi, GLM), Llama 3, Gemma, DeepSeek; tool calls as Hermes and
+Qwen write them, in `<tool_call>`.
+
+Sources: the `chat_template` of these models' tokenizers, and
+https://huggingface.co/docs/transformers/chat_templating.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+__all__ = ["ToolCall", "json_of", "read_template", "split_tool_calls"]
+
+_ROLE: Final = "system|user|assistant|tool|developer|observation|ipython|model"
+_HEADERS: Final = re.compile(
+    rf"<\|im_start\|>(?P<chatml>{_ROLE})\n?"
+    rf"|<\|start_header_id\|>(?P<llama>{_ROLE})<\|end_header_id\|>\n*"
+    rf"|<start_of_turn>(?P<gemma>{_ROLE})\n?"
+    r"|<[|\uff5c](?P<deepseek>User|Assistant|System|Tool)[|\uff5c]>"
+    rf"|<\|(?P<plain>{_ROLE})\|>\n?"
+)
+_ENDS: Final = re.compile(
+    r"<\|im_end\|>|<\|eot_id\|>|<\|eom_id\|>|<end_of_turn>|<\|end\|>|<\|endoftext\|>|<\|end_of_text\|>|<\|begin_of_text\|>"
+    r"|<[|\uff5c](?:begin|end)[\u2581_]of[\u2581_]sentence[|\uff5c]>|<bos>|<eos>"
+)
+_ROLES: Final = {"model": "assistant", "observation": "tool", "ipython": "tool"}
+_TOOL_RESPONSE: Final = re.compile(r"\s*<tool_response>\n?(.*?)\n?</tool_response>\s*", re.DOTALL)
+_TOOL_CALL: Final = re.compile(r"\s*<tool_call>(.*?)</tool_call>\s*", re.DOTALL)
+
+
+class ToolCall(NamedTuple):
+    """A tool call.
+
+    Args:
+        name: The tool.
+        arguments: Its arguments as text: `key=value` with JSON values, or text that is no object.
+        call_id: Its id, which its result repeats.
+    """
+
+    name: str
+    arguments: str = ""
+    call_id: str = ""
+
+    @classmethod
+    def of(cls, name: str, arguments: Any, call_id: Any = None) -> ToolCall:
+        """Return a call with these arguments."""
+        if isinstance(arguments, Mapping):
+            text = ", ".join(f"{key}={json_of(value)}" for key, value in arguments.items())
+        else:
+            text = "" if arguments is None else arguments if isinstance(arguments, str) else json_of(arguments)
+        return cls(name, text, str(call_id or ""))
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.arguments})"
+
+
+def read_template(text: str) -> list[tuple[str, str]]:
+    """Return the roles and texts of a conversation in a chat template's form; empty if it has none of them.
+
+    Args:
+        text: The text of a prompt, a response, or both; text before the first role continues the assistant's.
+    """
+    headers = list(_HEADERS.finditer(text)) if "<" in text else []
+    if not headers:
+        return []
+    messages: list[tuple[str, str]] = []
+    before = _ENDS.sub("", text[: headers[0].start()])
+    if before.strip():
+        messages.append(("assistant", before))
+    for header, following in zip(headers, [*headers[1:], None], strict=True):
+        role = next(filter(None, header.groups())).lower()
+        content = _ENDS.sub("", text[header.end() : following.start() if following else None])
+        results = _TOOL_RESPONSE.findall(content)
+        if results and not _TOOL_RESPONSE.sub("", content):
+            messages += [("tool", result) for result in results]
+        elif content.strip() or following is not None:
+            # The last header alone asks the model to generate.
+            messages.append((_ROLES.get(role, role), content.rstrip("\n")))
+    return messages
+
+
+def split_tool_calls(text: str) -> tuple[str, tuple[ToolCall, ...]]:
+    """Return an assistant's text without its tool calls, and the calls; a malformed one stays text."""
+    text = _ENDS.sub("", text)
+    calls: list[ToolCall] = []
+
+    def take(found: re.Match[str]) -> str:
+        try:
+            value = orjson.loads(found[1])
+        except ValueError:
+            return found[0]
+        if not isinstance(value, Mapping):
+            return found[0]
+        name = value.get("name") or value.get("tool")
+        arguments = value.get("arguments", value.get("parameters", value.get("argument")))
+        if not isinstance(name, str):
+            return found[0]
+        calls.append(ToolCall.of(name, arguments))
+        return "\n"
+
+    return _TOOL_CALL.sub(take, text).strip("\n"), tuple(calls)
+
+
+def json_of(value: Any) -> str:
+    """Return a value as JSON; of one that is nested too deeply, an ellipsis."""
+    try:
+        return orjson.dumps(value, default=str).decode()
+    except (TypeError, RecursionError):
+        return "…"

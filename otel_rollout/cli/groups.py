@@ -1,0 +1,94 @@
+"""The rollouts of a prompt, side by side, in each step and experiment that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from opentelemetry.sdk.trace import ReadableSpan
+from rich.console import Console
+from rich.text import Text
+
+from otel_rollout.analysis.plain_text import counted, printable, shorten, step_name
+from otel_rollout.analysis.rollouts import NO_ROOT, Rollout, prompt_of, rollout_of
+from otel_rollout.cli.reading import ProblemLog
+from otel_rollout.cli.tables import all_groups_table, telling_digits
+from otel_rollout.errors import UnreadableTraceError
+from otel_rollout.terminal.group_table import group_table
+from otel_rollout.terminal.table import print_lines
+from otel_rollout.trace_folder.folder_stats import split_runs
+from otel_rollout.trace_folder.reader import RecordedTrajectory
+
+__all__ = ["print_groups"]
+
+
+def print_groups(screen: Console, trajectories: Sequence[RecordedTrajectory], problems: ProblemLog) -> bool:
+    """Print each group: on a terminal below its prompt, elsewhere as rows of one table.
+
+    Args:
+        screen: The console.
+        trajectories: In the order of `in_order_of_prompts`.
+        problems: Notes the trajectories that can't be read; they are listed by their index entries.
+
+    Returns:
+        True if there is any group.
+    """
+    groups = list(_groups(trajectories))
+    if not screen.is_terminal:
+        if groups:
+            rows = ((group[0], [_rollout(each, problems) for each in group]) for group in groups)
+            print_lines(screen, all_groups_table(rows))
+        return bool(groups)
+    has_experiments = len({each.experiment_name for each in trajectories}) > 1
+    has_runs = len(groups) > len({_key(group[0]) for group in groups})
+    for position, group in enumerate(groups):
+        if position:
+            screen.print()
+        first = group[0]
+        named = [f"step {step_name(first.step, validate=first.validate)}", f"sample {first.sample_index}"]
+        named += [str(first.experiment_name)] if has_experiments else []
+        named += [f"run {str(first.run_id)[:8]}"] if has_runs else []
+        rest = f"  {counted(len(group), 'rollout')} of one prompt"
+        screen.print(Text.assemble((printable("  ".join(named)), "bold"), (rest, "dim")), soft_wrap=True)
+        rollouts = [_rollout(each, problems) for each in group]
+        if prompt := _prompt(group):
+            line = printable(shorten(prompt, 3 * screen.width))
+            screen.print(Text(line, style="italic"))
+        print_lines(screen, group_table(rollouts, id_digits=telling_digits([each.trace_id for each in group])))
+    return bool(groups)
+
+
+def _groups(trajectories: Sequence[RecordedTrajectory]) -> Iterator[Sequence[RecordedTrajectory]]:
+    for _, group in groupby(trajectories, _key):
+        yield from (run for _, run in split_runs(list(group)))
+
+
+def _key(trajectory: RecordedTrajectory) -> tuple[Any, ...]:
+    return (
+        trajectory.step,
+        trajectory.validate,
+        str(trajectory.experiment_name),
+        str(trajectory.sample_index),
+    )
+
+
+def _rollout(trajectory: RecordedTrajectory, problems: ProblemLog) -> Rollout:
+    try:
+        return rollout_of(trajectory.spans)
+    except UnreadableTraceError as error:
+        problems.complain(str(error))
+        status = str(trajectory.status or "-") if trajectory.has_root else NO_ROOT
+        took = trajectory.end_time - trajectory.start_time
+        return Rollout(trajectory.rollout_n, status, took, trajectory.reward, trace_id=trajectory.trace_id)
+
+
+def _prompt(group: Sequence[RecordedTrajectory]) -> str:
+    for each in group:
+        try:
+            spans: Sequence[ReadableSpan] = each.spans
+        except UnreadableTraceError:
+            continue
+        if prompt := prompt_of(spans):
+            return prompt
+    return ""

@@ -1,0 +1,32 @@
+"""A reward and its parts as events of OpenTelemetry's GenAI conventions, for backends that have no API for them.
+
+Source: https://github.com/open-telemetry/semantic-conventions-genai, `gen_ai.evaluation.result`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opentelemetry.sdk.trace import Event, ReadableSpan
+
+from otel_rollout import semconv
+from otel_rollout.export.reward_parts import RewardPart, reward_parts
+
+__all__ = ["evaluation_events"]
+
+
+def evaluation_events(span: ReadableSpan) -> list[Event]:
+    """Return one event for the reward on a span and one for each of its parts, at the span's end."""
+    return [Event(semconv.EVALUATION_EVENT, _attributes(part), span.end_time) for part in reward_parts(span)]
+
+
+def _attributes(part: RewardPart) -> dict[str, Any]:
+    attributes: dict[str, Any] = {semconv.EVALUATION_NAME: part.name}
+    score, label = part.score_and_label
+    if score is not None:
+        attributes[semconv.EVALUATION_VALUE] = score
+    if label is not None:
+        attributes[semconv.EVALUATION_LABEL] = label
+    if part.explanation:
+        attributes[semconv.EVALUATION_EXPLANATION] = part.explanation
+    return attributes

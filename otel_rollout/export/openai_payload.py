@@ -1,0 +1,82 @@
+"""Payloads as OpenAI's requests and answers, the shape in which MLflow and Weave draw conversations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import orjson
+
+from otel_rollout.export.chat_messages import ChatMessage, as_openai, text_of
+from otel_rollout.processing.chat_payload import PREVIEW_CHARACTERS
+from otel_rollout.processing.token_text import PROMPT_TEXT, RESPONSE_TEXT
+from otel_rollout.values.snapshot import cut_text
+
+__all__ = ["answer_json", "request_json"]
+
+_FINISH_REASON: Final = "finish_reason"
+_PREVIEWS: Final = (f'{{"{PROMPT_TEXT}":', f'{{"{RESPONSE_TEXT}":')
+_DECODER: Final = json.JSONDecoder()
+
+
+def request_json(messages: Sequence[ChatMessage], rest: str | None) -> str:
+    """Return an object with `messages`, and behind them what the input has beside them, as JSON.
+
+    Args:
+        messages: The messages.
+        rest: The input as JSON; None if there is none.
+    """
+    return _joined({"messages": as_openai(messages)}, messages, rest)
+
+
+def answer_json(messages: Sequence[ChatMessage], rest: str | None) -> str:
+    """Return an object with `choices` and the finish reason, and behind them what the output has beside them, as JSON.
+
+    Args:
+        messages: The model's answers.
+        rest: The output as JSON; None if there is none.
+    """
+    choices = [
+        {"index": index, "message": record, _FINISH_REASON: message.finish_reason}
+        for index, message in enumerate(messages)
+        for record in as_openai([message])
+    ]
+    fields: dict[str, Any] = {"choices": choices}
+    reason = messages[-1].finish_reason
+    if reason and (rest is None or f'"{_FINISH_REASON}":' not in rest):
+        # Pages don't draw the one inside a choice.
+        fields[_FINISH_REASON] = reason
+    return _joined(fields, messages, rest)
+
+
+def _joined(fields: dict[str, Any], messages: Sequence[ChatMessage], rest: str | None) -> str:
+    if rest is None or rest in ("{}", "null"):
+        return _dumps(fields)
+    if not rest.startswith("{"):
+        value = orjson.loads(rest)
+        texts = [text_of(message) for message in messages]
+        if value not in texts and value not in [cut_text(text, PREVIEW_CHARACTERS) for text in texts]:
+            fields["value"] = value
+        return _dumps(fields)
+    rest = _without_preview(rest)
+    if rest == "{}":
+        return _dumps(fields)
+    if any(f'"{key}"' in rest for key in fields):
+        found = orjson.loads(rest)
+        return _dumps({**fields, **{key: value for key, value in found.items() if key not in fields}})
+    # Spliced: token ids may be long.
+    return f"{_dumps(fields)[:-1]},{rest[1:]}"
+
+
+def _without_preview(rest: str) -> str:
+    """Return a payload without the text before it that is there for lists of backends without messages."""
+    for start in _PREVIEWS:
+        if rest.startswith(start):
+            _, end = _DECODER.raw_decode(rest, len(start))
+            return "{" + rest[end:].removeprefix(",")
+    return rest
+
+
+def _dumps(value: Any) -> str:
+    return orjson.dumps(value).decode()

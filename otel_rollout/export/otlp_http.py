@@ -1,0 +1,86 @@
+"""Sends spans to an OTLP receiver over HTTP in protobuf.
+
+Source: https://opentelemetry.io/docs/specs/otlp/#otlphttp
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.trace import Event, ReadableSpan
+
+from otel_rollout.export.exporter import refused_here
+from otel_rollout.export.http import HttpClient, outcome_of_answer
+from otel_rollout.export.otlp_encoding import encode_spans
+from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.version import __version__
+
+__all__ = ["OTLP_HEADERS", "TRACES_PATH", "USER_AGENT", "OtlpHttpSender", "partial_outcome"]
+
+TRACES_PATH: Final = "/v1/traces"
+# https://opentelemetry.io/docs/specs/otel/protocol/exporter/#user-agent
+USER_AGENT: Final = f"otel-rollout/{__version__} OTel-OTLP-Exporter-Python/{__version__}"
+OTLP_HEADERS: Final = {"content-type": "application/x-protobuf", "user-agent": USER_AGENT}
+"""The headers of each request, unless the user's have the same name."""
+# The fastest level: traces are text, and a worker has better uses for its cores.
+GZIP_LEVEL: Final = 1
+
+
+class OtlpHttpSender:
+    """Makes single attempts to send spans.
+
+    Args:
+        client: The HTTP client, with `OTLP_HEADERS`.
+        endpoint: The full URL.
+        configuration_hint: The settings to check after an auth or configuration error.
+        compression: `none`, `gzip` or `deflate`.
+        more_events: Returns events of a span beside its own.
+    """
+
+    def __init__(
+        self,
+        client: HttpClient,
+        endpoint: str,
+        *,
+        configuration_hint: str,
+        compression: str = "none",
+        more_events: Callable[[ReadableSpan], Sequence[Event]] | None = None,
+    ) -> None:
+        self._client = client
+        self._endpoint = endpoint
+        self._configuration_hint = configuration_hint
+        self._compression = compression
+        self._more_events = more_events
+
+    def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
+        """Make one attempt to send `spans`."""
+        try:
+            body = encode_spans(spans, self._more_events)
+        except Exception as error:
+            return refused_here(error)
+        headers = {}
+        if self._compression != "none":
+            body = gzip.compress(body, GZIP_LEVEL) if self._compression == "gzip" else zlib.compress(body, GZIP_LEVEL)
+            headers["content-encoding"] = self._compression
+        answer = self._client.request("POST", self._endpoint, body, headers)
+        outcome = outcome_of_answer(answer, self._endpoint, configuration_hint=self._configuration_hint)
+        if outcome.verdict is not Verdict.DELIVERED or not answer.body:
+            return outcome
+        try:
+            partial = ExportTraceServiceResponse.FromString(answer.body).partial_success
+        except DecodeError:
+            # Phoenix and others answer in JSON or text.
+            return outcome
+        return partial_outcome(partial.rejected_spans, partial.error_message, len(spans))
+
+
+def partial_outcome(rejected: int, message: str, sent: int) -> Outcome:
+    """Return the outcome of a batch of `sent` spans that the receiver took, except for `rejected` ones."""
+    if rejected <= 0:
+        return Outcome(Verdict.DELIVERED)
+    return Outcome(Verdict.DELIVERED, f"{rejected} of {sent} spans rejected: {message}", rejected=min(rejected, sent))

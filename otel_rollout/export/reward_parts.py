@@ -1,0 +1,94 @@
+"""The reward on a span and its named parts, as one record for all backends."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, NamedTuple
+
+import orjson
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout import semconv
+
+__all__ = ["MAX_PARTS", "REWARD", "RewardPart", "reward_parts"]
+
+REWARD: Final = "reward"
+"""The name of the total."""
+MAX_PARTS: Final = 64
+"""The most parts of a span that become records of a backend; the attribute has them all."""
+MAX_NAME_CHARACTERS: Final = 200
+MAX_TEXT_CHARACTERS: Final = 1000
+
+
+class RewardPart(NamedTuple):
+    """A reward, or a named part of one.
+
+    Args:
+        name: `reward` for the total, else the part's name.
+        value: A finite number, a boolean, or a text, which backends show as a label.
+        explanation: The reason for the value; empty if none was given.
+    """
+
+    name: str
+    value: float | bool | str
+    explanation: str = ""
+
+    @property
+    def score_and_label(self) -> tuple[float | None, str | None]:
+        """The value as a number and a text: of a boolean 1 or 0 with `true` or `false`; None for what it isn't."""
+        if isinstance(self.value, bool):
+            return float(self.value), str(self.value).lower()
+        return (None, self.value) if isinstance(self.value, str) else (self.value, None)
+
+
+def reward_parts(span: ReadableSpan) -> tuple[RewardPart, ...]:
+    """Return the reward on a span, if there is one, and its parts: on the root, or on a span that computed them later.
+
+    A part is a number, a boolean, a text, or an object with a `value` and an `explanation`. Parts with other values are
+    left to the attribute.
+    """
+    attributes = span.attributes or {}
+    parts: dict[str, RewardPart] = {}
+    total = _value(attributes.get(semconv.REWARD))
+    if type(total) is float:
+        parts[REWARD] = RewardPart(REWARD, total)
+    for name, given in _named(attributes.get(semconv.REWARD_PARTS)).items():
+        part = _part(name, given)
+        if part is not None and len(parts) < MAX_PARTS:
+            parts.setdefault(part.name, part)
+    return tuple(parts.values())
+
+
+def _named(text: Any) -> dict[str, Any]:
+    if not isinstance(text, str):
+        return {}
+    try:
+        parsed = orjson.loads(text)
+    except ValueError:
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _part(name: str, given: Any) -> RewardPart | None:
+    explanation: Any = ""
+    if isinstance(given, dict):
+        given, explanation = given.get("value"), given.get("explanation")
+    value = _value(given)
+    if value is None or not name.strip():
+        return None
+    reason = _shortened(explanation, MAX_TEXT_CHARACTERS) if isinstance(explanation, str) else ""
+    return RewardPart(_shortened(name.strip(), MAX_NAME_CHARACTERS), value, reason)
+
+
+def _value(given: Any) -> float | bool | str | None:
+    if isinstance(given, bool):
+        return given
+    if isinstance(given, str):
+        return _shortened(given, MAX_TEXT_CHARACTERS) or None
+    if isinstance(given, (int, float)) and math.isfinite(given):
+        return float(given)
+    return None
+
+
+def _shortened(text: str, characters: int) -> str:
+    return text if len(text) <= characters else f"{text[: characters - 1]}…"

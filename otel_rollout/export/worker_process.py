@@ -1,0 +1,158 @@
+"""A child process that does an exporter's work with a backend's package, and ends with this process.
+
+The package is not imported into the trainer: its import, its settings of loggers and its CPU time stay out of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from typing import Final
+
+__all__ = ["WorkerProcess", "serve"]
+
+SECONDS_TO_START: Final = 60.0
+SECONDS_TO_END: Final = 5.0
+SECONDS_TO_ANSWER: Final = 300.0
+SECONDS_BETWEEN_LOOKS: Final = 5.0
+"""How soon the end of the parent is seen if a forked child of it keeps the pipe open."""
+SECONDS_FOR_THE_REST: Final = 30.0
+NICENESS: Final = 10
+
+_PROGRAM: Final = """\
+import json, signal, sys
+# A signal to the trainer's process group ends the trainer, which ends this process after its last request.
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+descriptor, parent, module, sys.path[:] = json.loads(sys.argv[1])
+from otel_rollout.export.worker_process import serve
+serve(descriptor, parent, module)
+"""
+
+
+class WorkerProcess:
+    """A child process that answers requests by a module's functions, neither of which raises.
+
+    Args:
+        module: The module, which is imported there: `prepare()` is called once, `answer(request)` for each request.
+        environment: Variables to set there on top of this process's own.
+
+    Raises:
+        OSError: It can't be started (EOFError, ValueError, RuntimeError: the same for other reasons).
+    """
+
+    def __init__(self, module: str, environment: Mapping[str, str]) -> None:
+        if not sys.executable:
+            raise ValueError("sys.executable is not set")
+        self._pid = os.getpid()
+        self._connection, theirs = Pipe()
+        path = [str(Path(entry).absolute()) for entry in sys.path]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - this Python and a program of ours
+                [sys.executable, "-c", _PROGRAM, json.dumps([theirs.fileno(), self._pid, module, path])],
+                stdin=subprocess.DEVNULL,
+                # The package's progress lines; errors come back as answers.
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                # Auto-instrumentation by environment variables would trace the writing of traces.
+                env={
+                    **os.environ,
+                    "OTEL_SDK_DISABLED": "true",
+                    "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "*",
+                    **environment,
+                },
+            )
+        except BaseException:
+            self._connection.close()
+            raise
+        finally:
+            theirs.close()
+        self._finalizer = weakref.finalize(self, _end, self._pid, self._connection, self._process)
+        # An atexit call would come before the last batch; the child sees by itself that this process is gone.
+        self._finalizer.atexit = False
+        try:
+            if not self._connection.poll(SECONDS_TO_START):
+                raise EOFError("it does not start")
+            self._connection.recv_bytes()
+        except BaseException:
+            self.end()
+            raise
+
+    @property
+    def is_ours(self) -> bool:
+        """True if this process started it; a forked child didn't."""
+        return self._pid == os.getpid()
+
+    def call(self, request: bytes) -> bytes:
+        """Return the answer to a request.
+
+        Raises:
+            OSError: It doesn't answer in time, or has ended (EOFError).
+        """
+        self._connection.send_bytes(request)
+        if not self._connection.poll(SECONDS_TO_ANSWER):
+            raise TimeoutError(f"no answer within {SECONDS_TO_ANSWER:g} s")
+        return self._connection.recv_bytes()
+
+    def end(self) -> None:
+        """End it after its current request, if this process started it."""
+        self._finalizer()
+
+
+def _end(pid: int, connection: Connection, process: subprocess.Popen[bytes]) -> None:
+    if pid == os.getpid():
+        # An explicit message: a child that was forked meanwhile may keep the pipe open.
+        with suppress(OSError, ValueError):
+            connection.send_bytes(b"")
+    with suppress(OSError):
+        connection.close()
+    if pid != os.getpid():
+        # Not our child to wait for; without this Popen would warn that it still runs.
+        process.returncode = 0
+        return
+    try:
+        process.wait(SECONDS_TO_END)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def serve(descriptor: int, parent: int, module: str) -> None:
+    """Answer requests from a pipe until an empty one comes or the other end closes it; runs in the child.
+
+    Args:
+        descriptor: The pipe's file descriptor.
+        parent: The process that sends the requests.
+        module: The module that answers them.
+    """
+    threading.Thread(target=_end_after, args=(parent,), name="otel-rollout-parent", daemon=True).start()
+    connection = Connection(descriptor)
+    with suppress(EOFError, OSError):
+        connection.send_bytes(b"ready")
+        worker = importlib.import_module(module)
+        worker.prepare()
+        # The trainer's processes go first, but not before the imports: on a busy machine a program that ends soon would
+        # wait for them in vain. Windows has no nice.
+        with suppress(AttributeError, OSError):
+            os.nice(NICENESS)
+        while request := connection.recv_bytes():
+            connection.send_bytes(worker.answer(request))
+
+
+def _end_after(parent: int) -> None:
+    """End this process some time after its parent, even amid a call that hangs."""
+    while os.getppid() == parent:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    time.sleep(SECONDS_FOR_THE_REST)
+    os._exit(1)

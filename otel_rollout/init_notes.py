@@ -1,0 +1,60 @@
+"""The log lines of `init`: why nothing is traced, and variables that nothing reads."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
+from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
+
+from otel_rollout.near_miss import misspelt_variables
+from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES
+from otel_rollout.spans.provider import is_weaves
+
+__all__ = ["is_disabled", "log_off", "warn_of_variables"]
+
+_logger = logging.getLogger("otel_rollout")
+
+
+def is_disabled() -> bool:
+    """Return True if `OTEL_SDK_DISABLED` switches tracing off."""
+    return os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true"
+
+
+def log_off(*, is_chosen: bool) -> None:
+    """Log one line: nothing is traced, and what would change that.
+
+    Args:
+        is_chosen: True if someone has chosen so: `backend="none"`, or verl's `trace.backend`.
+    """
+    if is_disabled():
+        _logger.warning("tracing is off: %s=true; unset it to trace", OTEL_SDK_DISABLED)
+    elif is_chosen:
+        _logger.info("tracing is off: no backend is chosen")
+    else:
+        provider = "the application has set no tracer provider"
+        if is_weaves(trace.get_tracer_provider()):
+            provider = "the tracer provider of weave.init() is for Weave's own spans (backend='weave' traces to Weave)"
+        _logger.warning(
+            "tracing is off: init has no backend, %s is not set, and %s; name a backend, such as backend='console', or "
+            "backend='none' to silence this line",
+            OTEL_TRACES_EXPORTER,
+            provider,
+        )
+
+
+def warn_of_variables(exporters: Iterable[Any]) -> None:
+    """Warn of each variable of the environment that is nearly one that is read here.
+
+    Args:
+        exporters: The exporters, whose variables are read too.
+    """
+    known = {*STANDARD_VARIABLES, *(variable for setting in SETTINGS for variable in setting.variables)}
+    for exporter in exporters:
+        known.update(getattr(exporter, "variables", None) or ())
+    for name, near in misspelt_variables(os.environ, known).items():
+        _logger.warning("%s: nothing reads this variable; did you mean %s?", name, near)

@@ -1,0 +1,76 @@
+"""Find the name that a misspelt one stands for."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Final
+
+__all__ = ["closest", "did_you_mean", "misspelt_variables"]
+
+MAX_EDITS: Final = 2
+"""Insertions, deletions, replacements and swaps of neighbours between a variable and the one that was meant."""
+MIN_LENGTH: Final = 8
+_PREFIXES: Final = ("OTE", "OTL", "OETL", "TOEL", "MLF", "MFL", "WAN", "WNA", "WF_", "WEA", "PHO")
+_OTELS_MODULES: Final = ("opentelemetry.environment_variables", "opentelemetry.sdk.environment_variables")
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is meant by `name`, if one is near; case, spaces and punctuation don't count."""
+    by_letters = {_letters(one): one for one in known}
+    found = difflib.get_close_matches(_letters(name), by_letters, n=1, cutoff=0.7)
+    return by_letters[found[0]] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` for the end of a message; empty if no known name is near."""
+    near = closest(name, known)
+    return "" if near is None else f"; did you mean {near!r}?"
+
+
+def misspelt_variables(environ: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
+    """Return the variables that nothing reads and that are nearly one of `known`, each with the one that is meant.
+
+    Args:
+        environ: The environment.
+        known: The variables that are read here; OpenTelemetry's own are known too, but never suggested.
+    """
+    names = sorted(set(known))
+    others = {*names, *_variables_of_opentelemetry()}
+    found = {}
+    for name in sorted(environ):
+        if name in others or len(name) < MIN_LENGTH or not name.startswith(_PREFIXES):
+            continue
+        near = min(names, key=lambda one: _edits(name, one), default="")
+        if near and _edits(name, near) <= MAX_EDITS:
+            found[name] = near
+    return found
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\W_]", "", name.lower())
+
+
+@cache
+def _variables_of_opentelemetry() -> frozenset[str]:
+    modules = [importlib.import_module(name) for name in _OTELS_MODULES]
+    return frozenset(name for module in modules for name in vars(module) if name.startswith("OTEL_"))
+
+
+def _edits(one: str, other: str) -> int:
+    """Return the edits between two names; more than `MAX_EDITS` if their lengths tell that already."""
+    if abs(len(one) - len(other)) > MAX_EDITS:
+        return MAX_EDITS + 1
+    before, last = list[int](), list(range(len(other) + 1))
+    for row, letter in enumerate(one, 1):
+        line = [row]
+        for column, theirs in enumerate(other, 1):
+            edits = min(last[column] + 1, line[-1] + 1, last[column - 1] + (letter != theirs))
+            if row > 1 and column > 1 and letter == other[column - 2] and one[row - 2] == theirs:
+                edits = min(edits, before[column - 2] + 1)
+            line.append(edits)
+        before, last = last, line
+    return last[-1]

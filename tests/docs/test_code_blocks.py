@@ -1,0 +1,138 @@
+"""The code of the documentation runs as it is pasted, and prints what the pages show."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts.write_tables import DOCS
+from tests.docs.code_blocks import CodeBlock, code_blocks, commands
+from tests.docs.page_run import run, steps
+from tests.docs.shown_output import agrees
+from tests.servers.weave_server import WeaveServer
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = DOCS.parent
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+BLOCKS = {page.relative_to(ROOT).as_posix(): code_blocks(page) for page in PAGES}
+SERVERS = {
+    "http://localhost:6006": "phoenix",
+    "http://localhost:4317": "phoenix",
+    "http://localhost:4318": "phoenix",
+    "http://localhost:5000": "mlflow_server",
+    "http://127.0.0.1:5000": "mlflow_server",
+    "http://127.0.0.1:8765": "weave_server",
+}
+"""The fixture of the server that a page means by an address."""
+
+INSTALLING = re.compile(r"pip install|uvx|make|python -m venv|\. \S+/activate")
+"""Commands that install: the tests have an environment, and check the names of extras and targets."""
+
+
+def pages(*, servers: bool) -> list[str]:
+    """Return the names of the pages whose code is run here, with or without servers."""
+    return [name for name, blocks in BLOCKS.items() if steps(blocks) and bool(addresses(blocks)) == servers]
+
+
+def addresses(blocks: list[CodeBlock]) -> list[str]:
+    """Return the addresses of servers in the code that is run."""
+    code = "".join(step.text for step in steps(blocks))
+    return [address for address in SERVERS if address in code]
+
+
+class TestPages:
+    """Each page, from its first block to its last."""
+
+    @pytest.mark.parametrize("name", pages(servers=False))
+    def test_the_code_runs(self, name: str, tmp_path: Path):
+        """Each block that is not marked otherwise succeeds, and prints what the page shows."""
+        check(name, tmp_path, {})
+
+    @pytest.mark.integration
+    @pytest.mark.parametrize("name", pages(servers=True))
+    def test_the_code_runs_with_servers(self, name: str, tmp_path: Path, request: pytest.FixtureRequest):
+        """The same, for a page that names the addresses of servers."""
+        servers = {address: request.getfixturevalue(SERVERS[address]) for address in addresses(BLOCKS[name])}
+
+        check(name, tmp_path, {address: base(server, address) for address, server in servers.items()})
+
+
+class TestBlocks:
+    """Each block, whether it is run or not."""
+
+    @pytest.mark.parametrize("name", BLOCKS)
+    def test_each_block_has_a_language_and_parses(self, name: str):
+        """A block is Python, a console's, data that parses, or plain text; one that is not run says why."""
+        for block in BLOCKS[name]:
+            where = f"{name}:{block.line}"
+            assert block.comments.get("not run", "a reason"), where
+            if block.language == "python":
+                compile(block.text, where, "exec", flags=0x2000)  # with `await` outside of a function
+            elif block.language == "console":
+                assert commands(block), where
+            elif block.language == "yaml":
+                assert yaml.safe_load(block.text), where
+            elif block.language == "toml":
+                assert tomllib.loads(block.text), where
+            elif block.language == "json":
+                assert json.loads(block.text), where
+            else:
+                assert block.language in ("", "text", "sql"), where
+                assert block.language != "sql" or "not run" in block.comments, where
+
+    @pytest.mark.parametrize("name", BLOCKS)
+    def test_what_another_test_runs_is_run_there(self, name: str):
+        """`tested in` names a file of tests that reads the page."""
+        for block in BLOCKS[name]:
+            if path := block.comments.get("tested in"):
+                assert Path(name).name in (ROOT / path).read_text(encoding="utf-8"), path
+
+    def test_extras_exist(self):
+        """Each extra that a page installs is one of ours."""
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+        named = re.findall(r"(?:otel-rollout|'\.)\[([a-z, ]+)\]", text)
+
+        assert {extra.strip() for extras in named for extra in extras.split(",")} <= {*project["optional-dependencies"]}
+
+    def test_targets_exist(self):
+        """Each `make` target that a page names is in the Makefile."""
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        text = "".join(page.read_text(encoding="utf-8") for page in [*PAGES, ROOT / "CONTRIBUTING.md"])
+
+        assert {*re.findall(r"(?:^\$ |`)make ([a-z-]+)", text, re.MULTILINE)} <= {*targets}
+
+
+def base(server: Any, address: str) -> str:
+    """Return the address under which a server of the test session is what the page means."""
+    if isinstance(server, WeaveServer):
+        return server.url
+    return server.grpc_address if address.endswith(":4317") else server.address
+
+
+def check(name: str, folder: Path, moved: dict[str, str]) -> None:
+    """Run a page's code with other addresses, and compare each output that it shows."""
+    blocks = BLOCKS[name]
+    todo = [step for step in steps(blocks) if not INSTALLING.match(step.text)]
+    for step in todo:
+        for address, other in moved.items():
+            step.text = step.text.replace(address, other)
+            step.output = [line.replace(address, other) for line in step.output]
+    # The reader's own program.
+    shutil.copy(ROOT / "examples" / "minimal_agent_loop.py", folder / "train.py")
+    results = run(todo, folder, {"MLFLOW_DISABLE_TELEMETRY": "true"})
+    for step, (code, output) in zip(todo, results, strict=True):
+        where = f"{name}:{step.line}: {step.text}\n{output}"
+        assert code == step.exit_code, f"exit code {code}: {where}"
+        assert not step.output or agrees("\n".join(step.output), output), where

@@ -1,0 +1,274 @@
+"""What the exporter holds, stores and counts, on a store that answers as told."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from opentelemetry.sdk.resources import Resource
+
+from otel_rollout.delivery.exporter_queue import ExporterQueue
+from otel_rollout.errors import ConfigurationError, MissingExtraError
+from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.processing.payload_finisher import PayloadFinisher
+from otel_rollout.processing.span_conversion import SpanReader
+from otel_rollout_trackio import TrackioSpanExporter
+from otel_rollout_trackio import exporter as exporter_module
+from otel_rollout_trackio.folder_store import default_folder
+from otel_rollout_trackio.store import Store, StoreError
+from tests.exporters.trackio.spans import make_span, make_trajectory
+
+AWAY = Outcome(Verdict.RETRY, "away")
+
+
+class _Store(Store):
+    """Keeps what it is given; fails while `outcome` is set."""
+
+    def __init__(self):
+        self.conversations = []
+        self.outcome = None
+
+    def write(self, conversations):
+        if self.outcome is not None:
+            raise StoreError(self.outcome)
+        self.conversations += conversations
+
+    def read(self, project, run_id, log_id):
+        return []
+
+    def close(self):
+        pass
+
+    def written(self):
+        """Return each conversation's status and span ids."""
+        return [
+            (each.trace["metadata"]["status"], [int(span["id"], 16) for span in each.trace["spans"]])
+            for each in self.conversations
+        ]
+
+
+@pytest.fixture
+def store():
+    return _Store()
+
+
+@pytest.fixture
+def exporter(store, tmp_path, monkeypatch):
+    for variable in ("TRACKIO_DIR", "TRACKIO_SERVER_URL", "TRACKIO_WRITE_TOKEN", "TRACKIO_SPACE_ID"):
+        monkeypatch.delenv(variable, raising=False)
+    made = TrackioSpanExporter(folder=tmp_path)
+    made.export_timeout = 0.2
+    made._store = store
+    return made
+
+
+class TestHolding:
+    """Spans of trajectories that still run."""
+
+    def test_until_the_root_comes(self, exporter, store):
+        """Spans of a trajectory are held, and stored with its root as one conversation."""
+        spans = make_trajectory()
+        for span in spans[:-1]:
+            assert exporter.send([span]) == DELIVERED
+        assert (exporter.held.spans, store.written()) == (3, [])
+
+        assert exporter.send(spans[-1:]) == DELIVERED
+
+        assert store.written() == [("success", [1, 2, 3, 4])]
+        assert (exporter.held.spans, exporter.held.bytes) == (0, 0)
+
+    def test_a_failed_attempt_changes_nothing(self, exporter, store):
+        """While the store fails nothing is taken: the batch stays in the queue, and is stored whole later."""
+        spans, other = make_trajectory(), make_span("generate", 2, trace_id=0xDEF)
+        exporter.send(spans[:2])
+        store.outcome = AWAY
+
+        assert exporter.send([*spans[2:], other]) == AWAY
+        assert exporter.held.spans == 2
+
+        store.outcome = None
+        assert exporter.send([*spans[2:], other]) == DELIVERED
+        assert store.written() == [("success", [1, 2, 3, 4])]
+        assert exporter.held.spans == 1
+
+    def test_a_span_twice_is_held_once(self, exporter, store):
+        """A span that is sent again is not twice in its conversation."""
+        spans = make_trajectory()
+        exporter.send(spans[:2])
+        exporter.send(spans[:2])
+
+        exporter.send(spans[2:])
+
+        assert store.written() == [("success", [1, 2, 3, 4])]
+
+    def test_the_bound_in_bytes(self, exporter, store, monkeypatch):
+        """Above the bound, the trajectories without a new span for longest are stored as unfinished."""
+        monkeypatch.setattr(exporter_module, "MAX_HELD_BYTES", 2500)
+        for trace_id in range(1, 6):
+            exporter.send([make_span("generate", trace_id, trace_id=trace_id)])
+
+        assert store.written()[0] == ("unfinished", [1])
+        assert exporter.held.bytes <= 2500
+        assert len(store.written()) + exporter.held.spans == 5
+
+    def test_no_new_span_for_an_hour(self, exporter, store, monkeypatch):
+        """A trajectory that nothing is heard of is stored as unfinished with the next batch."""
+        exporter.send([make_span("generate", 2, trace_id=0x1)])
+        monkeypatch.setattr(exporter_module, "MAX_HELD_SECONDS", 0.0)
+
+        exporter.send([make_span("generate", 3, trace_id=0x2)])
+
+        assert store.written() == [("unfinished", [2])]
+        assert 0x2 in exporter.held
+
+    def test_a_span_after_its_root(self, exporter, store):
+        """A span of a stored trajectory is not held for a root that came already."""
+        exporter.send(make_trajectory())
+
+        exporter.send([make_span("compute_score", 9)])
+
+        assert store.written() == [("success", [1, 2, 3, 4]), ("unfinished", [9])]
+        assert len({each.log_id for each in store.conversations}) == 2
+
+    def test_of_a_parent_process(self, exporter, store):
+        """A forked child holds nothing of its parent's."""
+        exporter.send(make_trajectory()[:2])
+
+        exporter.after_fork()
+        exporter.shutdown()
+
+        assert (exporter.held.spans, store.written()) == (0, [])
+
+    def test_any_order_of_a_replay(self, exporter, store):
+        """In one batch with a span that another process parented, the trajectory's root makes the conversation."""
+        late = make_span("compute_score", 9, is_parent_remote=True, seconds=(9.0, 9.5))
+        spans = make_trajectory()
+
+        exporter.send([spans[-1], late, *spans[:-1]])
+
+        (stored,) = store.conversations
+        assert (stored.key, stored.log_id) == ("agent_loop", f"{0xABC:032x}")
+        assert store.written() == [("success", [1, 2, 3, 4, 9])]
+
+
+class TestShutdown:
+    """The end of an exporter."""
+
+    def test_stores_what_is_held(self, exporter, store):
+        """Trajectories without a root are stored as unfinished; nothing is lost."""
+        exporter.send(make_trajectory()[:2])
+
+        exporter.shutdown()
+
+        assert store.written() == [("unfinished", [2, 3])]
+        assert (exporter.held.spans, dict(exporter.held.lost)) == (0, {})
+
+    def test_counts_what_is_lost(self, exporter, store, caplog):
+        """Spans that can't be stored in time are counted as lost, with a message."""
+        exporter.send(make_trajectory()[:2])
+        store.outcome = AWAY
+
+        exporter.shutdown()
+
+        assert (exporter.held.spans, dict(exporter.held.lost)) == (0, {"shutdown": 2})
+        assert "trackio lost 2 spans of unfinished trajectories: away" in caplog.text
+
+    def test_takes_nothing_afterwards(self, exporter):
+        """After the shutdown no span is taken."""
+        exporter.shutdown()
+
+        assert exporter.send(make_trajectory()).verdict is Verdict.CONFIGURATION_ERROR
+
+
+class TestDelivery:
+    """The counts of otel-rollout's delivery."""
+
+    @pytest.fixture
+    def queue(self, exporter):
+        """A queue in front of the exporter."""
+        return ExporterQueue("trackio", exporter, SpanReader(Resource({}), None, PayloadFinisher(2**30, None)))
+
+    def test_held_spans_count_as_queued(self, queue, store):
+        """A held span is not delivered: it counts as queued, and a flush says at once that it isn't stored."""
+        spans = make_trajectory()
+        for span in spans[:-1]:
+            queue.put(span)
+        started = time.monotonic()
+        assert not queue.flush(30.0)
+        assert time.monotonic() - started < 15.0
+        assert (queue.stats().delivered, queue.stats().queued, queue.stats().lost) == (0, 3, {})
+        assert queue.stats().queued_bytes > 0
+
+        queue.put(spans[-1])
+
+        assert queue.flush(30.0)
+        assert (queue.stats().delivered, queue.stats().queued) == (4, 0)
+        queue.shutdown(time.monotonic() + 5.0)
+        assert queue.join()
+
+    def test_spans_lost_at_the_shutdown_are_not_delivered(self, queue, store):
+        """Held spans that the shutdown can't store are lost in the counts, and `join` says so."""
+        for span in make_trajectory()[:-1]:
+            queue.put(span)
+        queue.flush(30.0)
+        store.outcome = AWAY
+
+        queue.shutdown(time.monotonic() + 5.0)
+
+        assert not queue.join()
+        stats = queue.stats()
+        assert (stats.recorded, stats.delivered, stats.queued, stats.lost) == (3, 0, 0, {"shutdown": 3})
+
+
+class TestSettings:
+    """Arguments and environment."""
+
+    def test_the_folder_is_trackios(self, tmp_path, monkeypatch):
+        """`TRACKIO_DIR`, else the folder in `HF_HOME`, else the one in the cache: as trackio has it."""
+        monkeypatch.delenv("TRACKIO_DIR", raising=False)
+        monkeypatch.delenv("HF_HOME", raising=False)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        assert default_folder() == tmp_path / "huggingface" / "trackio"
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+        assert default_folder() == tmp_path / "hub" / "trackio"
+        monkeypatch.setenv("TRACKIO_DIR", "here")
+        monkeypatch.chdir(tmp_path)
+        assert TrackioSpanExporter().folder == tmp_path / "here"
+
+    def test_a_missing_package(self, exporter):
+        """Without trackio, `init` says how to install it."""
+        with pytest.raises(MissingExtraError, match=r"pip install 'otel-rollout\[trackio\]'"):
+            exporter.check()
+
+    @pytest.mark.parametrize(
+        ("url", "fault"), [("trackio:7860", "http://host:port"), ("http://host:7860", "TRACKIO_WRITE_TOKEN")]
+    )
+    def test_a_server_that_can_not_work(self, monkeypatch, url, fault):
+        """A malformed URL and a missing token fail in `init`, not in the constructor."""
+        monkeypatch.setenv("TRACKIO_SERVER_URL", url)
+        monkeypatch.delenv("TRACKIO_WRITE_TOKEN", raising=False)
+
+        made = TrackioSpanExporter()
+
+        with pytest.raises(ConfigurationError, match=fault):
+            made.check()
+        assert made.destination is None
+        assert made.send(make_trajectory()).verdict is Verdict.CONFIGURATION_ERROR
+
+    def test_a_space_is_told_about(self, exporter, monkeypatch, caplog):
+        """A Space can't be written to: one warning names the folder."""
+        monkeypatch.setenv("TRACKIO_SPACE_ID", "me/space")
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+
+        exporter.check()
+
+        assert str(exporter.folder) in caplog.text
+
+    def test_where_to_look(self, exporter, monkeypatch):
+        """The commands name the folder and the project."""
+        lines = "\n".join(exporter.where_to_look("math", "exp-1"))
+
+        assert f"TRACKIO_DIR={exporter.folder} trackio show --project math" in lines
+        assert "trackio list traces --project math --run exp-1 --step 1" in lines
+        served = TrackioSpanExporter(server_url="http://host:7860", write_token="s3cret")
+        assert served.where_to_look("math", "exp-1")[-1] == "Open http://host:7860"

@@ -1,0 +1,237 @@
+"""A trajectory's conversation: each message once, whatever form it was recorded in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from otel_rollout import semconv
+from otel_rollout.analysis.chat_templates import ToolCall, read_template, split_tool_calls
+from otel_rollout.analysis.conversation import conversation_of, said_by
+from otel_rollout.analysis.messages import Message, messages_of
+from otel_rollout.analysis.rollouts import advantages, prompt_of, rollout_of
+from tests.trace_folder.recordings import make_span, make_trajectory
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
+OPENAI = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": [{"type": "text", "text": "What is 1 + 2?"}]},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": "3"},
+    {"role": "assistant", "content": "It is 3."},
+]
+GENAI = [
+    {"role": "system", "parts": [{"type": "text", "content": "Be brief."}]},
+    {"role": "user", "parts": [{"type": "text", "content": "What is 1 + 2?"}]},
+    {"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "add", "arguments": {"a": 1, "b": 2}}]},
+    {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "3"}]},
+    {"role": "assistant", "parts": [{"type": "text", "content": "It is 3."}]},
+]
+QWEN = [
+    "<|im_start|>system\nBe brief.<|im_end|>\n",
+    "<|im_start|>user\nWhat is 1 + 2?<|im_end|>\n<|im_start|>assistant\n",
+    '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call><|im_end|>',
+    "\n<|im_start|>user\n<tool_response>\n3\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
+    "It is 3.<|im_end|>",
+]
+
+LLAMA = "<|begin_of_text|>" + "".join(
+    f"<|start_header_id|>{role}<|end_header_id|>\n\n{text}<|eot_id|>"
+    for role, text in (("system", "S"), ("user", "U"), ("assistant", "A"))
+)
+DEEPSEEK = "<|begin_of_sentence|><|System|>S<|User|>U<|Assistant|>A<|end_of_sentence|>".replace("|", "\uff5c")
+
+
+def turn(number: int, given: Any, said: Any, **attributes: Any):
+    """Return a generation that started at `number` seconds."""
+    payloads = {semconv.INPUT_VALUE: json.dumps(given), semconv.OUTPUT_VALUE: json.dumps(said)}
+    return make_span(
+        "generate",
+        number,
+        1,
+        attributes={semconv.SPAN_KIND: "LLM", **payloads, **attributes},
+        seconds=(number, number + 0.5),
+    )
+
+
+def openai_turns():
+    """Return two generations of a chat client."""
+    return [
+        turn(2, {"messages": OPENAI[:2]}, OPENAI[2]),
+        turn(4, {"messages": OPENAI[:4]}, {"choices": [{"message": OPENAI[4]}]}),
+    ]
+
+
+def genai_turns():
+    """Return two generations with the messages of the GenAI conventions."""
+
+    def recorded(number: int, at: int):
+        messages = {semconv.INPUT_MESSAGES: json.dumps(GENAI[:at]), semconv.OUTPUT_MESSAGES: json.dumps([GENAI[at]])}
+        return make_span(
+            "chat", number, 1, attributes={semconv.SPAN_KIND: "LLM", **messages}, seconds=(number, number + 0.5)
+        )
+
+    return [recorded(2, 2), recorded(4, 4)]
+
+
+def verl_turns():
+    """Return two generations of token ids with their text."""
+    return [
+        turn(2, {"prompt_ids": [1] * 20}, {"prompt_text": "".join(QWEN[:2]), "response_text": QWEN[2]}),
+        turn(4, {"prompt_ids": [1] * 40}, {"prompt_text": "".join(QWEN[:4]), "response_text": QWEN[4]}),
+    ]
+
+
+def told(spans) -> list[tuple[str, str]]:
+    """Return the role of each message, and its text or its calls."""
+    return [
+        (each.message.role, each.message.text or " ".join(map(str, each.message.calls)))
+        for each in conversation_of(spans)
+    ]
+
+
+class TestConversation:
+    """What was said."""
+
+    @pytest.mark.parametrize("turns", [openai_turns, genai_turns, verl_turns])
+    def test_each_message_once(self, turns):
+        """The second prompt repeats the first; of it only the tool's result is new."""
+        assert told(turns()) == [
+            ("system", "Be brief."),
+            ("user", "What is 1 + 2?"),
+            ("assistant", "add(a=1, b=2)"),
+            ("tool", "3"),
+            ("assistant", "It is 3."),
+        ]
+
+    @pytest.mark.parametrize("turns", [openai_turns, genai_turns, verl_turns])
+    def test_a_result_has_the_name_of_its_tool(self, turns):
+        """By the id of the call, or in a template's text by its place."""
+        assert [each.message.name for each in conversation_of(turns()) if each.message.role == "tool"] == ["add"]
+
+    def test_another_prompt_is_said(self):
+        """A prompt that does not continue the conversation is shown from where it differs."""
+        spans = [
+            turn(2, {"messages": OPENAI[:2]}, "One."),
+            turn(4, {"messages": [{"role": "user", "content": "Sum up."}]}, "Two."),
+        ]
+        utterances = conversation_of(spans)
+        assert [each.message.text for each in utterances] == ["Be brief.", "What is 1 + 2?", "One.", "Sum up.", "Two."]
+        assert [each.is_new_prompt for each in utterances] == [False, False, False, True, False]
+
+    def test_tools_stand_where_no_prompt_has_their_results(self):
+        """Generations of token ids without text: the question is the root's, results are those of the tools' spans."""
+        question = {semconv.SPAN_KIND: "AGENT", semconv.INPUT_VALUE: "How many?"}
+        tool = {semconv.SPAN_KIND: "TOOL", semconv.OUTPUT_VALUE: '"3"'}
+        spans = [
+            make_span("rollout", 1, 1, parent=None, attributes=question, seconds=(0, 9)),
+            turn(2, {"prompt_ids": [1, 2]}, {"token_ids": [1, 2, 3]}),
+            make_span("add", 3, 1, attributes=tool, seconds=(3, 3.5)),
+            turn(4, {"prompt_ids": [1, 2]}, {"token_ids": [4]}),
+            make_span("fail", 5, 1, attributes={semconv.SPAN_KIND: "TOOL"}, seconds=(5, 6), error="no entry"),
+        ]
+        ids = "token ids; with token2text they are recorded as text]"
+        assert told(spans) == [
+            ("user", "How many?"),
+            ("assistant", f"[3 {ids}"),
+            ("tool", "3"),
+            ("assistant", f"[1 {ids}"),
+            ("tool", "no entry"),
+        ]
+        assert conversation_of(spans)[-1].is_error
+
+    def test_a_trajectory_without_generations(self):
+        """The root's question and answer stand around its tools."""
+        *_, tool, root = make_trajectory(payload="plain text")
+        assert told([tool, root]) == [("user", "plain text"), ("tool", "plain text"), ("assistant", "plain text")]
+
+    @pytest.mark.parametrize("depth", [5, 300, 900])
+    def test_deep_values_end(self, depth):
+        """A payload that is nested without end is drawn with an ellipsis, and raises nothing."""
+        nested = '{"message":' * depth + "1" + "}" * depth
+        deep = "[" * depth + "]" * depth
+        messages = [{"role": "user", "content": json.loads(deep)}]
+        assert told([turn(2, json.loads(nested), {"messages": messages})])
+
+    def test_the_models_words(self):
+        """What it said, then the tools that it called."""
+        first, last = verl_turns()
+        assert said_by(first) == "add(a=1, b=2)"
+        assert said_by(last) == "It is 3."
+
+
+class TestMessages:
+    """The forms of messages."""
+
+    def test_anthropics_blocks(self):
+        """Text, thoughts, calls and results are blocks of the content."""
+        blocks = [
+            {"type": "thinking", "thinking": "Hm."},
+            {"type": "tool_use", "name": "add", "input": {"a": 1}, "id": "x"},
+        ]
+        result = [{"type": "tool_result", "tool_use_id": "x", "content": [{"type": "text", "text": "1"}]}]
+        found = messages_of([{"role": "assistant", "content": blocks}, {"role": "user", "content": result}])
+        assert found == [Message("assistant", "Hm.", (ToolCall("add", "a=1", "x"),)), Message("tool", "1", call_id="x")]
+
+    @pytest.mark.parametrize("value", [None, 3, "text", [], [1], {}, {"role": "user"}, [{"content": "x"}]])
+    def test_what_is_no_message(self, value):
+        """Other payloads have none."""
+        assert messages_of(value) == []
+
+
+class TestTemplates:
+    """The texts of chat templates."""
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "<|system|>S<|end|><|user|>U<|end|><|assistant|>A<|end|><|assistant|>",
+            "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n",
+            LLAMA,
+            DEEPSEEK,
+        ],
+    )
+    def test_are_split(self, text):
+        """Each message has its role and its text, without special tokens."""
+        assert read_template(text) == [("system", "S"), ("user", "U"), ("assistant", "A")]
+
+    def test_other_text_is_none(self):
+        """A text without roles stays as it is."""
+        assert read_template("1 < 2 <b>bold</b>") == []
+
+    def test_a_malformed_call_stays_text(self):
+        """The model's mistake can be read."""
+        wrong = "<tool_call>{'name': add}</tool_call>"
+        assert split_tool_calls(f"First. {wrong}") == (f"First. {wrong}", ())
+
+
+class TestRollouts:
+    """A rollout beside the others of its group."""
+
+    def test_is_what_its_spans_tell(self):
+        """Status, reward, counts, failed tools and the answer."""
+        spans = make_trajectory(reward=0.5, payload='"42"')
+        spans[1] = make_span("look_up", 3, 2, attributes={semconv.SPAN_KIND: "TOOL"}, error="no")
+        rollout = rollout_of(spans)
+        assert (rollout.status, rollout.reward, rollout.turns, rollout.tool_errors) == ("completed", 0.5, 1, 1)
+        assert (rollout.input_tokens, rollout.output_tokens, rollout.answer) == (90, 2, "42")
+        assert prompt_of(spans) == "42"
+
+    def test_one_that_is_running(self):
+        """Without a root there is no outcome; the last words of the model are the answer."""
+        rollout = rollout_of(make_trajectory(payload='"so far"')[:2])
+        assert (rollout.status, rollout.reward, rollout.answer) == ("no root", None, "so far")
+
+    def test_advantages_are_measured_against_the_group(self):
+        """The one that did better than its group stands above zero, the others below, and their sum is zero."""
+        better, *others = advantages([1.0, 0.0, 0.0, 0.0])
+        assert better == pytest.approx(1.732, abs=1e-3)
+        assert others == [pytest.approx(-0.577, abs=1e-3)] * 3
+
+    def test_a_group_that_agrees_has_none(self):
+        """If all did the same, each advantage is zero; of one without a reward it is unknown."""
+        assert advantages([1.0, 1.0]) == [0.0, 0.0]
+        assert advantages([1.0, None, 1.0]) == [0.0, None, 0.0]
+        assert advantages([None]) == [None]
