@@ -128,7 +128,7 @@ def flush(timeout: float = 30.0) -> bool:
         timeout: The longest wait, in seconds.
 
     Returns:
-        True if every backend has every span recorded since the last flush, with rewards and links, or if tracing is off.
+        True if every backend has every span recorded since the last flush, with rewards and links, or tracing is off.
     """
     pipeline = _running()
     return pipeline.flush(timeout) if pipeline is not None else True

@@ -13,9 +13,10 @@ from otel_rollout.values.snapshot_json import to_json
 
 
 def read_payload(span: Any, key: str) -> Any:
-    """Return the payload of a span: a text as it is, JSON as the value."""
-    text = span.attributes[key]
-    is_text = span.attributes[key.replace(".value", ".mime_type")] == "text/plain"
+    """Return the payload of a span, or of its attributes: a text as it is, JSON as the value."""
+    attributes = getattr(span, "attributes", span)
+    text = attributes[key]
+    is_text = attributes[key.replace(".value", ".mime_type")] == "text/plain"
     return text if is_text else orjson.loads(text)
 
 

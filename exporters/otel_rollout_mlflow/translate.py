@@ -25,6 +25,8 @@ from otel_rollout_mlflow.json_text import ExactText, JsonText, sanitize_value
 from otel_rollout_mlflow.payloads import INPUTS, OUTPUTS, payload_of
 
 __all__ = [
+    "INPUTS",
+    "OUTPUTS",
     "mlflow_trace_id",
     "otlp_spans",
     "session_of",

@@ -20,6 +20,7 @@ from otel_rollout.export.http import destination_of, require_requests, shown_url
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
 from otel_rollout.export.span_facts import span_id_of, trace_id_of
+from otel_rollout.installing import install_line
 from otel_rollout.processing.span_size import readable_size
 from otel_rollout.safety.gil import GilYielder
 from otel_rollout.safety.log_once import warn_once
@@ -110,7 +111,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
             require_requests()
             return
         if importlib.util.find_spec("trackio") is None:
-            raise MissingExtraError("trackio isn't installed: pip install 'otel-rollout[trackio]'")
+            raise MissingExtraError(f"trackio isn't installed: {install_line('trackio')}")
         if os.environ.get(SPACE_ID):
             warn_once(
                 SPACE_ID,

@@ -13,10 +13,9 @@ from typing import Any, Final
 import orjson
 
 from otel_rollout.export.outcome import Verdict
+from otel_rollout.installing import install_line
 
 __all__ = ["answer", "prepare"]
-
-MISSING: Final = "trackio isn't installed: pip install 'otel-rollout[trackio]'"
 
 _IDEMPOTENT_ARGUMENTS: Final = frozenset({"project", "run", "metrics_list", "steps", "timestamps", "log_ids", "run_id"})
 _BROKEN_PLACE: Final = frozenset(
@@ -96,7 +95,7 @@ def _storage() -> Any:
         from trackio.sqlite_storage import SQLiteStorage
     except ModuleNotFoundError as error:
         if error.name == "trackio":
-            raise ImportError(MISSING) from error
+            raise ImportError(f"trackio isn't installed: {install_line('trackio')}") from error
         raise
     return SQLiteStorage
 

@@ -15,7 +15,7 @@ from otel_rollout.analysis.messages import Message, ToolCall, message_of, messag
 from otel_rollout.analysis.trace_tree import error_of, place_of
 from otel_rollout.export.chat_messages import ChatMessage, chat_messages
 
-__all__ = ["Utterance", "conversation_of", "input_messages", "output_messages", "said_by"]
+__all__ = ["RESPONSE_TEXT", "Utterance", "conversation_of", "input_messages", "output_messages", "said_by"]
 
 SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
 PROMPT_TEXT: Final = "prompt_text"
@@ -109,9 +109,9 @@ def output_messages(span: ReadableSpan) -> list[Message]:
 
 
 def said_by(span: ReadableSpan) -> str:
-    """Return what a span gave as one text: words, then tool calls; empty if it has no messages."""
+    """Return the last message of the model that a span gave: words, then tool calls; empty if it has none."""
     said = [message for message in output_messages(span) if message.role == "assistant"]
-    return "  ".join(filter(None, [text for each in said for text in (each.text, *map(str, each.calls))]))
+    return "  ".join(filter(None, (said[-1].text, *map(str, said[-1].calls)))) if said else ""
 
 
 def _from_template(text: str, role: str) -> list[Message]:

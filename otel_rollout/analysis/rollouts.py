@@ -74,7 +74,7 @@ def rollout_of(spans: Sequence[ReadableSpan]) -> Rollout:
 def prompt_of(spans: Sequence[ReadableSpan]) -> str:
     """Return a trajectory's prompt: the root's input, or the first question of the first generation."""
     root = _root_of(spans)
-    if root is not None and (prompt := _question(root) or _text(root, semconv.INPUT_VALUE)):
+    if root is not None and (prompt := _text(root, semconv.INPUT_VALUE) or _question(root)):
         return prompt
     turns = sorted((span for span in spans if _is(span, "LLM")), key=lambda span: span.start_time or 0)
     return _question(turns[0]) if turns else ""
@@ -116,7 +116,7 @@ def _answer(root: ReadableSpan | None, spans: Sequence[ReadableSpan]) -> str:
     """Return the root's output; if it was not recorded, the last words of the model."""
     if root is not None:
         if semconv.OUTPUT_VALUE in (root.attributes or {}):
-            return said_by(root) or _text(root, semconv.OUTPUT_VALUE)
+            return _text(root, semconv.OUTPUT_VALUE)
         if said := said_by(root):
             return said
     turns = sorted((span for span in spans if _is(span, "LLM")), key=lambda span: span.start_time or 0)
@@ -129,9 +129,12 @@ def _question(span: ReadableSpan) -> str:
 
 
 def _text(span: ReadableSpan, key: str) -> str:
-    """Return a payload as text: a JSON string without its quotes, nothing for null."""
+    """Return a payload as text: messages by what they say, a JSON string without its quotes, nothing for null."""
     payload = (span.attributes or {}).get(key)
     parsed = parse_json(payload)
     if isinstance(parsed, str):
         return parsed
+    if isinstance(parsed, (dict, list)):
+        said = said_by(span) if key == semconv.OUTPUT_VALUE else _question(span)
+        return said or str(payload)
     return "" if payload in (None, "null") else str(payload)

@@ -38,16 +38,21 @@ def answer_json(messages: Sequence[ChatMessage], rest: str | None) -> str:
         rest: The output as JSON; None if there is none.
     """
     choices = [
-        {"index": index, "message": record, _FINISH_REASON: message.finish_reason}
+        {"index": index, "message": record, _FINISH_REASON: _reason(message)}
         for index, message in enumerate(messages)
         for record in as_openai([message])
     ]
     fields: dict[str, Any] = {"choices": choices}
-    reason = messages[-1].finish_reason
-    if reason and (rest is None or f'"{_FINISH_REASON}":' not in rest):
+    reason = _reason(messages[-1])
+    if reason:
         # Pages don't draw the one inside a choice.
         fields[_FINISH_REASON] = reason
     return _joined(fields, messages, rest)
+
+
+def _reason(message: ChatMessage) -> str | None:
+    """Return the finish reason in OpenAI's words."""
+    return "tool_calls" if message.finish_reason == "tool_call" else message.finish_reason
 
 
 def _joined(fields: dict[str, Any], messages: Sequence[ChatMessage], rest: str | None) -> str:

@@ -137,7 +137,7 @@ class SpoolSource:
             ("foreign", "file", "delivered, but not removed: not named as a spool's, or behind a link"),
         )
         return [
-            *([f"no trajectory in {self._folder} is like that"] if self._traces == set() else []),
+            *([f"no trajectory in {self._folder} matches"] if self._traces == set() else []),
             *(f"{counted(self._counts[key], noun)} {text}" for key, noun, text in counts if self._counts[key]),
             *self._errors,
         ]

@@ -80,7 +80,7 @@ class TrajectorySource:
         if self._left:
             notes.append(f"{self._left} left for later: their process has not finished them")
         if self._has_none:
-            notes.append(f"no trajectory in {self._folder} is like that")
+            notes.append(f"no trajectory in {self._folder} matches")
         counts = Counter((problem.what, problem.path) for problem in self._problems)
         return notes + [f"{counted(count, what)} skipped in {path}" for (what, path), count in counts.items()]
 

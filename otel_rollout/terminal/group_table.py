@@ -20,7 +20,7 @@ COLUMNS: Final = (
     Column("tokens", rank=6),
     Column("tool errors", rank=1),
     Column("duration", rank=4),
-    Column("answer", is_text=True, narrowest=8, keeps_end=True),
+    Column("answer", is_text=True, narrowest=12, keeps_end=True),
     Column("reward"),
     Column("advantage", rank=2),
 )

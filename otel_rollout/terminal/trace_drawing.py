@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from otel_rollout import semconv
-from otel_rollout.analysis.conversation import input_messages, output_messages, said_by
+from otel_rollout.analysis.conversation import RESPONSE_TEXT, input_messages, output_messages, said_by
 from otel_rollout.analysis.messages import parse_json
 from otel_rollout.analysis.plain_text import counted, duration, printable, shorten, size, step_name
 from otel_rollout.analysis.trace_tree import KIND_STYLES, STATUS_STYLES, error_of, place_of, time_bar, walk_tree
@@ -178,7 +178,7 @@ def _about(span: ReadableSpan, layout: _Layout) -> Text:
 def _given(span: ReadableSpan) -> str:
     """Return a span's input in words: of a generation, the last message of its prompt."""
     attributes = span.attributes or {}
-    if attributes.get(semconv.SPAN_KIND) == "LLM" or semconv.INPUT_MESSAGES in attributes:
+    if attributes.get(semconv.SPAN_KIND) == "LLM" or semconv.INPUT_VALUE not in attributes:
         messages = input_messages(span)
         if messages and messages[-1].text:
             return messages[-1].text
@@ -188,8 +188,9 @@ def _given(span: ReadableSpan) -> str:
 def _said(span: ReadableSpan) -> str:
     """Return a span's output in words: of a generation, the model's."""
     attributes = span.attributes or {}
-    is_chat = attributes.get(semconv.SPAN_KIND) == "LLM" or semconv.OUTPUT_MESSAGES in attributes
-    return (is_chat and said_by(span)) or _unquoted(attributes.get(semconv.OUTPUT_VALUE))
+    payload = attributes.get(semconv.OUTPUT_VALUE)
+    is_chat = attributes.get(semconv.SPAN_KIND) == "LLM" or payload is None or f'"{RESPONSE_TEXT}"' in str(payload)
+    return (is_chat and said_by(span)) or _unquoted(payload)
 
 
 def _unquoted(payload: Any) -> str:
@@ -236,7 +237,7 @@ def _details(span: ReadableSpan, attributes: Mapping[str, Any], below: str, widt
     )
     for label, key, messages_key, messages_of in sides:
         if messages_key in attributes and (messages := messages_of(span)):
-            yield Text.assemble((below, "dim"), (label, "cyan"))
+            yield Text.assemble((below, "dim"), (f"{label} messages", "cyan"))
             yield from draw_messages(messages, width=width, margin=below + GAP)
         if key in attributes:
             yield from draw_payload(label, attributes[key], width=width, margin=below)

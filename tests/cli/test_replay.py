@@ -142,7 +142,7 @@ class TestOutput:
         monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "copy"))
 
         assert main(["replay", str(folder), "--backend", "file", "--step", "99"]) == 0
-        assert f"no trajectory in {folder} is like that" in capsys.readouterr().out
+        assert f"no trajectory in {folder} matches" in capsys.readouterr().out
 
     def test_an_unknown_backend(self, folder, capsys):
         """One line on standard error, with the names that there are, and the exit code 2."""

@@ -207,7 +207,7 @@ class TestWhich:
         assert (code, lines[0]) == (0, "step 2 val  sample 1  rollout 0  completed  reward 1")
 
     def test_several(self, folder, capsys):
-        """Where more than one is like that, they are named, with what tells them apart."""
+        """Where more than one matches, they are listed, with what tells them apart."""
         code, lines, error = show(capsys, folder, "--step", 2)
         outcome = "--rollout 0  completed  reward 1  --experiment exp"
         assert (code, lines) == (2, [])

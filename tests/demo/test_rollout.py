@@ -128,7 +128,8 @@ class TestTraces:
 class TestMeanReward:
     """The mean reward of a pass."""
 
-    def test_counts_a_trajectory_without_reward_as_zero(self):
-        """A trajectory that failed pulls the mean down."""
+    def test_leaves_out_a_trajectory_without_reward(self):
+        """The mean is that of `otel-rollout ls`: of the rewards that are known."""
         done = [Trajectory(1, 0, n, False, "completed", 0.1, reward=reward) for n, reward in enumerate([1.0, None])]
-        assert mean_reward(done) == 0.5
+        assert mean_reward(done) == 1.0
+        assert mean_reward(done[1:]) is None

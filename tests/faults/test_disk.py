@@ -77,6 +77,8 @@ class TestTraceFolder:
         """A folder that can't be written to is named at once by a flush too; the loss is a `configuration_error`."""
         disk = small_disk(MIB)
         trainer = start(BACKENDS="file", OTEL_ROLLOUT_DIR=disk / "traces")
+        # It has called init then.
+        assert trainer.flush() is True
         with read_only(disk):
             train(trainer)
             assert trainer.flush(90.0) is False
@@ -88,6 +90,7 @@ class TestTraceFolder:
         """A path that leads through a file is refused the same way, and is mended without a new start."""
         folder = tmp_path / "file" / "traces"
         trainer = start(BACKENDS="file", OTEL_ROLLOUT_DIR=folder)
+        assert trainer.flush() is True
         (tmp_path / "file").touch()
         train(trainer)
         assert trainer.flush(90.0) is False

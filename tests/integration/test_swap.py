@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ import pytest
 
 import otel_rollout
 from otel_rollout import semconv
+from tests.payload_values import read_payload
 from tests.servers.span_trees import trees
 
 pytestmark = pytest.mark.integration
@@ -45,8 +45,8 @@ def from_phoenix(phoenix: Any) -> list[Op]:
             node.name,
             [found[key] for key in semconv.TAGS[:4]],
             node.span["status_code"] == "ERROR",
-            parsed(found.get("input.value")),
-            parsed(found.get("output.value")),
+            parsed(found, "input.value"),
+            parsed(found, "output.value"),
             [read(child) for child in node.children],
         )
 
@@ -119,8 +119,8 @@ def from_folder(folder: Path) -> list[Op]:
             span.name,
             [found[key] for key in semconv.TAGS[:4]],
             span.status.status_code.name == "ERROR",
-            parsed(found.get("input.value")),
-            parsed(found.get("output.value")),
+            parsed(found, "input.value"),
+            parsed(found, "output.value"),
             [read(child, spans) for child in spans if child.parent and child.parent.span_id == span.context.span_id],
         )
 
@@ -128,9 +128,9 @@ def from_folder(folder: Path) -> list[Op]:
     return sorted((read(span, spans) for spans in trajectories for span in spans if span.parent is None), key=repr)
 
 
-def parsed(text: str | None) -> Any:
+def parsed(attributes: Any, key: str) -> Any:
     """Return what a payload says."""
-    return None if text is None else json.loads(text)
+    return read_payload(attributes, key) if key in attributes else None
 
 
 class TestSwap:

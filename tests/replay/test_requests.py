@@ -69,5 +69,5 @@ class TestRequests:
         """It is said that there is no such trajectory, so that a slip is not taken for a replay."""
         folder = record()
 
-        assert f"no trajectory in {folder} is like that" in replayed(folder, memory, filters={"step": 99}).notes
+        assert f"no trajectory in {folder} matches" in replayed(folder, memory, filters={"step": 99}).notes
         assert replayed(folder, memory, filters={"step": 1}).notes == []

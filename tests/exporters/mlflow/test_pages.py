@@ -1,4 +1,4 @@
-"""MLflow's own pages, in a browser: the words of a turn, the reward, and two rollouts side by side, without scrolling."""
+"""MLflow's own pages in a browser, without scrolling: the words of a turn, the reward, two rollouts side by side."""
 
 from __future__ import annotations
 
@@ -40,15 +40,17 @@ Open = Callable[[str], AbstractContextManager["Page"]]
 
 @rollout_trace_op(name="generate", kind="LLM")
 def generate(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> dict[str, Any]:
-    """Ask for the tool once, then answer."""
+    """Ask for the tool once, then answer, as OpenAI's API does."""
     if messages[-1]["role"] == "tool":
-        return {"role": "assistant", "content": f"The answer is {messages[-1]['content']}."}
+        message: dict[str, Any] = {"role": "assistant", "content": f"The answer is {messages[-1]['content']}."}
+        return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
     call = {"name": "calculator", "arguments": '{"expression": "6 * 7"}'}
-    return {
+    message = {
         "role": "assistant",
         "content": None,
         "tool_calls": [{"id": "call_1", "type": "function", "function": call}],
     }
+    return {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
 
 
 class Words:
@@ -80,10 +82,10 @@ def rollout(number: int) -> None:
         ]
         Policy().decode([0, *(random.randrange(50_000) for _ in range(500))])
         messages += [
-            generate(messages, TOOLS),
+            generate(messages, TOOLS)["choices"][0]["message"],
             {"role": "tool", "tool_call_id": "call_1", "content": str(42 + number)},
         ]
-        answer = generate(messages, TOOLS)
+        answer = generate(messages, TOOLS)["choices"][0]["message"]
         parts = {"correct": {"value": number == 0, "explanation": "compared with 42"}}
         otel_rollout.annotate(reward=0.75 - number / 2, reward_parts=parts, output=answer["content"])
 
@@ -131,7 +133,8 @@ def test_trace_shows_words_and_reward(page: Page, tmp_path: Any) -> None:
     page.get_by_text("generate", exact=True).first.click()
     picture = tmp_path / "turn.png"
     wait_for_words(page, "You are a calculator.", "Tool calls", "6 * 7", "tool_calls", picture=picture)
-    assert page.get_by_text("Tools (1)").or_(page.get_by_text("Tools", exact=True)).first.is_visible()
+    # The tools that the model may call are folded.
+    wait_for_words(page, "Click to Expand", picture=picture)
 
     page.get_by_text("decode", exact=True).first.click()
     picture = tmp_path / "ids.png"

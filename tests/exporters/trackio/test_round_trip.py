@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from otel_rollout.export.outcome import DELIVERED, Verdict
+from otel_rollout.installing import install_line
 from otel_rollout_trackio import TrackioSpanExporter
 from otel_rollout_trackio.translate import translate
 from tests.exporters.trackio.spans import make_span, make_trajectory
@@ -176,8 +177,27 @@ class TestFolder:
             outcome = exporter.send(make_trajectory())
 
         assert outcome.verdict is Verdict.CONFIGURATION_ERROR
-        assert "pip install 'otel-rollout[trackio]'" in outcome.reason
+        assert install_line("trackio") in outcome.reason
         exporter.shutdown()
+
+    @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+    def test_a_forked_child(self, trackio_server, exporter, project):
+        """A forked child writes by a process of its own, and the parent goes on with its own one."""
+        exporter.send(make_trajectory(project=project, trace_id=0x10))
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                exporter.after_fork()
+                status = int(exporter.send(make_trajectory(project=project, trace_id=0x11)) != DELIVERED)
+                exporter.shutdown()
+            finally:
+                os._exit(status)
+
+        assert os.waitpid(child, 0)[1] == 0
+        assert exporter.send(make_trajectory(project=project, trace_id=0x12)) == DELIVERED
+        stored = trackio_server.traces(project)
+        assert sorted(int(trace["metadata"]["trace_id"], 16) for trace in stored) == [0x10, 0x11, 0x12]
 
     def test_a_locked_database_and_a_killed_worker(self, trackio_server, exporter, project):
         """While another process holds trackio's lock, and after a kill of our process, the batch is retried."""

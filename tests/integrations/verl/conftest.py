@@ -61,7 +61,7 @@ class Run:
     def trace_of(self, prompt: str) -> list[dict[str, Any]]:
         """The first trace of a prompt, its root first."""
         for trace in self.traces():
-            if trace[0]["attributes"]["input.value"]["messages"][0]["content"] == prompt:
+            if trace[0]["attributes"]["input.value"] == prompt:
                 return trace
         raise AssertionError(f"no trace of {prompt!r}")
 

@@ -135,11 +135,24 @@ class TestTrajectory:
             assert attributes[key] > 0
 
     def test_input_is_the_prompt_and_output_the_final_text(self, step: Run) -> None:
-        """The root goes from the raw prompt's messages to the final text and the reward."""
+        """The root goes from the raw prompt's text to the final text and the reward."""
         attributes = step.trace_of("plan a")[0]["attributes"]
-        assert attributes["input.value"] == {"messages": [{"role": "user", "content": "plan a"}]}
+        assert attributes["input.value"] == "plan a"
         assert attributes["output.value"]["response_text"].startswith("The answer to 'plan a' is ")
         assert attributes["output.value"]["reward"] == attributes["rollout.reward"]
+
+    def test_the_conversation(self, step: Run) -> None:
+        """The root has the raw prompt, then what each turn said and was given, in order; a turn what is new in it."""
+        trace = step.trace_of("plan a")
+        root = trace[0]["attributes"]
+        turns = [span["attributes"] for span in trace if span["name"] == TURN[0]]
+        assert root["gen_ai.input.messages"][0] == {"role": "user", "parts": [{"type": "text", "content": "plan a"}]}
+        answers = [turn["gen_ai.output.messages"][0] for turn in turns]
+        said = [message for message in root["gen_ai.input.messages"] if message["role"] == "assistant"]
+        assert [message["parts"] for message in said] == [answer["parts"] for answer in answers[:-1]]
+        assert root["gen_ai.output.messages"] == [answers[-1]]
+        assert [turn["rollout.turn"] for turn in turns] == [1, 2, 3]
+        assert all(len(turn["gen_ai.input.messages"]) < len(root["gen_ai.input.messages"]) for turn in turns)
 
     def test_a_full_response_is_truncated(self, step: Run) -> None:
         """A response that fills its limit is truncated, though the engine says it was completed."""
