@@ -35,7 +35,8 @@ def agrees(shown: str, printed: str) -> bool:
 def _pattern(line: str) -> str:
     if line == "…":
         return r"[^\n]*(?:\n[^\n]*)*"
-    first, *others = line.split("…")
+    # A value that is cut in its middle keeps less of its end then, too.
+    first, *others = re.sub(r"…\S+", "…", line).split("…")
     # A column that is a digit wider cuts a preview a little earlier.
     start = first[:-_SLACK] if others and len(first) > 2 * _SLACK else first
     return r"[^\n]*".join(re.escape(part) for part in (start, *others))
