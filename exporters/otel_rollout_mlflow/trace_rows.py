@@ -187,7 +187,8 @@ def _previews(info: dict[str, Any], attributes: Mapping[str, str], functions: Ml
         for column, key, role in (("request_preview", INPUTS, "user"), ("response_preview", OUTPUTS, "assistant")):
             text = attributes.get(key)
             if info[column] is None and text:
-                info[column] = functions.preview(text, role)
+                # PostgreSQL refuses NUL, and with it the whole batch.
+                info[column] = (functions.preview(text, role) or "").replace("\x00", "\ufffd") or None
     except Exception:  # noqa: S110 - as MLflow does: a preview that can't be made is left out
         pass
 
