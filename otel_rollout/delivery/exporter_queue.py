@@ -293,7 +293,6 @@ class ExporterQueue:
         if self._spool is not None:
             self._spool.after_fork()
         self._reset()
-        self._reader.after_fork()
         if isinstance(self.exporter, OutcomeSpanExporter):
             self.exporter.after_fork()
 
