@@ -1,8 +1,9 @@
 """`python -m benchmarks.mlflow`: tracing to MLflow, verl's way and ours, side by side in one run.
 
 verl's way is its own wrapper's: mlflow's live tracing with asynchronous logging, five `set_trace_tag` per trajectory,
-and for each op `start_span`, `set_inputs`, `set_outputs`. Both write to the same kinds of destination, a fresh sqlite
-file and a real `mlflow server`, in processes of their own that take turns. What was stored is counted in the database.
+and for each op `start_span`, `set_inputs`, `set_outputs`. Both write to the same kinds of destination, in processes of
+their own that take turns: a fresh sqlite file, a real `mlflow server`, PostgreSQL and MariaDB with their files in a
+temporary folder. What was stored is counted in the database.
 """
 
 from __future__ import annotations
@@ -15,14 +16,13 @@ import os
 import platform
 import random
 import shutil
-import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +42,7 @@ class Load(NamedTuple):
     ops: int = OPS
 
 
+KINDS = ("sqlite", "server", "postgresql", "mariadb")
 LOADS = {
     "1": Load("1 KB", 1_000, 60),
     "50": Load("50 KB", 50_000, 16),
@@ -127,24 +128,26 @@ async def trace(trajectory: Any, op: Any, agent: Agent, value: Any, first: int, 
         await asyncio.sleep(0)
 
 
-def stored_spans(database: str, project: str) -> int:
+def stored_spans(engine: Any, project: str) -> int:
     """Return how many spans of the project the database holds."""
-    with closing(sqlite3.connect(database, timeout=30)) as connection:
-        try:
-            (count,) = connection.execute(
-                "select count(*) from spans join experiments using (experiment_id) where experiments.name = ?",
-                (project,),
-            ).fetchone()
-        except sqlite3.OperationalError:
-            return 0
-    return int(count)
+    import sqlalchemy
+
+    query = "select count(*) from spans join experiments using (experiment_id) where experiments.name = :name"
+    try:
+        with engine.connect() as connection:
+            return int(connection.execute(sqlalchemy.text(query), {"name": project}).scalar_one())
+    except sqlalchemy.exc.DBAPIError:
+        return 0
 
 
 def wait_until_stored(database: str, project: str, expected: int) -> int:
     """Return how many spans are stored, as soon as all are, or nothing more comes."""
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(database)
     best, last_news = -1, time.monotonic()
     while True:
-        count = stored_spans(database, project)
+        count = stored_spans(engine, project)
         if count >= expected:
             return count
         if count > best:
@@ -187,11 +190,11 @@ def measure(way: str, uri: str, database: str, project: str, load: Load) -> dict
 # --- the run
 
 
-def run_process(way: str, uri: str, database: Path, load: str) -> dict[str, float]:
+def run_process(way: str, uri: str, database: str, load: str) -> dict[str, float]:
     """Measure in a process of its own."""
     project = f"{way}-{load}-{time.monotonic_ns()}"
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.mlflow", "--measure", way, uri, str(database), project, load],
+        [sys.executable, "-m", "benchmarks.mlflow", "--measure", way, uri, database, project, load],
         cwd=ROOT,
         env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONWARNINGS": "ignore"},
         capture_output=True,
@@ -217,34 +220,51 @@ def cpu_of_server(folder: Path) -> float:
 
 def run(loads: list[str], rounds: int, kinds: list[str]) -> dict[tuple[str, str, str], list[dict[str, float]]]:
     """Measure everything, both ways in turn."""
-    from scripts.environments import ensure
-    from tests.servers.mlflow_server import Mlflow
-
     samples: dict[tuple[str, str, str], list[dict[str, float]]] = {}
-    with tempfile.TemporaryDirectory() as folder, Mlflow(ensure("mlflow")) as server:
-        at = server.process.folder.resolve()
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        uris, databases, at = started(kinds, stack)
         empty = Path(folder) / "empty.db"
-        create(f"sqlite:///{empty}")
+        if "sqlite" in kinds:
+            create(f"sqlite:///{empty}")
         for number in range(rounds):
             for kind in kinds:
                 for load in loads if number == 0 else [load for load in loads if load != "burst"]:
                     # Who goes first changes: the second finds warm caches.
                     for way in ("verl", "ours") if number % 2 == 0 else ("ours", "verl"):
-                        database = server.database if kind == "server" else Path(folder) / f"{way}-{load}-{number}.db"
-                        uri = server.address if kind == "server" else f"sqlite:///{database}"
                         if kind == "sqlite":
-                            shutil.copy(empty, database)
-                        before = cpu_of_server(at)
-                        sample = run_process(way, uri, database, load)
-                        used = cpu_of_server(at) - before if kind == "server" else 0.0
+                            file = shutil.copy(empty, Path(folder) / f"{way}-{load}-{number}.db")
+                            uris[kind] = databases[kind] = f"sqlite:///{file}"
+                        before = cpu_of_server(at[kind]) if kind in at else 0.0
+                        sample = run_process(way, uris[kind], databases[kind], load)
+                        used = cpu_of_server(at[kind]) - before if kind in at else 0.0
                         sample["server_cpu"] = used * 1000 / sample["expected"]
                         samples.setdefault((kind, load, way), []).append(sample)
-                        print(f"{kind:7}{load:>6} {way:5}", json.dumps(sample), file=sys.stderr, flush=True)
+                        print(f"{kind:11}{load:>6} {way:5}", json.dumps(sample), file=sys.stderr, flush=True)
     return samples
 
 
+def started(kinds: list[str], stack: ExitStack) -> tuple[dict[str, str], dict[str, str], dict[str, Path]]:
+    """Start the servers; return their tracking URIs, their databases, and the folders that they work in."""
+    from scripts.environments import ensure
+    from tests.servers.databases import Mariadb, Postgresql
+    from tests.servers.mlflow_server import Mlflow
+
+    uris, databases, folders = {}, {}, {}
+    if "server" in kinds:
+        server = stack.enter_context(Mlflow(ensure("mlflow")))
+        uris["server"], databases["server"] = server.address, f"sqlite:///{server.database}"
+        folders["server"] = server.process.folder.resolve()
+    for kind, make in (("postgresql", Postgresql), ("mariadb", Mariadb)):
+        if kind in kinds:
+            running = stack.enter_context(make())
+            uris[kind] = databases[kind] = running.uri(running.new_database())
+            create(uris[kind])
+    return uris, databases, folders
+
+
 def create(uri: str) -> None:
-    """Make a sqlite file in a process of its own: mlflow's live tracing is not to be charged for that."""
+    """Make the tables in a process of its own: mlflow's live tracing is not to be charged for that."""
     code = "import sys; from otel_rollout_mlflow import MlflowSpanExporter as E; E(tracking_uri=sys.argv[1])._opened()"
     subprocess.run(
         [sys.executable, "-W", "ignore", "-c", f"{code}.ensure_experiment('Default')", uri], check=True, cwd=ROOT
@@ -297,7 +317,7 @@ def main() -> None:
     parser.add_argument("--measure", nargs=5, help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=3, help="how many rounds (default: 3)")
     parser.add_argument("--loads", nargs="+", choices=list(LOADS), default=list(LOADS), help="which loads")
-    parser.add_argument("--kinds", nargs="+", choices=["sqlite", "server"], default=["sqlite", "server"])
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     arguments = parser.parse_args()
     if arguments.measure:
         way, uri, database, project, load = arguments.measure

@@ -27,8 +27,9 @@ SPANS_OF_THE_DEMO = 200
 def run_demo(phoenix: Phoenix) -> None:
     """Run the demo with Phoenix as its backend."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("OTEL_")}
-    environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = phoenix.address
-    command = [sys.executable, "-m", "otel_rollout.cli", "demo", "--backend", "otlp", "--steps", "1", "--samples", "8"]
+    environment["PHOENIX_COLLECTOR_ENDPOINT"] = phoenix.address
+    arguments = ["demo", "--backend", "phoenix", "--steps", "1", "--samples", "8"]
+    command = [sys.executable, "-m", "otel_rollout.cli", *arguments]
     subprocess.run(command, env=environment, check=True, timeout=300)
 
 
@@ -66,8 +67,9 @@ def main() -> None:
         with open_page(browser, trajectory, width=1700, height=920) as page:
             page.get_by_text("Policy.generate").first.wait_for()
             take_picture(page, IMAGES / "phoenix-trajectory.png")
-        with open_page(browser, f"{pages}/spans", width=1500, height=800) as page:
-            page.get_by_text("agent_loop").first.wait_for()
+        # As wide as most screens are: the rewards are the last columns.
+        with open_page(browser, f"{pages}/traces", width=1920, height=800) as page:
+            page.get_by_text("reward").first.wait_for()
             take_picture(page, IMAGES / "phoenix-trajectories.png")
 
 

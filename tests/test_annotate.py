@@ -299,7 +299,7 @@ class TestRewardParts:
             annotate(reward_parts={f"part {number}": number for number in range(1000)})
         assert json.loads(root_attributes(rollout_spans)["rollout.reward_parts"]) == {"format": 1.0}
         [line] = [entry.getMessage() for entry in caplog.records]
-        assert line == "annotate(reward_parts=…): a reward has at most 1,000 parts; it is left out"
+        assert line == "annotate(reward_parts=…): a reward has at most 1,000 parts; it is ignored"
 
 
 class TestElsewhere:

@@ -254,7 +254,7 @@ class TestProviders:
             "rollout.experiment_name": "experiment",
             "rollout.status": "completed",
             "output.value": "answer",
-            "output.mime_type": "application/json",
+            "output.mime_type": "text/plain",
             "metadata": {
                 "sample_index": 1,
                 "validate": False,

@@ -36,7 +36,7 @@ class EncodingExporter(OtlpHttpSpanExporter):
     def __init__(self, transport: Transport) -> None:
         super().__init__()
         self._transport = transport
-        self._client = NoConnection(transport)  # type: ignore[assignment]  # has what is called
+        self._sender._client = NoConnection(transport)  # type: ignore[assignment]  # has what is called
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         self._transport.wait()

@@ -162,7 +162,9 @@ class _Worker:
         self._connection.send((method, arguments))
         if not self._connection.poll(SECONDS_TO_ANSWER):
             raise TimeoutError(f"no answer within {SECONDS_TO_ANSWER:g} s")
-        result, error = self._connection.recv()
+        result, error, lines = self._connection.recv()
+        for line in lines:
+            warn_once(f"mlflow log {line}", "MLflow, in the process that writes to its database: %s", line)
         if error is not None:
             outcome, is_missing, is_taken = error
             raise AttemptError(outcome, is_missing=is_missing, is_taken=is_taken)

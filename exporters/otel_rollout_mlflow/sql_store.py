@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -14,12 +14,22 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
-from otel_rollout.installing import install_line
-from otel_rollout_mlflow.one_transaction import create_assessments
+from otel_rollout.safety.log_once import warn_once
+from otel_rollout_mlflow import database
+from otel_rollout_mlflow.bulk_sql import Fault, fault_of
+from otel_rollout_mlflow.bulk_store import BulkStore
+from otel_rollout_mlflow.mlflow_functions import find_functions
+from otel_rollout_mlflow.mlflow_store import (
+    FIRST_VERSION,
+    assessment_of,
+    attempt,
+    explained,
+    import_mlflow,
+    reason_of,
+)
 from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file
 from otel_rollout_mlflow.store import (
     FINISHED,
-    REWARD_SOURCE,
     RUN_KEY_TAG,
     RUN_SETTLED_TAG,
     AttemptError,
@@ -32,10 +42,8 @@ from otel_rollout_mlflow.store import (
 from otel_rollout_mlflow.tracking_uri import TrackingUri, check_driver
 from otel_rollout_mlflow.translate import stored_spans, tags_of_traces
 
-__all__ = ["FIRST_VERSION", "SqlStore"]
+__all__ = ["SqlStore"]
 
-FIRST_VERSION: Final = (3, 14)
-"""The first version whose store takes several traces at once and makes trace tags of resource attributes."""
 TEXTS_VERSION: Final = (3, 18)
 """The first version whose store keeps a text that looks like JSON as text."""
 MAX_TAGS: Final = 20_000
@@ -43,8 +51,9 @@ MAX_TAGS: Final = 20_000
 SECONDS_FOR_OTHERS: Final = 60.0
 """How long another program may take to make the database before it counts as broken."""
 
-_PASSING: Final = frozenset({"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED"})
-_INVALID: Final = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "MALFORMED_REQUEST"})
+
+_STORE: Final = "SqlAlchemyStore"
+"""MLflow's store; the one for workspaces asks more of each query."""
 
 _Result = TypeVar("_Result")
 
@@ -65,6 +74,8 @@ class SqlStore(Store):
         self._inode: int | None = None
         self._waiting_since: float | None = None
         self._tags: RecentDict[tuple[int, str], str] = RecentDict(MAX_TAGS)
+        self._bulk: BulkStore | None = None
+        self._artifacts: dict[str, str] = {}
 
     def ensure_experiment(self, name: str) -> str:
         def find() -> tuple[str, bool] | None:
@@ -77,52 +88,94 @@ class SqlStore(Store):
 
     def write(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
         self._open()
-        from mlflow.entities import Span
-
         tags = tags_of_traces(spans)
         # A tag costs the store more than a span: it is written once, not with each batch of its trace.
         new = {
             trace_id: {name: value for name, value in found.items() if self._tags.get((trace_id, name)) != value}
             for trace_id, found in tags.items()
         }
-        stored = stored_spans(spans, unwraps_texts=self._version < TEXTS_VERSION, tags=new)
-        records = [Span(span) for span in stored]
-        _attempt(lambda: self._tracing.log_spans(experiment_id, records))
+        left = self._write_in_bulk(experiment_id, spans, new)
+        if left:
+            self._write_by_mlflow(experiment_id, left, new)
         for trace_id, found in new.items():
             for name, value in found.items():
                 self._tags[trace_id, name] = value
+
+    def _write_in_bulk(
+        self, experiment_id: str, spans: Sequence[ReadableSpan], tags: Mapping[int, Mapping[str, str]]
+    ) -> Sequence[ReadableSpan]:
+        """Write spans by statements of our own; return those that are left to MLflow's store."""
+        if self._bulk is None:
+            return spans
+        artifacts = self._artifacts.get(experiment_id)
+        if artifacts is None:
+            artifacts = str(self._call(lambda client: client.get_experiment(experiment_id)).artifact_location)
+            self._artifacts[experiment_id] = artifacts
+        bulk = self._bulk
+        try:
+            return bulk.write(experiment_id, artifacts, spans, tags)
+        except Exception as error:
+            self._explain_bulk(error)
+            return spans
+
+    def _write_by_mlflow(
+        self, experiment_id: str, spans: Sequence[ReadableSpan], tags: Mapping[int, Mapping[str, str]]
+    ) -> None:
+        from mlflow.entities import Span
+
+        stored = stored_spans(spans, unwraps_texts=self._version < TEXTS_VERSION, tags=tags)
+        records = [Span(span) for span in stored]
+        attempt(lambda: self._tracing.log_spans(experiment_id, records))
+
+    def _explain_bulk(self, error: Exception) -> None:
+        """Raise if the database is away or busy; else MLflow's store is asked, and says what it thinks of the data."""
+        if isinstance(error, AttemptError):
+            raise error
+        fault = fault_of(error)
+        if fault in (Fault.CONNECTION, Fault.DEADLOCK):
+            raise (
+                explained(error) if "readonly" in str(error) else AttemptError(Outcome(Verdict.RETRY, reason_of(error)))
+            ) from error
+        self._artifacts.clear()
+        if fault != Fault.CONSTRAINT:
+            warn_once(
+                f"mlflow bulk {type(error).__name__}",
+                "spans can't be written into the MLflow database in bulk (%s): MLflow's own store writes them",
+                reason_of(error),
+            )
 
     def link(self, trace_ids: Sequence[str], run_id: str) -> None:
         self._call(lambda client: client.link_traces_to_run(list(trace_ids), run_id))
 
     def record(self, rewards: Sequence[Feedback]) -> None:
         self._open()
-        assessments = [_assessment(feedback) for feedback in rewards]
-        if len(assessments) > 1:
+        left = rewards
+        if self._bulk is not None:
             try:
-                if _attempt(lambda: create_assessments(self._tracing.store, assessments)):
-                    return
-            except AttemptError as error:
-                if error.outcome.verdict in (Verdict.RETRY, Verdict.CONFIGURATION_ERROR):
-                    raise
-        # One by one: one is stored already, or can't be stored.
-        for feedback, assessment in zip(rewards, assessments, strict=True):
-            self._record(feedback, assessment)
+                left = self._bulk.record(rewards)
+            except Exception as error:
+                self._explain_bulk(error)
+        for feedback in left:
+            self._record(feedback, assessment_of(feedback))
 
     def _record(self, feedback: Feedback, assessment: Any) -> None:
         ids, store = (feedback.trace_id, feedback.assessment_id), self._tracing.store
-        changes = {"feedback": assessment.feedback, "metadata": feedback.metadata}
+        changes = {
+            "feedback": assessment.feedback,
+            "metadata": feedback.metadata,
+            "rationale": feedback.rationale or None,
+        }
         upsert_reward(
             feedback,
-            lambda: _attempt(lambda: store.create_assessment(assessment)),
-            lambda: _attempt(lambda: store.get_assessment(*ids)).metadata,
-            lambda: _attempt(lambda: store.update_assessment(*ids, **changes)),
+            lambda: attempt(lambda: store.create_assessment(assessment)),
+            lambda: attempt(lambda: store.get_assessment(*ids)).metadata,
+            lambda: attempt(lambda: store.update_assessment(*ids, **changes)),
         )
 
     def span_ids(self, trace_id: str) -> set[str] | None:
         self._open()
         store = self._tracing.store
-        traces = _attempt(lambda: store.batch_get_traces([trace_id]))
+        traces = attempt(lambda: store.batch_get_traces([trace_id]))
         return {str(span.span_id) for trace in traces for span in trace.data.spans}
 
     def run_status(self, run_id: str) -> str | None:
@@ -162,10 +215,16 @@ class SqlStore(Store):
         tracing, self._tracing, self._client = self._tracing, None, None
         if tracing is not None and self._pid == os.getpid():
             _dispose(tracing, close=True)
+        self._close_bulk()
+
+    def _close_bulk(self) -> None:
+        bulk, self._bulk = self._bulk, None
+        if bulk is not None and self._pid == os.getpid():
+            bulk.close()
 
     def _call(self, work: Callable[[Any], _Result]) -> _Result:
         client = self._open()
-        return _attempt(lambda: work(client))
+        return attempt(lambda: work(client))
 
     def _open(self) -> Any:
         """Return MLflow's client of the database; create a SQLite file that doesn't exist."""
@@ -176,14 +235,39 @@ class SqlStore(Store):
             # After a fork connections must not be shared; after the file was replaced they lead to the old one.
             _dispose(self._tracing, close=self._pid == os.getpid())
             self._client = self._tracing = None
+            self._close_bulk()
         self._tags.clear()
-        mlflow, self._version = _import_mlflow()
+        self._artifacts.clear()
+        mlflow, self._version = import_mlflow()
         if path is not None:
             self._ensure_file(path, mlflow)
-        self._tracing = self._opened(lambda: mlflow.tracing.client.TracingClient(self._uri.uri))
+        engine = self._opened(lambda: database.make_engine(self._uri.uri))
+        database.try_connection(engine, self._uri.uri)
+
+        def make() -> Any:
+            return self._opened(lambda: mlflow.tracing.client.TracingClient(self._uri.uri))
+
+        self._tracing = attempt(lambda: database.opened(engine, make))
         self._client = self._opened(lambda: mlflow.tracking.MlflowClient(tracking_uri=self._uri.uri))
         self._pid, self._inode = os.getpid(), _inode(path) if path is not None else None
+        self._bulk = self._opened_bulk(engine)
         return self._client
+
+    def _opened_bulk(self, engine: Any) -> BulkStore | None:
+        """Return the store that writes in bulk; None if MLflow's own has to."""
+        functions = find_functions()
+        # No other connection sees a database in memory.
+        if self._uri.is_in_memory or (functions is not None and functions.uses_rollups()):
+            return None
+        layout = attempt(lambda: BulkStore.layout_of(engine))
+        if layout is None or functions is None or type(self._tracing.store).__name__ != _STORE:
+            warn_once(
+                f"mlflow layout {self._uri.uri}",
+                "mlflow %s: the layout of its database is not known: its own store writes the spans, more slowly",
+                ".".join(map(str, self._version)),
+            )
+            return None
+        return BulkStore(engine, layout, functions, unwraps_texts=self._version < TEXTS_VERSION)
 
     def _opened(self, make: Callable[[], _Result]) -> _Result:
         """Make a client; raise CONFIGURATION_ERROR for what only another setting or package fixes."""
@@ -192,7 +276,7 @@ class SqlStore(Store):
         try:
             if not self._uri.uri.startswith("sqlite"):
                 check_driver(self._uri.uri)
-            return _attempt(make)
+            return attempt(make)
         except AttemptError as error:
             if isinstance(error.__cause__, (ImportError, ArgumentError, ValueError)):
                 raise configuration_error(error.outcome.reason) from error
@@ -212,7 +296,7 @@ class SqlStore(Store):
                     engine.dispose()
 
         try:
-            is_complete = _attempt(lambda: ensure_sqlite_file(path, initialise))
+            is_complete = attempt(lambda: ensure_sqlite_file(path, initialise))
         except OSError as error:
             raise configuration_error(f"{path}: {error}") from error
         now = time.monotonic()
@@ -226,79 +310,6 @@ class SqlStore(Store):
                 f"{path} is an incomplete MLflow database, perhaps left by an interrupted start: remove it, or try "
                 f"`mlflow db upgrade {self._uri.uri}`"
             )
-
-
-def _assessment(reward: Feedback) -> Any:
-    from mlflow.entities import AssessmentSource
-    from mlflow.entities import Feedback as MlflowFeedback
-
-    moment = reward.time_ns // 1_000_000
-    assessment = MlflowFeedback(
-        name=reward.name,
-        value=reward.value,
-        source=AssessmentSource(source_type="CODE", source_id=REWARD_SOURCE),
-        rationale=reward.rationale or None,
-        trace_id=reward.trace_id,
-        create_time_ms=moment,
-        last_update_time_ms=moment,
-        metadata=reward.metadata,
-    )
-    assessment.assessment_id = reward.assessment_id
-    return assessment
-
-
-def _import_mlflow() -> tuple[Any, tuple[int, ...]]:
-    try:
-        import mlflow
-        import mlflow.tracing.client
-        import mlflow.tracking
-    except ImportError as error:
-        raise configuration_error(
-            f"an SQL tracking URI needs mlflow in this process ({error}): {install_line('mlflow')}"
-        ) from error
-    version = tuple(int(part) for part in mlflow.__version__.split(".")[:2])
-    if version < FIRST_VERSION:
-        needed = ".".join(str(part) for part in FIRST_VERSION)
-        raise configuration_error(
-            f"mlflow {mlflow.__version__} is installed; writing traces to a database needs {needed} or later "
-            f"({install_line('mlflow')}), or give MLFLOW_TRACKING_URI a server, which may be older"
-        )
-    try:
-        import mlflow.store.tracking.sqlalchemy_store
-    except ImportError as error:
-        raise configuration_error(
-            f"an SQL tracking URI needs sqlalchemy and alembic ({error}): {install_line('mlflow')}"
-        ) from error
-    return mlflow, version
-
-
-def _attempt(call: Callable[[], _Result]) -> _Result:
-    """Call MLflow; raise its exceptions as `AttemptError`."""
-    try:
-        return call()
-    except (AttemptError, OSError):
-        raise
-    except Exception as error:
-        raise _explained(error) from error
-
-
-def _explained(error: Exception) -> AttemptError:
-    lines = str(error).strip().splitlines()
-    reason = f"{type(error).__name__}: {lines[0][:300] if lines else ''}"
-    code = str(getattr(error, "error_code", ""))
-    if "readonly database" in reason:
-        return configuration_error(f"{reason}: MLFLOW_TRACKING_URI must be a database that this process may write to")
-    if code in _PASSING or type(error).__name__ in ("OperationalError", "InterfaceError"):
-        return AttemptError(Outcome(Verdict.RETRY, reason))
-    if code in _INVALID or isinstance(error.__cause__, (OverflowError, TypeError, ValueError)):
-        return AttemptError(Outcome(Verdict.REFUSED, reason))
-    if "out-of-date" in str(error) or "db upgrade" in str(error):
-        return configuration_error(reason)
-    return AttemptError(
-        Outcome(Verdict.UNEXPLAINED, reason),
-        is_missing=code == "RESOURCE_DOES_NOT_EXIST",
-        is_taken=code == "RESOURCE_ALREADY_EXISTS",
-    )
 
 
 def _dispose(tracing: Any, *, close: bool) -> None:

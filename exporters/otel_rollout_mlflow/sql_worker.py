@@ -10,8 +10,9 @@ from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout_mlflow.database import connect_without_prepared_statements
+from otel_rollout_mlflow.mlflow_log import LogCatcher
 from otel_rollout_mlflow.plain_spans import unpack
-from otel_rollout_mlflow.span_upsert import hasten_upserts
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import AttemptError
 
@@ -38,17 +39,29 @@ def serve(descriptor: int, parent: int) -> None:
     with suppress(EOFError, OSError):
         connection.send("ready")
         store = SqlStore(connection.recv())
+        catcher = _prepared()
         try:
             while True:
                 request = connection.recv()
                 if request is None:
                     return
                 method, arguments = request
-                connection.send(_answer(store, method, arguments))
-                # After the first answer mlflow is imported, and nothing else in this process uses it.
-                hasten_upserts()
+                answer = _answer(store, method, arguments)
+                connection.send((*answer, catcher.take()))
         finally:
             store.close()
+
+
+def _prepared() -> LogCatcher:
+    """Import MLflow, whose first lines are to be caught too, and return what catches them."""
+    catcher = LogCatcher()
+    # A package that is missing is reported when the database is opened.
+    with suppress(Exception):
+        import mlflow.store.tracking.sqlalchemy_store  # noqa: F401 - so that its loggers are there
+
+        connect_without_prepared_statements()
+    catcher.install()
+    return catcher
 
 
 def _end_after(parent: int) -> None:

@@ -32,7 +32,7 @@ __all__ = [
 MAX_LINKED_TRACES: Final = 100
 """How many traces MLflow associates with a run in one request."""
 
-MAX_REWARDS: Final = 64
+MAX_REWARDS: Final = 512
 """How many rewards are stored at once: a failure among them has all of these tried again."""
 
 REWARD_SOURCE: Final = "otel-rollout"

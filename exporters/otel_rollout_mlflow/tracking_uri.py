@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Final, Literal
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.http import shown_url
+from otel_rollout.installing import install_line
 
 __all__ = ["TrackingUri", "check_driver", "parse_tracking_uri"]
 
@@ -20,12 +22,22 @@ _HELP: Final = (
     f"set {VARIABLE} (or tracking_uri=) to {DEFAULT_URI}, to another SQL URI, or to a server: http://host:5000"
 )
 
+_OTHER_NAMES: Final = {"mariadb": "mysql+pymysql", "postgres": "postgresql"}
+"""Names that other programs take for these databases."""
+
 _PACKAGES: Final = {
     "MySQLdb": "mysqlclient",
-    "psycopg": "'psycopg[binary]'",
     "psycopg2": "psycopg2-binary",
 }
 """Packages whose names differ from those of their modules."""
+
+_EXTRAS: Final = {"psycopg": "postgresql", "pymysql": "mysql"}
+
+_INSTEAD: Final = {
+    "psycopg": [("psycopg2", "postgresql+psycopg2")],
+    "mysqldb": [("pymysql", "mysql+pymysql")],
+}
+"""Drivers that may be installed in place of the one that sqlalchemy takes, and what a URI says for them."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +78,10 @@ def parse_tracking_uri(uri: str | None) -> TrackingUri:
         return _sqlite(scheme, rest, text) if dialect == "sqlite" else TrackingUri("sql", text)
     if dialect.startswith("databricks"):
         raise ConfigurationError(f"{VARIABLE}={shown_url(text)!r}: Databricks is not supported; {_HELP}")
+    if separator and dialect in _OTHER_NAMES:
+        raise ConfigurationError(
+            f"{VARIABLE}={shown_url(text)!r}: sqlalchemy has no {scheme!r}: write {_OTHER_NAMES[dialect]}://"
+        )
     if separator and dialect != "file":
         raise ConfigurationError(f"{VARIABLE}={shown_url(text)!r}: MLflow has no store for {scheme!r}; {_HELP}")
     raise ConfigurationError(
@@ -110,6 +126,13 @@ def check_driver(uri: str) -> None:
         dialect.import_dbapi()
     except ImportError as error:
         package = _PACKAGES.get(dialect.driver) or _PACKAGES.get(error.name or "") or error.name or dialect.driver
+        extra = _EXTRAS.get(dialect.driver)
+        install = f"pip install {package}" if extra is None else install_line(extra)
+        others = [
+            f", or write {scheme}:// for {module}, which is installed"
+            for module, scheme in _INSTEAD.get(dialect.driver, ())
+            if importlib.util.find_spec(module) is not None
+        ]
         raise MissingExtraError(
-            f"{where} needs the driver {dialect.driver} ({error}): pip install {package}"
+            f"{where} needs the driver {dialect.driver} ({error}): {install}{''.join(others)}"
         ) from error

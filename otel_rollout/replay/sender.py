@@ -134,13 +134,23 @@ class Sender:
         return False
 
     def _do_side_work(self) -> bool:
-        """Wait for the requests beside the spans; return if all are done."""
-        if self._side_work is None or self._side_work.flush(self._side_work_patience):
+        """Wait for the requests beside the spans as long as some are done; return if all are."""
+        if self._side_work is None:
             return True
+        done_before = -1
+        while (done := self._done_on_the_side()) > done_before:
+            done_before = done
+            if self._side_work.flush(self._side_work_patience):
+                return True
+            if not any(each.waiting for each in self._side_work.stats().values()):
+                break
         # Waited for once: each batch still tries, and the next replay sends the rest.
         self._side_work_patience = 0.0
         self.report.reason = self._side_work.last_trouble
         return False
+
+    def _done_on_the_side(self) -> int:
+        return 0 if self._side_work is None else sum(each.done for each in self._side_work.stats().values())
 
     def _send_spans(self, spans: Sequence[ReadableSpan]) -> set[tuple[int, int]]:
         """Send spans, and return the keys of those that the backend has not, or may not have."""

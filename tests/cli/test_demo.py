@@ -107,11 +107,19 @@ class TestPlainText:
         done = run("--backend", "console", *SMALL, PYTHONWARNINGS="error")
         assert (done.returncode, done.stderr) == (0, "")
         headings = re.findall(r"^(\S.*?)(?:  |$)", done.stdout, re.MULTILINE)
-        assert headings[:3] == ["otel-rollout demo", "step 1", "validation"]
-        assert headings[3:] == ["One trajectory", "Its group", "Delivery", "Where to look next"]
+        assert headings[:4] == ["otel-rollout demo", "to this screen", "step 1", "validation"]
+        assert headings[4:] == ["One trajectory", "Its group", "Delivery", "Where to look next"]
         assert "├─ AgentLoop.run" in done.stdout
         assert "Policy.generate" in done.stdout
         assert "\x1b" not in done.stdout
+
+    def test_without_a_backend(self):
+        """`--backend none` runs untraced, and says so."""
+        done = run("--backend", "none", *SMALL)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines()[1] == "tracing is off"
+        assert "It was not traced" in done.stdout
+        assert "Where to look next" not in done.stdout
 
     def test_the_default_run_ends_in_every_way(self):
         """Two steps of 64 trajectories and 16 validations, with every way to end among them."""
@@ -200,6 +208,9 @@ class TestExitCode:
         assert done.returncode == 1
         assert re.search(r"NOT DELIVERED +otlp did not take \d+ spans in time", done.stdout)
         assert f"Nothing has arrived at otlp, {endpoint}" in done.stdout
+        row = next(line.split() for line in done.stdout.splitlines() if line.split()[:1] == ["otlp"])
+        assert (row[2], row[1]) == ("0", row[3]), "the table has the final counts"
+        assert "StepCollector" not in done.stdout + done.stderr
 
     def test_an_unknown_backend_is_2(self):
         """The message lists what is installed."""

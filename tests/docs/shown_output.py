@@ -14,6 +14,8 @@ _VARYING = [
     (re.compile(r"\b\d+\.\d+\.\d+\b"), "VERSION"),
     (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,32}\b"), "ID"),
     (re.compile(r"\b\d[\d,.]* ?(?:µs|ms|s|kB|MB|B)(?!\w)"), "AMOUNT"),
+    (re.compile(r'bytes":\d+'), 'bytes":AMOUNT'),
+    (re.compile(r"\b0\.\d+ of that\b"), "RATIO of that"),
     (re.compile(r"[━╸╺]+"), "━"),
     (re.compile(r"[ \t]+"), " "),
 ]
@@ -35,7 +37,8 @@ def agrees(shown: str, printed: str) -> bool:
 def _pattern(line: str) -> str:
     if line == "…":
         return r"[^\n]*(?:\n[^\n]*)*"
-    first, *others = line.split("…")
+    # A value that is cut in its middle keeps less of its end then, too.
+    first, *others = re.sub(r"…\S+", "…", line).split("…")
     # A column that is a digit wider cuts a preview a little earlier.
     start = first[:-_SLACK] if others and len(first) > 2 * _SLACK else first
     return r"[^\n]*".join(re.escape(part) for part in (start, *others))

@@ -223,8 +223,8 @@ class TestPhoenix:
         folder = record(exporter)
         live = phoenix.api.wait_for_spans(project, SPANS)
 
-        first = replayed(folder, "phoenix")
-        second = replayed(folder, "phoenix", is_again=True)
+        first = replayed(folder, "phoenix", patience=60.0)
+        second = replayed(folder, "phoenix", is_again=True, patience=60.0)
 
         assert (first.report.delivered, second.report.delivered) == (TRAJECTORIES, TRAJECTORIES)
         phoenix.api.wait_until_quiet(project)
@@ -249,6 +249,6 @@ class TestPhoenix:
         assert answer.status_code == 204
         assert phoenix.api.spans(project) == []
 
-        replayed(folder, "phoenix")
+        replayed(folder, "phoenix", patience=60.0)
 
         assert records() == live

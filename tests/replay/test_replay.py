@@ -6,6 +6,7 @@ import copy
 import itertools
 import json
 import os
+import threading
 import time
 
 import pytest
@@ -343,6 +344,32 @@ class TestFailures:
         assert not first.report.lost
         assert (second.report.delivered, second.report.skipped) == (5, 0)
         assert (third.report.delivered, third.report.skipped) == (0, 5)
+
+    def test_side_work_that_is_slow(self, record, replayed):
+        """Rewards that take longer than the patience in all are waited for as long as some are done."""
+        folder = record()
+
+        class Rewarding(OutcomeSpanExporter):
+            destination = "there"
+
+            def __init__(self):
+                self.side_work = SideWork("there", {"rewards": Kind(self.store)})
+
+            def store(self, group, values):
+                threading.Event().wait(0.1)
+                return DELIVERED
+
+            def send(self, spans):
+                for span in spans:
+                    self.side_work.add("rewards", None, str(span.context.span_id), span.name)
+                return DELIVERED
+
+            def shutdown(self):
+                self.side_work.shutdown(time.monotonic() + 1)
+
+        done = replayed(folder, Rewarding(), patience=0.6)
+
+        assert (done.report.delivered, done.report.undelivered) == (5, 0)
 
     def test_two_at_once(self, record, replayed):
         """While one replay is at it, another one of the folder to the same place is refused, to another place not."""

@@ -17,6 +17,7 @@ import pytest
 
 from scripts import environments
 from tests.servers.browser import Browser, chromium_program
+from tests.servers.databases import Mariadb, PgBouncer, Postgresql, missing_programs
 from tests.servers.mlflow_server import Mlflow
 from tests.servers.phoenix_server import Phoenix
 from tests.servers.trackio_server import TrackioServer
@@ -98,3 +99,43 @@ def weave_server(environment: Callable[[str], Path], uncaptured: Uncaptured) -> 
     """A Weave trace server; with TEST_WEAVE_CLICKHOUSE=1 on the production store, which alone shows duplicates."""
     with WeaveServer(environment("weave"), store=WEAVE_STORE, uncaptured=uncaptured) as server:
         yield server
+
+
+def _with_tables(uri: str) -> None:
+    """Have MLflow's tables made in an empty database."""
+    from otel_rollout_mlflow import MlflowSpanExporter
+
+    store = MlflowSpanExporter(tracking_uri=uri)._opened()
+    store.ensure_experiment("Default")
+    store.close()
+
+
+@pytest.fixture(scope="session")
+def postgresql(uncaptured: Uncaptured) -> Iterator[Postgresql]:
+    """A PostgreSQL, with MLflow's tables in its database `tables`."""
+    if names := missing_programs("postgres"):
+        missing(f"not installed: {', '.join(names)}")
+    with Postgresql(uncaptured=uncaptured) as server:
+        server.execute("CREATE DATABASE tables")
+        _with_tables(server.uri("tables"))
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb(uncaptured: Uncaptured) -> Iterator[Mariadb]:
+    """A MariaDB, with MLflow's tables in its database `tables`."""
+    if names := missing_programs("mariadbd"):
+        missing(f"not installed: {', '.join(names)}")
+    with Mariadb(uncaptured=uncaptured) as server:
+        server.execute("CREATE DATABASE tables")
+        _with_tables(server.uri("tables"))
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgresql: Postgresql, uncaptured: Uncaptured) -> Iterator[PgBouncer]:
+    """A PgBouncer in transaction mode before the PostgreSQL."""
+    if names := missing_programs("pgbouncer"):
+        missing(f"not installed: {', '.join(names)}")
+    with PgBouncer(postgresql, uncaptured=uncaptured) as pooler:
+        yield pooler

@@ -1,4 +1,4 @@
-"""An MLflow tracking server for tests, with a sqlite file behind it."""
+"""An MLflow tracking server for tests, with a database behind it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class Mlflow:
         variables: More environment variables.
         scheme: `http` or `https`.
         healthy: Whether the server is up, asked in another way than by a plain GET of /health.
+        store: The database that it keeps everything in.
+        workers: How many processes answer.
         uncaptured: See `ServerProcess`.
     """
 
@@ -32,12 +34,14 @@ class Mlflow:
         variables: Mapping[str, str] | None = None,
         scheme: str = "http",
         healthy: Callable[[int], bool] | None = None,
+        store: str = "sqlite:///mlflow.db",
+        workers: int = 1,
         uncaptured: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         port = free_port()
         self.address = f"{scheme}://127.0.0.1:{port}"
         command = [str(environment / "bin" / "mlflow"), "server", "--host", "127.0.0.1", "--port", str(port)]
-        command += ["--workers", "1", "--backend-store-uri", "sqlite:///mlflow.db"]
+        command += ["--workers", str(workers), "--backend-store-uri", store]
         self.process = ServerProcess(
             "MLflow",
             [*command, *arguments],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_mlflow.sql_store import SqlStore
+from tests.servers.databases import Mariadb, Postgresql
 from tests.servers.mlflow_server import Mlflow
 
 START_NS = 1_760_000_000_123_456_789
@@ -27,7 +28,8 @@ SECOND_NS = 1_000_000_000
 @pytest.fixture(autouse=True)
 def one_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have databases written to in this process, except where the test is about the other one: that takes seconds."""
-    if request.module.__name__.rpartition(".")[2] not in ("test_sql_process", "test_end_to_end"):
+    is_about_it = request.module.__name__.rpartition(".")[2] in ("test_sql_process", "test_end_to_end")
+    if not is_about_it and getattr(request.cls, "__name__", "") != "TestOutage":
         monkeypatch.setattr("otel_rollout_mlflow.exporter.SqlProcess", SqlStore)
 
 
@@ -191,11 +193,39 @@ def database(empty_database: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(empty_database, tmp_path / "traces.db"))
 
 
-@pytest.fixture(params=["server", "sqlite"])
+@pytest.fixture(scope="session")
+def postgresql_uri(postgresql: Postgresql) -> Iterator[str]:
+    """A database of PostgreSQL's that tests share."""
+    database = postgresql.new_database("tables")
+    yield postgresql.uri(database)
+    _forget_engines()
+
+
+@pytest.fixture(scope="session")
+def mariadb_uri(mariadb: Mariadb) -> Iterator[str]:
+    """A database of MariaDB's that tests share."""
+    yield mariadb.uri("tables")
+    _forget_engines()
+
+
+def _forget_engines() -> None:
+    """Close the connections that MLflow keeps by URI."""
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    for engine in SqlAlchemyStore._engine_map.values():
+        engine.dispose()
+
+
+@pytest.fixture(params=["server", "sqlite", "postgresql", "mariadb"])
 def uri(request: pytest.FixtureRequest) -> str:
-    """A tracking URI of each kind: the test runs on both."""
+    """A tracking URI of each kind: the test runs on all; of a slow one, on MariaDB only in `make test-slow`."""
+    is_quick = request.module.__name__.rpartition(".")[2] == "test_round_trip"
+    if request.param == "mariadb" and not is_quick and os.environ.get("TEST_MLFLOW_DATABASES") != "1":
+        pytest.skip("slow: make test-slow")
     if request.param == "server":
         return str(request.getfixturevalue("mlflow_server").address)
+    if request.param != "sqlite":
+        return str(request.getfixturevalue(f"{request.param}_uri"))
     return f"sqlite:///{request.getfixturevalue('database')}"
 
 

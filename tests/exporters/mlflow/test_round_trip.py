@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Status, StatusCode
@@ -261,6 +263,24 @@ class TestHardValues:
         root = next(span for span in read_back(uri, project).trace(one.mlflow_id).data.spans if not span.parent_id)
 
         assert root.outputs == value
+
+    def test_reward_parts(self, uri, project, trajectory, read_back) -> None:
+        """Each part of a reward is an assessment with its explanation, and a later value replaces the first."""
+        parts = {"format": 1, "style": {"value": "terse", "explanation": "short"}}
+        one = trajectory(project, reward=0.5, root_attributes={"rollout.reward_parts": json.dumps(parts)})
+        exporter = MlflowSpanExporter(tracking_uri=uri)
+        deliver(exporter, one.spans)
+        late = one.span("compute_score", 11, 12, {"rollout.reward_parts": '{"format":0}'})
+        deliver(exporter, [late])
+        assert exporter.force_flush(), exporter.side_work.last_trouble
+
+        found = read_back(uri, project).trace(one.mlflow_id).info.assessments
+
+        assert sorted((item.name, item.value, item.rationale) for item in found) == [
+            ("format", 0.0, None),
+            ("reward", 0.5, None),
+            ("style", "terse", "short"),
+        ]
 
     def test_session_that_looks_like_json(self, uri, project, trajectory, read_back) -> None:
         """A session id and a tag that look like JSON stay the texts that they are."""

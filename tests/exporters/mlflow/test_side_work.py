@@ -22,6 +22,10 @@ PAYLOAD = "x" * 20_000
 STORED = {"messages": [{"role": "user", "content": PAYLOAD}]}
 
 
+ON_SQLITE = pytest.mark.parametrize("uri", ["server", "sqlite"], indirect=True)
+"""The test makes the database itself refuse something, and that in the words of SQLite."""
+
+
 @pytest.fixture
 def file(uri, request) -> Path:
     """The sqlite file of the database, the server's too."""
@@ -55,6 +59,7 @@ def large(trajectory, project, **more):
 class TestFailingSideWork:
     """Requests beside the spans that fail."""
 
+    @ON_SQLITE
     def test_rewards_change_no_span(self, uri, file, project, trajectory, read_back) -> None:
         """Rewards that the backend fails for cut nothing and lose nothing; they are stored when it mends."""
         trajectories = [large(trajectory, project, reward=1.0) for _ in range(3)]
@@ -74,6 +79,7 @@ class TestFailingSideWork:
             assert [item.value for item in trace.info.assessments] == [1.0]
         assert exporter.side_work.stats()["rewards"] == SideWorkStats(done=3)
 
+    @ON_SQLITE
     def test_links_change_no_span(self, uri, file, project, trajectory, read_back) -> None:
         """Links that the backend refuses are counted; spans and rewards are as they would be without them."""
         trajectories = [large(trajectory, project, reward=1.0) for _ in range(3)]
@@ -89,6 +95,7 @@ class TestFailingSideWork:
         for trace in read_back(uri, project).traces():
             assert [root.inputs for root in trace.data.spans if root.parent_id is None] == [STORED]
 
+    @ON_SQLITE
     def test_reward_of_a_deleted_trace(self, uri, file, project, trajectory, read_back) -> None:
         """A reward whose trace is gone is lost alone, and counted; the others are stored."""
         kept, gone = (trajectory(project, reward=1.0) for _ in range(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -104,16 +105,16 @@ class TestCheck:
         )
 
     @pytest.mark.parametrize(
-        ("scheme", "module", "package"),
+        ("scheme", "module", "install"),
         [
-            ("postgresql+psycopg", "psycopg", "'psycopg[binary]'"),
-            ("postgresql+psycopg2", "psycopg2", "psycopg2-binary"),
-            ("mysql", "MySQLdb", "mysqlclient"),
-            ("mysql+pymysql", "pymysql", "pymysql"),
-            ("mssql", "pyodbc", "pyodbc"),
+            ("postgresql+psycopg", "psycopg", install_line("postgresql")),
+            ("postgresql+psycopg2", "psycopg2", "pip install psycopg2-binary"),
+            ("mysql", "MySQLdb", "pip install mysqlclient, or write mysql+pymysql:// for pymysql, which is installed"),
+            ("mysql+pymysql", "pymysql", install_line("mysql")),
+            ("mssql", "pyodbc", "pip install pyodbc"),
         ],
     )
-    def test_missing_driver(self, monkeypatch, scheme, module, package) -> None:
+    def test_missing_driver(self, monkeypatch, scheme, module, install) -> None:
         """A database whose driver isn't installed is an error with the driver's name and the line that installs it."""
         pytest.importorskip("mlflow")
         monkeypatch.setitem(sys.modules, module, None)
@@ -123,7 +124,7 @@ class TestCheck:
 
         message = str(caught.value)
         assert message.startswith(f"MLFLOW_TRACKING_URI='{scheme}://host/db' needs the driver ")
-        assert message.endswith(f": pip install {package}")
+        assert message.endswith(f": {install}")
 
     @pytest.mark.parametrize(
         ("uri", "said"),
@@ -155,6 +156,12 @@ class TestCheck:
         outcome = exporter.send(trajectory().spans)
 
         assert (outcome.verdict, outcome.reason) == (Verdict.CONFIGURATION_ERROR, str(caught.value))
+
+    @pytest.mark.parametrize(("given", "instead"), [("postgres", "postgresql://"), ("mariadb", "mysql+pymysql://")])
+    def test_names_of_other_programs(self, given, instead) -> None:
+        """A dialect that other programs know by another name is refused with the one that works."""
+        with pytest.raises(ConfigurationError, match=re.escape(f"write {instead}")):
+            parse_tracking_uri(f"{given}://host/db")
 
     def test_shutdown_twice(self, caplog) -> None:
         """A second shutdown warns and returns."""

@@ -1,0 +1,143 @@
+"""The opening of a tracking database: its connection, its fault in plain words, and its tables made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeVar
+
+from otel_rollout.export.http import shown_url
+from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout_mlflow.store import AttemptError, configuration_error
+
+__all__ = ["connect_without_prepared_statements", "make_engine", "schema_lock", "try_connection"]
+
+SECONDS_TO_CONNECT: Final = 10
+SECONDS_FOR_SCHEMA: Final = 120
+"""How long another process may take to make the tables: MariaDB on a slow disk takes half a minute."""
+
+_SCHEMA_LOCK: Final = 0x6F74656C726F6C6C
+"""The number of PostgreSQL's advisory lock: "otelroll"."""
+
+_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    # A pooler like PgBouncer gives each transaction another connection, which doesn't know prepared statements.
+    "psycopg": {"connect_timeout": SECONDS_TO_CONNECT, "prepare_threshold": None},
+    "psycopg2": {"connect_timeout": SECONDS_TO_CONNECT},
+    "pymysql": {"connect_timeout": SECONDS_TO_CONNECT},
+    "mysqldb": {"connect_timeout": SECONDS_TO_CONNECT},
+    "pysqlite": {"timeout": 20.0, "check_same_thread": False},
+}
+
+# Errors of a connection have no code with psycopg and psycopg2, so they are known by their words.
+_REFUSED: Final = (
+    "password authentication failed",
+    "no password supplied",
+    "authentication failed",
+    "no such user",
+    "no such database",
+    "no pg_hba.conf entry",
+    "not permitted to log in",
+    "permission denied for database",
+    'database "',
+    'role "',
+)
+_DOES_NOT_EXIST: Final = "does not exist"
+_MYSQL_REFUSALS: Final = frozenset({1044, 1045, 1049, 1698})
+
+_Result = TypeVar("_Result")
+
+
+def make_engine(uri: str) -> Any:
+    """Return an engine of our own: each connection is a new one."""
+    import sqlalchemy
+    from sqlalchemy.pool import NullPool
+
+    url = sqlalchemy.make_url(uri)
+    options = _OPTIONS.get(url.get_dialect().driver, {})
+    # What the URI says goes first.
+    given = {name: value for name, value in options.items() if name not in url.query}
+    return sqlalchemy.create_engine(url, poolclass=NullPool, connect_args=given)
+
+
+def connect_without_prepared_statements() -> None:
+    """Have every connection by psycopg 3 in this process made so that it works behind a pooler."""
+    from sqlalchemy import Engine, event
+
+    def set_options(dialect: Any, _record: Any, _arguments: Any, options: dict[str, Any]) -> None:
+        for name, value in _OPTIONS.get(dialect.driver if dialect.name == "postgresql" else "", {}).items():
+            options.setdefault(name, value)
+
+    event.listen(Engine, "do_connect", set_options)
+
+
+def try_connection(engine: Any, uri: str) -> None:
+    """Connect once: MLflow's own way waits for minutes, in silence.
+
+    Raises:
+        AttemptError: The database is away (RETRY), or refuses this user or this name (CONFIGURATION_ERROR).
+    """
+    try:
+        with engine.connect():
+            pass
+    except Exception as error:
+        cause = getattr(error, "orig", None) or error
+        lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+        reason = f"{shown_url(uri)}: {lines[-1][:300] if lines else type(cause).__name__}"
+        if _is_refusal(cause):
+            raise configuration_error(f"the MLflow database refuses the connection: {reason}") from error
+        raise AttemptError(Outcome(Verdict.RETRY, f"the MLflow database can't be reached: {reason}")) from error
+
+
+@contextmanager
+def schema_lock(engine: Any) -> Iterator[None]:
+    """Hold the lock under which tables are made; without it, processes that start together damage them.
+
+    It is an advisory lock of the database: of the transaction in PostgreSQL, so that it works behind a pooler; of the
+    connection in MySQL and MariaDB.
+    """
+    import sqlalchemy
+
+    text = sqlalchemy.text
+    if engine.dialect.name == "postgresql":
+        with engine.connect() as connection, connection.begin():
+            connection.execute(text(f"SET LOCAL lock_timeout = '{SECONDS_FOR_SCHEMA}s'"))
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})"))
+            yield
+    elif engine.dialect.name == "mysql":
+        with engine.connect() as connection:
+            name = {"name": f"otel-rollout {engine.url.database}"[:64], "seconds": SECONDS_FOR_SCHEMA}
+            if connection.execute(text("SELECT GET_LOCK(:name, :seconds)"), name).scalar() != 1:
+                raise AttemptError(
+                    Outcome(Verdict.RETRY, "another process is making the tables of the MLflow database")
+                )
+            try:
+                yield
+            finally:
+                with suppress(Exception):
+                    connection.execute(text("SELECT RELEASE_LOCK(:name)"), name)
+    else:
+        yield
+
+
+def opened(engine: Any, make: Callable[[], _Result]) -> _Result:
+    """Make MLflow's store; under the lock if the database has no tables yet."""
+    import sqlalchemy
+
+    try:
+        with engine.connect() as connection:
+            connection.execute(sqlalchemy.text("SELECT version_num FROM alembic_version")).scalar_one()
+            is_complete = sqlalchemy.inspect(connection).has_table("spans")
+    except Exception:
+        is_complete = False
+    if is_complete:
+        # MLflow sees by itself if the version is another one.
+        return make()
+    with schema_lock(engine):
+        return make()
+
+
+def _is_refusal(error: BaseException) -> bool:
+    if error.args and error.args[0] in _MYSQL_REFUSALS:
+        return True
+    text = str(error)
+    return any(words in text and (not words.endswith('"') or _DOES_NOT_EXIST in text) for words in _REFUSED)

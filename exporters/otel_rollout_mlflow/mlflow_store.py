@@ -1,0 +1,101 @@
+"""MLflow's own store: the import of it, its assessments, and its errors in the terms of delivery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.installing import install_line
+from otel_rollout_mlflow.store import REWARD_SOURCE, AttemptError, Feedback, configuration_error
+
+__all__ = ["FIRST_VERSION", "assessment_of", "attempt", "explained", "import_mlflow", "reason_of"]
+
+FIRST_VERSION: Final = (3, 14)
+"""The first version whose store takes several traces at once and makes trace tags of resource attributes."""
+
+_PASSING: Final = frozenset({"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED"})
+_INVALID: Final = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "MALFORMED_REQUEST"})
+
+_Result = TypeVar("_Result")
+
+
+def assessment_of(reward: Feedback) -> Any:
+    """Return MLflow's assessment of a reward."""
+    from mlflow.entities import AssessmentSource
+    from mlflow.entities import Feedback as MlflowFeedback
+
+    moment = reward.time_ns // 1_000_000
+    assessment = MlflowFeedback(
+        name=reward.name,
+        value=reward.value,
+        source=AssessmentSource(source_type="CODE", source_id=REWARD_SOURCE),
+        rationale=reward.rationale or None,
+        trace_id=reward.trace_id,
+        create_time_ms=moment,
+        last_update_time_ms=moment,
+        metadata=reward.metadata,
+    )
+    assessment.assessment_id = reward.assessment_id
+    return assessment
+
+
+def import_mlflow() -> tuple[Any, tuple[int, ...]]:
+    """Import what the store needs of MLflow; return the package and its version."""
+    try:
+        import mlflow
+        import mlflow.tracing.client
+        import mlflow.tracking
+    except ImportError as error:
+        raise configuration_error(
+            f"an SQL tracking URI needs mlflow in this process ({error}): {install_line('mlflow')}"
+        ) from error
+    version = tuple(int(part) for part in mlflow.__version__.split(".")[:2])
+    if version < FIRST_VERSION:
+        needed = ".".join(str(part) for part in FIRST_VERSION)
+        raise configuration_error(
+            f"mlflow {mlflow.__version__} is installed; writing traces to a database needs {needed} or later "
+            f"({install_line('mlflow')}), or give MLFLOW_TRACKING_URI a server, which may be older"
+        )
+    try:
+        import mlflow.store.tracking.sqlalchemy_store
+    except ImportError as error:
+        raise configuration_error(
+            f"an SQL tracking URI needs sqlalchemy and alembic ({error}): {install_line('mlflow')}"
+        ) from error
+    return mlflow, version
+
+
+def attempt(call: Callable[[], _Result]) -> _Result:
+    """Call MLflow; raise its exceptions as `AttemptError`."""
+    try:
+        return call()
+    except (AttemptError, OSError):
+        raise
+    except Exception as error:
+        raise explained(error) from error
+
+
+def explained(error: Exception) -> AttemptError:
+    """Return the error of MLflow's or the database's, with what delivery does next."""
+    reason = reason_of(error)
+    code = str(getattr(error, "error_code", ""))
+    if "readonly database" in reason:
+        return configuration_error(f"{reason}: MLFLOW_TRACKING_URI must be a database that this process may write to")
+    if code in _PASSING or type(error).__name__ in ("OperationalError", "InterfaceError"):
+        return AttemptError(Outcome(Verdict.RETRY, reason))
+    if code in _INVALID or isinstance(error.__cause__, (OverflowError, TypeError, ValueError)):
+        return AttemptError(Outcome(Verdict.REFUSED, reason))
+    if "out-of-date" in str(error) or "db upgrade" in str(error):
+        return configuration_error(reason)
+    return AttemptError(
+        Outcome(Verdict.UNEXPLAINED, reason),
+        is_missing=code == "RESOURCE_DOES_NOT_EXIST",
+        is_taken=code == "RESOURCE_ALREADY_EXISTS",
+    )
+
+
+def reason_of(error: Exception) -> str:
+    """Return an error's first line, for the log."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300] if lines else ''}"

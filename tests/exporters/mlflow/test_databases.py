@@ -1,0 +1,157 @@
+"""Database servers that are away, refuse, or are opened by many processes at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+import otel_rollout
+from otel_rollout import annotate, flush, rollout_trace_attr, rollout_trace_op, stats
+from otel_rollout.export.outcome import Verdict
+from otel_rollout_mlflow import MlflowSpanExporter
+from tests.exporters.mlflow.test_bulk_store import SLOW
+from tests.exporters.mlflow.test_many_processes import SPANS_OF_EACH, TRAJECTORIES, run_workers
+from tests.servers.databases import Mariadb, Postgresql, missing_programs
+from tests.servers.fixtures import missing
+from tests.servers.process import free_port
+
+pytestmark = pytest.mark.integration
+
+
+def outcome_of(uri: str, spans):
+    """Return the outcome of one attempt."""
+    exporter = MlflowSpanExporter(tracking_uri=uri)
+    outcome = exporter.send(spans)
+    exporter.shutdown()
+    return outcome
+
+
+class TestOpening:
+    """A database that can't be opened."""
+
+    def test_away(self, trajectory) -> None:
+        """A server that nobody runs is worth another attempt, which is said at once and not after minutes."""
+        pytest.importorskip("mlflow.store.tracking.sqlalchemy_store")
+        started = time.monotonic()
+        outcome = outcome_of(f"postgresql://mlflow:x@127.0.0.1:{free_port()}/mlflow", trajectory().spans)
+        assert outcome.verdict is Verdict.RETRY
+        assert "can't be reached" in outcome.reason
+        assert time.monotonic() - started < 40
+
+    @pytest.mark.parametrize("server", ["postgresql", "mariadb"])
+    def test_wrong_password(self, server, trajectory, request) -> None:
+        """A wrong password is a configuration error in the words of the database, without the password."""
+        uri = request.getfixturevalue(server).uri("tables", password="wrong-one")
+        outcome = outcome_of(uri, trajectory().spans)
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
+        assert "refuses" in outcome.reason
+        assert "wrong-one" not in outcome.reason
+
+    @pytest.mark.parametrize("server", ["postgresql", "mariadb"])
+    def test_missing_database(self, server, trajectory, request) -> None:
+        """A database that doesn't exist is a configuration error that names it."""
+        outcome = outcome_of(request.getfixturevalue(server).uri("nowhere"), trajectory().spans)
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
+        assert "nowhere" in outcome.reason
+
+
+class TestManyProcesses:
+    """A database without tables that eight processes open at once."""
+
+    def check(self, uri: str, project: str, read_back) -> None:
+        """Run the workers and look at what they stored."""
+        assert run_workers(uri, project, 8, "with a run") == ["lost 0"] * 8
+        back = read_back(uri, project)
+        traces = back.traces()
+        assert len(traces) == 8 * TRAJECTORIES
+        assert {len(trace.data.spans) for trace in traces} == {SPANS_OF_EACH}
+        (run,) = back.client.search_runs([back.experiment_id])
+        assert len(back.traces(run_id=run.info.run_id, include_spans=False)) == 8 * TRAJECTORIES
+
+    def test_postgresql(self, postgresql, project, read_back) -> None:
+        """They make PostgreSQL's tables once and lose nothing; the tables are those that one process makes."""
+        database = postgresql.new_database()
+        self.check(postgresql.uri(database), project, read_back)
+        columns = (
+            "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = 'public'"
+        )
+        constraints = "SELECT conname FROM pg_constraint WHERE connamespace = 'public'::regnamespace"
+        for query in (columns, constraints):
+            assert sorted(postgresql.execute(query, database)) == sorted(postgresql.execute(query, "tables"))
+
+    @SLOW
+    def test_mariadb(self, mariadb, project, read_back) -> None:
+        """They make MariaDB's tables once, though its changes of tables are no transactions, and lose nothing."""
+        database = mariadb.new_database()
+        self.check(mariadb.uri(database), project, read_back)
+        for table in ("COLUMNS", "CHECK_CONSTRAINTS", "TABLE_CONSTRAINTS"):
+            schema = "TABLE_SCHEMA" if table == "COLUMNS" else "CONSTRAINT_SCHEMA"
+            names = {
+                "COLUMNS": "TABLE_NAME, COLUMN_NAME, COLUMN_DEFAULT, COLUMN_TYPE",
+                "CHECK_CONSTRAINTS": "TABLE_NAME, CONSTRAINT_NAME, CHECK_CLAUSE",
+                "TABLE_CONSTRAINTS": "TABLE_NAME, CONSTRAINT_NAME, CONSTRAINT_TYPE",
+            }[table]
+            found, expected = (
+                mariadb.execute(
+                    f"SELECT {names} FROM information_schema.{table} WHERE {schema} = '{name}' ORDER BY 1, 2"
+                )
+                for name in (database, "tables")
+            )
+            assert found == expected
+
+
+def check_restart(server, uri: str, project: str, read_back, caplog) -> None:
+    """Kill a database in the middle of a burst, start it again later, and find everything once."""
+    otel_rollout.init(project, "exp-1", backend=MlflowSpanExporter(tracking_uri=uri))
+
+    @rollout_trace_op
+    def step(text: str) -> str:
+        return text
+
+    def trace(first: int, count: int) -> None:
+        for number in range(first, first + count):
+            with rollout_trace_attr(sample_index=number, step=1, rollout_n=0):
+                for _ in range(4):
+                    step("x" * 400)
+                annotate(reward=1.0)
+
+    trace(0, 5)
+    assert flush(120)
+    tracing = threading.Thread(target=trace, args=(5, 200))
+    tracing.start()
+    server.kill()
+    tracing.join()
+    deadline = time.monotonic() + 60
+    while not any(each.last_trouble for each in stats().exporters.values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    server.start()
+    assert flush(120)
+    otel_rollout.shutdown(60)
+    traces = read_back(uri, project).traces()
+    assert len(traces) == 205
+    assert {len(trace.data.spans) for trace in traces} == {5}
+    assert {len(trace.info.assessments) for trace in traces} == {1}
+    # One cause, few lines: neither statements nor their parameters are logged.
+    assert sum(len(record.getMessage().splitlines()) for record in caplog.records) < 20
+
+
+class TestOutage:
+    """A database that is killed in the middle of a burst."""
+
+    def test_postgresql(self, project, read_back, caplog, uncaptured) -> None:
+        """Every span and reward is there once after PostgreSQL is back, and the log has a few lines."""
+        if names := missing_programs("postgres"):
+            missing(f"not installed: {', '.join(names)}")
+        with Postgresql(uncaptured=uncaptured) as server:
+            check_restart(server, server.uri(server.new_database()), project, read_back, caplog)
+
+    @SLOW
+    def test_mariadb(self, project, read_back, caplog, uncaptured) -> None:
+        """Every span and reward is there once after MariaDB is back."""
+        if names := missing_programs("mariadbd"):
+            missing(f"not installed: {', '.join(names)}")
+        with Mariadb(uncaptured=uncaptured) as server:
+            check_restart(server, server.uri(server.new_database()), project, read_back, caplog)
