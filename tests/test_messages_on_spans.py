@@ -18,6 +18,8 @@ from otel_rollout.processing import chat_writer
 from otel_rollout.processing.chat_payload import ChatSide
 from otel_rollout.processing.conversation import Conversation, Conversations, cut_messages
 from otel_rollout.processing.messages import text_message
+from otel_rollout.processing.span_copies import copy_without_payload
+from otel_rollout.spans import runtime
 from otel_rollout.testing import InMemorySpanExporter
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -420,6 +422,30 @@ class TestBounds:
 
         assert semconv.INPUT_MESSAGES not in span.attributes
         assert max(len(value) for value in span.attributes.values() if isinstance(value, str)) <= 50
+
+    def test_a_full_queue_beside_another(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Copies without payload in one exporter's full queue change nothing of the conversation in the other's."""
+        full, other = InMemorySpanExporter(), InMemorySpanExporter()
+        otel_rollout.init("p", "e", backend=[full, other], schedule_delay_ms=60_000)
+        pipeline: Any = runtime.pipeline
+        queue, other_queue = pipeline.queues
+        put = queue.put
+        monkeypatch.setattr(queue, "put", lambda span: put(copy_without_payload(span)))
+        with rollout_trace_attr(1):
+            chat([QUESTION], {"role": "assistant", "content": "x" * 1000})
+            assert other_queue.flush(10.0)
+            assert queue.flush(10.0)
+            annotate(output="x" * 1000)
+            held: list[Any] = []
+            monkeypatch.setattr(other_queue, "put", held.append)
+        assert queue.flush(10.0)
+        monkeypatch.undo()
+        other_queue.put(held[0])
+        assert otel_rollout.flush(10.0)
+
+        found = chat_messages(other.spans[-1])
+        assert found is not None
+        assert [as_openai(found.input), len(as_openai(found.output))] == [[QUESTION], 1]
 
     def test_failed_ops_on_a_provider(self) -> None:
         """The messages of an op that fails go with its span."""

@@ -51,9 +51,7 @@ def numbers_last(value: Any) -> Any:
     if type(value) is not dict:
         return value
     changed = {
-        key: ordered
-        for key, item in value.items()
-        if type(item) is dict and (ordered := _ordered(item)) is not item
+        key: ordered for key, item in value.items() if type(item) is dict and (ordered := _ordered(item)) is not item
     }
     return _ordered({**value, **changed} if changed else value)
 
