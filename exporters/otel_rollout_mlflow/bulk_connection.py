@@ -104,6 +104,8 @@ class BulkConnection:
             self._connection.driver_connection.isolation_level = None
             cursor.execute(f"PRAGMA busy_timeout = {1000 * SECONDS_FOR_LOCK}")
             cursor.execute("PRAGMA foreign_keys = ON")
+        elif self._dialect == "mysql":
+            cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {SECONDS_FOR_LOCK}")
         elif self._dialect == "postgresql":
             cursor.execute(
                 "SELECT has_database_privilege(current_database(), 'TEMPORARY'), "

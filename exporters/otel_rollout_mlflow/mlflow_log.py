@@ -13,7 +13,7 @@ __all__ = ["LogCatcher"]
 
 MAX_LINES: Final = 20
 MAX_CHARACTERS: Final = 300
-_LOGGERS: Final = ("mlflow", "alembic", "sqlalchemy")
+_LOGGERS: Final = ("mlflow", "alembic", "sqlalchemy", "otel_rollout")
 
 
 class LogCatcher(logging.Handler):
@@ -36,12 +36,16 @@ class LogCatcher(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the first line of a record, if it is the first of its cause."""
-        # One place in the code is one cause, whatever the names and parameters in the message.
-        cause = record.name, f"{record.pathname}:{record.lineno}"
+        try:
+            lines = record.getMessage().strip().splitlines()
+        except Exception:
+            lines = [str(record.msg)]
+        line = f"{record.name}: {lines[0][:MAX_CHARACTERS] if lines else ''}"
+        # One place in the code is one cause, whatever the names and parameters in the message; ours are all one place.
+        cause = record.name, line if record.name == "otel_rollout" else f"{record.pathname}:{record.lineno}"
         if cause not in self._seen and len(self._seen) < MAX_LINES:
             self._seen.add(cause)
-            lines = record.getMessage().strip().splitlines()
-            self._lines[cause] = f"{record.name}: {lines[0][:MAX_CHARACTERS] if lines else ''}"
+            self._lines[cause] = line
 
     def take(self) -> list[str]:
         """Return the lines since the last call."""

@@ -16,7 +16,7 @@ from otel_rollout_mlflow.layouts import COSTS, Layout
 from otel_rollout_mlflow.mlflow_functions import MlflowFunctions
 from otel_rollout_mlflow.payloads import INPUTS, OUTPUTS
 from otel_rollout_mlflow.span_rows import SpanRow, parsed_text
-from otel_rollout_mlflow.translate import TRACE_NAME, USER_ID, column_text
+from otel_rollout_mlflow.translate import TRACE_NAME, USER_ID
 
 __all__ = [
     "FINALIZED",
@@ -187,8 +187,8 @@ def _previews(info: dict[str, Any], attributes: Mapping[str, str], functions: Ml
         for column, key, role in (("request_preview", INPUTS, "user"), ("response_preview", OUTPUTS, "assistant")):
             text = attributes.get(key)
             if info[column] is None and text:
-                preview = functions.preview(text, role)
-                info[column] = None if preview is None else column_text(preview)
+                # PostgreSQL refuses NUL, and with it the whole batch.
+                info[column] = (functions.preview(text, role) or "").replace("\x00", "\ufffd") or None
     except Exception:  # noqa: S110 - as MLflow does: a preview that can't be made is left out
         pass
 

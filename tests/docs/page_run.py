@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.docs.code_blocks import CodeBlock, Command, commands
 
-SECONDS = 180
+SECONDS = 300
 READERS_FOLDER = "/home/me"
 """The folder in which the pages run."""
 _MARK = "\x1e"

@@ -14,6 +14,8 @@ _VARYING = [
     (re.compile(r"\b\d+\.\d+\.\d+\b"), "VERSION"),
     (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,32}\b"), "ID"),
     (re.compile(r"\b\d[\d,.]* ?(?:µs|ms|s|kB|MB|B)(?!\w)"), "AMOUNT"),
+    (re.compile(r'bytes":\d+'), 'bytes":AMOUNT'),
+    (re.compile(r"\b0\.\d+ of that\b"), "RATIO of that"),
     (re.compile(r"[━╸╺]+"), "━"),
     (re.compile(r"[ \t]+"), " "),
 ]

@@ -131,7 +131,11 @@ def check(name: str, folder: Path, moved: dict[str, str]) -> None:
             step.output = [line.replace(address, other) for line in step.output]
     # The reader's own program.
     shutil.copy(ROOT / "examples" / "minimal_agent_loop.py", folder / "train.py")
-    results = run(todo, folder, {"MLFLOW_DISABLE_TELEMETRY": "true"})
+    variables = {"MLFLOW_DISABLE_TELEMETRY": "true"}
+    if phoenix := moved.get("http://localhost:6006"):
+        # The exporter's default is the page's address.
+        variables["PHOENIX_COLLECTOR_ENDPOINT"] = phoenix
+    results = run(todo, folder, variables)
     for step, (code, output) in zip(todo, results, strict=True):
         where = f"{name}:{step.line}: {step.text}\n{output}"
         assert code == step.exit_code, f"exit code {code}: {where}"

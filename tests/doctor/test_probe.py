@@ -11,7 +11,6 @@ import pytest
 import requests
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-import otel_rollout
 from otel_rollout.doctor import probe
 from otel_rollout.doctor.probe import probe_backend
 from otel_rollout.doctor.trajectory import make_trajectory
@@ -118,16 +117,17 @@ class TestBackends:
 class TestFolder:
     """The trace folder, which needs no server."""
 
-    def test_is_read_back(self, tmp_path, monkeypatch):
-        """The trajectory is in the folder, beside the steps; the doctor finds it there."""
-        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "traces"))
-
-        found = probe_backend("file", project=PROJECT)
-
-        assert (found.result, found.destination) == ("ok", str(tmp_path / "traces"))
-        assert found.read_back == f"read back whole from the trace folder {tmp_path / 'traces'}"
-        (recorded,) = otel_rollout.read(tmp_path / "traces")
-        assert (recorded.trace_id, recorded.step, recorded.project_name) == (found.trace_id, None, PROJECT)
+    @pytest.mark.parametrize("is_there", [True, False])
+    def test_nothing_is_left(self, tmp_path, monkeypatch, is_there):
+        """The trajectory is written beside the recorded ones, read back and removed; so are folders made for it."""
+        folder = tmp_path / "some" / "traces"
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(folder))
+        if is_there:
+            folder.mkdir(parents=True)
+        report = probe_backend("file", project=PROJECT)
+        assert (report.result, report.destination) == ("ok", str(folder))
+        assert report.read_back == f"read back whole from a temporary folder in {folder}"
+        assert list(tmp_path.rglob("*")) == ([folder.parent, folder] if is_there else [])
 
     def test_one_that_can_not_be_written_to(self, monkeypatch):
         """A folder that can't be made is a failure that names it."""
@@ -251,19 +251,3 @@ class TestFailures:
         found = probe_backend("forgetful", project=PROJECT, timeout=4.0)
 
         assert (found.result, found.read_back) == ("failed", "1 of 2 spans are in the sieve")
-
-
-class TestTraceFolder:
-    """A trace folder is tried without a trace of it."""
-
-    @pytest.mark.parametrize("is_there", [True, False])
-    def test_nothing_is_left(self, tmp_path, monkeypatch, is_there):
-        """The trajectory is written beside the recorded ones, read back and removed; so are folders made for it."""
-        folder = tmp_path / "some" / "traces"
-        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(folder))
-        if is_there:
-            folder.mkdir(parents=True)
-        report = probe_backend("file", project="p")
-        assert (report.result, report.destination) == ("ok", str(folder))
-        assert report.read_back == f"read back whole from a temporary folder in {folder}"
-        assert list(tmp_path.rglob("*")) == ([folder.parent, folder] if is_there else [])

@@ -302,7 +302,9 @@ class TestSideWork:
 
         stats = queue.stats()
         assert (stats.recorded, stats.delivered, stats.lost, stats.payloads_shrunk) == (20, 20, {}, 0)
-        assert [span for batch in sent for span in batch] == spans
+        assert [(span.context, dict(span.attributes)) for batch in sent for span in batch] == [
+            (span.context, dict(span.attributes)) for span in spans
+        ]
         assert sum(_Server.requests[path] for path in ("/v1/traces", "/v2/nobody/project/calls/complete")) == len(sent)
         for kind, work in stats.side_work.items():
             if kind != "announcements":
