@@ -92,6 +92,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         self._stored: RecentDict[int, None] = RecentDict(MAX_STORED)
         self._is_shut_down = False
         self._held = self.held = HeldSpans()
+        self._lost_before = 0
 
     @property
     def destination(self) -> str | None:
@@ -146,7 +147,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         return outcome
 
     def store_held(self) -> Outcome:
-        """Store the held spans without their roots, in one attempt."""
+        """Store the held spans without their roots, in one attempt; REFUSED if one was lost since the last call."""
         waiting = self._held.trace_ids()
         while waiting:
             part: list[int] = []
@@ -157,7 +158,8 @@ class TrackioSpanExporter(OutcomeSpanExporter):
             outcome = self._store_rootless(part)
             if outcome.verdict is not Verdict.DELIVERED:
                 return outcome
-        return DELIVERED
+        lost, self._lost_before = self._held.lost.total() - self._lost_before, self._held.lost.total()
+        return Outcome(Verdict.REFUSED, f"trackio refused {lost} of the held spans") if lost else DELIVERED
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
         """Count the stored ones of `spans`, all of one trace."""
@@ -194,7 +196,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         policy, attempt = RetryPolicy(), 1
         while self._held.spans:
             outcome = self.store_held()
-            if outcome.verdict is Verdict.DELIVERED:
+            if not self._held.spans:
                 break
             delay = policy.delay(attempt, outcome)
             if outcome.verdict is Verdict.CONFIGURATION_ERROR or time.monotonic() + delay >= deadline:
@@ -209,6 +211,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
     def after_fork(self) -> None:
         """Forget the parent's spans in a forked child."""
         self._held.forget()
+        self._lost_before = 0
         self._stored.clear()
 
     # --- one attempt
@@ -252,7 +255,9 @@ class TrackioSpanExporter(OutcomeSpanExporter):
                 keeps_unsent=True,
             )
             self._held.release([trace_id])
-            self._held.lost.update(report.lost)
+            if report.lost:
+                self._held.lost.update(report.lost)
+                _logger.error("trackio lost %d held spans of a trajectory: %s", report.lost.total(), last[-1].reason)
             if report.unsent:
                 self._held.add(report.unsent)
                 return last[-1]

@@ -88,7 +88,9 @@ class TestValues:
 
     def test_in_columns(self, postgresql_uri, project, trajectory, read_back) -> None:
         """NUL, long words and integers beyond 64 bits cost no span: the columns have what fits."""
-        made = trajectory(project, root_attributes={"user.id": "u" * 9000, "input.value": '"a\\u0000b"'})
+        parts = '{"judge": {"value": 1, "explanation": "x\\u0000y"}}'
+        root = {"user.id": "u" * 9000, "input.value": '"a\\u0000b"', "rollout.reward_parts": parts}
+        made = trajectory(project, root_attributes=root)
         hostile = [
             made.span("turn", 6, 7, {"openinference.span.kind": "LLM", "gen_ai.request.model": "a\x00b"}),
             made.span("turn", 6, 7, {"openinference.span.kind": "L\x00" * 300}),
@@ -98,6 +100,7 @@ class TestValues:
         assert outcome_of(postgresql_uri, [*hostile, *made.spans]).verdict is Verdict.DELIVERED
         (trace,) = read_back(postgresql_uri, project).traces()
         assert len(trace.data.spans) == 7
+        assert [each.rationale for each in trace.info.assessments] == ["x\ufffdy"]
 
 
 class TestTables:
