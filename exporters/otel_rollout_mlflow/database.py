@@ -120,17 +120,19 @@ def schema_lock(engine: Any) -> Iterator[None]:
 
 
 def opened(engine: Any, make: Callable[[], _Result]) -> _Result:
-    """Make MLflow's store; under the lock if the database has no tables yet."""
+    """Make MLflow's store; under the lock if the tables are not complete yet."""
     import sqlalchemy
 
     try:
+        from mlflow.store.db.utils import _get_latest_schema_revision
+
         with engine.connect() as connection:
-            connection.execute(sqlalchemy.text("SELECT version_num FROM alembic_version")).scalar_one()
-            is_complete = sqlalchemy.inspect(connection).has_table("spans")
+            revision = connection.execute(sqlalchemy.text("SELECT version_num FROM alembic_version")).scalar_one()
+        # MySQL and MariaDB show each step of a process that is making the tables.
+        is_complete = revision == _get_latest_schema_revision()
     except Exception:
         is_complete = False
     if is_complete:
-        # MLflow sees by itself if the version is another one.
         return make()
     with schema_lock(engine):
         return make()
