@@ -28,7 +28,7 @@ test-fast: $(VENV)/.dev  ## Run the tests that need no server
 test-slow: $(VENV)/.dev  ## The tests that CI leaves out: Ray actors of verl, Weave's production store, MLflow's databases; ten minutes or more
 	@VERL_TEST_RAY=1 $(BIN)/python -m pytest tests/integrations/verl/test_ray_actors.py
 	@TEST_WEAVE_CLICKHOUSE=1 $(BIN)/python -m pytest tests/exporters/weave -k clickhouse
-	@TEST_MLFLOW_DATABASES=1 $(BIN)/python -m pytest tests/exporters/mlflow/test_bulk_store.py tests/exporters/mlflow/test_databases.py
+	@TEST_MLFLOW_DATABASES=1 $(BIN)/python -m pytest tests/exporters/mlflow
 
 soak: $(VENV)/.dev  ## Ten minutes of faults at random, and an exact account at the end
 	@$(BIN)/python tests/faults/soak.py $(ARGS)

@@ -218,7 +218,10 @@ def _forget_engines() -> None:
 
 @pytest.fixture(params=["server", "sqlite", "postgresql", "mariadb"])
 def uri(request: pytest.FixtureRequest) -> str:
-    """A tracking URI of each kind: the test runs on all."""
+    """A tracking URI of each kind: the test runs on all; of a slow one, on MariaDB only in `make test-slow`."""
+    is_quick = request.module.__name__.rpartition(".")[2] == "test_round_trip"
+    if request.param == "mariadb" and not is_quick and os.environ.get("TEST_MLFLOW_DATABASES") != "1":
+        pytest.skip("slow: make test-slow")
     if request.param == "server":
         return str(request.getfixturevalue("mlflow_server").address)
     if request.param != "sqlite":

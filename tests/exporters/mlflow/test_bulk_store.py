@@ -84,6 +84,7 @@ class TestEqualRows:
         uris = [postgresql.uri(postgresql.new_database("tables")) for _ in range(2)]
         assert differences(sys.executable, *uris) == []
 
+    @SLOW
     def test_role_without_temporary_tables(self, postgresql) -> None:
         """A role that may not make temporary tables writes the same rows without COPY."""
         names = [postgresql.new_database("tables") for _ in range(2)]

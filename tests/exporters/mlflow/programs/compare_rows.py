@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
+from otel_rollout_mlflow.database import connect_without_prepared_statements, make_engine
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import Feedback
 from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
@@ -231,7 +232,7 @@ def write(uri: str, *, by_mlflow: bool) -> bool:
 
 def rows(uri: str) -> dict[str, dict[str, dict[str, Any]]]:
     """Return all rows of the tables of traces, by table and key."""
-    engine = sqlalchemy.create_engine(uri)
+    engine = make_engine(uri)
     found: dict[str, dict[str, dict[str, Any]]] = {}
     with engine.connect() as connection:
         for table in TABLES:
@@ -247,6 +248,8 @@ def rows(uri: str) -> dict[str, dict[str, dict[str, Any]]]:
 def main() -> None:
     """Compare, and print the differences."""
     ours_uri, theirs_uri = sys.argv[1:]
+    # As in the process that writes: one of them may be behind a pooler.
+    connect_without_prepared_statements()
     is_bulk = write(ours_uri, by_mlflow=False)
     write(theirs_uri, by_mlflow=True)
     ours, theirs = rows(ours_uri), rows(theirs_uri)
