@@ -76,7 +76,6 @@ class TestPrintDelivery:
         assert "tracing is off" in lines(console)[-1]
 
 
-
 class TestPrintWaiting:
     """The line on a backend that takes its time."""
 
