@@ -81,10 +81,13 @@ class TestPrintWaiting:
 
     def test_says_for_what_it_waits_and_how_long(self, console):
         """An exporter with spans left gets a line with its trouble; one without gets none."""
-        dead = ExporterStats(recorded=716, queued=716, last_trouble="retry: localhost: connection refused")
+        dead = ExporterStats(recorded=716, queued=716, last_trouble="retry: http://localhost:4318: connection refused")
         print_waiting(console, {"otlp": dead, "file": WHOLE, "mlflow": ExporterStats(recorded=1, queued=1)}, 57.0)
         assert lines(console) == [
-            "waiting up to 57 s for otlp to take 716 spans (localhost: connection refused); Ctrl-C ends the wait",
+            (
+                "waiting up to 57 s for otlp to take 716 spans (http://localhost:4318: connection refused); "
+                "Ctrl-C ends the wait"
+            ),
             "waiting up to 57 s for mlflow to take 1 span; Ctrl-C ends the wait",
         ]
 
