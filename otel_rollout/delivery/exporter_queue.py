@@ -239,10 +239,9 @@ class ExporterQueue:
         with self._lock:
             if self._is_closed:
                 if deadline < self._final_deadline:
-                    # Asked again, in a hurry: someone pressed Ctrl-C during the wait.
-                    self._store.begin_shutdown(deadline)
+                    # Asked again, with less time: someone pressed Ctrl-C during the wait, say.
                     self._final_deadline = deadline
-                    self._deadline = self._attempts_end = min(self._attempts_end, time.monotonic())
+                    self._deadline = self._attempts_end = self._store.begin_shutdown(deadline)
                     self.request_flush()
                 return
             # In this order: a signal handler may raise in between.
