@@ -33,7 +33,7 @@ class BulkConnection:
     def __init__(self, engine: Any) -> None:
         self._engine = engine
         self._dialect = str(engine.dialect.name)
-        self._options = {"copies": False, "keeps_compression": False}
+        self._options: dict[str, Any] = {}
         self._connection: Any = None
 
     def in_transaction(self, work: Callable[[Statements], _Result]) -> _Result:
@@ -106,6 +106,9 @@ class BulkConnection:
             cursor.execute("PRAGMA foreign_keys = ON")
         elif self._dialect == "mysql":
             cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {SECONDS_FOR_LOCK}")
+            cursor.execute("SELECT @@max_allowed_packet")
+            self._options = {"max_bytes": int(cursor.fetchone()[0])}
+            self._connection.rollback()
         elif self._dialect == "postgresql":
             cursor.execute(
                 "SELECT has_database_privilege(current_database(), 'TEMPORARY'), "

@@ -31,15 +31,12 @@ def serve(descriptor: int, parent: int) -> None:
         descriptor: The pipe's file descriptor.
         parent: The process that sends the requests.
     """
-    # The trainer's processes go first; Windows has no nice.
-    with suppress(AttributeError, OSError):
-        os.nice(NICENESS)
     threading.Thread(target=_end_after, args=(parent,), name="otel-rollout-parent", daemon=True).start()
     connection = Connection(descriptor)
     with suppress(EOFError, OSError):
         connection.send("ready")
         store = SqlStore(connection.recv())
-        catcher = _prepared()
+        catcher, is_nice = _prepared(), False
         try:
             while True:
                 request = connection.recv()
@@ -48,8 +45,22 @@ def serve(descriptor: int, parent: int) -> None:
                 method, arguments = request
                 answer = _answer(store, method, arguments)
                 connection.send((*answer, catcher.take()))
+                if not is_nice:
+                    is_nice = _gave_way()
         finally:
             store.close()
+
+
+def _gave_way() -> bool:
+    """Let the trainer's processes go first from now on.
+
+    Not before the first answer: beside busy processes the import of MLflow would take minutes, and a process that makes
+    the tables keeps all others waiting.
+    """
+    # Windows has no nice.
+    with suppress(AttributeError, OSError):
+        os.nice(NICENESS)
+    return True
 
 
 def _prepared() -> LogCatcher:
