@@ -239,9 +239,10 @@ class ExporterQueue:
         with self._lock:
             if self._is_closed:
                 if deadline < self._final_deadline:
-                    # Asked again, with less time: someone pressed Ctrl-C during the wait, say.
+                    # Asked again, in a hurry: someone pressed Ctrl-C during the wait.
+                    self._store.begin_shutdown(deadline)
                     self._final_deadline = deadline
-                    self._deadline = self._attempts_end = self._store.begin_shutdown(deadline)
+                    self._deadline = self._attempts_end = min(self._attempts_end, time.monotonic())
                     self.request_flush()
                 return
             # In this order: a signal handler may raise in between.

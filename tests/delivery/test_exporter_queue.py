@@ -204,23 +204,6 @@ class TestTroubles:
         exporter.outcome = lambda spans: DELIVERED
         assert queue.flush(10)
 
-    def test_a_second_shutdown_with_less_time(self, make_queue, exporter, make_span):
-        """It shortens the wait to its own time, and spans are delivered in that time."""
-        exporter.outcome = lambda spans: RETRY
-        queue = make_queue(exporter)
-        queue.put(make_span("kept"))
-        until(lambda: exporter.attempts > 1)
-        queue.shutdown(time.monotonic() + 60.0)
-        queue.shutdown(time.monotonic() + 20.0)
-        attempts = exporter.attempts
-        until(lambda: exporter.attempts > attempts)
-        exporter.outcome = lambda spans: DELIVERED
-        start = time.monotonic()
-
-        assert queue.join()
-        assert exporter.names == ["kept"]
-        assert time.monotonic() - start < 15.0
-
     def test_logging_the_wait_at_the_end_holds_no_lock(self, make_queue, exporter, make_span):
         """While the line is logged other threads still get at the queue: a logging handler may wait for one of them."""
         exporter.outcome = lambda spans: RETRY
