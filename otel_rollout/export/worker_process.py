@@ -142,12 +142,16 @@ def serve(descriptor: int, parent: int, module: str) -> None:
         connection.send_bytes(b"ready")
         worker = importlib.import_module(module)
         worker.prepare()
-        # The trainer's processes go first, but not before the imports: on a busy machine a program that ends soon would
-        # wait for them in vain. Windows has no nice.
-        with suppress(AttributeError, OSError):
-            os.nice(NICENESS)
+        has_given_way = False
         while request := connection.recv_bytes():
             connection.send_bytes(worker.answer(request))
+            if not has_given_way:
+                has_given_way = True
+                # The trainer's processes go first, but not before the imports and the first answer: on a busy machine a
+                # program that ends soon would wait in vain, and one that makes a database's tables keeps all others
+                # waiting. Windows has no nice.
+                with suppress(AttributeError, OSError):
+                    os.nice(NICENESS)
 
 
 def _end_after(parent: int) -> None:
