@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -47,6 +48,8 @@ def serve(descriptor: int, parent: int) -> None:
                 connection.send((*answer, catcher.take()))
                 if not is_nice:
                     is_nice = _gave_way()
+                    # MLflow's hundreds of thousands of objects stay: looked through again and again, they take time.
+                    gc.freeze()
         finally:
             store.close()
 
