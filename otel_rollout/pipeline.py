@@ -142,6 +142,8 @@ class Pipeline:
             runtime.resource = self.reader.resource
         if isinstance(self.provider, GlobalProvider):
             self.provider.renew(self.reader.resource)
+        # Also without a queue: a tracer on a provider has the messages of running trajectories there.
+        self.reader.after_fork()
         for queue in self.queues:
             queue.after_fork()
 

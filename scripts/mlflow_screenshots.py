@@ -41,7 +41,8 @@ def run_demo(uri: str) -> None:
     """Run the demo into a tracking URI."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("OTEL_", "MLFLOW_"))}
     environment |= {"MLFLOW_TRACKING_URI": uri, "MLFLOW_DISABLE_TELEMETRY": "true"}
-    command = [sys.executable, "-m", "otel_rollout.cli", "demo", "--backend", "mlflow", "--samples", "8"]
+    demo = [sys.executable, "-m", "otel_rollout.cli", "demo"]
+    command = [*demo, "--backend", "mlflow", "--samples", "8", "--timeout", "250"]
     subprocess.run(command, env=environment, check=True, timeout=300)
 
 

@@ -367,7 +367,7 @@ class TestTemplateText:
             "role": "assistant",
             "parts": [
                 {"type": "reasoning", "content": "hm"},
-                {"type": "text", "content": "Let me see.\n"},
+                {"type": "text", "content": "Let me see."},
                 {**CALL, "id": None},
             ],
             "finish_reason": "stop",

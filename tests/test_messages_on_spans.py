@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+import tracemalloc
 from typing import Any
 
 import orjson
@@ -13,7 +16,10 @@ from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
 from otel_rollout.export.chat_messages import as_openai, chat_messages
 from otel_rollout.processing import chat_writer
 from otel_rollout.processing.chat_payload import ChatSide
-from otel_rollout.processing.conversation import Conversations, cut_messages
+from otel_rollout.processing.conversation import Conversation, Conversations, cut_messages
+from otel_rollout.processing.messages import text_message
+from otel_rollout.processing.span_copies import copy_without_payload
+from otel_rollout.spans import runtime
 from otel_rollout.testing import InMemorySpanExporter
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -417,10 +423,55 @@ class TestBounds:
         assert semconv.INPUT_MESSAGES not in span.attributes
         assert max(len(value) for value in span.attributes.values() if isinstance(value, str)) <= 50
 
+    def test_a_full_queue_beside_another(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Copies without payload in one exporter's full queue change nothing of the conversation in the other's."""
+        full, other = InMemorySpanExporter(), InMemorySpanExporter()
+        otel_rollout.init("p", "e", backend=[full, other], schedule_delay_ms=60_000)
+        pipeline: Any = runtime.pipeline
+        queue, other_queue = pipeline.queues
+        put = queue.put
+        monkeypatch.setattr(queue, "put", lambda span: put(copy_without_payload(span)))
+        with rollout_trace_attr(1):
+            chat([QUESTION], {"role": "assistant", "content": "x" * 1000})
+            assert other_queue.flush(10.0)
+            assert queue.flush(10.0)
+            annotate(output="x" * 1000)
+            held: list[Any] = []
+            monkeypatch.setattr(other_queue, "put", held.append)
+        assert queue.flush(10.0)
+        monkeypatch.undo()
+        other_queue.put(held[0])
+        assert otel_rollout.flush(10.0)
+
+        found = chat_messages(other.spans[-1])
+        assert found is not None
+        assert [as_openai(found.input), len(as_openai(found.output))] == [[QUESTION], 1]
+
+    def test_failed_ops_on_a_provider(self) -> None:
+        """The messages of an op that fails go with its span."""
+        otel_rollout.init("p", "e", tracer_provider=TracerProvider())
+
+        @rollout_trace_op(kind="LLM")
+        def fail(messages: list[dict[str, Any]]) -> None:
+            raise TimeoutError
+
+        def fail_once(number: int) -> None:
+            with rollout_trace_attr(1), contextlib.suppress(TimeoutError):
+                fail([{"role": "user", "content": str(number) * 500_000}])
+
+        fail_once(1)
+        tracemalloc.start()
+        try:
+            for number in range(10):
+                fail_once(number)
+            assert tracemalloc.get_traced_memory()[0] < 2_000_000
+        finally:
+            tracemalloc.stop()
+
     def test_all_conversations_together(self) -> None:
         """Beyond the bound of all, the conversation that rested longest is dropped, and its root counts the bytes."""
         side = ChatSide([{"role": "user", "parts": [{"type": "text", "content": "x" * 1000}]}], None)
-        conversations = Conversations(10_000, max_bytes=2500)
+        conversations = Conversations(10_000, max_bytes=7000)
         for trace_id in range(3):
             conversations.add(trace_id, side, None)
 
@@ -428,3 +479,37 @@ class TestBounds:
         dropped = conversations.take(0)
         assert (dropped.messages(), dropped.prompt) == ([], None)
         assert dropped.cut > 1000
+
+    def test_everything_of_a_conversation_counts(self) -> None:
+        """Answers, tools and decoded prompts count as well, so trajectories that never end don't fill the memory."""
+        answer = ChatSide([{"role": "assistant", "parts": [{"type": "text", "content": "x" * 1000}]}], None)
+        conversations = Conversations(10_000, max_bytes=10_000)
+        for trace_id in range(100):
+            conversations.add(trace_id, None, answer)
+
+        assert sum(bool(conversations.take(trace_id).answer) for trace_id in range(100)) < 10
+
+    def test_tools_of_a_trajectory(self) -> None:
+        """Definitions beyond the limit are cut, and counted."""
+        conversation = Conversation(10_000)
+        for number in range(100):
+            tools = [{"type": "function", "name": f"tool{number}", "description": "x" * 1000}]
+            conversation.add(ChatSide([text_message("user", "Go.")], None, tools), None)
+
+        assert 5 < len(conversation.tools) < 10
+        assert conversation.tools_cut > 1000
+
+    def test_time_of_many_turns(self) -> None:
+        """A turn takes no longer after thousands of others."""
+        conversation = Conversation(2**20)
+        answer = ChatSide([text_message("assistant", "y", "")], None)
+
+        def seconds() -> float:
+            start = time.process_time()
+            for number in range(1000):
+                conversation.add(ChatSide([text_message("user", f"x{number}")], None, continues=True), answer)
+            return time.process_time() - start
+
+        first, *_, last = [seconds() for _ in range(10)]
+
+        assert last < 5 * first + 0.05

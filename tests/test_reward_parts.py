@@ -9,6 +9,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.reward_parts import MAX_PARTS, RewardPart, reward_parts
+from otel_rollout.export.span_facts import reward_of
 
 
 def parts_of(parts: Any = None, **attributes: Any) -> tuple[RewardPart, ...]:
@@ -42,6 +43,12 @@ class TestRewardParts:
         """Parts may stand alone; one called `reward` is the total then, and not beside a total."""
         assert parts_of({"reward": 0.5}) == (RewardPart("reward", 0.5),)
         assert parts_of({"reward": 0.5}, **{"rollout.reward": 1.0}) == (RewardPart("reward", 1.0),)
+
+    def test_an_integer_beyond_a_float(self) -> None:
+        """An integer that no float holds is no reward, and costs no other span its own."""
+        span = ReadableSpan("root", attributes={"rollout.reward": 10**400})
+        assert reward_parts(span) == ()
+        assert reward_of(span) is None
 
     def test_no_reward(self) -> None:
         """A span without a reward has no parts."""

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op, semconv
-from otel_rollout.processing.token_text import add_token_text
+from otel_rollout.processing.token_text import add_token_text, numbers_last
 from otel_rollout.safety import log_once
 from otel_rollout.testing import InMemorySpanExporter
 
@@ -260,3 +260,15 @@ class TestThreads:
         assert seconds < 5.0
         assert otel_rollout.flush(30)
         assert orjson.loads(exporter.spans[0].attributes[semconv.OUTPUT_VALUE])["response_text"] == "B"
+
+    @pytest.mark.parametrize("item", [list(range(16)), {"ids": list(range(16)), "step": 1}])
+    def test_time_of_many_lists(self, item):
+        """The time to put numbers last grows with their lists, not with its square."""
+
+        def seconds(count: int) -> float:
+            payload = {str(number): item for number in range(count)} | {"last": 1}
+            start = time.process_time()
+            numbers_last(payload)
+            return time.process_time() - start
+
+        assert seconds(20_000) < 100 * seconds(1000) + 0.1

@@ -13,6 +13,7 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.analysis.plain_text import duration, printable, shorten
+from otel_rollout.analysis.previews import previews_of
 from otel_rollout.analysis.trace_tree import Place, place_of, walk_tree
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
@@ -99,8 +100,7 @@ def describe_span(span: ReadableSpan) -> str:
     if span.parent is None and semconv.STATUS in attributes:
         parts.append(" ".join(_summary(attributes)))
     else:
-        payload = [_clip(attributes[key]) for key in (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE) if key in attributes]
-        parts.append(" → ".join(payload))
+        parts.append(" → ".join(filter(None, previews_of(span, MAX_PAYLOAD_CHARACTERS))))
     if span.status.status_code is StatusCode.ERROR:
         parts.append(f"ERROR {_clip(span.status.description or '')}".rstrip())
     return printable("  ".join(part for part in parts if part))

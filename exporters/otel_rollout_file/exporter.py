@@ -200,13 +200,21 @@ class _TrialExporter(FileSpanExporter):
 
 
 def _write_fault(folder: Path) -> str:
-    """Return why the folder can't be written or made, as far as that can be told without making it."""
-    with suppress(OSError):
+    """Return why the folder can't be written or made; it isn't made for that, because other processes may share it."""
+    nearest = folder
+    try:
         nearest = next(one for one in (folder, *folder.parents) if one.exists())
         if not nearest.is_dir():
             return f"{nearest} is a file"
         if not os.access(nearest, os.W_OK | os.X_OK):
             return f"no permission to write in {nearest}"
+        # For root permissions say nothing, and some file systems take no folders. Readers skip hidden ones.
+        trial = nearest / f".trial-{secrets.token_hex(4)}"
+        trial.mkdir()
+        trial.rmdir()
+    except OSError as error:
+        if error.errno in _CONFIGURATION_ERRORS:
+            return f"{nearest}: {error.strerror}"
     return ""
 
 

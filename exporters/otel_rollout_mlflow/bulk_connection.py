@@ -33,7 +33,7 @@ class BulkConnection:
     def __init__(self, engine: Any) -> None:
         self._engine = engine
         self._dialect = str(engine.dialect.name)
-        self._options = {"copies": False, "keeps_compression": False}
+        self._options: dict[str, Any] = {}
         self._connection: Any = None
 
     def in_transaction(self, work: Callable[[Statements], _Result]) -> _Result:
@@ -108,6 +108,9 @@ class BulkConnection:
             # Where only the quote is special PyMySQL's escaping, in Python, takes a twentieth of the time.
             mode = "CONCAT_WS(',', NULLIF(@@sql_mode, ''), 'NO_BACKSLASH_ESCAPES')"
             cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {SECONDS_FOR_LOCK}, sql_mode = {mode}")
+            cursor.execute("SELECT @@max_allowed_packet")
+            self._options = {"max_bytes": int(cursor.fetchone()[0])}
+            self._connection.rollback()
         elif self._dialect == "postgresql":
             cursor.execute(
                 "SELECT has_database_privilege(current_database(), 'TEMPORARY'), "

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_mlflow.layouts import COSTS, TOKENS
+from otel_rollout_mlflow.store import AttemptError
 
 __all__ = ["DRIVERS", "Fault", "Statements", "fault_of"]
 
@@ -15,12 +17,17 @@ DRIVERS: Final = ("mysqldb", "psycopg", "psycopg2", "pymysql", "pysqlite")
 MAX_PARAMETERS: Final = 900
 """SQLite before 3.32 takes 999 in one statement."""
 MAX_BYTES: Final = 2 << 20
-"""About the payload of one statement: MySQL's max_allowed_packet may be as low as 4 MB."""
+"""About the payload of one statement, in characters."""
+BYTES_OF_CHARACTER: Final = 8
+"""The most that a character takes in a statement: four bytes, each after a backslash."""
+BYTES_AROUND: Final = 64 * 1024
+"""More than a statement of one row has beside its payload."""
 MAX_IDS: Final = 500
 
 _DEADLOCKS: Final = frozenset({"40001", "40P01", 1205, 1213})
 _CONSTRAINTS: Final = ("IntegrityError", "UniqueViolation", "ForeignKeyViolation")
 _CONNECTION: Final = ("OperationalError", "InterfaceError", "AdminShutdown", "CrashShutdown", "CannotConnectNow")
+_ESCAPED: Final = "\\'\"\n\r\0\x1a"
 _STAGE: Final = "otel_rollout_stage"
 
 _TYPES: Final = {
@@ -80,13 +87,23 @@ class Statements:
         cursor: A cursor of the database's driver.
         copies: PostgreSQL's COPY can be used: the driver is psycopg 3, and the role may make temporary tables.
         keeps_compression: COPY's table takes the compression of the columns, as PostgreSQL 14 and later can.
+        max_bytes: The longest statement that the server takes; None if there is no limit.
     """
 
-    def __init__(self, dialect: str, cursor: Any, *, copies: bool = False, keeps_compression: bool = False) -> None:
+    def __init__(
+        self,
+        dialect: str,
+        cursor: Any,
+        *,
+        copies: bool = False,
+        keeps_compression: bool = False,
+        max_bytes: int | None = None,
+    ) -> None:
         self._dialect = dialect
         self._cursor = cursor
         self._copies = copies
         self._keeps_compression = keeps_compression
+        self._max_bytes = max_bytes
         self._mark = "?" if dialect == "sqlite" else "%s"
         self._quote = "`" if dialect == "mysql" else '"'
 
@@ -165,7 +182,12 @@ class Statements:
             self._cursor.execute(sql, [list(values) for values in zip(*rows, strict=True)])
             return
         one = f"({', '.join(self._mark * len(columns) if len(self._mark) == 1 else [self._mark] * len(columns))})"
-        for some in _pieces(rows, len(columns)):
+        max_characters = MAX_BYTES
+        if self._max_bytes is not None:
+            max_characters = min(MAX_BYTES, self._max_bytes // BYTES_OF_CHARACTER)
+        for some in _pieces(rows, len(columns), max_characters):
+            if self._max_bytes is not None and len(some) == 1:
+                _check_size(some[0], self._max_bytes)
             sql = f"INSERT INTO {table} ({names}) VALUES {', '.join([one] * len(some))}{tail}"
             self._cursor.execute(sql, [value for row in some for value in row])
 
@@ -176,13 +198,24 @@ def _type_of(table: str, column: str) -> str:
     return _TYPES.get(column) or ("bigint" if column in _NUMBERS else "text")
 
 
-def _pieces(rows: Sequence[Sequence[Any]], width: int) -> Iterator[Sequence[Sequence[Any]]]:
+def _check_size(row: Sequence[Any], max_bytes: int) -> None:
+    """Raise if a row doesn't fit into one statement: the server would close the connection, as if it went away."""
+    texts = [value for value in row if isinstance(value, str)]
+    size = BYTES_AROUND + sum(map(len, texts)) * BYTES_OF_CHARACTER
+    if size > max_bytes:
+        size = BYTES_AROUND + sum(len(text.encode()) + sum(map(text.count, _ESCAPED)) for text in texts)
+    if size > max_bytes:
+        reason = f"a span of {size:,} bytes is over max_allowed_packet of the MLflow database ({max_bytes:,} bytes)"
+        raise AttemptError(Outcome(Verdict.TOO_LARGE, reason))
+
+
+def _pieces(rows: Sequence[Sequence[Any]], width: int, max_characters: int) -> Iterator[Sequence[Sequence[Any]]]:
     """Return the rows in pieces that fit into one statement."""
     most = max(1, MAX_PARAMETERS // width)
     first = size = 0
     for number, row in enumerate(rows):
         length = sum(len(value) for value in row if isinstance(value, str))
-        if number > first and (number - first >= most or size + length > MAX_BYTES):
+        if number > first and (number - first >= most or size + length > max_characters):
             yield rows[first:number]
             first, size = number, 0
         size += length

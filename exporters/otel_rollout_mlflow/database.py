@@ -120,22 +120,28 @@ def schema_lock(engine: Any) -> Iterator[None]:
 
 
 def opened(engine: Any, make: Callable[[], _Result]) -> _Result:
-    """Make MLflow's store; under the lock if the tables are not complete yet."""
+    """Make MLflow's store; under the lock unless the database has all of its tables.
+
+    The revision tells that: MySQL and MariaDB show each table as soon as it is made, and MLflow, which finds that some
+    are missing, would make them at the same time.
+    """
     import sqlalchemy
 
-    try:
-        from mlflow.store.db.utils import _get_latest_schema_revision
-
-        with engine.connect() as connection:
-            revision = connection.execute(sqlalchemy.text("SELECT version_num FROM alembic_version")).scalar_one()
-        # MySQL and MariaDB show each step of a process that is making the tables.
-        is_complete = revision == _get_latest_schema_revision()
-    except Exception:
-        is_complete = False
+    is_complete = False
+    with suppress(Exception), engine.connect() as connection:
+        revision = connection.execute(sqlalchemy.text("SELECT version_num FROM alembic_version")).scalar_one()
+        is_complete = revision == _latest_revision()
     if is_complete:
         return make()
     with schema_lock(engine):
         return make()
+
+
+def _latest_revision() -> str:
+    """Return the schema revision of the installed MLflow."""
+    from mlflow.store.db.utils import _get_latest_schema_revision
+
+    return str(_get_latest_schema_revision())
 
 
 def _is_refusal(error: BaseException) -> bool:

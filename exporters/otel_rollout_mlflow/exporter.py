@@ -32,7 +32,7 @@ from otel_rollout_mlflow.sql_process import SqlProcess
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import MAX_LINKED_TRACES, MAX_REWARDS, AttemptError, Feedback, Store, configuration_error
 from otel_rollout_mlflow.tracking_uri import check_driver, parse_tracking_uri
-from otel_rollout_mlflow.translate import mlflow_trace_id
+from otel_rollout_mlflow.translate import column_text, mlflow_trace_id
 from otel_rollout_mlflow.where_to_look import where_to_look
 
 __all__ = ["MlflowSpanExporter"]
@@ -273,7 +273,11 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         for span in spans:
             for part in reward_parts(span):
                 feedback = Feedback(
-                    mlflow_trace_id(span), part.value, span.end_time or 0, part.name, rationale=part.explanation
+                    mlflow_trace_id(span),
+                    part.value,
+                    span.end_time or 0,
+                    column_text(part.name),
+                    rationale=column_text(part.explanation),
                 )
                 known = self._rewarded.get(feedback.assessment_id)
                 if known is None or (known != feedback and known.time_ns <= feedback.time_ns):

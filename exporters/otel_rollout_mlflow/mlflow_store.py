@@ -82,6 +82,8 @@ def explained(error: Exception) -> AttemptError:
     code = str(getattr(error, "error_code", ""))
     if "readonly database" in reason:
         return configuration_error(f"{reason}: MLFLOW_TRACKING_URI must be a database that this process may write to")
+    if "max_allowed_packet" in reason:
+        return AttemptError(Outcome(Verdict.TOO_LARGE, reason))
     if code in _PASSING or type(error).__name__ in ("OperationalError", "InterfaceError"):
         return AttemptError(Outcome(Verdict.RETRY, reason))
     if code in _INVALID or isinstance(error.__cause__, (OverflowError, TypeError, ValueError)):

@@ -20,7 +20,16 @@ from otel_rollout import semconv
 from otel_rollout_mlflow.layouts import COSTS, Layout
 from otel_rollout_mlflow.mlflow_functions import MlflowFunctions
 from otel_rollout_mlflow.payloads import INPUTS, OUTPUTS
-from otel_rollout_mlflow.translate import SPAN_TYPE, TOOLS, TRACE_ID, TRACE_NAME, UNKNOWN_TYPE, USAGE, USER_ID
+from otel_rollout_mlflow.translate import (
+    SPAN_TYPE,
+    TOOLS,
+    TRACE_ID,
+    TRACE_NAME,
+    UNKNOWN_TYPE,
+    USAGE,
+    USER_ID,
+    column_text,
+)
 
 __all__ = ["SpanRow", "parsed_text", "span_row"]
 
@@ -253,4 +262,4 @@ def _finite(value: Any) -> float | None:
 
 
 def _bounded(value: Any) -> str | None:
-    return value[:MAX_MODEL_CHARACTERS] if isinstance(value, str) else None
+    return column_text(value)[:MAX_MODEL_CHARACTERS] if isinstance(value, str) else None

@@ -20,13 +20,14 @@ from opentelemetry.trace import Link, Status
 from otel_rollout import semconv
 from otel_rollout.export.chat_messages import as_openai_tools, chat_messages
 from otel_rollout.export.span_facts import is_own, rollout_label, trace_id_of
-from otel_rollout.values.sanitize import replace_surrogates
+from otel_rollout.values.sanitize import fits_int64, replace_surrogates
 from otel_rollout_mlflow.json_text import ExactText, JsonText, sanitize_value
 from otel_rollout_mlflow.payloads import INPUTS, OUTPUTS, payload_of
 
 __all__ = [
     "INPUTS",
     "OUTPUTS",
+    "column_text",
     "mlflow_trace_id",
     "otlp_spans",
     "session_of",
@@ -48,6 +49,7 @@ MAX_SESSION_CHARACTERS: Final = 250
 """A longer session id makes the server refuse the whole request."""
 MAX_TAG_CHARACTERS: Final = 4096
 MAX_TRACE_NAME_CHARACTERS: Final = 250
+MAX_TYPE_CHARACTERS: Final = 500
 
 _TYPES_OF_OPERATIONS: Final = {
     "chat": "CHAT_MODEL",
@@ -93,7 +95,7 @@ def trace_tags(span: ReadableSpan) -> dict[str, str]:
     for key, name in _TAG_NAMES.items():
         value = attributes.get(key)
         if value is not None and (key != semconv.STATUS or span.parent is None):
-            tags[name] = _column_text(str(value))[:MAX_TAG_CHARACTERS]
+            tags[name] = column_text(str(value))[:MAX_TAG_CHARACTERS]
     return tags
 
 
@@ -107,7 +109,7 @@ def session_of(span: ReadableSpan) -> str | None:
         session = attributes.get(semconv.CONVERSATION_ID)
     if session is None or session == "":
         return None
-    text = _column_text(str(session))
+    text = column_text(str(session))
     if len(text) <= MAX_SESSION_CHARACTERS:
         return text
     # The hash keeps two long ids apart that differ at their ends.
@@ -163,7 +165,7 @@ def _with_tags(
 def _with(span: ReadableSpan, attributes: Mapping[str, Any], resource: Resource) -> ReadableSpan:
     description = span.status.description
     return ReadableSpan(
-        name=_column_text(span.name),
+        name=column_text(span.name),
         context=span.get_span_context(),
         parent=span.parent,
         resource=resource,
@@ -235,31 +237,31 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
     if session is not None:
         translated[semconv.SESSION_ID] = ExactText(session)
     if USER_ID in given:
-        translated[USER_ID] = ExactText(_column_text(str(given[USER_ID])))
+        translated[USER_ID] = ExactText(column_text(str(given[USER_ID]))[:MAX_TAG_CHARACTERS])
     return translated
 
 
 def trace_name(root: ReadableSpan) -> str:
     """Return the name of a root's trace: what tells the trajectory apart, then the span's name."""
     label = rollout_label(root) if is_own(root) else ""
-    name = _column_text(" · ".join(part for part in (label, root.name) if part))
+    name = column_text(" · ".join(part for part in (label, root.name) if part))
     return name[:MAX_TRACE_NAME_CHARACTERS] or "trace"
 
 
 def _token_usage(attributes: Mapping[str, Any]) -> JsonText | None:
     """Return the tokens of a model's call with their total, without which MLflow counts one side alone as none."""
     counts = {name: attributes.get(key) for name, key in _COUNTS.items()}
-    known = {name: count for name, count in counts.items() if type(count) is int}
+    known = {name: count for name, count in counts.items() if type(count) is int and fits_int64(count)}
     if "input_tokens" not in known and "output_tokens" not in known:
         return None
     total = known.setdefault("input_tokens", 0) + known.setdefault("output_tokens", 0)
-    return JsonText(orjson.dumps({**known, "total_tokens": total}).decode())
+    return JsonText(orjson.dumps({**known, "total_tokens": total}).decode()) if fits_int64(total) else None
 
 
 def _span_type(attributes: Mapping[str, Any]) -> str:
     kind = attributes.get(semconv.SPAN_KIND)
     if isinstance(kind, str) and kind:
-        return replace_surrogates(kind.upper())
+        return column_text(kind.upper())[:MAX_TYPE_CHARACTERS]
     return _TYPES_OF_OPERATIONS.get(str(attributes.get(semconv.OPERATION_NAME)), UNKNOWN_TYPE)
 
 
@@ -273,6 +275,6 @@ def _scalars(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def _column_text(text: str) -> str:
+def column_text(text: str) -> str:
     """Return a text for a database column: PostgreSQL refuses NUL there."""
     return replace_surrogates(text).replace("\x00", "\ufffd")

@@ -62,12 +62,11 @@ class PhoenixApi:
         Raises:
             RequestFailedError: Phoenix did not answer, or refused.
         """
-        missing = self._annotate_spans(annotations)
-        if missing:
-            # The others are stored: Phoenix takes all records of a request, or none.
-            annotations = [each for each in annotations if each.span_id not in missing]
-            missing |= self._annotate_spans(annotations)
-            annotations = [each for each in annotations if each.span_id not in missing]
+        missing: set[str] = set()
+        # Phoenix takes all records of a request, or none.
+        while unknown := self._annotate_spans(annotations):
+            missing |= unknown
+            annotations = [each for each in annotations if each.span_id not in unknown]
         totals = [each for each in annotations if each.is_total]
         self._post("trace_annotations", [each.trace_record() for each in totals])
         self._post("session_annotations", [each.session_record() for each in totals if each.session_id])

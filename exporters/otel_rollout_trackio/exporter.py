@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.backoff import RetryPolicy
+from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.http import destination_of, require_requests, shown_url
@@ -43,6 +44,8 @@ MAX_STORED: Final = 16_384
 """How many stored trajectories are remembered, so that a late span of one is not held."""
 PART_BYTES: Final = 8 * 2**20
 """About how much is written at once at the shutdown."""
+
+_AT_FAULT: Final = (Verdict.REFUSED, Verdict.TOO_LARGE)
 
 
 class TrackioSpanExporter(OutcomeSpanExporter):
@@ -89,6 +92,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         self._stored: RecentDict[int, None] = RecentDict(MAX_STORED)
         self._is_shut_down = False
         self._held = self.held = HeldSpans()
+        self._lost_before = 0
 
     @property
     def destination(self) -> str | None:
@@ -127,18 +131,23 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         ended, running = self._sorted(spans)
         new = [span for batch in running.values() for span in batch]
         overdue = self._held.overdue(new, max_bytes=MAX_HELD_BYTES, max_seconds=MAX_HELD_SECONDS)
-        overdue = [trace_id for trace_id in overdue if trace_id not in ended]
-        parts = [[*self._held.of_trace(trace_id), *batch] for trace_id, batch in ended.items()]
-        parts += [self._held.of_trace(trace_id) for trace_id in overdue]
-        outcome = self._write(parts)
+        outcome = self._store_rootless([trace_id for trace_id in overdue if trace_id not in ended])
+        if outcome.verdict is not Verdict.DELIVERED:
+            return outcome
+        outcome = self._write_ended(ended)
+        if outcome.verdict in _AT_FAULT and len(spans) == 1 and any(trace_id in self._held for trace_id in ended):
+            # Delivery can halve this batch no further, and the fault may be in a span that is held.
+            outcome = self._store_apart(list(ended))
+            if outcome.verdict is Verdict.DELIVERED:
+                outcome = self._write_ended(ended)
         if outcome.verdict is Verdict.DELIVERED:
-            self._held.release([*ended, *overdue])
+            self._held.release(ended)
             self._stored.update(dict.fromkeys(ended))
             self._held.add(new)
         return outcome
 
     def store_held(self) -> Outcome:
-        """Store the held spans without their roots, in one attempt."""
+        """Store the held spans without their roots, in one attempt; REFUSED if one was lost since the last call."""
         waiting = self._held.trace_ids()
         while waiting:
             part: list[int] = []
@@ -146,11 +155,11 @@ class TrackioSpanExporter(OutcomeSpanExporter):
             while waiting and size < PART_BYTES:
                 part.append(waiting.pop(0))
                 size += sum(map(readable_size, self._held.of_trace(part[-1])))
-            outcome = self._write([self._held.of_trace(trace_id) for trace_id in part])
+            outcome = self._store_rootless(part)
             if outcome.verdict is not Verdict.DELIVERED:
                 return outcome
-            self._held.release(part)
-        return DELIVERED
+        lost, self._lost_before = self._held.lost.total() - self._lost_before, self._held.lost.total()
+        return Outcome(Verdict.REFUSED, f"trackio refused {lost} of the held spans") if lost else DELIVERED
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
         """Count the stored ones of `spans`, all of one trace."""
@@ -187,7 +196,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         policy, attempt = RetryPolicy(), 1
         while self._held.spans:
             outcome = self.store_held()
-            if outcome.verdict is Verdict.DELIVERED:
+            if not self._held.spans:
                 break
             delay = policy.delay(attempt, outcome)
             if outcome.verdict is Verdict.CONFIGURATION_ERROR or time.monotonic() + delay >= deadline:
@@ -202,6 +211,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
     def after_fork(self) -> None:
         """Forget the parent's spans in a forked child."""
         self._held.forget()
+        self._lost_before = 0
         self._stored.clear()
 
     # --- one attempt
@@ -220,6 +230,38 @@ class TrackioSpanExporter(OutcomeSpanExporter):
             is_late = trace_id in self._stored and trace_id not in self._held
             (ended if is_root(batch[-1]) or is_late else running)[trace_id] = batch
         return ended, running
+
+    def _write_ended(self, ended: Mapping[int, Sequence[ReadableSpan]]) -> Outcome:
+        return self._write([*self._held.of_trace(trace_id), *batch] for trace_id, batch in ended.items())
+
+    def _store_rootless(self, trace_ids: Sequence[int]) -> Outcome:
+        """Store the held spans of trajectories without their roots."""
+        outcome = self._write(self._held.of_trace(trace_id) for trace_id in trace_ids)
+        if outcome.verdict in _AT_FAULT:
+            return self._store_apart(trace_ids)
+        if outcome.verdict is Verdict.DELIVERED:
+            self._held.release(trace_ids)
+        return outcome
+
+    def _store_apart(self, trace_ids: Sequence[int]) -> Outcome:
+        """Store held spans in parts, and count those as lost that trackio refuses: nothing would get past them."""
+        for trace_id in trace_ids:
+            held, last = self._held.of_trace(trace_id), [DELIVERED]
+            report = send_batch(
+                lambda spans: self._write([spans]),
+                held,
+                wait=lambda _, outcome: outcome.verdict in _AT_FAULT,
+                on_trouble=last.append,
+                keeps_unsent=True,
+            )
+            self._held.release([trace_id])
+            if report.lost:
+                self._held.lost.update(report.lost)
+                _logger.error("trackio lost %d held spans of a trajectory: %s", report.lost.total(), last[-1].reason)
+            if report.unsent:
+                self._held.add(report.unsent)
+                return last[-1]
+        return DELIVERED
 
     def _write(self, parts: Iterable[Sequence[ReadableSpan]]) -> Outcome:
         conversations: list[Conversation] = []

@@ -26,6 +26,8 @@ UNFINISHED: Final = "unfinished"
 DEFAULT_PROJECT: Final = "otel-rollout"
 DEFAULT_RUN: Final = "default"
 
+_LAST_TIME: Final = 253_402_300_799 * 10**9
+"""The last second of the year 9999."""
 _PREFIX: Final = "rollout."
 _KINDS: Final = {"LLM": "generation", "TOOL": "tool"}
 _STATUSES: Final = {"completed": "success"}
@@ -235,7 +237,8 @@ def _short(key: str) -> str:
 
 
 def _time(nanoseconds: int) -> str:
-    return datetime.fromtimestamp(nanoseconds / 1e9, timezone.utc).isoformat()
+    # A program may give a span any time; what is beyond a date's range must not cost the trajectory.
+    return datetime.fromtimestamp(min(max(0, nanoseconds), _LAST_TIME) / 1e9, timezone.utc).isoformat()
 
 
 def _text(value: object) -> str:

@@ -249,12 +249,12 @@ class ExporterQueue:
             self._final_deadline = deadline
             self._deadline = self._attempts_end = self._store.begin_shutdown(deadline)
             self._is_closed = True
-            if self._is_failing:
-                self._shorten_end()
+            end = self._shorten_end() if self._is_failing else ""
             self.request_flush()
             if self._side_work is not None:
                 self._side_work.retry_now()
             must_drain_here = self._thread is None and bool(self._store.spans)
+        self._note_end(end)
         if must_drain_here:
             # No thread could be started: the interpreter is exiting. No attempt begins after the deadline, but one
             # that hangs can't be left behind here.
@@ -293,7 +293,6 @@ class ExporterQueue:
         if self._spool is not None:
             self._spool.after_fork()
         self._reset()
-        self._reader.after_fork()
         if isinstance(self.exporter, OutcomeSpanExporter):
             self.exporter.after_fork()
 
@@ -336,18 +335,23 @@ class ExporterQueue:
         while self._store.spans and time.monotonic() < self._deadline:
             self._deliver_batch()
 
-    def _shorten_end(self) -> None:
-        """Leave the rest to the disk soon, or say that the end waits for the backend; called with the lock held."""
+    def _shorten_end(self) -> str:
+        """Leave the rest to the disk soon, or return the line that says what the end waits for; with the lock held."""
         now = time.monotonic()
         if self._store.keeps_unsent and not self._has_full_disk:
             self._deadline = min(self._attempts_end, now + SECONDS_WITH_A_SPOOL)
         elif self._attempts_end - now > SECONDS_OF_A_WAIT and not self._has_said_wait:
             self._has_said_wait = True
-            self._log.warn(
-                "end",
+            return (
                 f"the end of the process waits up to {self._attempts_end - now:.0f} s for the backend to take "
-                f"{self._account.queued:,} spans; Ctrl-C ends the wait",
+                f"{self._account.queued:,} spans; Ctrl-C ends the wait"
             )
+        return ""
+
+    def _note_end(self, line: str) -> None:
+        """Log a line of `_shorten_end`; without the lock, which a logging handler that traces would wait for."""
+        if line:
+            self._log.warn("end", line)
 
     def _await_work(self) -> bool:
         """Wait for a full batch, the delay, or a requested flush; True if no span can follow those in the queue."""
@@ -451,12 +455,14 @@ class ExporterQueue:
         self._account.last_trouble = f"{outcome.verdict.value}: {outcome.reason}"
         can_help = outcome.verdict in (Verdict.RETRY, Verdict.UNEXPLAINED)
         self._log.note(outcome, self._waiting() if can_help else "")
+        end = ""
         with self._lock:
             if can_help and self._deadline is not None and not self._is_failing:
-                self._shorten_end()
+                end = self._shorten_end()
             self._is_failing = can_help
             if outcome.verdict in (Verdict.RETRY, Verdict.CONFIGURATION_ERROR):
                 self._store.note_trouble()
             if outcome.verdict is Verdict.CONFIGURATION_ERROR:
                 self._configuration_errors += 1
                 self._progress.notify_all()
+        self._note_end(end)

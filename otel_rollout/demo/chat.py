@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from otel_rollout.demo.problems import ToolCall
 
@@ -30,10 +30,13 @@ SPECIAL_TOKENS = ("<|system|>", "<|user|>", ASSISTANT, "<|tool|>", END)
 
 SYSTEM_PROMPT = (
     "Solve the problem. You have two tools: calculator works out an arithmetic expression, lookup finds an "
-    "entry of the price list. Call a tool with "
-    '<tool_call>{"tool": "calculator", "argument": "2 * 3"}</tool_call> '
+    "entry of the price list. Call a tool with\n"
+    '<tool_call>\n{"name": "calculator", "arguments": {"expression": "2 * 3"}}\n</tool_call>\n'
     "and read its result in the next message. Give the final number as <answer>6</answer>."
 )
+
+PARAMETERS: Final = {"calculator": "expression", "lookup": "entry"}
+"""The name of each tool's argument."""
 
 _MESSAGE = re.compile(r"<\|(system|user|assistant|tool)\|>(.*?)<\|end\|>", re.DOTALL)
 _TOOL_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
@@ -58,8 +61,9 @@ def read_messages(text: str) -> list[Message]:
 
 
 def write_tool_call(call: ToolCall) -> str:
-    """Write a tool call as the policy does."""
-    return f"<tool_call>{json.dumps({'tool': call.tool, 'argument': call.argument})}</tool_call>"
+    """Write a tool call as the policy does: in the form of Hermes' and Qwen's models."""
+    fields = {"name": call.tool, "arguments": {PARAMETERS[call.tool]: call.argument}}
+    return f"<tool_call>\n{json.dumps(fields)}\n</tool_call>"
 
 
 def write_answer(answer: str) -> str:
@@ -73,7 +77,8 @@ def find_tool_calls(text: str) -> list[ToolCall]:
     for written in _TOOL_CALL.findall(text):
         with suppress(ValueError, KeyError, TypeError):
             fields = json.loads(written)
-            calls.append(ToolCall(str(fields["tool"]), str(fields["argument"])))
+            (argument,) = dict(fields["arguments"]).values()
+            calls.append(ToolCall(str(fields["name"]), str(argument)))
     return calls
 
 

@@ -68,9 +68,9 @@ def progress_on(console: Console) -> Iterator[PassProgress]:
         return
     bar = [BarColumn(bar_width=28 if console.width >= WIDE else 8)] if console.width >= NARROW else []
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True, min_width=10)),
         *bar,
-        MofNCompleteColumn(),
+        MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=5)),
         _SecondsColumn(table_column=Column(no_wrap=True, min_width=6)),
         TextColumn("{task.fields[outcomes]}", style="dim", table_column=Column(no_wrap=True, overflow="ellipsis")),
     )

@@ -112,16 +112,31 @@ def print_delivery(console: Console, counts: Mapping[str, ExporterStats]) -> boo
     for name, exporter in counts.items():
         lost = dict(exporter.lost)
         if late := lost.pop(SHUTDOWN, 0) + exporter.queued:
-            _complain(console, f"{name} did not take {late:,} spans in time.", exporter.last_trouble)
+            _complain(console, f"{name} did not take {late:,} spans in time.", _why(exporter))
         if exporter.spooled:
-            _complain(console, f"{exporter.spooled:,} spans for {name} are in the spool.", exporter.last_trouble)
+            _complain(console, f"{exporter.spooled:,} spans for {name} are in the spool.", _why(exporter))
         if lost:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in lost.items())
-            _complain(console, f"{name} lost spans: {reasons}.", exporter.last_trouble)
+            _complain(console, f"{name} lost spans: {reasons}.", _why(exporter))
         for kind, work in exporter.side_work.items():
             if missing := work.waiting + sum(work.lost.values()):
                 _complain(console, f"{name} has the spans, but not {missing:,} {kind}.", "")
     return all(exporter.delivered == exporter.recorded for exporter in counts.values())
+
+
+def print_waiting(console: Console, counts: Mapping[str, ExporterStats], seconds: float) -> None:
+    """Print a line for each exporter that spans wait for, with its trouble and the longest wait.
+
+    Args:
+        console: The console.
+        counts: The counts of each exporter by its name.
+        seconds: The longest wait.
+    """
+    for name, exporter in counts.items():
+        if waiting := exporter.queued + exporter.spooled:
+            trouble = f" ({_why(exporter)})" if exporter.last_trouble else ""
+            line = f"waiting up to {seconds:.0f} s for {name} to take {counted(waiting, 'span')}{trouble}; "
+            console.print(Text(f"{line}Ctrl-C ends the wait", style="yellow"), soft_wrap=True)
 
 
 def delivery_table(counts: Mapping[str, ExporterStats]) -> Table:
@@ -155,6 +170,10 @@ def print_where_next(console: Console, lines: Sequence[str]) -> None:
 def _heading(console: Console, title: str, rest: str = "") -> None:
     console.print()
     console.print(Text.assemble((title, "bold"), (f"  {rest}" if rest else "", "dim")))
+
+
+def _why(exporter: ExporterStats) -> str:
+    return exporter.last_trouble.removeprefix("retry: ")
 
 
 def _complain(console: Console, what: str, why: str) -> None:

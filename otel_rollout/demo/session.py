@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from typing import Final
 
 from rich.console import Console
 from rich.text import Text
@@ -26,6 +27,7 @@ from otel_rollout.demo.report import (
     print_delivery,
     print_group,
     print_trajectory,
+    print_waiting,
     print_where_next,
     rollout_row,
 )
@@ -37,6 +39,8 @@ from otel_rollout.terminal.screen import open_screen
 __all__ = ["run_session"]
 
 PROJECT = "otel-rollout-demo"
+PATIENCE: Final = 3.0
+"""The seconds after which the wait for a backend is explained."""
 
 
 def run_session(
@@ -121,7 +125,10 @@ async def _run_passes(console: Console, all_passes: list[Pass], concurrency: int
 
 def _deliver(console: Console, timeout: float) -> None:
     with console.status("delivering the last spans") if console.is_terminal else contextlib.nullcontext():
-        otel_rollout.flush(timeout=timeout)
+        patience = min(timeout, PATIENCE)
+        if not otel_rollout.flush(timeout=patience) and timeout > patience:
+            print_waiting(console, _counts(), timeout - patience)
+            otel_rollout.flush(timeout=timeout - patience)
         _shut_down()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -85,8 +86,10 @@ def _value(given: Any) -> float | bool | str | None:
         return given
     if isinstance(given, str):
         return _shortened(given, MAX_TEXT_CHARACTERS) or None
-    if isinstance(given, (int, float)) and math.isfinite(given):
-        return float(given)
+    if isinstance(given, (int, float)):
+        # An integer may be beyond a float's range.
+        with suppress(OverflowError):
+            return float(given) if math.isfinite(given) else None
     return None
 
 

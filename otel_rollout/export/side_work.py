@@ -387,13 +387,13 @@ class SideWork:
                 if key in done:
                     continue
                 entry.waits_since = entry.waits_since or now
-                if now - entry.waits_since < SECONDS_BEHIND:
-                    lane.entries[key] = lane.entries.pop(key)
-                elif lane.newest_done > entry.number:
+                is_late = now - entry.waits_since >= SECONDS_BEHIND
+                is_slow = is_slow or is_late
+                if is_late and lane.newest_done > entry.number:
                     self._lose(lane, key, "span_missing")
-                    is_slow = True
                 else:
-                    is_slow = True
+                    # Behind later ones, or a full attempt of spans that never come would keep those from any.
+                    lane.entries[key] = lane.entries.pop(key)
             delay = min(FIRST_WAIT * 2.0 ** min(lane.waits, 16), LONGEST_WAIT)
             lane.waits += 1
             if self._deadline is not None:

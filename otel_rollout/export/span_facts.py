@@ -33,7 +33,11 @@ def reward_of(span: ReadableSpan) -> float | None:
     reward = (span.attributes or {}).get(semconv.REWARD)
     if isinstance(reward, bool) or not isinstance(reward, (int, float)):
         return None
-    return float(reward) if math.isfinite(reward) else None
+    try:
+        return float(reward) if math.isfinite(reward) else None
+    except OverflowError:
+        # An integer beyond a float's range.
+        return None
 
 
 def is_own(span: ReadableSpan) -> bool:

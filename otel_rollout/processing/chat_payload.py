@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from otel_rollout.processing.message_aliases import (
@@ -51,11 +50,15 @@ class ChatSide:
     tools: list[dict[str, Any]] | None = None
     raw: str | None = None
     continues: bool = False
+    _encoded: list[bytes] | None = field(default=None, init=False, repr=False)
 
-    @cached_property
+    @property
     def encoded(self) -> list[bytes]:
         """Each message as JSON."""
-        return [value_to_json(message) for message in self.messages]
+        # Not functools.cached_property: before Python 3.12 it holds a lock, which a forked child would wait for.
+        if self._encoded is None:
+            self._encoded = [value_to_json(message) for message in self.messages]
+        return self._encoded
 
 
 def preview(message: dict[str, Any], characters: int = PREVIEW_CHARACTERS) -> str:

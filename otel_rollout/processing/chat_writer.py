@@ -84,7 +84,7 @@ class ChatWriter:
         output, answer = self._root_output(conversation, answered)
         asked: dict[str, bytes] = {}
         replied: dict[str, bytes] = {}
-        cut, answer_cut = conversation.cut, 0
+        cut, answer_cut = conversation.cut + conversation.tools_cut, 0
         messages = conversation.messages()
         if messages or conversation.tools:
             tools = list(conversation.tools.values()) or None

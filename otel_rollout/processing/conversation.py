@@ -18,6 +18,8 @@ __all__ = ["Conversation", "Conversations", "cut_messages", "encode_messages"]
 MAX_BYTES: Final = 64 * 1024 * 1024
 """The most bytes of all conversations; beyond it the one that has rested longest is dropped and counted."""
 MAX_PROMPT_CHARACTERS: Final = 64 * 1024
+BASE_BYTES: Final = 1000
+"""The memory of a conversation beside its texts."""
 _NOTE_BYTES: Final = 160
 
 
@@ -37,11 +39,23 @@ class Conversation:
         """The text of the prompt."""
         self.tools: dict[str, dict[str, Any]] = {}
         self.cut = 0
-        """Bytes that were cut."""
-        self.size = 0
+        """Bytes of messages that were cut."""
+        self.tools_cut = 0
+        """Bytes of tools that were left out."""
+        self._message_bytes = self._tool_bytes = self._answer_bytes = 0
         self._raw: str | None = None
         self._is_text = False
         self._first_length = 0
+
+    @property
+    def size(self) -> int:
+        """An estimate of its memory in bytes."""
+        return BASE_BYTES + self.said_bytes + len(self._raw or "") + len(self.prompt or "")
+
+    @property
+    def said_bytes(self) -> int:
+        """The bytes of its messages and tools."""
+        return self._message_bytes + self._answer_bytes + self._tool_bytes
 
     def add(self, asked: ChatSide | None, answered: ChatSide | None) -> None:
         """Add a turn.
@@ -56,6 +70,7 @@ class Conversation:
             self._keep_answer()
         if answered is not None:
             self.answer = answered.messages
+            self._answer_bytes = _size(answered.encoded)
         self._raw = None
         if asked is not None and answered is not None and asked.raw is not None and answered.raw is not None:
             self._raw = asked.raw + answered.raw
@@ -84,7 +99,7 @@ class Conversation:
     def _add_asked(self, asked: ChatSide) -> None:
         messages, continues = asked.messages, asked.continues
         if asked.tools:
-            self.tools.update({tool["name"]: tool for tool in asked.tools})
+            self._add_tools(asked.tools)
         if self._raw and asked.raw is not None and asked.raw.startswith(self._raw) and len(messages) == 1:
             # The whole prompt as text, in no known template's form: only its end is new.
             messages, continues = [text_message("user", asked.raw[len(self._raw) :])], True
@@ -97,18 +112,32 @@ class Conversation:
         key = encoded[0]
         if continues and self._segments:
             self._keep_answer()
-            key, before = self._segments.popitem()
-            encoded = [*before, *encoded]
+            key = next(reversed(self._segments))
         elif key in self._segments:
             # The program hands over the whole history, with its own last answer.
             if next(reversed(self._segments)) != key:
                 self._keep_answer()
-            del self._segments[key]
+            self._message_bytes -= _size(self._segments.pop(key))
             if not self._segments:
                 self.cut = 0
         elif self.answer:
             self._keep_answer()
-        self._segments[key] = encoded
+        self._segments.setdefault(key, []).extend(encoded)
+        self._message_bytes += _size(encoded)
+
+    def _add_tools(self, tools: list[dict[str, Any]]) -> None:
+        left_out = 0
+        for tool in tools:
+            known = self.tools.get(tool["name"])
+            if known != tool:
+                size = len(value_to_json(tool)) - (0 if known is None else len(value_to_json(known)))
+                if self._tool_bytes + size > self._limit:
+                    left_out += size
+                else:
+                    self.tools[tool["name"]] = tool
+                    self._tool_bytes += size
+        # Each turn has the same tools as a rule.
+        self.tools_cut = max(self.tools_cut, left_out)
 
     def _keep_answer(self) -> None:
         """Move the last answer into the conversation that it belongs to."""
@@ -118,16 +147,16 @@ class Conversation:
         if not self._segments:
             self._segments[b""] = []
         self._segments[next(reversed(self._segments))].extend(answer)
-        self.answer = []
+        self._message_bytes += _size(answer)
+        self.answer, self._answer_bytes = [], 0
 
     def _bound(self) -> None:
         """Drop messages from the middle beyond the limit."""
-        self.size = sum(len(message) for segment in self._segments.values() for message in segment)
-        if self.size > 2 * self._limit:
+        if self._message_bytes > 2 * self._limit:
             messages, cut = cut_messages(self.messages(), self._limit)
             self.cut += cut
             self._segments = {next(reversed(self._segments)): messages}
-            self.size = sum(map(len, messages))
+            self._message_bytes = _size(messages)
 
 
 class Conversations:
@@ -145,7 +174,8 @@ class Conversations:
 
     def after_fork(self) -> None:
         """Forget those of the parent."""
-        self._lock = threading.Lock()
+        # Reentrant: on a provider's span, a signal handler may trace while its thread is here.
+        self._lock = threading.RLock()
         self._running: OrderedDict[int, Conversation] = OrderedDict()
         self._dropped: OrderedDict[int, int] = OrderedDict()
         self._bytes = 0
@@ -159,25 +189,30 @@ class Conversations:
             answered: Its answer, if it has one.
         """
         with self._lock:
-            conversation = self._running.pop(trace_id, None) or Conversation(self._limit)
-            self._bytes -= conversation.size
+            conversation = self._pop(trace_id)
             conversation.add(asked, answered)
             self._running[trace_id] = conversation
             self._bytes += conversation.size
             while self._bytes > self._max_bytes and len(self._running) > 1:
                 other, dropped = self._running.popitem(last=False)
                 self._bytes -= dropped.size
-                self._dropped[other] = dropped.size
+                self._dropped[other] = dropped.said_bytes + dropped.cut
                 if len(self._dropped) > MAX_DROPPED:
                     self._dropped.popitem(last=False)
 
     def take(self, trace_id: int) -> Conversation:
         """Return and forget the conversation of a trajectory that has ended; empty if it had none or was dropped."""
         with self._lock:
-            conversation = self._running.pop(trace_id, None) or Conversation(self._limit)
-            self._bytes -= conversation.size
+            conversation = self._pop(trace_id)
             conversation.cut += self._dropped.pop(trace_id, 0)
             return conversation
+
+    def _pop(self, trace_id: int) -> Conversation:
+        conversation = self._running.pop(trace_id, None)
+        if conversation is None:
+            return Conversation(self._limit)
+        self._bytes -= conversation.size
+        return conversation
 
 
 MAX_DROPPED: Final = 10_000
@@ -231,6 +266,10 @@ def cut_messages(messages: list[bytes], limit: int) -> tuple[list[bytes], int]:
         head.append(orjson.dumps(text_message("user", f"…[{left:,} messages cut]")))
     kept = [*head, *reversed(tail)]
     return kept, size - sum(map(len, kept)) - len(kept) - 1
+
+
+def _size(messages: list[bytes]) -> int:
+    return sum(map(len, messages))
 
 
 def _cut_message(message: bytes, limit: int) -> bytes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode, Tracer
@@ -27,9 +27,6 @@ from otel_rollout.values.snapshot_json import to_json, value_to_json
 __all__ = ["ProviderTracer"]
 
 _Value = TypeVar("_Value")
-
-MAX_ASKED: Final = 1000
-"""At most this many messages of running LLM ops are kept for their roots."""
 
 
 class ProviderTracer(RolloutTracer):
@@ -55,8 +52,8 @@ class ProviderTracer(RolloutTracer):
         self._on_start = on_start
         self._redactor = finisher.redactor
         self._chat = chat
-        self._asked: OrderedDict[int, tuple[ChatSide | None, Any]] = OrderedDict()
-        """The messages and arguments of running LLM ops, by span id."""
+        self._asked: WeakKeyDictionary[Span, tuple[ChatSide | None, Any]] = WeakKeyDictionary()
+        """The messages and arguments of running LLM ops; those of one that fails go with its span."""
 
     def start_root(self, name: str, trajectory: TrajectoryState, links: Sequence[Link]) -> Span | None:
         """Start the root of a new trace; None if the provider's sampler drops it."""
@@ -75,20 +72,17 @@ class ProviderTracer(RolloutTracer):
             written = self._written(self._chat.write_arguments, taken)
         self._set_payload(span, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE, taken, written)
         if written is not None:
-            self._asked[span.get_span_context().span_id] = written.side, taken.value
-            if len(self._asked) > MAX_ASKED:
-                self._asked.popitem(last=False)
+            self._asked[span] = written.side, taken.value
 
     def set_output(self, span: Span, taken: Snapshot) -> None:
         """Set the output at once."""
         written = None
         if self._chat is not None and _is_llm(span):
-            ids = span.get_span_context()
-            asked, arguments = self._asked.pop(ids.span_id, (None, None))
+            asked, arguments = self._asked.pop(span, (None, None))
             write_result = self._chat.write_result
             written = self._written(lambda value: write_result(value, arguments), taken)
             if written is not None and semconv.TURN in _attributes_of(span):
-                self._chat.conversations.add(ids.trace_id, asked, written.side)
+                self._chat.conversations.add(span.get_span_context().trace_id, asked, written.side)
         self._set_payload(span, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE, taken, written)
 
     def set_tokenizer(self, span: Span, tokenizer: Any) -> None:

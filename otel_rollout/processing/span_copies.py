@@ -19,7 +19,15 @@ from otel_rollout.values.attribute_values import read_name
 from otel_rollout.values.sanitize import INT64_MAX, replace_surrogates
 from otel_rollout.values.snapshot import Snapshot, cut_text
 
-__all__ = ["copy_span", "copy_with_losses", "copy_without_payload", "encodable_copy", "redacted_copy", "shrunk_copy"]
+__all__ = [
+    "copy_span",
+    "copy_with_losses",
+    "copy_without_payload",
+    "encodable_copy",
+    "is_without_payload",
+    "redacted_copy",
+    "shrunk_copy",
+]
 
 SHRUNK_PAYLOAD_BYTES: Final = 4096
 SHRUNK_ATTRIBUTE_CHARACTERS: Final = 1024
@@ -30,6 +38,7 @@ _PAYLOAD: Final = {
     semconv.INPUT_VALUE: semconv.INPUT_MIME_TYPE,
     semconv.OUTPUT_VALUE: semconv.OUTPUT_MIME_TYPE,
 }
+_DROPPED: Final = "bytes dropped: the export queue was full]"
 _MESSAGES: Final = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.TOOL_DEFINITIONS)
 
 
@@ -212,5 +221,11 @@ def _readable_without_payload(span: ReadableSpan) -> ReadableSpan:
     return copy_span(span, noted)
 
 
+def is_without_payload(span: RolloutSpan) -> bool:
+    """Return True for a copy that `copy_without_payload` made of a span that wasn't finished."""
+    sides = (span.input, span.output)
+    return any(side is not None and type(side.value) is str and side.value.endswith(_DROPPED) for side in sides)
+
+
 def _note(size: int) -> str:
-    return f"…[{size:,} bytes dropped: the export queue was full]"
+    return f"…[{size:,} {_DROPPED}"

@@ -112,7 +112,8 @@ def _answer_parts(text: str) -> list[dict[str, Any]]:
     if None in calls or (mark and not calls):
         said, calls = rest, []
     if said.strip() or not (parts or calls):
-        parts.append({"type": "text", "content": said})
+        # The template begins the calls on a line of their own.
+        parts.append({"type": "text", "content": said.rstrip("\n") if calls else said})
     return [part for part in parts if part.get("content") or part["type"] != "text"] + [call for call in calls if call]
 
 

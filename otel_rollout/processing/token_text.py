@@ -50,17 +50,17 @@ def numbers_last(value: Any) -> Any:
     """
     if type(value) is not dict:
         return value
-    for key, item in value.items():
-        if type(item) is dict and (ordered := _ordered(item)) is not item:
-            value = {**value, key: ordered}
-    return _ordered(value)
+    changed = {
+        key: ordered for key, item in value.items() if type(item) is dict and (ordered := _ordered(item)) is not item
+    }
+    return _ordered({**value, **changed} if changed else value)
 
 
 def _ordered(value: dict[str, Any]) -> dict[str, Any]:
-    last = [key for key, item in value.items() if _is_numbers(item)]
-    if not last or [*value][-len(last) :] == last:
+    last = {key: item for key, item in value.items() if _is_numbers(item)}
+    if not last or [*value][-len(last) :] == [*last]:
         return value
-    return {key: item for key, item in value.items() if key not in last} | {key: value[key] for key in last}
+    return {key: item for key, item in value.items() if key not in last} | last
 
 
 def _is_numbers(value: Any) -> bool:

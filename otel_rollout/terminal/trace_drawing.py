@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -13,9 +12,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from otel_rollout import semconv
-from otel_rollout.analysis.conversation import RESPONSE_TEXT, input_messages, output_messages, said_by
-from otel_rollout.analysis.messages import parse_json
+from otel_rollout.analysis.conversation import input_messages, output_messages
 from otel_rollout.analysis.plain_text import counted, duration, printable, shorten, size, step_name
+from otel_rollout.analysis.previews import previews_of
 from otel_rollout.analysis.trace_tree import KIND_STYLES, STATUS_STYLES, error_of, place_of, time_bar, walk_tree
 from otel_rollout.terminal.payload_drawing import draw_messages, draw_named, draw_payload
 
@@ -30,15 +29,11 @@ GAP: Final = "  "
 WIDE: Final = 110
 """The columns from which on bars are long."""
 MAX_PAYLOAD_CHARACTERS: Final = 80
-MAX_PREVIEWED_CHARACTERS: Final = 200_000
 ARROW: Final = " → "
 MIN_ROOM: Final = 20
 """The cells for words below which columns are left out."""
 MIN_ROOM_FOR_BOTH: Final = 50
 """The columns below which an input is drawn only if input and output are short."""
-_LIST: Final = r"\[(?:-?\d[-+.\deE]*,\s*){7,}-?\d[-+.\deE]*\]"
-NUMBERS: Final = re.compile(rf'"[^"\\]{{0,64}}":\s*{_LIST},?\s*|{_LIST}')
-"""A long list of numbers, with its name if it has one."""
 NOT_SAID_AGAIN: Final = {
     *semconv.TAGS,
     semconv.INPUT_VALUE,
@@ -162,7 +157,7 @@ def _about(span: ReadableSpan, layout: _Layout) -> Text:
     tokens = _arrow(attributes.get(semconv.USAGE_INPUT_TOKENS), attributes.get(semconv.USAGE_OUTPUT_TOKENS))
     tokens = f"{tokens} tok{GAP}" if tokens and layout.has_tokens else ""
     room = max(12, room - len(tokens))
-    given, said = (_preview(text, MAX_PAYLOAD_CHARACTERS) for text in (_given(span), _said(span)))
+    given, said = previews_of(span, MAX_PAYLOAD_CHARACTERS)
     if not given or not said:
         return Text.assemble((tokens, "dim"), shorten(given or said, room))
     if cell_len(given) + cell_len(said) + len(ARROW) > room:
@@ -175,45 +170,11 @@ def _about(span: ReadableSpan, layout: _Layout) -> Text:
     return Text.assemble((tokens, "dim"), (given, "dim"), (ARROW, "dim"), said)
 
 
-def _given(span: ReadableSpan) -> str:
-    """Return a span's input in words: of a generation, the last message of its prompt."""
-    attributes = span.attributes or {}
-    if attributes.get(semconv.SPAN_KIND) == "LLM" or semconv.INPUT_VALUE not in attributes:
-        messages = input_messages(span)
-        if messages and messages[-1].text:
-            return messages[-1].text
-    return _unquoted(attributes.get(semconv.INPUT_VALUE))
-
-
-def _said(span: ReadableSpan) -> str:
-    """Return a span's output in words: of a generation, the model's."""
-    attributes = span.attributes or {}
-    payload = attributes.get(semconv.OUTPUT_VALUE)
-    is_chat = attributes.get(semconv.SPAN_KIND) == "LLM" or payload is None or f'"{RESPONSE_TEXT}"' in str(payload)
-    return (is_chat and said_by(span)) or _unquoted(payload)
-
-
-def _unquoted(payload: Any) -> str:
-    """Return a payload's JSON; of a string its text."""
-    parsed = parse_json(payload) if isinstance(payload, str) and payload.startswith('"') else None
-    return parsed if isinstance(parsed, str) else "" if payload is None else str(payload)
-
-
 def _arrow(before: Any, after: Any) -> str:
     """Return two counts with an arrow between them; empty if neither is known."""
     if before is None and after is None:
         return ""
     return "→".join("?" if each is None else str(each) for each in (before, after))
-
-
-def _preview(payload: str, limit: int) -> str:
-    if "[" in payload:
-        payload = NUMBERS.sub(_without_numbers, payload[:MAX_PREVIEWED_CHARACTERS])
-    return printable(shorten(payload, limit))
-
-
-def _without_numbers(found: re.Match[str]) -> str:
-    return "" if found.group().startswith('"') else f"[{found.group().count(',') + 1} numbers]"
 
 
 def _event(event: Event, span: ReadableSpan, below: str, *, is_whole: bool, width: int | None) -> Iterator[Text]:

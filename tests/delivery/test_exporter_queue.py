@@ -204,6 +204,33 @@ class TestTroubles:
         exporter.outcome = lambda spans: DELIVERED
         assert queue.flush(10)
 
+    def test_logging_the_wait_at_the_end_holds_no_lock(self, make_queue, exporter, make_span):
+        """While the line is logged other threads still get at the queue: a logging handler may wait for one of them."""
+        exporter.outcome = lambda spans: RETRY
+        queue = make_queue(exporter)
+        queue.put(make_span())
+        until(lambda: exporter.attempts > 1)
+        was_free = []
+
+        class Handler(logging.Handler):
+            def emit(self, record):
+                if "the end of the process" in record.getMessage():
+                    other = threading.Thread(target=lambda: was_free.append(bool(queue.stats())), daemon=True)
+                    other.start()
+                    other.join(3.0)
+                    was_free.append(not other.is_alive())
+
+        handler = Handler()
+        logging.getLogger("otel_rollout").addHandler(handler)
+        try:
+            queue.shutdown(time.monotonic() + 3.0)
+        finally:
+            logging.getLogger("otel_rollout").removeHandler(handler)
+        exporter.outcome = lambda spans: DELIVERED
+        until(lambda: was_free)
+
+        assert was_free == [True, True]
+
     def test_trouble_is_logged_once(self, make_queue, exporter, make_span, caplog):
         """A backend that is down for many attempts makes one line in the log, which names it."""
         exporter.outcome = lambda spans: RETRY

@@ -149,6 +149,19 @@ class TestAttempts:
         assert "rewards are not stored yet, trying again; spans are not affected (not stored)" in caplog.text
         assert not work.flush(10)
 
+    def test_spans_that_never_come_keep_no_other_from_its_attempt(self, make_work, backend, monkeypatch):
+        """Entries that waited for long before any later one came stand behind those, as many as there are."""
+        monkeypatch.setattr(side_work, "SECONDS_BEHIND", 0.0)
+        monkeypatch.setattr(side_work, "FIRST_WAIT", 0.01)
+        monkeypatch.setattr(side_work, "LONGEST_WAIT", 0.01)
+        backend.rule = lambda values: NotYet({n for n, value in enumerate(values) if value != "later"}, "not stored")
+        work = make_work(limit=2)
+        add(work, *range(3))
+        until(lambda: len(backend.attempts) > 2)
+        add(work, "later")
+        until(lambda: "later" in backend.done)
+        until(lambda: counts(work) == SideWorkStats(done=1, lost={"span_missing": 3}))
+
     def test_waiting_ends_with_the_shutdown(self, make_work, backend):
         """At a shutdown, entries that still wait at the deadline are counted as lost."""
         backend.rule = lambda values: NotYet({0}, "not yet")

@@ -11,6 +11,7 @@ from otel_rollout.demo.chat import (
     write_tool_call,
 )
 from otel_rollout.demo.problems import ToolCall
+from otel_rollout.processing.template_text import answer_message
 
 
 class TestMessages:
@@ -31,9 +32,16 @@ class TestToolCalls:
         calls = [ToolCall("lookup", 'the "best" price'), ToolCall("calculator", "1 + 1")]
         assert find_tool_calls("I try.\n" + "\n".join(map(write_tool_call, calls))) == calls
 
+    def test_are_tool_calls_on_spans(self):
+        """Backends show them as calls of tools, which the messages on spans have as parts of their own."""
+        call = write_tool_call(ToolCall("lookup", "price of a pen"))
+        words, part = answer_message(f"I need the price.\n{call}", "stop")["parts"]
+        assert words["content"].strip() == "I need the price."
+        assert (part["type"], part["name"], part["arguments"]) == ("tool_call", "lookup", {"entry": "price of a pen"})
+
     def test_malformed_ones_count_as_none(self):
         """Broken JSON, missing fields and other shapes are passed over."""
-        broken = ["{", "[]", "1", '{"tool": "lookup"}']
+        broken = ["{", "[]", "1", '{"name": "lookup"}', '{"name": "lookup", "arguments": {}}']
         assert find_tool_calls("".join(f"<tool_call>{text}</tool_call>" for text in broken)) == []
 
 

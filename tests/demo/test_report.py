@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from otel_rollout import ExporterStats
-from otel_rollout.demo.report import print_delivery, print_trajectory, print_where_next
+from otel_rollout.demo.report import print_delivery, print_trajectory, print_waiting, print_where_next
 from otel_rollout.demo.rollout import Trajectory
 
 from .spans import make_trajectory
@@ -74,6 +74,21 @@ class TestPrintDelivery:
         """Without exporters there is nothing to deliver."""
         assert print_delivery(console, {})
         assert "tracing is off" in lines(console)[-1]
+
+
+
+class TestPrintWaiting:
+    """The line on a backend that takes its time."""
+
+    def test_says_for_what_it_waits_and_how_long(self, console):
+        """An exporter with spans left gets a line with its trouble; one without gets none."""
+        dead = ExporterStats(recorded=716, queued=716, last_trouble="retry: http://localhost:4318: connection refused")
+        print_waiting(console, {"otlp": dead, "file": WHOLE, "mlflow": ExporterStats(recorded=1, queued=1)}, 57.0)
+        assert lines(console) == [
+            "waiting up to 57 s for otlp to take 716 spans (http://localhost:4318: connection refused); "
+            "Ctrl-C ends the wait",
+            "waiting up to 57 s for mlflow to take 1 span; Ctrl-C ends the wait",
+        ]
 
 
 class TestPrintTrajectory:

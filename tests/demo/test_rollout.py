@@ -122,7 +122,13 @@ class TestTraces:
         _, spans = roots_and_spans
         said = [span for span in spans if span.name == "Policy.generate" and span.status.is_ok]
         assert all('"response_text":"' in span.attributes[semconv.OUTPUT_VALUE] for span in said)
-        assert any("<tool_call>" in span.attributes[semconv.OUTPUT_VALUE] for span in said)
+
+    def test_tool_calls_are_calls_in_messages(self, roots_and_spans):
+        """What the policy wrote in marks is a part of its message."""
+        _, spans = roots_and_spans
+        said = [span.attributes.get(semconv.OUTPUT_MESSAGES, "") for span in spans if span.name == "Policy.generate"]
+        assert any('"type":"tool_call"' in messages for messages in said)
+        assert not any("<tool_call>" in messages for messages in said)
 
 
 class TestMeanReward:

@@ -69,10 +69,20 @@ class TestTrees:
         exporter.send([last, root])
         assert stream.getvalue().splitlines() == [
             "AGENT rollout  1.50 s  step=3 sample=7 rollout=1 reward=0.5 dropped spans=2 validation completed",
-            '├─ CHAIN turn  1.0 ms  {"a": 1} → "b"',
+            '├─ CHAIN turn  1.0 ms  {"a": 1} → b',
             "│  └─ CHAIN tool  1.0 ms  ERROR no such tool",
             "└─ CHAIN last  1.0 ms",
         ]
+
+    def test_a_turn_shows_the_words_of_the_model(self, stream):
+        """A generation's line has the last message of its prompt and the model's answer, not their JSON."""
+        attributes = {
+            "openinference.span.kind": "LLM",
+            "input.value": '{"prompt_ids":[1,2,3,4,5,6,7,8,9],"prompt_text":"What is 6 times 7?"}',
+            "output.value": '{"token_ids":[1,2,3,4,5,6,7,8,9],"response_text":"It is 42."}',
+        }
+        ConsoleSpanExporter(stream=stream).send([make_span("generate", attributes=attributes)])
+        assert stream.getvalue() == "LLM generate  1.0 ms  What is 6 times 7? → It is 42.\n"
 
     def test_a_trace_without_its_root_is_drawn_at_the_end(self, stream):
         """What never gets its root is drawn at the shutdown, each top span as a root."""

@@ -417,3 +417,13 @@ class TestCheck:
         with pytest.raises(ConfigurationError, match=f"no permission to write in {tmp_path}"):
             FileSpanExporter(folder=tmp_path / "a" / "traces").check()
         assert list(tmp_path.iterdir()) == []
+
+    def test_a_file_system_without_folders(self):
+        """A folder that not even root can make is found before the first span."""
+        with pytest.raises(ConfigurationError, match="/proc: No such file"):
+            FileSpanExporter(folder="/proc/x/traces").check()
+
+    def test_nothing_is_left(self, tmp_path):
+        """The check leaves nothing behind."""
+        FileSpanExporter(folder=tmp_path / "a" / "traces").check()
+        assert list(tmp_path.iterdir()) == []

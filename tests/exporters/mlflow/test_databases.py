@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
+from contextlib import AbstractContextManager, closing, nullcontext
 
 import pytest
 
 import otel_rollout
 from otel_rollout import annotate, flush, rollout_trace_attr, rollout_trace_op, stats
+from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.outcome import Verdict
-from otel_rollout_mlflow import MlflowSpanExporter
+from otel_rollout_mlflow import MlflowSpanExporter, database
 from tests.exporters.mlflow.test_bulk_store import SLOW
 from tests.exporters.mlflow.test_many_processes import SPANS_OF_EACH, TRAJECTORIES, run_workers
 from tests.servers.databases import Mariadb, Postgresql, missing_programs
@@ -55,6 +58,76 @@ class TestOpening:
         outcome = outcome_of(request.getfixturevalue(server).uri("nowhere"), trajectory().spans)
         assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "nowhere" in outcome.reason
+
+
+class TestValues:
+    """Values that a database refuses."""
+
+    def test_longer_than_a_packet(self, mariadb, mariadb_uri, project, trajectory, read_back) -> None:
+        """A payload over MariaDB's max_allowed_packet is cut, and the other spans of its batch are stored whole."""
+        before = mariadb.execute("SELECT @@GLOBAL.max_allowed_packet").strip()
+        mariadb.execute("SET GLOBAL max_allowed_packet = 1048576")
+        try:
+            made = trajectory(project)
+            long = made.span("search", 6, 7, {"input.value": '"\n' * 400_000})
+            exporter = MlflowSpanExporter(tracking_uri=mariadb_uri)
+            reasons: list[str] = []
+            report = send_batch(
+                exporter.send,
+                [long, *made.spans],
+                wait=lambda _, outcome: outcome.verdict is Verdict.TOO_LARGE,
+                on_trouble=lambda outcome: reasons.append(outcome.reason),
+            )
+            exporter.shutdown()
+        finally:
+            mariadb.execute(f"SET GLOBAL max_allowed_packet = {before}")
+        assert (report.delivered, report.shrunk, report.lost) == (4, 1, {})
+        assert "max_allowed_packet" in reasons[0]
+        (trace,) = read_back(mariadb_uri, project).traces()
+        assert len(trace.data.spans) == 4
+
+    def test_in_columns(self, postgresql_uri, project, trajectory, read_back) -> None:
+        """NUL, long words and integers beyond 64 bits cost no span: the columns have what fits."""
+        parts = '{"judge": {"value": 1, "explanation": "x\\u0000y"}}'
+        root = {"user.id": "u" * 9000, "input.value": '"a\\u0000b"', "rollout.reward_parts": parts}
+        made = trajectory(project, root_attributes=root)
+        hostile = [
+            made.span("turn", 6, 7, {"openinference.span.kind": "LLM", "gen_ai.request.model": "a\x00b"}),
+            made.span("turn", 6, 7, {"openinference.span.kind": "L\x00" * 300}),
+            made.span("turn", 6, 7, {"gen_ai.usage.input_tokens": 2**70, "gen_ai.usage.output_tokens": 1}),
+            made.span("turn", 6, 7, {"gen_ai.usage.input_tokens": 2**62, "gen_ai.usage.output_tokens": 2**62}),
+        ]
+        assert outcome_of(postgresql_uri, [*hostile, *made.spans]).verdict is Verdict.DELIVERED
+        (trace,) = read_back(postgresql_uri, project).traces()
+        assert len(trace.data.spans) == 7
+        assert [each.rationale for each in trace.info.assessments] == ["x\ufffdy"]
+
+
+class TestTables:
+    """The lock under which tables are made."""
+
+    @pytest.mark.parametrize(("revision", "locks"), [(None, 1), ("0123456789ab", 1), ("the latest", 0)])
+    def test_until_the_last_migration(self, tmp_path, monkeypatch, revision, locks) -> None:
+        """It is held unless the database has the latest revision: MariaDB shows the tables that are there already."""
+        pytest.importorskip("mlflow.store.tracking.sqlalchemy_store")
+        monkeypatch.setattr(database, "_latest_revision", lambda: "the latest")
+        held: list[object] = []
+
+        def lock(engine: object) -> AbstractContextManager[None]:
+            held.append(engine)
+            return nullcontext()
+
+        monkeypatch.setattr(database, "schema_lock", lock)
+        path = tmp_path / "traces.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE spans (trace_id TEXT)")
+            if revision is not None:
+                connection.execute("CREATE TABLE alembic_version (version_num TEXT)")
+                connection.execute("INSERT INTO alembic_version VALUES (?)", (revision,))
+            connection.commit()
+        engine = database.make_engine(f"sqlite:///{path}")
+        assert database.opened(engine, lambda: "made") == "made"
+        assert len(held) == locks
 
 
 class TestManyProcesses:

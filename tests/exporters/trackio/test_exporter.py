@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -9,7 +10,9 @@ from opentelemetry.sdk.resources import Resource
 
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.errors import ConfigurationError, MissingExtraError
+from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.installing import install_line
 from otel_rollout.processing.payload_finisher import PayloadFinisher
 from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout_trackio import TrackioSpanExporter
@@ -19,6 +22,8 @@ from otel_rollout_trackio.store import Store, StoreError
 from tests.exporters.trackio.spans import make_span, make_trajectory
 
 AWAY = Outcome(Verdict.RETRY, "away")
+BAD = 0xBAD
+"""The id of a span that the store refuses, in whatever company."""
 
 
 class _Store(Store):
@@ -31,7 +36,13 @@ class _Store(Store):
     def write(self, conversations):
         if self.outcome is not None:
             raise StoreError(self.outcome)
+        if any(span["id"] == f"{BAD:016x}" for each in conversations for span in each.trace["spans"]):
+            raise StoreError(Outcome(Verdict.REFUSED, "bad"))
         self.conversations += conversations
+
+    def stored_ids(self):
+        """Return the ids of all spans."""
+        return sorted(span_id for _, ids in self.written() for span_id in ids)
 
     def read(self, project, run_id, log_id):
         return []
@@ -129,6 +140,46 @@ class TestHolding:
 
         assert store.written() == [("success", [1, 2, 3, 4]), ("unfinished", [9])]
         assert len({each.log_id for each in store.conversations}) == 2
+
+    def test_a_refused_one_is_lost_alone(self, exporter, store):
+        """A held span that trackio refuses costs neither its root nor the rest of its trajectory."""
+        assert send_batch(exporter.send, [make_span("generate", BAD)], wait=lambda *_: True).delivered == 1
+
+        report = send_batch(exporter.send, make_trajectory(), wait=lambda *_: True)
+
+        assert (report.delivered, report.lost) == (4, {})
+        assert store.stored_ids() == [1, 2, 3, 4]
+        assert exporter.held.lost == {"refused": 1}
+        assert exporter.held.spans == 0
+
+    def test_a_refused_one_does_not_hold_up_others(self, exporter, store, monkeypatch):
+        """A trajectory that is stored unfinished loses the span that trackio refuses, and no other trajectory's."""
+        exporter.send([make_span("generate", BAD), make_span("generate", 2)])
+        monkeypatch.setattr(exporter_module, "MAX_HELD_SECONDS", 0.0)
+
+        assert exporter.send([make_span("generate", 3, trace_id=0xDEF)]) == DELIVERED
+
+        assert store.stored_ids() == [2]
+        assert exporter.held.lost == {"refused": 1}
+        assert exporter.held.spans == 1
+
+    def test_the_store_is_away_amid_the_search(self, exporter, store):
+        """If the store goes away while the refused span is looked for, the rest stays held."""
+        exporter.send([make_span("generate", 2), make_span("generate", 3), make_span("generate", BAD)])
+        write = store.write
+
+        def write_once(conversations):
+            write(conversations)
+            store.outcome = AWAY
+
+        store.write = write_once
+        assert exporter.store_held() == AWAY
+        assert (store.stored_ids(), exporter.held.spans) == ([2], 2)
+
+        store.write, store.outcome = write, None
+        assert exporter.store_held().verdict is Verdict.REFUSED
+        assert (store.stored_ids(), exporter.held.lost) == ([2, 3], {"refused": 1})
+        assert exporter.store_held() == DELIVERED
 
     def test_of_a_parent_process(self, exporter, store):
         """A forked child holds nothing of its parent's."""
@@ -237,7 +288,7 @@ class TestSettings:
 
     def test_a_missing_package(self, exporter):
         """Without trackio, `init` says how to install it."""
-        with pytest.raises(MissingExtraError, match=r"pip install 'otel-rollout\[trackio\]'"):
+        with pytest.raises(MissingExtraError, match=re.escape(install_line("trackio"))):
             exporter.check()
 
     @pytest.mark.parametrize(

@@ -242,3 +242,9 @@ class TestRunId:
         """All processes have the same one; another project or experiment has another."""
         assert run_id_of("p", "e") == run_id_of("p", "e")
         assert len({run_id_of("p", "e"), run_id_of("q", "e"), run_id_of("p", "f")}) == 3
+
+
+def test_times_beyond_the_calendar():
+    """A span with a time that no date has is stored, with the last one that is."""
+    found = translate([make_span("generate", 2, seconds=(0.0, 1e12))])
+    assert found.trace["spans"][0]["end_time"].startswith("9999-12-31T23:59:59")
