@@ -40,6 +40,9 @@ __all__ = ["BulkStore"]
 MAX_TREES: Final = 4096
 """How many traces' spans are remembered, so that they need not be read again."""
 
+MAX_TRACES_READ: Final = 16
+"""Of how many traces the stored payloads are in memory at once."""
+
 _TAG_PREFIX: Final = "mlflow.traceTag."
 
 
@@ -181,10 +184,14 @@ class BulkStore:
         unknown = [trace_id for trace_id in traces if trace_id not in nodes]
         query = "SELECT trace_id, span_id, parent_span_id, content FROM spans WHERE content <> '' AND trace_id IN"
         nodes |= {trace_id: [] for trace_id in unknown}
-        for trace_id, span_id, parent_id, content in statements.rows(query, unknown):
-            with suppress(ValueError, AttributeError):
-                attributes = json.loads(content).get("attributes") or {}
-                nodes[trace_id].append(Node(span_id, parent_id, _loaded(attributes, USAGE), _loaded(attributes, COST)))
+        for first in range(0, len(unknown), MAX_TRACES_READ):
+            for trace_id, span_id, parent_id, content in statements.rows(
+                query, unknown[first : first + MAX_TRACES_READ]
+            ):
+                with suppress(ValueError, AttributeError):
+                    attributes = json.loads(content).get("attributes") or {}
+                    usage, cost = _loaded(attributes, USAGE), _loaded(attributes, COST)
+                    nodes[trace_id].append(Node(span_id, parent_id, usage, cost))
         return nodes
 
     def _write(

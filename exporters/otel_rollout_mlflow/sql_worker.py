@@ -1,13 +1,10 @@
-"""The worker process of `SqlProcess`, which writes to the tracking database."""
+"""The child process of `SqlProcess`, which writes to the tracking database."""
 
 from __future__ import annotations
 
-import gc
-import os
-import threading
-import time
+import pickle
 from contextlib import suppress
-from multiprocessing.connection import Connection
+from functools import cache
 from typing import Any, Final
 
 from otel_rollout.export.outcome import Outcome, Verdict
@@ -16,74 +13,32 @@ from otel_rollout_mlflow.mlflow_log import LogCatcher
 from otel_rollout_mlflow.plain_spans import unpack
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import AttemptError
+from otel_rollout_mlflow.tracking_uri import TrackingUri
 
-__all__ = ["serve"]
+__all__ = ["answer", "prepare"]
 
-SECONDS_BETWEEN_LOOKS: Final = 5.0
-"""How soon the end of the parent is seen if a forked child of it keeps the pipe open."""
-SECONDS_FOR_THE_REST: Final = 30.0
-NICENESS: Final = 10
+_LOG: Final = LogCatcher()
 
 
-def serve(descriptor: int, parent: int) -> None:
-    """Answer requests from a pipe until the other end closes it.
-
-    Args:
-        descriptor: The pipe's file descriptor.
-        parent: The process that sends the requests.
-    """
-    threading.Thread(target=_end_after, args=(parent,), name="otel-rollout-parent", daemon=True).start()
-    connection = Connection(descriptor)
-    with suppress(EOFError, OSError):
-        connection.send("ready")
-        store = SqlStore(connection.recv())
-        catcher, is_nice = _prepared(), False
-        try:
-            while True:
-                request = connection.recv()
-                if request is None:
-                    return
-                method, arguments = request
-                answer = _answer(store, method, arguments)
-                connection.send((*answer, catcher.take()))
-                if not is_nice:
-                    is_nice = _gave_way()
-                    # MLflow's hundreds of thousands of objects stay: looked through again and again, they take time.
-                    gc.freeze()
-        finally:
-            store.close()
-
-
-def _gave_way() -> bool:
-    """Let the trainer's processes go first from now on.
-
-    Not before the first answer: beside busy processes the import of MLflow would take minutes, and a process that makes
-    the tables keeps all others waiting.
-    """
-    # Windows has no nice.
-    with suppress(AttributeError, OSError):
-        os.nice(NICENESS)
-    return True
-
-
-def _prepared() -> LogCatcher:
-    """Import MLflow, whose first lines are to be caught too, and return what catches them."""
-    catcher = LogCatcher()
+def prepare() -> None:
+    """Import MLflow, and catch its log lines."""
     # A package that is missing is reported when the database is opened.
     with suppress(Exception):
         import mlflow.store.tracking.sqlalchemy_store  # noqa: F401 - so that its loggers are there
 
         connect_without_prepared_statements()
-    catcher.install()
-    return catcher
+    _LOG.install()
 
 
-def _end_after(parent: int) -> None:
-    """End this process some time after its parent, even amid a call: a database may block one for hours."""
-    while os.getppid() == parent:
-        time.sleep(SECONDS_BETWEEN_LOOKS)
-    time.sleep(SECONDS_FOR_THE_REST)
-    os._exit(1)
+def answer(request: bytes) -> bytes:
+    """Call a method of the database's store; return its result, or its failure, and the log lines since."""
+    uri, method, arguments = pickle.loads(request)  # noqa: S301 - it comes from the process that started this one
+    return pickle.dumps((*_answer(_store_of(uri), method, arguments), _LOG.take()), pickle.HIGHEST_PROTOCOL)
+
+
+@cache
+def _store_of(uri: TrackingUri) -> SqlStore:
+    return SqlStore(uri)
 
 
 def _answer(store: SqlStore, method: str, arguments: tuple[Any, ...]) -> tuple[Any, Any]:

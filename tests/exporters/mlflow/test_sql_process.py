@@ -16,8 +16,9 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import annotate, flush, rollout_trace_attr, rollout_trace_op
+from otel_rollout.export import worker_process
 from otel_rollout.export.outcome import Verdict
-from otel_rollout_mlflow import MlflowSpanExporter, sql_process
+from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_mlflow.plain_spans import pack, unpack
 from otel_rollout_mlflow.sql_process import SqlProcess
 from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
@@ -146,8 +147,8 @@ class TestSqlProcess:
         hanging = worker_of(exporter)
         os.kill(hanging, signal.SIGSTOP)
         with monkeypatch.context() as patched:
-            patched.setattr(sql_process, "SECONDS_TO_ANSWER", 0.2)
-            patched.setattr(sql_process, "SECONDS_TO_END", 0.2)
+            patched.setattr(worker_process, "SECONDS_TO_ANSWER", 0.2)
+            patched.setattr(worker_process, "SECONDS_TO_END", 0.2)
             outcome = exporter.send(one.spans)
 
         assert outcome.verdict is Verdict.RETRY
@@ -209,7 +210,7 @@ class TestSqlProcess:
 
     def test_no_process_can_be_started(self, database, project, trajectory, read_back, monkeypatch, caplog) -> None:
         """If no process can be started, the spans are stored anyway, with one warning."""
-        monkeypatch.setattr(sql_process.sys, "executable", "/nowhere/python")
+        monkeypatch.setattr(worker_process.sys, "executable", "/nowhere/python")
         uri, one = f"sqlite:///{database}", trajectory(project)
         exporter = MlflowSpanExporter(tracking_uri=uri)
 
