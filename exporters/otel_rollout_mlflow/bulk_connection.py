@@ -105,7 +105,9 @@ class BulkConnection:
             cursor.execute(f"PRAGMA busy_timeout = {1000 * SECONDS_FOR_LOCK}")
             cursor.execute("PRAGMA foreign_keys = ON")
         elif self._dialect == "mysql":
-            cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {SECONDS_FOR_LOCK}")
+            # Where only the quote is special PyMySQL's escaping, in Python, takes a twentieth of the time.
+            mode = "CONCAT_WS(',', NULLIF(@@sql_mode, ''), 'NO_BACKSLASH_ESCAPES')"
+            cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {SECONDS_FOR_LOCK}, sql_mode = {mode}")
             cursor.execute("SELECT @@max_allowed_packet")
             self._options = {"max_bytes": int(cursor.fetchone()[0])}
             self._connection.rollback()

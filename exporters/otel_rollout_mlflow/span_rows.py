@@ -71,7 +71,7 @@ _COUNTED: Final = frozenset({semconv.USAGE_CACHED_TOKENS})
 _OWN_PREFIX: Final = "rollout."
 
 _MAYBE_DOUBLE_ENCODED: Final = re.compile(r'\s*"\s*["\[{\\]')
-_MAYBE_MODEL: Final = re.compile(r'"model"|\\u00')
+_MAYBE_MODEL: Final = ('"model"', "\\u00")
 """MLflow takes the model's name from inputs and outputs that are objects with `model`."""
 
 
@@ -168,7 +168,8 @@ def _neutral_attributes(span: ReadableSpan, unwraps_texts: bool) -> dict[str, st
     if given.get(SPAN_TYPE) == f'"{UNKNOWN_TYPE}"' and not _TYPE_KEYS.isdisjoint(given):
         return None
     for key in (INPUTS, OUTPUTS):
-        if key in given and _MAYBE_MODEL.search(given[key]):
+        # One search for each: a pattern with both takes twenty times as long.
+        if key in given and any(words in given[key] for words in _MAYBE_MODEL):
             return None
     attributes = {key: _decoded_once(value) for key, value in given.items()} if unwraps_texts else dict(given)
     if USAGE in attributes:

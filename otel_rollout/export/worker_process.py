@@ -5,6 +5,7 @@ The package is not imported into the trainer: its import, its settings of logger
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -142,16 +143,25 @@ def serve(descriptor: int, parent: int, module: str) -> None:
         connection.send_bytes(b"ready")
         worker = importlib.import_module(module)
         worker.prepare()
-        has_given_way = False
+        is_nice = False
         while request := connection.recv_bytes():
             connection.send_bytes(worker.answer(request))
-            if not has_given_way:
-                has_given_way = True
-                # The trainer's processes go first, but not before the imports and the first answer: on a busy machine a
-                # program that ends soon would wait in vain, and one that makes a database's tables keeps all others
-                # waiting. Windows has no nice.
-                with suppress(AttributeError, OSError):
-                    os.nice(NICENESS)
+            if not is_nice:
+                is_nice = True
+                _settle()
+
+
+def _settle() -> None:
+    """Let the trainer's processes go first from now on.
+
+    Not before the first answer: on a busy machine a program that ends soon would wait for the imports in vain, and a
+    process that makes the tables of a database keeps all others waiting.
+    """
+    # Windows has no nice.
+    with suppress(AttributeError, OSError):
+        os.nice(NICENESS)
+    # The packages leave hundreds of thousands of objects, which the garbage collector would look through again and again.
+    gc.freeze()
 
 
 def _end_after(parent: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -131,22 +133,23 @@ class TestTables:
 
 
 class TestManyProcesses:
-    """A database without tables that eight processes open at once."""
+    """A database without tables that several processes open at once."""
 
-    def check(self, uri: str, project: str, read_back) -> None:
+    def check(self, uri: str, project: str, read_back, count: int) -> None:
         """Run the workers and look at what they stored."""
-        assert run_workers(uri, project, 8, "with a run") == ["lost 0"] * 8
+        assert run_workers(uri, project, count, "with a run") == ["lost 0"] * count
         back = read_back(uri, project)
         traces = back.traces()
-        assert len(traces) == 8 * TRAJECTORIES
+        assert len(traces) == count * TRAJECTORIES
         assert {len(trace.data.spans) for trace in traces} == {SPANS_OF_EACH}
         (run,) = back.client.search_runs([back.experiment_id])
-        assert len(back.traces(run_id=run.info.run_id, include_spans=False)) == 8 * TRAJECTORIES
+        assert len(back.traces(run_id=run.info.run_id, include_spans=False)) == count * TRAJECTORIES
 
-    def test_postgresql(self, postgresql, project, read_back) -> None:
+    @pytest.mark.parametrize("count", [2, pytest.param(8, marks=SLOW)])
+    def test_postgresql(self, postgresql, project, read_back, count) -> None:
         """They make PostgreSQL's tables once and lose nothing; the tables are those that one process makes."""
         database = postgresql.new_database()
-        self.check(postgresql.uri(database), project, read_back)
+        self.check(postgresql.uri(database), project, read_back, count)
         columns = (
             "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = 'public'"
         )
@@ -158,7 +161,7 @@ class TestManyProcesses:
     def test_mariadb(self, mariadb, project, read_back) -> None:
         """They make MariaDB's tables once, though its changes of tables are no transactions, and lose nothing."""
         database = mariadb.new_database()
-        self.check(mariadb.uri(database), project, read_back)
+        self.check(mariadb.uri(database), project, read_back, 8)
         for table in ("COLUMNS", "CHECK_CONSTRAINTS", "TABLE_CONSTRAINTS"):
             schema = "TABLE_SCHEMA" if table == "COLUMNS" else "CONSTRAINT_SCHEMA"
             names = {
@@ -173,6 +176,30 @@ class TestManyProcesses:
                 for name in (database, "tables")
             )
             assert found == expected
+
+    @pytest.mark.parametrize("server", ["postgresql", "mariadb"])
+    def test_process_that_is_killed(self, server, request) -> None:
+        """If a process is killed while it makes the tables, the next one gets the lock at once."""
+        uri = request.getfixturevalue(server).uri("tables")
+        code = (
+            "import sys; sys.path[:0] = sys.argv[2].split(':');"
+            "from otel_rollout_mlflow.database import make_engine, schema_lock;"
+            "lock = schema_lock(make_engine(sys.argv[1])); lock.__enter__();"
+            "print('locked', flush=True); sys.stdin.read()"
+        )
+        command = [sys.executable, "-c", code, uri, ":".join(sys.path)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+            assert holder.stdout.readline() == "locked\n"
+            taken = threading.Event()
+
+            def take() -> None:
+                with database.schema_lock(database.make_engine(uri)):
+                    taken.set()
+
+            threading.Thread(target=take, daemon=True).start()
+            assert not taken.wait(0.5)
+            holder.kill()
+            assert taken.wait(30)
 
 
 def check_restart(server, uri: str, project: str, read_back, caplog) -> None:

@@ -139,6 +139,14 @@ class TestSqlProcess:
         assert len(read_back(uri, project).trace(one.mlflow_id).data.spans) == 3
         exporter.shutdown()
 
+    def test_the_trainer_goes_first(self, database, project, trajectory) -> None:
+        """The process has a lower priority once it has stored its first spans."""
+        exporter = MlflowSpanExporter(tracking_uri=f"sqlite:///{database}")
+        assert exporter.send(trajectory(project).spans).verdict is Verdict.DELIVERED
+        pid = worker_of(exporter)
+        wait_until(lambda: os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0))
+        exporter.shutdown()
+
     def test_process_that_does_not_answer(self, database, project, trajectory, read_back, monkeypatch) -> None:
         """A process that hangs is ended after a while, and the batch goes to another one."""
         uri = f"sqlite:///{database}"
