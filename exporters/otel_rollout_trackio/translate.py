@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
+from otel_rollout.export.plain_values import plain_text, plain_value
 from otel_rollout.export.reward_parts import REWARD, reward_parts
 from otel_rollout.export.span_facts import span_id_of, trace_id_of
 from otel_rollout.values.sanitize import fits_int64, replace_surrogates
@@ -99,14 +100,14 @@ def translate(spans: Sequence[ReadableSpan], *, project: str | None = None) -> C
     trace_id = f"{trace_id_of(last):032x}"
     tags = _tags(spans)
     name = project or _project(last)
-    run = _text(tags.get(semconv.EXPERIMENT_NAME) or DEFAULT_RUN)
+    run = plain_text(tags.get(semconv.EXPERIMENT_NAME) or DEFAULT_RUN)
     step = tags.get(semconv.STEP)
     start = min(span.start_time or 0 for span in spans)
     return Conversation(
         project=name,
         run=run,
         run_id=run_id_of(name, run),
-        key=UNFINISHED if root is None else _text(root.name),
+        key=UNFINISHED if root is None else plain_text(root.name),
         step=step if type(step) is int and fits_int64(step) else 0,
         timestamp=_time(start),
         # A part has an id of its own: the root's row may be stored already, or be yet to come.
@@ -130,23 +131,23 @@ def _tags(spans: Sequence[ReadableSpan]) -> dict[str, Any]:
 
 def _project(span: ReadableSpan) -> str:
     resource = span.resource.attributes if span.resource is not None else {}
-    return _text(resource.get(semconv.PROJECT_NAME) or resource.get(semconv.SERVICE_NAME) or DEFAULT_PROJECT)
+    return plain_text(resource.get(semconv.PROJECT_NAME) or resource.get(semconv.SERVICE_NAME) or DEFAULT_PROJECT)
 
 
 def _metadata(
     spans: Sequence[ReadableSpan], root: ReadableSpan | None, tags: Mapping[str, Any], trace_id: str, start: int
 ) -> dict[str, Any]:
     attributes: Mapping[str, Any] = {} if root is None else root.attributes or {}
-    status = _text(attributes.get(semconv.STATUS) or (UNFINISHED if root is None else _status(root)))
+    status = plain_text(attributes.get(semconv.STATUS) or (UNFINISHED if root is None else _status(root)))
     known = {**tags, **attributes}
     metadata: dict[str, Any] = {"status": _STATUSES.get(status, status)}
     for part in () if root is None else reward_parts(root):
         name = part.name if part.name == REWARD else f"{REWARD}.{part.name}"
         metadata[name] = {"value": part.value, "explanation": part.explanation} if part.explanation else part.value
-    metadata.update((_short(key), _plain(known[key])) for key in _FIRST if key in known)
+    metadata.update((_short(key), plain_value(known[key])) for key in _FIRST if key in known)
     metadata["duration_ms"] = (max(span.end_time or 0 for span in spans) - start) / 1e6
     if semconv.SESSION_ID in attributes:
-        metadata["session_id"] = _text(attributes[semconv.SESSION_ID])
+        metadata["session_id"] = plain_text(attributes[semconv.SESSION_ID])
     metadata["trace_id"] = trace_id
     if root is not None:
         if error := _error(root):
@@ -169,8 +170,8 @@ def _span(span: ReadableSpan, *, is_conversation: bool) -> dict[str, Any]:
     end = max(start, span.end_time or 0)
     record: dict[str, Any] = {
         "id": span_id_of(span),
-        "name": _text(span.name),
-        "kind": _KINDS.get(_text(attributes.get(semconv.SPAN_KIND)), "span"),
+        "name": plain_text(span.name),
+        "kind": _KINDS.get(plain_text(attributes.get(semconv.SPAN_KIND)), "span"),
         "start_time": _time(start),
         "end_time": _time(end),
         "duration_ms": (end - start) / 1e6,
@@ -184,7 +185,7 @@ def _span(span: ReadableSpan, *, is_conversation: bool) -> dict[str, Any]:
         record["error"] = error
     model = attributes.get(semconv.RESPONSE_MODEL) or attributes.get(semconv.REQUEST_MODEL)
     if model:
-        record["model"] = _text(model)
+        record["model"] = plain_text(model)
     usage = {
         name: attributes[key]
         for name, key in (("input_tokens", semconv.USAGE_INPUT_TOKENS), ("output_tokens", semconv.USAGE_OUTPUT_TOKENS))
@@ -214,22 +215,22 @@ def _error(span: ReadableSpan) -> str | None:
         if event.name == semconv.EXCEPTION_EVENT:
             found = event.attributes or {}
     if semconv.EXCEPTION_STACKTRACE in found:
-        return _text(found[semconv.EXCEPTION_STACKTRACE]).rstrip()
+        return plain_text(found[semconv.EXCEPTION_STACKTRACE]).rstrip()
     parts = [found.get(semconv.EXCEPTION_TYPE), found.get(semconv.EXCEPTION_MESSAGE) or span.status.description]
-    return ": ".join(_text(part) for part in parts if part) or "failed"
+    return ": ".join(plain_text(part) for part in parts if part) or "failed"
 
 
 def _others(span: ReadableSpan) -> dict[str, Any]:
     """Return the attributes and events that have no field of their own."""
     attributes: Mapping[str, Any] = span.attributes or {}
-    others = {_short(key): _plain(value) for key, value in attributes.items() if key not in _ELSEWHERE}
+    others = {_short(key): plain_value(value) for key, value in attributes.items() if key not in _ELSEWHERE}
     events = [_event(event) for event in span.events if event.name != semconv.EXCEPTION_EVENT]
     return {**others, "events": events} if events else others
 
 
 def _event(event: Event) -> dict[str, Any]:
-    attributes = {_short(key): _plain(value) for key, value in (event.attributes or {}).items()}
-    return {"name": _text(event.name), "time": _time(event.timestamp), **attributes}
+    attributes = {_short(key): plain_value(value) for key, value in (event.attributes or {}).items()}
+    return {"name": plain_text(event.name), "time": _time(event.timestamp), **attributes}
 
 
 def _short(key: str) -> str:
@@ -239,21 +240,3 @@ def _short(key: str) -> str:
 def _time(nanoseconds: int) -> str:
     # A program may give a span any time; what is beyond a date's range must not cost the trajectory.
     return datetime.fromtimestamp(min(max(0, nanoseconds), _LAST_TIME) / 1e9, timezone.utc).isoformat()
-
-
-def _text(value: object) -> str:
-    return replace_surrogates(str(value))
-
-
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, float)):
-        return value
-    if isinstance(value, int):
-        return value if fits_int64(value) else str(value)
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, Mapping):
-        return {_text(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(item) for item in value]
-    return _text(value)

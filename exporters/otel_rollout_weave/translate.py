@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
@@ -16,8 +16,9 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.export.chat_messages import chat_messages
+from otel_rollout.export.plain_values import plain_text, plain_value
 from otel_rollout.export.span_facts import reward_of, rollout_label, span_id_of, trace_id_of
-from otel_rollout.values.sanitize import INT64_MAX, fits_int64, replace_surrogates
+from otel_rollout.values.sanitize import INT64_MAX, replace_surrogates
 from otel_rollout_weave.payload_text import as_inputs, as_output, is_json_of_ours
 from otel_rollout_weave.usage import Below
 
@@ -97,7 +98,7 @@ def call_of_span(
     is_ours = is_json_of_ours(semconv.JSON_MIME_TYPE, scope_name)
     chat = chat_messages(span)
     reward = reward_of(span)
-    conversation = _text(attributes[semconv.CONVERSATION_ID]) if semconv.CONVERSATION_ID in attributes else None
+    conversation = plain_text(attributes[semconv.CONVERSATION_ID]) if semconv.CONVERSATION_ID in attributes else None
     step = attributes.get(semconv.STEP)
     start = span.start_time or 0
     return {
@@ -170,7 +171,7 @@ def _call_attributes(
         if key in elsewhere or (is_ours and key == semconv.METADATA):
             continue
         if key.startswith(_PREFIX):
-            result[replace_surrogates(key[len(_PREFIX) :])] = _plain(value)
+            result[replace_surrogates(key[len(_PREFIX) :])] = plain_value(value)
         else:
             others.append((replace_surrogates(key), value))
     kind = _kind(attributes)
@@ -180,16 +181,16 @@ def _call_attributes(
             result["weave"] = {"kind": _WEAVE_KINDS[kind]}
     run = span.resource.attributes.get(semconv.RUN_ID) if span.resource is not None else None
     if run is not None:
-        result.setdefault("run_id", _text(run))
+        result.setdefault("run_id", plain_text(run))
     for key, value in others:
-        _nest(result, key, _plain(value))
+        _nest(result, key, plain_value(value))
     return result
 
 
 def _kind(attributes: Mapping[str, Any]) -> str | None:
     kind = attributes.get(semconv.SPAN_KIND)
     if kind is not None:
-        return _text(kind)
+        return plain_text(kind)
     operation = str(attributes.get(semconv.OPERATION_NAME) or attributes.get("traceloop.span.kind"))
     return _KINDS_OF_OPERATIONS.get(operation)
 
@@ -232,10 +233,10 @@ def exception_of_span(span: ReadableSpan) -> str | None:
             found = event.attributes or {}
     kind = found.get(semconv.EXCEPTION_TYPE) or (span.attributes or {}).get(semconv.ERROR_TYPE) or "Error"
     message = found.get(semconv.EXCEPTION_MESSAGE) or span.status.description or ""
-    record: dict[str, Any] = {"type": _text(kind), "message": _text(message)}
+    record: dict[str, Any] = {"type": plain_text(kind), "message": plain_text(message)}
     stacktrace = found.get(semconv.EXCEPTION_STACKTRACE)
     if stacktrace:
-        record["traceback"] = _frames(_text(stacktrace))
+        record["traceback"] = _frames(plain_text(stacktrace))
     return orjson.dumps(record).decode()
 
 
@@ -249,21 +250,3 @@ def _frames(stacktrace: str) -> list[dict[str, Any]]:
         }
         for frame in _FRAME.finditer(stacktrace)
     ]
-
-
-def _text(value: object) -> str:
-    return replace_surrogates(str(value))
-
-
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, float)):
-        return value
-    if isinstance(value, int):
-        return value if fits_int64(value) else str(value)
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, Mapping):
-        return {_text(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(item) for item in value]
-    return _text(value)

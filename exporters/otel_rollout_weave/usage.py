@@ -21,6 +21,9 @@ _MODEL: Final = (semconv.RESPONSE_MODEL, semconv.REQUEST_MODEL, "llm.model_name"
 UNKNOWN_MODEL: Final = "usage"
 """Weave's own OTLP ingest calls an unknown model so."""
 
+MAX_COUNT: Final = 2**53
+"""A greater number of tokens is an error of the program: a root's sum with it might not fit into JSON's integers."""
+
 
 class Usage(NamedTuple):
     """The tokens of one call of a model.
@@ -98,4 +101,4 @@ def summed(usages: Iterable[Usage]) -> dict[str, dict[str, int]]:
 
 
 def _first_number(attributes: Mapping[str, Any], keys: Iterable[str]) -> int | None:
-    return next((value for key in keys if type(value := attributes.get(key)) is int), None)
+    return next((value for key in keys if type(value := attributes.get(key)) is int and abs(value) <= MAX_COUNT), None)

@@ -16,7 +16,7 @@ from otel_rollout.processing.chat_writer import ChatWriter, WrittenSide
 from otel_rollout.processing.finished_attributes import AttributeFinisher, plain_size
 from otel_rollout.processing.payload_finisher import PayloadFinisher, plain_text
 from otel_rollout.processing.run_resource import RunResource
-from otel_rollout.processing.span_copies import copy_with_losses, encodable_copy, redacted_copy
+from otel_rollout.processing.span_copies import copy_with_losses, encodable_copy, is_without_payload, redacted_copy
 from otel_rollout.processing.span_size import attributes_size, rest_size
 from otel_rollout.processing.token_text import add_token_text, numbers_last
 from otel_rollout.safety.log_once import internal_error
@@ -174,7 +174,9 @@ class SpanReader:
         # One check of both together costs less than two.
         is_clean = self._finisher.is_clean(b"%b\n%b" % (text or b"", output or b""))
         is_root = span.parent is None and span.trajectory is not None
-        if self.chat is not None and (is_root or span.attributes.get(semconv.SPAN_KIND) == "LLM"):
+        # Another exporter has the same span whole, and its conversation is not to change with this copy.
+        is_copy = self._readers > 1 and is_without_payload(span)
+        if self.chat is not None and not is_copy and (is_root or span.attributes.get(semconv.SPAN_KIND) == "LLM"):
             written = self._write_messages(
                 span, text, output, (arguments, answer) if is_clean else None, is_root=is_root
             )

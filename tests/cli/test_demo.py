@@ -202,11 +202,12 @@ class TestExitCode:
     """What a script learns."""
 
     def test_an_unreachable_backend_is_1_and_is_said(self):
-        """Nothing hangs: the demo says for what it waits, and after the timeout what was not delivered, and where to."""
+        """Nothing hangs: the demo says for what it waits, and after the timeout what was lost, and where to."""
         endpoint = f"http://127.0.0.1:{free_port()}"
         done = run(*SMALL, "--timeout", "4", OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
         assert done.returncode == 1
-        assert re.search(r"^waiting up to 1 s for otlp to take \d+ spans \(.*connection refused", done.stdout, re.MULTILINE)
+        waiting = r"^waiting up to 1 s for otlp to take \d+ spans \(.*connection refused"
+        assert re.search(waiting, done.stdout, re.MULTILINE)
         assert re.search(r"NOT DELIVERED +otlp did not take \d+ spans in time", done.stdout)
         assert f"Nothing has arrived at otlp, {endpoint}" in done.stdout
         row = next(line.split() for line in done.stdout.splitlines() if line.split()[:1] == ["otlp"])

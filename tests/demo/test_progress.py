@@ -68,3 +68,13 @@ class TestNarrowTerminals:
         last = next(line for line in reversed(console.file.getvalue().split("\r")) if "4/4" in line)
         assert re.search(r"step 1 +4/4 +0\.0 s reward 0\.667, 1 truncated", last)
         assert "━" not in last
+
+    def test_the_name_and_the_count_of_a_pass_stay(self):
+        """At 60 columns the outcomes are cut, the name and the count are not."""
+        console = Console(file=io.StringIO(), width=60, force_terminal=True, color_system=None)
+        with progress_on(console) as progress:
+            for validate in (False, True):
+                progress.pass_begins(Pass(1, samples=16, rollouts=4, validate=validate))
+                for trajectory in DONE * 3:
+                    progress.trajectory_ends(trajectory)
+        assert re.search(r"validation +12/64 +\d", console.file.getvalue())

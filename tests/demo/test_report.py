@@ -76,7 +76,6 @@ class TestPrintDelivery:
         assert "tracing is off" in lines(console)[-1]
 
 
-
 class TestPrintWaiting:
     """The line on a backend that takes its time."""
 
@@ -85,8 +84,10 @@ class TestPrintWaiting:
         dead = ExporterStats(recorded=716, queued=716, last_trouble="retry: http://localhost:4318: connection refused")
         print_waiting(console, {"otlp": dead, "file": WHOLE, "mlflow": ExporterStats(recorded=1, queued=1)}, 57.0)
         assert lines(console) == [
-            "waiting up to 57 s for otlp to take 716 spans (http://localhost:4318: connection refused); "
-            "Ctrl-C ends the wait",
+            (
+                "waiting up to 57 s for otlp to take 716 spans (http://localhost:4318: connection refused); "
+                "Ctrl-C ends the wait"
+            ),
             "waiting up to 57 s for mlflow to take 1 span; Ctrl-C ends the wait",
         ]
 

@@ -10,7 +10,8 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opentelemetry.sdk.trace import Event
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.trace import SpanContext
 
 from otel_rollout.export.token_ids import ids_as_text
 from otel_rollout_weave.payload_text import as_inputs, as_output
@@ -300,3 +301,12 @@ class TestException:
         """A failed span that recorded no exception shows its status and the type that it was failed with."""
         span = spans.span("x", {"error.type": "TimeoutError"}, error="late \ud800")
         assert json.loads(exception_of_span(span) or "") == {"type": "TimeoutError", "message": "late ?"}
+
+
+def test_token_counts_beyond_json():
+    """An absurd number of tokens on a model's call costs neither the call nor the root that sums it."""
+    below = Below()
+    for span_id, count in ((1, 2**70), (2, 7)):
+        context = SpanContext(1, span_id, is_remote=False)
+        below.add(ReadableSpan("turn", context, attributes={"gen_ai.usage.output_tokens": count}))
+    assert orjson.loads(orjson.dumps(below.usage()))["usage"]["total_tokens"] == 7

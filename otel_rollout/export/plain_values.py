@@ -1,0 +1,30 @@
+"""Attributes' values as backends' JSON takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from otel_rollout.values.sanitize import fits_int64, replace_surrogates
+
+__all__ = ["plain_text", "plain_value"]
+
+
+def plain_text(value: object) -> str:
+    """Return a value as text without lone surrogates."""
+    return replace_surrogates(str(value))
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value with texts in place of what JSON or 64 bits can't hold."""
+    if value is None or isinstance(value, (bool, float)):
+        return value
+    if isinstance(value, int):
+        return value if fits_int64(value) else str(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, Mapping):
+        return {plain_text(key): plain_value(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain_value(item) for item in value]
+    return plain_text(value)
