@@ -160,7 +160,7 @@ def _settle() -> None:
     # Windows has no nice.
     with suppress(AttributeError, OSError):
         os.nice(NICENESS)
-    # The packages leave hundreds of thousands of objects: the garbage collector need not look through them again.
+    # The packages leave hundreds of thousands of objects, which the garbage collector would look through each time.
     gc.freeze()
 
 
