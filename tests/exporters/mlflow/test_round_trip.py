@@ -213,7 +213,7 @@ class TestHardValues:
         root = next(span for span in read_back(uri, project).trace(one.mlflow_id).data.spans if not span.parent_id)
 
         assert root.inputs == {"seed": str(2**63), "list": [str(-(2**70))], "fits": INT64_MAX}
-        assert root.outputs == str(2**65)
+        assert root.outputs == {"messages": [{"role": "assistant", "content": str(2**65)}]}
         assert root.attributes["big"] == str(2**64)
 
     def test_lone_surrogates(self, uri, project, trajectory, read_back) -> None:

@@ -247,6 +247,8 @@ class TestExperiment:
         self, uri, project, trajectory, read_back, request: pytest.FixtureRequest
     ) -> None:
         """An experiment that was deleted for good while we wrote to it is made again, and the batch isn't lost."""
+        if not uri.startswith(("http", "sqlite")):
+            pytest.skip("foreign keys keep an experiment that has traces")
         exporter = MlflowSpanExporter(tracking_uri=uri)
         deliver(exporter, trajectory(project).spans)
         on_server = uri.startswith("http")
