@@ -156,27 +156,31 @@ EXPECTED_TAGS = {
 
 
 class TestPayload:
-    """Inputs and outputs are readable JSON text."""
+    """Inputs and outputs are readable: a string as it is, anything else JSON."""
 
     def test_inputs_and_outputs_of_ops_are_their_arguments_and_results(self, group):
-        """Each op shows its arguments by name, defaults included and self left out, and what it returned."""
+        """Each op shows its arguments by name, defaults included and self left out, and what it returned.
+
+        The messages of an LLM op stand in an attribute of their own, with the last one's text in their place.
+        """
         (agent,) = group.trajectory(12, 1).children
         first, calculator, lookup, second = agent.children
         question = "What is 8 → 9? [12/1]"
-        user, assistant = {"role": "user", "content": question}, {"role": "assistant", "content": "…"}
         shown = [(payload(node, "input"), payload(node, "output")) for node in (agent, first, calculator, second)]
         assert shown == [
             ({"question": question, "rollout_n": 1}, "turn 2: 8 → 9 = “72” (1)"),
             (
-                {"messages": [user], "model": "toy-1", "temperature": 0.7},
+                {"prompt_text": question, "model": "toy-1", "temperature": 0.7},
                 {"text": "turn 1: 8 → 9 = “72”", "prompt_ids": [1, 2, 1], "response_ids": [7, 2**31, 1]},
             ),
             ({"expression": "8*9"}, 72.0),
             (
-                {"messages": [user, assistant], "model": "toy-1", "temperature": 0.7},
+                {"prompt_text": "…", "model": "toy-1", "temperature": 0.7},
                 {"text": "turn 2: 8 → 9 = “72”", "prompt_ids": [1, 2, 2], "response_ids": [7, 2**31, 2]},
             ),
         ]
+        given = [json.loads(node.attributes["gen_ai.input.messages"]) for node in (first, second)]
+        assert [[message["role"] for message in messages] for messages in given] == [["user"], ["user", "assistant"]]
         assert payload(lookup, "input") == {"word": "gros"}
         assert "output.value" not in lookup.attributes
 
@@ -259,6 +263,9 @@ class TestOutcome:
 
 
 def payload(node: Node, side: str) -> Any:
-    """Return one side of a span's payload, parsed."""
-    assert node.attributes[f"{side}.mime_type"] == "application/json"
-    return json.loads(node.attributes[f"{side}.value"])
+    """Return one side of a span's payload: a string as it is, anything else parsed."""
+    value, mime_type = node.attributes[f"{side}.value"], node.attributes[f"{side}.mime_type"]
+    if mime_type == "text/plain":
+        return value
+    assert mime_type == "application/json"
+    return json.loads(value)
