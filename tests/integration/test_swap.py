@@ -33,7 +33,19 @@ def tree(name: str, tags: Any, has_failed: bool, given: Any, result: Any, childr
     """Return a span with those inside it; siblings that ran at the same time in an order of their own."""
     step, sample, rollout, validate = tags
     same = (int(step), str(sample), int(rollout), str(validate).lower())
-    return Op(name, same, has_failed, given, result, tuple(sorted(children, key=repr)))
+    return Op(name, same, has_failed, said(given), said(result), tuple(sorted(children, key=repr)))
+
+
+def said(payload: Any) -> Any:
+    """Return a payload with the last message's text in place of messages, of which each backend draws its own form."""
+    if not isinstance(payload, dict):
+        return payload
+    messages = payload.get("messages") or [choice["message"] for choice in payload.get("choices", ())]
+    text = messages[-1]["content"] if messages else payload.get("prompt_text", payload.get("response_text"))
+    if text is None:
+        return payload
+    written = ("messages", "choices", "prompt_text", "response_text")
+    return {"said": text, **{key: value for key, value in payload.items() if key not in written}}
 
 
 def from_phoenix(phoenix: Any) -> list[Op]:
@@ -54,10 +66,11 @@ def from_phoenix(phoenix: Any) -> list[Op]:
 
 
 def words(payload: Any) -> Any:
-    """Return what a root was given or gave, of the form that MLflow draws: a message, or an output with the reward."""
+    """Return what a root was given or gave, of the forms that MLflow and Weave draw: messages, or beside the reward."""
     if not isinstance(payload, dict):
         return payload
-    return payload["messages"][0]["content"] if "messages" in payload else payload.get("output")
+    messages = payload.get("messages") or [choice["message"] for choice in payload.get("choices", ())]
+    return messages[0]["content"] if messages else payload.get("output")
 
 
 def from_mlflow(uri: str) -> list[Op]:
@@ -93,11 +106,11 @@ def from_weave(server: Any) -> list[Op]:
     def read(call: Any) -> Op:
         found = call["attributes"]
         given, result = call["inputs"], call["output"]
-        # Weave's inputs are an object, and the reward of a trajectory is a part of its output.
+        # Weave's inputs are an object.
         if set(given) == {"input"}:
             given = given["input"]
-        if call["parent_id"] is None and "reward" in (result or {}):
-            result = result.get("output")
+        if call["parent_id"] is None:
+            given, result = words(given), words(result)
         return tree(
             call["op_name"].rpartition("/")[2].partition(":")[0],
             [found[key] for key in ("step", "sample_index", "rollout_n", "validate")],
