@@ -286,7 +286,9 @@ class ExporterQueue:
 
         Source: https://github.com/python/cpython/issues/90882
         """
-        self._account.await_progress(lambda: self._has_ended, deadline)
+        while not self._has_ended and (now := time.monotonic()) < deadline:
+            # In short waits: a signal that comes just before one begins doesn't interrupt it.
+            self._account.await_progress(lambda: self._has_ended, min(deadline, now + SECONDS_OF_A_WAIT))
 
     def after_fork(self) -> None:
         """Start empty in a forked child: what the parent holds, in memory and on disk, is the parent's to deliver."""
