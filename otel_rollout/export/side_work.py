@@ -96,6 +96,8 @@ class _Lane:
     newest_done: int = 0
     due: float = 0.0
     not_before: float = 0.0
+    is_flush_requested: bool = False
+    """True if a flush began during an attempt: another one follows at once."""
 
 
 class SideWork:
@@ -189,6 +191,7 @@ class SideWork:
         with self._lock:
             for lane in self._lanes.values():
                 lane.due = lane.not_before
+                lane.is_flush_requested = True
                 for entry in lane.entries.values():
                     entry.is_configuration_error = False
             self._work.notify()
@@ -343,6 +346,7 @@ class SideWork:
             entries = {key: lane.entries[key] for key in keys}
             for entry in entries.values():
                 entry.is_in_flight = True
+            lane.is_flush_requested = False
             return lane, entries
 
     def _is_given_up(self, lane: _Lane) -> bool:
@@ -436,8 +440,8 @@ class SideWork:
         if self._deadline is not None:
             # Leaves time for several attempts, however long the delay has grown.
             delay = min(delay, (self._deadline - now) / 4)
-        lane.due = now + delay
         lane.not_before = now + min(delay, outcome.retry_after or 0.0)
+        lane.due = lane.not_before if lane.is_flush_requested else now + delay
 
     def _note_trouble(self, kind: str, outcome: Outcome) -> None:
         verdict = outcome.verdict
