@@ -331,6 +331,18 @@ class TestFlush:
         backend.rule = lambda values: DELIVERED
         assert work.flush(10)
 
+    def test_it_has_an_attempt_after_the_one_that_it_met(self, make_work, backend):
+        """An attempt that was under way when the flush began, and fails, is followed by another one at once."""
+        work = make_work(policy=SLOW)
+        backend.gate.clear()
+        outcomes = iter([RETRY])
+        backend.rule = lambda values: next(outcomes, DELIVERED)
+        add(work, "one")
+        assert backend.entered.wait(10)
+        work.retry_now()
+        backend.gate.set()
+        until(lambda: counts(work).done == 1)
+
     def test_it_says_false_when_some_are_left(self, make_work, backend):
         """A flush ends with its timeout, and says that something waits."""
         work = make_work()
