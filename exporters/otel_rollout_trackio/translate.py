@@ -16,7 +16,7 @@ from opentelemetry.trace import StatusCode
 from otel_rollout import semconv
 from otel_rollout.export.plain_values import plain_text, plain_value
 from otel_rollout.export.reward_parts import REWARD, reward_parts
-from otel_rollout.export.span_facts import span_id_of, trace_id_of
+from otel_rollout.export.span_facts import exception_attributes, span_id_of, trace_id_of
 from otel_rollout.values.sanitize import fits_int64, replace_surrogates
 from otel_rollout_trackio.messages import conversation_of, input_of, output_of
 
@@ -210,10 +210,7 @@ def _error(span: ReadableSpan) -> str | None:
     """Return the exception of a failed span, with its traceback; None if the span did not fail."""
     if span.status.status_code is not StatusCode.ERROR:
         return None
-    found: Mapping[str, Any] = {}
-    for event in span.events:
-        if event.name == semconv.EXCEPTION_EVENT:
-            found = event.attributes or {}
+    found = exception_attributes(span)
     if semconv.EXCEPTION_STACKTRACE in found:
         return plain_text(found[semconv.EXCEPTION_STACKTRACE]).rstrip()
     parts = [found.get(semconv.EXCEPTION_TYPE), found.get(semconv.EXCEPTION_MESSAGE) or span.status.description]

@@ -17,7 +17,7 @@ from opentelemetry.trace import StatusCode
 from otel_rollout import semconv
 from otel_rollout.export.chat_messages import chat_messages
 from otel_rollout.export.plain_values import plain_text, plain_value
-from otel_rollout.export.span_facts import reward_of, rollout_label, span_id_of, trace_id_of
+from otel_rollout.export.span_facts import exception_attributes, reward_of, rollout_label, span_id_of, trace_id_of
 from otel_rollout.values.sanitize import INT64_MAX, replace_surrogates
 from otel_rollout_weave.payload_text import as_inputs, as_output, is_json_of_ours
 from otel_rollout_weave.usage import Below
@@ -227,10 +227,7 @@ def exception_of_span(span: ReadableSpan) -> str | None:
     """Return the JSON text of a failed span's exception; None if the span did not fail."""
     if span.status.status_code is not StatusCode.ERROR:
         return None
-    found: Mapping[str, Any] = {}
-    for event in span.events:
-        if event.name == semconv.EXCEPTION_EVENT:
-            found = event.attributes or {}
+    found = exception_attributes(span)
     kind = found.get(semconv.EXCEPTION_TYPE) or (span.attributes or {}).get(semconv.ERROR_TYPE) or "Error"
     message = found.get(semconv.EXCEPTION_MESSAGE) or span.status.description or ""
     record: dict[str, Any] = {"type": plain_text(kind), "message": plain_text(message)}

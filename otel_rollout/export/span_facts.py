@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.values.sanitize import replace_surrogates
 
-__all__ = ["is_own", "reward_of", "rollout_label", "span_id_of", "trace_id_of"]
+__all__ = ["exception_attributes", "is_own", "reward_of", "rollout_label", "span_id_of", "trace_id_of"]
 
 _OWN_SCOPE: Final = "otel_rollout"
 _LABELS: Final = (("step", semconv.STEP), ("sample", semconv.SAMPLE_INDEX), ("rollout", semconv.ROLLOUT_N))
@@ -38,6 +39,15 @@ def reward_of(span: ReadableSpan) -> float | None:
     except OverflowError:
         # An integer beyond a float's range.
         return None
+
+
+def exception_attributes(span: ReadableSpan) -> Mapping[str, Any]:
+    """Return the attributes of the span's last exception event; empty if it has none."""
+    found: Mapping[str, Any] = {}
+    for event in span.events:
+        if event.name == semconv.EXCEPTION_EVENT:
+            found = event.attributes or {}
+    return found
 
 
 def is_own(span: ReadableSpan) -> bool:
