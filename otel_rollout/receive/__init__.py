@@ -1,0 +1,1 @@
+"""Receives OTLP over HTTP into a trace folder."""

@@ -1,0 +1,1 @@
+"""A trace folder read as a run: steps, groups, trajectories, searches."""

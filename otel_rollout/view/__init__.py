@@ -1,0 +1,1 @@
+"""The local web pages of a trace folder."""
