@@ -9,7 +9,7 @@ from itertools import zip_longest
 from otel_rollout.analysis.grouping import RunStep, split_prompts, split_steps
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 
-__all__ = ["GroupSummary", "RewardRange", "Spread", "summarise_groups"]
+__all__ = ["GroupSummary", "RewardRange", "Spread", "groups_of", "summarise_groups"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +115,11 @@ class RewardRange:
 
 def summarise_groups(summaries: Iterable[TrajectorySummary]) -> list[GroupSummary]:
     """Return the groups of each step and run, in the order of steps, experiments and prompts."""
-    return [group for step in split_steps(summaries) for group in _groups_of(step)]
+    return [group for step in split_steps(summaries) for group in groups_of(step)]
 
 
-def _groups_of(step: RunStep[TrajectorySummary]) -> list[GroupSummary]:
+def groups_of(step: RunStep[TrajectorySummary]) -> list[GroupSummary]:
+    """Return the groups of one run's step, in the order of prompts."""
     rewards = RewardRange.of(each.reward for each in step.trajectories)
     return [_summarise(step, rollouts, rewards) for rollouts in split_prompts(step.trajectories)]
 
