@@ -19,7 +19,7 @@ from otel_rollout.view.span_record import span_id_of, span_records
 from otel_rollout.view.timeline import timeline
 from otel_rollout.view.utterances import utterances
 
-__all__ = ["Endpoints"]
+__all__ = ["Endpoints", "name_in_address"]
 
 Parameters = Mapping[str, str]
 
@@ -95,7 +95,7 @@ class Endpoints:
         version = self._state.version()
         asked = self._asked(path, query)
         groups = self._groups(asked)
-        names = [_name(group.sample_index) for group in groups]
+        names = [name_in_address(group.sample_index) for group in groups]
         try:
             at = names.index(path["sample_index"])
         except ValueError:
@@ -194,8 +194,9 @@ class Endpoints:
             raise AskedWrongError(404, f"there is no trajectory {path['trace_id']!r} in this run") from None
 
 
-def _name(sample_index: object) -> str:
-    return "none" if sample_index is None else str(sample_index)
+def name_in_address(value: int | str | None) -> str:
+    """Return a step or a prompt as it stands in an address."""
+    return "none" if value is None else str(value)
 
 
 def _row(each: TrajectorySummary) -> Sequence[Any]:

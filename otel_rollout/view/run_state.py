@@ -71,11 +71,11 @@ class RunState:
         """How far the reading has come; None if nothing is being read."""
         return self._progress if self._reading is not None else None
 
-    def steps(self, patience: float) -> list[StepSummary]:
+    def steps(self, patience: float | None) -> list[StepSummary]:
         """Return the steps; those known so far if the reading takes longer.
 
         Args:
-            patience: The seconds to wait for it.
+            patience: The seconds to wait for it; None for as long as it takes.
 
         Raises:
             NoTracesError: There is nothing to read yet.
