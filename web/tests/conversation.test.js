@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { messagesOf, pairCalls, pieces, pretty, visible } from "../../otel_rollout/view/static/data/conversation.js";
+import { messagesOf, pairCalls, pieces, pretty } from "../../otel_rollout/view/static/data/conversation.js";
 
 const call = (name, id = null) => ({ name, arguments: {}, call_id: id });
 const asks = (...calls) => ({ role: "assistant", text: "", calls, name: "", call_id: "" });
@@ -28,11 +28,6 @@ test("JSON is indented, and what only looks like it is left as it is", () => {
   assert.equal(pretty("{not json"), "{not json");
   assert.equal(pretty("12"), "12");
   assert.equal(pretty(undefined), "");
-});
-
-test("Control and bidi characters are written out; tabs, ends of lines and other scripts stay", () => {
-  assert.equal(visible("a\u0000\u001b[31m\u202eb\u007f"), "a␀␛[31m‹U+202E›b‹U+007F›");
-  assert.equal(visible("ä\tשלום\n👩‍💻"), "ä\tשלום\n👩‍💻");
 });
 
 test("A long text is cut at ends of lines, a single long line by size, and nothing is lost", () => {

@@ -72,21 +72,6 @@ export function pretty(value) {
 }
 
 /**
- * Return a text in which characters that can't be seen, or turn its direction, are written out.
- *
- * @param {string} text
- * @returns {string}
- */
-export function visible(text) {
-  return text.replace(/[\p{Cc}\p{Bidi_Control}]/gu, (character) => {
-    if (character === "\n" || character === "\t" || character === "\r") return character;
-    const code = character.charCodeAt(0);
-    if (code < 0x20) return String.fromCharCode(0x2400 + code);
-    return `‹U+${code.toString(16).toUpperCase().padStart(4, "0")}›`;
-  });
-}
-
-/**
  * Return a text in pieces that a browser lays out one by one, cut at ends of lines where there are any.
  *
  * @param {string} text
