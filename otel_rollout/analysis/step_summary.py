@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from otel_rollout.analysis.step_signals import StepSignals
 from otel_rollout.analysis.trajectory_summary import ToolCounts
 
 __all__ = ["Percentiles", "StepSummary"]
@@ -70,6 +71,7 @@ class StepSummary:
         spans: The number of spans.
         bytes: Their size as OTLP JSON.
         stored_bytes: Their size on disk, without the index.
+        signals: The signs of trouble, which findings are made of.
     """
 
     step: int | None
@@ -110,3 +112,4 @@ class StepSummary:
     spans: int
     bytes: int
     stored_bytes: int
+    signals: StepSignals = field(default_factory=StepSignals)
