@@ -1,4 +1,4 @@
-"""The part of the system that a trajectory's failure comes from, told by exception types, kinds of spans and statuses."""
+"""The part of the system that a failure comes from, told by exception types, kinds of spans and statuses."""
 
 from __future__ import annotations
 
