@@ -81,6 +81,8 @@ REWARD_PARTS: Final = _key(
     "the named parts of the reward; in verl, the other results of the reward function",
     "as the reward",
 )
+ADVANTAGE: Final = _root("rollout.advantage", "double", "the advantage in training; nothing writes it yet", "you")
+FATE: Final = _root("rollout.fate", "str", "what training did with the trajectory; nothing writes it yet", "you")
 TURNS: Final = _root("rollout.turns", "int", "LLM ops of the trajectory, except nested ones", "filters")
 INPUT_TOKENS: Final = _root("rollout.input_tokens", "int", "sum of the LLM ops' input tokens", "filters")
 OUTPUT_TOKENS: Final = _root("rollout.output_tokens", "int", "sum of the LLM ops' output tokens", "filters")

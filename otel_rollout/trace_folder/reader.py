@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from os import PathLike
 from typing import Any, Final
@@ -14,6 +14,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout.analysis.plain_text import printable
+from otel_rollout.analysis.summarise import summarise_trajectory
+from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import RolloutTraceError, UnreadableTraceError
 from otel_rollout.trace_folder.index_entry import IndexEntry, Row, attributes_of, place_of
 from otel_rollout.trace_folder.otlp_json import encode_line
@@ -256,6 +258,20 @@ class RecordedTrajectory:
     def stored_bytes(self) -> int:
         """Its size in bytes on disk, without the index."""
         return sum(entry.length for entry in self._entries())
+
+    @property
+    def summary(self) -> TrajectorySummary:
+        """Everything that is said of it without its payload.
+
+        Raises:
+            UnreadableTraceError: The file is damaged or gone.
+        """
+        return replace(
+            summarise_trajectory(self.spans),
+            worker=self._parts[0][0].worker,
+            bytes=self.size_bytes,
+            stored_bytes=self.stored_bytes,
+        )
 
     @property
     def spans(self) -> list[ReadableSpan]:
