@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from otel_rollout.analysis.findings.check import Check, Measure, StepContents, Threshold, percent, ranked
@@ -21,8 +22,12 @@ _RISE_OF_SHARE: Final = 0.25
 
 def _changes(steps: Sequence[StepSummary]) -> dict[str, Change]:
     names = sorted({name for step in steps for name in step.reward_parts})
-    changes = {name: change_of(steps, lambda step, name=name: step.reward_parts.get(name)) for name in names}  # type: ignore[misc]
-    return {name: change for name, change in changes.items() if change is not None}
+    found = ((name, change_of(steps, partial(_part, name))) for name in names)
+    return {name: change for name, change in found if change is not None}
+
+
+def _part(name: str, step: StepSummary) -> float | None:
+    return step.reward_parts.get(name)
 
 
 def _size(change: Change) -> float:
@@ -42,7 +47,8 @@ def _traded(steps: Sequence[StepSummary]) -> Iterator[Measure]:
     for name, change in changes.items():
         rise = change.last - change.first
         if rise > 0:
-            detail = f"from {change.first:.3g} to {change.last:.3g} while {loser} falls from {fall.first:.3g} to {fall.last:.3g}"
+            detail = f"from {change.first:.3g} to {change.last:.3g} while {loser} falls from {fall.first:.3g} to "
+            f"{fall.last:.3g}"
             value = min(rise, fall.first - fall.last) / largest
             yield Measure(last.trajectories, last.trajectories, value, name, detail)
 
@@ -74,12 +80,15 @@ CHECKS = (
         severity=Severity.ERROR,
         threshold=Threshold(
             0.1,
-            "the smaller of one part's rise and another's fall, from the first third of the steps to the last, by the largest part",
-            "parts drift by a few percent with the prompts; above it the policy gives one up for another, the mark of a hacked reward",
+            "the smaller of one part's rise and another's fall, from the first third of the steps to the last, by "
+            "the largest part",
+            "parts drift by a few percent with the prompts; above it the policy gives one up for another, the mark "
+            "of a hacked reward",
         ),
         least=16,
         sentence=lambda found: f"the reward's part {found.subject} rises {found.detail}",
-        advice="read trajectories that have most of it: do they deserve it? Bound the part, or give it only with the other",
+        advice="read trajectories that have most of it: do they deserve it? Bound the part, or give it only with "
+        "the other",
         evidence=_evidence,
         over_steps=_traded,
     ),
