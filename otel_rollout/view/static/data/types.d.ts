@@ -169,7 +169,11 @@ export interface Span {
   status: string;
   error: string | null;
   attributes: Record<string, unknown>;
-  events: { name: string; time?: string; attributes?: Record<string, unknown> }[];
+  events: {
+    name: string;
+    time?: string;
+    attributes?: Record<string, unknown>;
+  }[];
   turn: number | null;
   prefix_break: { at: number; expected: unknown; got: unknown } | null;
 }
@@ -286,7 +290,15 @@ export interface Selection {
   run?: string | null;
 }
 
-export type PageName = "run" | "step" | "group" | "trajectory" | "timeline" | "search" | "live" | "unknown";
+export type PageName =
+  | "run"
+  | "step"
+  | "group"
+  | "trajectory"
+  | "timeline"
+  | "search"
+  | "live"
+  | "unknown";
 
 /** An address of the pages, as `data/router.js` reads it. */
 export interface Route extends Selection {
