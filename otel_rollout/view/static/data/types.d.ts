@@ -171,7 +171,12 @@ export interface Span {
   attributes: Record<string, unknown>;
   /** The characters that are cut from attributes. */
   cut?: Record<string, number>;
-  events: { name: string; time?: string; attributes?: Record<string, unknown>; cut?: Record<string, number> }[];
+  events: {
+    name: string;
+    time?: string;
+    attributes?: Record<string, unknown>;
+    cut?: Record<string, number>;
+  }[];
   turn: number | null;
   prefix_break: { at: number | null; expected: unknown; got: unknown } | null;
 }
@@ -289,7 +294,15 @@ export interface Selection {
   run?: string | null;
 }
 
-export type PageName = "run" | "step" | "group" | "trajectory" | "timeline" | "search" | "live" | "unknown";
+export type PageName =
+  | "run"
+  | "step"
+  | "group"
+  | "trajectory"
+  | "timeline"
+  | "search"
+  | "live"
+  | "unknown";
 
 /** An address of the pages, as `data/router.js` reads it. */
 export interface Route extends Selection {
