@@ -9,7 +9,7 @@ from itertools import zip_longest
 from otel_rollout.analysis.grouping import RunStep, split_prompts, split_steps
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 
-__all__ = ["GroupSummary", "RewardRange", "Spread", "summarise_groups"]
+__all__ = ["GroupSummary", "RewardRange", "Spread", "groups_of", "summarise_groups"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +115,11 @@ class RewardRange:
 
 def summarise_groups(summaries: Iterable[TrajectorySummary]) -> list[GroupSummary]:
     """Return the groups of each step and run, in the order of steps, experiments and prompts."""
-    return [group for step in split_steps(summaries) for group in _groups_of(step)]
+    return [group for step in split_steps(summaries) for group in groups_of(step)]
 
 
-def _groups_of(step: RunStep[TrajectorySummary]) -> list[GroupSummary]:
+def groups_of(step: RunStep[TrajectorySummary]) -> list[GroupSummary]:
+    """Return the groups of one run's step, in the order of prompts."""
     rewards = RewardRange.of(each.reward for each in step.trajectories)
     return [_summarise(step, rollouts, rewards) for rollouts in split_prompts(step.trajectories)]
 
@@ -128,7 +129,8 @@ def _summarise(
 ) -> GroupSummary:
     known = [each.reward for each in rollouts if each.reward is not None]
     is_group = rollouts[0].sample_index is not None
-    hashes = [each.turn_hashes for each in rollouts if each.turn_hashes] if is_group else []
+    hashes = [each.turn_hashes for each in rollouts if any(each.turn_hashes)] if is_group else []
+    said = [each for each in hashes if all(each)]
     return GroupSummary(
         step=step.step,
         validate=step.validate,
@@ -145,7 +147,7 @@ def _summarise(
         tokens=_spread(each.output_tokens for each in rollouts),
         turns=_spread(each.turns for each in rollouts),
         seconds=_spread((each.end_time - each.start_time) / 1e9 for each in rollouts),
-        duplicates=len(hashes) - len(set(hashes)),
+        duplicates=len(said) - len(set(said)),
         first_divergence=_first_divergence(hashes),
         tool_calls=sum(tool.calls for each in rollouts for tool in each.tools.values()),
         tool_errors=sum(tool.errors for each in rollouts for tool in each.tools.values()),
@@ -159,8 +161,8 @@ def _spread(amounts: Iterable[float | None]) -> Spread | None:
 
 
 def _first_divergence(hashes: Sequence[Sequence[str]]) -> int | None:
-    """Return the first turn that not all have alike; one that some lack is not alike."""
+    """Return the first turn that not all have alike; one that some lack is not alike, one without a hash may be."""
     for turn, said in enumerate(zip_longest(*hashes), 1):
-        if len(set(said)) > 1:
+        if len(set(said) - {""}) > 1 or (None in said and set(said) != {None}):
             return turn
     return None

@@ -157,7 +157,7 @@ def summarise_step(summaries: Sequence[TrajectorySummary], groups: Sequence[Grou
         comparable_groups=len(deviations),
         zero_variance=_counts(group.zero_variance for group in named),
         reward_parts=_part_means(summaries),
-        errors=sum(_has_failed(each) for each in summaries),
+        errors=statuses["error"],
         truncated=statuses["truncated"],
         cancelled=statuses["cancelled"],
         rootless=sum(not each.has_root for each in summaries),
@@ -225,10 +225,6 @@ def _sum_tools(summaries: Sequence[TrajectorySummary]) -> dict[str, ToolCounts]:
             before = tools.get(name, ToolCounts(0, 0))
             tools[name] = ToolCounts(before.calls + calls, before.errors + errors)
     return dict(sorted(tools.items(), key=lambda tool: (-tool[1].calls, tool[0])))
-
-
-def _has_failed(summary: TrajectorySummary) -> bool:
-    return summary.status == "error" or (summary.status is None and summary.error_type is not None)
 
 
 def _first_error_type(summary: TrajectorySummary) -> str | None:
