@@ -118,6 +118,12 @@ folder, or stay on the screen if mlflow is not installed.
     parser.add_argument("--rollouts", type=_positive, default=4, metavar="N", help="rollouts of each (default: 4)")
     parser.add_argument("--concurrency", type=_positive, default=64, metavar="N", help="at a time (default: 64)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="decides what the policy does (default: 0)")
+    parser.add_argument(
+        "--faults",
+        default="",
+        metavar="NAME[,NAME]",
+        help="make these go wrong, for diagnose to find; a wrong name lists them all",
+    )
     _add_seconds(parser, "--timeout", "wait for the backend at the end (default: 60)")
 
 
