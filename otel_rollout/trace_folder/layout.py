@@ -64,10 +64,14 @@ _NEW_FILE: Final = re.compile(rf"\.{_NAME}(?:{re.escape(LINES)}|{re.escape(INDEX
 _MAX_STEP_DIGITS: Final = 18
 
 
-def new_worker() -> str:
-    """Return a new name for the files of this process: `<hostname>-<pid>-<4 hexadecimal digits>`."""
-    host = re.sub(r"[^A-Za-z0-9_.-]", "_", socket.gethostname())[:_MAX_HOST_CHARACTERS].lstrip(".")
-    return f"{host or 'host'}-{os.getpid()}-{secrets.token_hex(2)}"
+def new_worker(role: str = "") -> str:
+    """Return a new name for the files of this process: `<hostname>-<pid>-<4 hexadecimal digits>`.
+
+    Args:
+        role: Stands before the host, as if it were part of its name.
+    """
+    host = re.sub(r"[^A-Za-z0-9_.-]", "_", socket.gethostname()).lstrip(".") or "host"
+    return f"{(role + host)[:_MAX_HOST_CHARACTERS]}-{os.getpid()}-{secrets.token_hex(2)}"
 
 
 def step_folder(step: int | None, *, validate: bool) -> str:
