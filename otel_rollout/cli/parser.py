@@ -27,6 +27,7 @@ exit codes:
 """
 
 TRACE_ID_DIGITS: Final = 32
+MAX_PORT: Final = 65535
 _BELOW_ZERO: Final = re.compile(r"-[\d.]")
 
 
@@ -40,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"otel-rollout {__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
-    for add in (_add_demo, _add_ls, _add_show, _add_stats, _add_replay, _add_doctor):
+    for add in (_add_demo, _add_ls, _add_show, _add_stats, _add_view, _add_replay, _add_doctor):
         add(commands)
     return parser
 
@@ -161,6 +162,40 @@ on disk, in each step and altogether; who wrote it, what is open, what is torn.
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
+def _add_view(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "view",
+        "open a run in a browser: steps, groups, trajectories, timelines, search",
+        """\
+Serve the pages of one or more trace folders on this machine, and open them in
+a browser: the steps of the run, the groups of a step with the rollouts of a
+prompt side by side, each trajectory with its spans, timelines, search. They
+change while training writes; a folder that does not exist yet is waited for.
+
+The address has a random token, without which nothing is shown.
+""",
+    )
+    parser.add_argument(
+        "folders",
+        metavar="DIR",
+        nargs="*",
+        type=Path,
+        default=[_default_folder()],
+        help="trace folders, or spools (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
+    )
+    parser.add_argument("--port", type=_port, metavar="N", help="the port (default: 8642, or the next free one)")
+    parser.add_argument("--host", default="127.0.0.1", metavar="NAME", help="the interface (default: 127.0.0.1)")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name that the pages are opened by, behind a proxy: hub.example.com",
+    )
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+
+
 def _add_replay(commands: Any) -> None:
     parser = _add(
         commands,
@@ -233,9 +268,13 @@ def _add_folder(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         nargs="?",
         type=Path,
-        default=Path(os.environ.get("OTEL_ROLLOUT_DIR") or "rollout-traces"),
+        default=_default_folder(),
         help="the trace folder, or a spool (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
     )
+
+
+def _default_folder() -> Path:
+    return Path(os.environ.get("OTEL_ROLLOUT_DIR") or "rollout-traces")
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
@@ -265,6 +304,13 @@ def _above_zero(read: Callable[[str], float], meaning: str) -> Callable[[str], f
         raise argparse.ArgumentTypeError(f"{text!r} is not {meaning}")
 
     return check
+
+
+def _port(text: str) -> int:
+    with suppress(ValueError):
+        if 0 <= (port := int(text)) <= MAX_PORT:
+            return port
+    raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 to {MAX_PORT}")
 
 
 _positive = _above_zero(int, "a positive whole number")

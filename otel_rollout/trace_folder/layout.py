@@ -3,6 +3,7 @@
 DIR/step=000007/<worker>.jsonl.zst              the trajectories of training step 7, a frame each
 DIR/step=000007/<worker>.index.jsonl            a line for each frame
 DIR/step=000007/<worker>-2.jsonl.zst            the next file, once the first was full
+DIR/step=000007/summary.ndjson                  the step's summary, written by a reader
 DIR/validate/step=000007/<worker>.jsonl.zst     the validation passes of step 7
 DIR/no-step/<worker>.jsonl.zst                  spans without a step
 DIR/open/<worker>.jsonl                         the journal: spans whose root has not ended yet
@@ -28,6 +29,7 @@ __all__ = [
     "OPEN",
     "RUNNING",
     "STEP",
+    "STEP_SUMMARY",
     "VALIDATE",
     "data_path",
     "index_path",
@@ -49,6 +51,8 @@ LINES: Final = ".jsonl"
 RUNNING: Final = ".running.json"
 NEW: Final = ".new"
 """The suffix of a journal, or of its index, that is being rewritten and will replace the old one."""
+STEP_SUMMARY: Final = "summary.ndjson"
+"""Not an ending that readers, of earlier versions too, take for traces."""
 
 STEP: Final = "step="
 VALIDATE: Final = "validate"
