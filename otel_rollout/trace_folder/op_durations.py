@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final
-
-from opentelemetry.sdk.trace import ReadableSpan
+from typing import TYPE_CHECKING, Final
 
 from otel_rollout.values.sanitize import replace_surrogates
+
+if TYPE_CHECKING:
+    # Readers of what runs import this module, and start in a moment.
+    from opentelemetry.sdk.trace import ReadableSpan
 
 __all__ = ["MAX_CHARACTERS", "OpDurations"]
 
