@@ -23,7 +23,7 @@ from otel_rollout.export.file_modes import open_private
 from otel_rollout.run.step_places import StepPlace
 from otel_rollout.run.summary_json import FIELDS, group_from, step_from, to_json
 from otel_rollout.trace_folder.file_lock import open_to_read, try_lock
-from otel_rollout.trace_folder.layout import NEW, STEP_SUMMARY
+from otel_rollout.trace_folder.layout import NEW_STEP_SUMMARY, STEP_SUMMARY
 from otel_rollout.trace_folder.lines import SEAL_BYTES, is_whole, seal_of
 from otel_rollout.trace_folder.stored_file import ReadProblem
 from otel_rollout.version import __version__
@@ -99,7 +99,7 @@ def write_step_file(place: StepPlace, content: StepFile) -> bool:
     if _is_linked(place):
         return False
     path = os.path.join(place.folder, STEP_SUMMARY)  # noqa: PTH118 - one of many
-    new = f"{place.folder}/.{STEP_SUMMARY}{NEW}"
+    new = os.path.join(place.folder, NEW_STEP_SUMMARY)  # noqa: PTH118 - one of many
     try:
         descriptor = open_private(new, os.O_WRONLY)
     except OSError:
