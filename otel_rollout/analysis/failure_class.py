@@ -103,7 +103,8 @@ def _of_end(summary: TrajectorySummary) -> str:
     if summary.unknown_tool_calls or summary.unparsed_tool_calls:
         return MODEL
     left = [each for each in summary.errors if each.kind == "TOOL" and not _is_mended(each, summary)]
-    return _of_error(left[-1]) if left else MODEL
+    # A trajectory that was cut off had no turn left to mend one failed call.
+    return _of_error(left[-1]) if len(left) > (summary.status == "truncated") else MODEL
 
 
 def _is_mended(error: SpanError, summary: TrajectorySummary) -> bool:
