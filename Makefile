@@ -25,10 +25,9 @@ test: $(VENV)/.dev  ## Run all tests; servers are installed and started where th
 test-fast: $(VENV)/.dev  ## Run the tests that need no server
 	@$(PYTEST) -m "not integration" $(ARGS)
 
-test-slow: $(VENV)/.dev  ## The tests that CI leaves out: Ray actors of verl, Weave's production store, MLflow's databases; ten minutes or more
-	@VERL_TEST_RAY=1 $(BIN)/python -m pytest tests/integrations/verl/test_ray_actors.py
+test-slow: $(VENV)/.dev  ## The tests that CI leaves out: older versions, Ray actors, databases, Weave's production store; twenty minutes or more
+	@SLOW_TESTS=1 $(PYTEST) -m slow $(ARGS)
 	@TEST_WEAVE_CLICKHOUSE=1 $(BIN)/python -m pytest tests/exporters/weave -k clickhouse
-	@TEST_MLFLOW_DATABASES=1 $(BIN)/python -m pytest tests/exporters/mlflow
 
 soak: $(VENV)/.dev  ## Ten minutes of faults at random, and an exact account at the end
 	@$(BIN)/python tests/faults/soak.py $(ARGS)

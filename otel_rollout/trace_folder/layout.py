@@ -3,6 +3,7 @@
 DIR/step=000007/<worker>.jsonl.zst              the trajectories of training step 7, a frame each
 DIR/step=000007/<worker>.index.jsonl            a line for each frame
 DIR/step=000007/<worker>-2.jsonl.zst            the next file, once the first was full
+DIR/step=000007/summary.ndjson                  the step's summary, written by a reader
 DIR/validate/step=000007/<worker>.jsonl.zst     the validation passes of step 7
 DIR/no-step/<worker>.jsonl.zst                  spans without a step
 DIR/open/<worker>.jsonl                         the journal: spans whose root has not ended yet
@@ -26,6 +27,7 @@ __all__ = [
     "NO_STEP",
     "OPEN",
     "STEP",
+    "STEP_SUMMARY",
     "VALIDATE",
     "data_path",
     "index_path",
@@ -44,6 +46,8 @@ INDEX: Final = ".index.jsonl"
 LINES: Final = ".jsonl"
 NEW: Final = ".new"
 """The suffix of a journal, or of its index, that is being rewritten and will replace the old one."""
+STEP_SUMMARY: Final = "summary.ndjson"
+"""Not an ending that readers, of earlier versions too, take for traces."""
 
 STEP: Final = "step="
 VALIDATE: Final = "validate"
@@ -60,10 +64,14 @@ _NEW_FILE: Final = re.compile(rf"\.{_NAME}(?:{re.escape(LINES)}|{re.escape(INDEX
 _MAX_STEP_DIGITS: Final = 18
 
 
-def new_worker() -> str:
-    """Return a new name for the files of this process: `<hostname>-<pid>-<4 hexadecimal digits>`."""
-    host = re.sub(r"[^A-Za-z0-9_.-]", "_", socket.gethostname())[:_MAX_HOST_CHARACTERS].lstrip(".")
-    return f"{host or 'host'}-{os.getpid()}-{secrets.token_hex(2)}"
+def new_worker(role: str = "") -> str:
+    """Return a new name for the files of this process: `<hostname>-<pid>-<4 hexadecimal digits>`.
+
+    Args:
+        role: Stands before the host, as if it were part of its name.
+    """
+    host = re.sub(r"[^A-Za-z0-9_.-]", "_", socket.gethostname()).lstrip(".") or "host"
+    return f"{(role + host)[:_MAX_HOST_CHARACTERS]}-{os.getpid()}-{secrets.token_hex(2)}"
 
 
 def step_folder(step: int | None, *, validate: bool) -> str:
