@@ -47,6 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
         _add_show,
         _add_stats,
         _add_view,
+        _add_top,
         _add_replay,
         _add_receive,
         _add_doctor,
@@ -209,6 +210,30 @@ The address has a random token, without which nothing is shown.
         help="a name that the pages are opened by, behind a proxy: hub.example.com",
     )
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
+
+
+def _add_top(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "top",
+        "show the trajectories that run now, and what a step waits for",
+        """\
+Show the trajectories that run for longer than a few seconds, the longest first:
+where each is, for how long, and how long 99% of such ops took. After a crash,
+show what was open. The processes write that into the trace folder every two
+seconds; other exporters than `file` don't. On a terminal it goes on until Ctrl-C.
+""",
+    )
+    parser.add_argument(
+        "folders",
+        metavar="DIR",
+        nargs="*",
+        type=Path,
+        default=[_default_folder()],
+        help="trace folders (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
+    )
+    parser.add_argument("--once", action="store_true", help="print it once, as in a pipe")
+    parser.add_argument("--json", action="store_true", help="once, a JSON object on a line for each trajectory")
 
 
 def _add_replay(commands: Any) -> None:
