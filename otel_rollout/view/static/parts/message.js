@@ -26,7 +26,16 @@ import { SpanButton, ToolCard, Traceback } from "./tool_card.js";
  * @param {(spanId: string | null) => (() => void) | null} [props.moreOf] shows what the server left out
  * @param {number} [props.first] characters of a text that are shown first
  */
-export function Message({ item, isFirstDifference, differences, spanOf, selected, onSelect, moreOf, first }) {
+export function Message({
+  item,
+  isFirstDifference,
+  differences,
+  spanOf,
+  selected,
+  onSelect,
+  moreOf,
+  first,
+}) {
   const { utterance, cards } = item;
   const { role, text, reasoning, is_error: isError } = utterance;
   const isResult = role === "tool";
@@ -61,13 +70,14 @@ export function Message({ item, isFirstDifference, differences, spanOf, selected
     ${span?.prefix_break ? html`<${PrefixBreak} prefixBreak=${span.prefix_break} />` : null}
     ${span && isError ? html`<${Traceback} span=${span} />` : null}
     ${cards.map(
-      (card, at) => html`<${ToolCard}
-        key=${at}
-        card=${card}
-        argumentParts=${differences?.cards[at]?.arguments}
-        resultParts=${differences?.cards[at]?.result}
-        ...${{ spanOf, selected, onSelect, moreOf, first }}
-      />`,
+      (card, at) =>
+        html`<${ToolCard}
+          key=${at}
+          card=${card}
+          argumentParts=${differences?.cards[at]?.arguments}
+          resultParts=${differences?.cards[at]?.result}
+          ...${{ spanOf, selected, onSelect, moreOf, first }}
+        />`,
     )}
     ${utterance.token_ids?.length && spanOf ? html`<${TokenIds} ids=${utterance.token_ids} />` : null}
   </article>`;
@@ -76,12 +86,23 @@ export function Message({ item, isFirstDifference, differences, spanOf, selected
 /** @param {any} props */
 function Body({ role, text, utterance, parts, moreOf, first }) {
   if (!text.trim() && !utterance.cut) {
-    return utterance.calls.length || utterance.reasoning ? null : html`<p class="weak">no text</p>`;
+    return utterance.calls.length || utterance.reasoning
+      ? null
+      : html`<p class="weak">no text</p>`;
   }
-  const body = html`<${LongText} text=${text} parts=${parts} cut=${utterance.cut} onMore=${moreOf?.(utterance.span_id)} first=${first} />`;
+  const body = html`<${LongText}
+    text=${text}
+    parts=${parts}
+    cut=${utterance.cut}
+    onMore=${moreOf?.(utterance.span_id)}
+    first=${first}
+  />`;
   if (role !== "system" && role !== "developer") return body;
   return html`<details class="folded">
-    <summary>${visible(text.slice(0, 100).split("\n", 1)[0])} <span class="weak">· ${whole(text.length)} characters</span></summary>
+    <summary>
+      ${visible(text.slice(0, 100).split("\n", 1)[0])}
+      <span class="weak">· ${whole(text.length)} characters</span>
+    </summary>
     ${body}
   </details>`;
 }
@@ -96,7 +117,8 @@ export function PrefixBreak({ prefixBreak }) {
     ${
       at === null
         ? " The token ids that would show its first token were not recorded."
-        : html` First at token <b>${whole(at)}</b>: ${tokenText(expected)} became ${tokenText(got)}.`
+        : html` First at token <b>${whole(at)}</b>: ${tokenText(expected)}
+            became ${tokenText(got)}.`
     }
   </p>`;
 }
@@ -113,5 +135,7 @@ function tokensText({ input, output }) {
 
 /** @param {string} role */
 function roleClass(role) {
-  return ["system", "developer", "user", "assistant", "tool"].includes(role) ? role : "other";
+  return ["system", "developer", "user", "assistant", "tool"].includes(role)
+    ? role
+    : "other";
 }
