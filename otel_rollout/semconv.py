@@ -213,7 +213,9 @@ JSON_MIME_TYPE: Final = "application/json"
 TEXT_MIME_TYPE: Final = "text/plain"
 
 ATTRIBUTES: Final = tuple(_attributes)
-ANNOTATIONS: Final = tuple(row for row in ATTRIBUTES if row.where in ("root (verl)", "root and turns (verl)"))
+ANNOTATIONS: Final = tuple(
+    row for row in ATTRIBUTES if row.where in ("root (verl)", "root and turns (verl)") or row.key in (ADVANTAGE, FATE)
+)
 """Attributes that `annotate` sets on the root if the caller knows them, as verl's plugin does."""
 
 TAGS: Final = (STEP, SAMPLE_INDEX, ROLLOUT_N, VALIDATE, EXPERIMENT_NAME)

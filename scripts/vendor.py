@@ -1,7 +1,7 @@
 """Put the viewer's third-party modules into the tree: pinned npm packages, checked by SHA-256, with their licences.
 
-    python scripts/vendor.py            fetch the packages with npm, and write otel_rollout/view/static/vendor
-    python scripts/vendor.py --check    compare the tree with vendor/manifest.json; no network
+python scripts/vendor.py            fetch the packages with npm, and write otel_rollout/view/static/vendor
+python scripts/vendor.py --check    compare the tree with vendor/manifest.json; no network
 """
 
 from __future__ import annotations

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from otel_rollout.analysis.group_summary import GroupSummary, RewardRange
+from otel_rollout.analysis.step_signals import StepSignals, step_signals
 from otel_rollout.analysis.trajectory_summary import ToolCounts, TrajectorySummary
 
 __all__ = ["Percentiles", "StepSummary", "summarise_step"]
@@ -78,6 +79,7 @@ class StepSummary:
         spans: The number of spans.
         bytes: Their size as OTLP JSON.
         stored_bytes: Their size on disk, without the index.
+        signals: The signs of trouble, which findings are made of.
     """
 
     step: int | None
@@ -118,6 +120,7 @@ class StepSummary:
     spans: int
     bytes: int
     stored_bytes: int
+    signals: StepSignals = field(default_factory=StepSignals)
 
 
 def summarise_step(summaries: Sequence[TrajectorySummary], groups: Sequence[GroupSummary]) -> StepSummary:
@@ -176,6 +179,7 @@ def summarise_step(summaries: Sequence[TrajectorySummary], groups: Sequence[Grou
         spans=sum(each.spans for each in summaries),
         bytes=sum(each.bytes for each in summaries),
         stored_bytes=sum(each.stored_bytes for each in summaries),
+        signals=step_signals(summaries),
     )
 
 

@@ -23,7 +23,7 @@ from otel_rollout.trace_folder.selection import Selection
 from otel_rollout.trace_folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.trace_folder.trace_files import StepKey, TraceFile, find_trace_files
 
-__all__ = ["ReadProblem", "RecordedTrajectory", "join_parts", "main_row", "parts_by_trace", "read"]
+__all__ = ["ReadProblem", "RecordedTrajectory", "join_parts", "main_row", "parts_by_trace", "read", "stored_parts"]
 
 _TRACE_ID: Final = place_of("trace_id")
 _HAS_ROOT: Final = place_of("has_root")
@@ -165,6 +165,11 @@ def main_row(parts: Sequence[Part]) -> Row:
         (row for _, row in parts),
         key=lambda row: (not row[_HAS_ROOT], row[_STEP] is None, row[_START_TIME], row[_NAME]),
     )
+
+
+def stored_parts(trajectory: RecordedTrajectory) -> Sequence[Part]:
+    """Return the lines that a trajectory's spans stand in."""
+    return trajectory._parts  # noqa: SLF001 - of this module's class
 
 
 @dataclass(init=False, repr=False, eq=False, slots=True)

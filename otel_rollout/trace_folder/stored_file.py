@@ -124,17 +124,8 @@ class StoredFile:
             ValueError: The frame is damaged.
         """
         entry = IndexEntry._make(row)
-
-        def read() -> bytes:
-            if self._file.is_compressed:
-                return read_frame(self._place, entry.offset, entry.length)
-            line = read_range(self._place, entry.offset, entry.length)
-            if checksum_of(line[:-1]) != entry.checksum:
-                raise ValueError("another line")
-            return self._unseal(line)
-
         try:
-            spans = self._cache.spans_of(entry.trace_id, self._place, entry.offset, read)
+            spans = self._cache.spans_of(entry.trace_id, self._place, entry.offset, lambda: self.read_line(row))
         except (FileNotFoundError, ValueError):
             if self._file.is_compressed:
                 raise
@@ -142,6 +133,21 @@ class StoredFile:
         if not spans:
             raise MovedError(f"{entry.trace_id} is no longer at byte {entry.offset} of {self._place}")
         return spans
+
+    def read_line(self, row: Row) -> bytes:
+        """Return the line of a row.
+
+        Raises:
+            OSError: The file can't be read.
+            ValueError: The frame is damaged, or another line stands there.
+        """
+        entry = IndexEntry._make(row)
+        if self._file.is_compressed:
+            return read_frame(self._place, entry.offset, entry.length)
+        line = read_range(self._place, entry.offset, entry.length)
+        if checksum_of(line[:-1]) != entry.checksum:
+            raise ValueError("another line")
+        return self._unseal(line)
 
     def _frames(self) -> Sequence[Row]:
         rows = read_rows(self._file.index_place) if self._file.index_place else []
