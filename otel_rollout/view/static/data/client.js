@@ -1,4 +1,5 @@
 import { queryOf, selectionQuery } from "./router.js";
+import { fullSelection } from "./selection.js";
 
 /** @import { Selection } from "./types.d.ts" */
 
@@ -28,16 +29,12 @@ export function isExported() {
 export const paths = {
   run: () => "run",
   /** @param {string} step @param {Selection} selection */
-  step: (step, selection) =>
-    `step/${encodeURIComponent(step)}` + queryOf(selectionQuery(selection)),
+  step: (step, selection) => ofStep(step, "", selection),
   /** @param {string} step @param {string} sample @param {Selection} selection */
   group: (step, sample, selection) =>
-    `step/${encodeURIComponent(step)}/group/${encodeURIComponent(sample)}` +
-    queryOf(selectionQuery(selection)),
+    ofStep(step, `/group/${encodeURIComponent(sample)}`, selection),
   /** @param {string} step @param {Selection} selection */
-  timeline: (step, selection) =>
-    `step/${encodeURIComponent(step)}/timeline` +
-    queryOf(selectionQuery(selection)),
+  timeline: (step, selection) => ofStep(step, "/timeline", selection),
   /** @param {string} traceId */
   trajectory: (traceId) => `trajectory/${encodeURIComponent(traceId)}`,
   /** @param {string} traceId @param {string} spanId */
@@ -48,9 +45,36 @@ export const paths = {
     "search" + queryOf({ ...query, ...selectionQuery(selection) }),
   /** @param {string | undefined} step @param {Selection} selection */
   findings: (step, selection) =>
-    "findings" + queryOf({ step, ...selectionQuery(selection) }),
+    "findings" +
+    queryOf(
+      step === undefined
+        ? {}
+        : { step, ...selectionQuery(asked(step, selection)) },
+    ),
   live: () => "live",
 };
+
+/**
+ * @param {string} step
+ * @param {string} rest
+ * @param {Selection} selection
+ */
+function ofStep(step, rest, selection) {
+  return (
+    `step/${encodeURIComponent(step)}${rest}` +
+    queryOf(selectionQuery(asked(step, selection)))
+  );
+}
+
+/**
+ * The server fills in what a selection leaves out; an export's data are named in full.
+ *
+ * @param {string} step
+ * @param {Selection} selection
+ */
+function asked(step, selection) {
+  return isExported() ? fullSelection(step, selection) : selection;
+}
 
 /**
  * Load an answer.

@@ -1,3 +1,5 @@
+import { shortSelection } from "./selection.js";
+
 /** @import { GroupSummary, PageName, Route, Selection } from "./types.d.ts" */
 
 /**
@@ -57,7 +59,8 @@ export function addressOf(route) {
     unknown: "#/",
   };
   return (
-    paths[route.page] + queryOf({ ...selectionQuery(route), ...route.query })
+    paths[route.page] +
+    queryOf({ ...selectionQuery(shortSelection(route)), ...route.query })
   );
 }
 
@@ -71,7 +74,7 @@ export function selectionQuery(selection) {
   /** @type {Record<string, string>} */
   const query = {};
   if (selection.validate) query.validate = "1";
-  if (selection.experiment != null) query.experiment = selection.experiment;
+  if (selection.experiment) query.experiment = selection.experiment;
   if (selection.run != null) query.run = selection.run;
   return query;
 }

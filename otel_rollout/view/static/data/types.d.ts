@@ -195,6 +195,7 @@ export interface RunAnswer {
   experiments: ExperimentRow[];
   steps: StepSummary[];
   is_live: boolean;
+  waiting?: string | null;
   problems: string[];
   progress: { done: number; total: number } | null;
 }

@@ -59,6 +59,7 @@ export function LineChart({
       {
         width: element.clientWidth || 300,
         height,
+        padding: [8, 14, 0, 0],
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
         scales: { x: { time: false }, y: range ? { range } : {} },
@@ -91,7 +92,7 @@ export function LineChart({
             width: 1.5,
             dash: isDashed ? [5, 4] : undefined,
             spanGaps: true,
-            points: { size: 4, show: isShort },
+            points: { size: 4, fill: themeColor(color), show: isShort },
           })),
         ],
         hooks: {

@@ -1,5 +1,6 @@
 import { onConnection } from "../data/changes.js";
 import { isExported, paths } from "../data/client.js";
+import { rememberSteps } from "../data/selection.js";
 import { addressAbove, addressOf, navigate } from "../data/router.js";
 import { PAGES } from "../pages/index.js";
 import { useEffect, useRef, useState } from "../vendor/preact_hooks.js";
@@ -19,6 +20,7 @@ import { useRoute } from "./use_route.js";
 export function Frame() {
   const route = useRoute();
   const { data: run, error: runError } = useData(paths.run());
+  rememberSteps(run);
   const [place, setPlace] = useState(
     /** @type {Partial<Route> | null} */ (null),
   );

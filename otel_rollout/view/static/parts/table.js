@@ -160,7 +160,7 @@ function Head({ column, sort, onSort }) {
     title=${help}
     aria-sort=${value && onSort ? direction : undefined}
   >
-    ${value && onSort ? html`<button type="button" onClick=${() => onSort(next)}>${title}${arrow}</button>` : title}
+    ${value && onSort ? html`<button type="button" onClick=${() => onSort(next)}>${isNumber ? arrow : null}${title}${isNumber ? null : arrow}</button>` : title}
   </div>`;
 }
 

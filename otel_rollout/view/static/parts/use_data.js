@@ -60,7 +60,12 @@ export function useData(path) {
       );
     };
     reload();
-    const ignore = onChange(() => {
+    const ignore = onChange(({ version, progress }) => {
+      const known = recall(path);
+      const isReading =
+        known && "progress" in known && (progress || known.progress);
+      // The connection begins with the version that there is.
+      if (known && known.version === version && !isReading) return;
       isStale = true;
       if (!isBusy) reload();
     });
