@@ -7,6 +7,8 @@ import { KINDS, SEGMENT } from "./lanes.js";
 const DRAWN = [3, 0, 1, 2];
 /** The narrowest segment, in pixels. */
 const NARROWEST = 1;
+/** The width of the mark of a lane that the step waited for. */
+const LATE = 4;
 
 /**
  * @typedef {object} Colours
@@ -14,6 +16,7 @@ const NARROWEST = 1;
  * @property {string} failed
  * @property {string} chosen
  * @property {string} since
+ * @property {string} late
  */
 
 /**
@@ -28,6 +31,7 @@ const NARROWEST = 1;
  * @property {number} height
  * @property {View} view
  * @property {number | null} since the time from which the step waited for the last
+ * @property {Set<string>} late the trajectories that the step waited for
  * @property {number | null} chosen a place in the order
  */
 
@@ -49,6 +53,7 @@ export function drawLanes(context, scene, colours) {
     height,
     view,
     since,
+    late,
     chosen,
   } = scene;
   context.clearRect(0, 0, width, height);
@@ -88,6 +93,12 @@ export function drawLanes(context, scene, colours) {
         const from = (segments[at + 1] - view.from) * scale;
         fill(context, from, from + segments[at + 2] * scale, y, bar, width);
       }
+    }
+  }
+  context.fillStyle = colours.late;
+  for (let place = first; place < end; place += 1) {
+    if (late.has(lanes[order[place]].trace_id)) {
+      context.fillRect(0, place * laneHeight - top, LATE, bar);
     }
   }
   context.fillStyle = colours.failed;

@@ -239,15 +239,16 @@ function CompareBar({ chosen, names, total, onEnd }) {
     chosen[0].conversation,
     chosen[1].conversation,
   );
+  const where = difference?.turn ? `turn ${difference.turn}` : "the prompt";
   return html`<p class="compare-bar" role="status">
-    Rollouts ${first} and ${second}
-    ${
-      difference === null
-        ? " say the same."
-        : html` first differ in
-            <b>${difference.turn ? `turn ${difference.turn}` : "the prompt"}</b
-            >, message ${difference.index + 1}.`
-    }
+    <span
+      >${`Rollouts ${first} and ${second} `}${
+        difference === null
+          ? "say the same."
+          : html`first differ in <b>${where}</b>, message
+              ${difference.index + 1}.`
+      }</span
+    >
     <button type="button" onClick=${onEnd}>
       Show all ${whole(total)} <kbd>Esc</kbd>
     </button>

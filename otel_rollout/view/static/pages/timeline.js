@@ -19,6 +19,8 @@ const ORDERS = {
   duration: "longest",
   reward: "highest reward",
 };
+/** @type {Set<string>} */
+const NOBODY = new Set();
 /** Pixels of a lane by the name of its size. */
 const HEIGHTS = { small: 3, medium: 8, large: 18 };
 
@@ -69,6 +71,7 @@ function Timeline({ timeline, route }) {
         <ul class="legend" aria-label="colours">
           ${KINDS.map((kind) => html`<li key=${kind}><span class="swatch kind-${kind}"></span>${kind}</li>`)}
           <li><span class="swatch failed-swatch"></span>failed</li>
+          ${late ? html`<li><span class="swatch late-swatch"></span>last 5%</li>` : null}
         </ul>
         <label>
           Sort by
@@ -113,6 +116,7 @@ function Timeline({ timeline, route }) {
       order=${places}
       laneHeight=${HEIGHTS[size]}
       since=${late?.since ?? null}
+      late=${late?.traceIds ?? NOBODY}
       onView=${(/** @type {View} */ next) => setView(next.from === bounds.from && next.to === bounds.to ? null : next)}
       onOpen=${(/** @type {TimelineLane} */ lane) => navigate(addressOfLane(lane))}
     />
@@ -121,7 +125,7 @@ function Timeline({ timeline, route }) {
       <${TimelineTable}
         ...${{ lanes, names }}
         addressOf=${addressOfLane}
-        late=${late?.traceIds ?? new Set()}
+        late=${late?.traceIds ?? NOBODY}
       />
     </details>
   </div>`;
@@ -138,9 +142,9 @@ function Waited({ late, lanes, step, addressOf: addressOfLane }) {
     lane.end > most.end ? lane : most,
   );
   return html`<h1 class="waited">
-    Step ${visible(step)} waited
-    <b>${duration((late.until - late.since) / 1e6)}</b> for ${whole(late.count)}
-    of ${whole(late.total)}: mostly <b>${activityName(first)}</b>
+    ${`Step ${visible(step)} waited `}<b>${duration((late.until - late.since) / 1e6)}</b>${` for ${whole(late.count)} of ${whole(late.total)}: mostly `}<b
+      >${activityName(first)}</b
+    >
     <a class="waited-link" href=${addressOfLane(last)}>the last one</a>
   </h1>`;
 }

@@ -42,7 +42,8 @@ export function GroupColumns({
     () => align(rollouts.map(({ conversation }) => conversation)),
     [rollouts],
   );
-  const [isOpen, setOpen] = useState(false);
+  const [isUnfolded, setUnfolded] = useState(false);
+  const isOpen = isUnfolded || !rows.length;
   const [count, end] = useMore(rows.length);
   const longest = rollouts.find(
     ({ conversation }) => conversation.length >= common,
@@ -67,9 +68,9 @@ export function GroupColumns({
                   type="button"
                   class="fold"
                   aria-expanded=${isOpen}
-                  onClick=${() => setOpen(!isOpen)}
+                  onClick=${() => setUnfolded(!isOpen)}
                 >
-                  <span aria-hidden="true">${isOpen ? "▾" : "▸"}</span>
+                  <span aria-hidden="true">${isOpen ? "▾ " : "▸ "}</span>
                   ${alike(common, rollouts.length)}
                 </button>
                 ${
@@ -96,10 +97,11 @@ export function GroupColumns({
           html`<${Turn}
             key=${row.turn}
             ...${{ row, shown, nameAt, isComparing, addressAt: (/** @type {number} */ column) => addressOf(rollouts[column]) }}
+            before=${rows[at - 1] ?? null}
             isFirst=${at === 0 && rollouts.length > 1}
           />`,
       )}
-    ${rows.length === 0 && rollouts.length > 1 ? html`<p class="state">All ${whole(rollouts.length)} rollouts say the same.</p>` : null}
+    ${rows.length === 0 && rollouts.length > 1 ? html`<p class="all-alike">${rollouts.length === 2 ? "Both rollouts say the same." : `All ${whole(rollouts.length)} rollouts say the same.`}</p>` : null}
     ${count < rows.length ? html`<div ref=${end} class="more-rows weak">${counted(rows.length - count, "turn")} more …</div>` : null}
   </div>`;
 }
@@ -109,13 +111,14 @@ export function GroupColumns({
  *
  * @param {object} props
  * @param {Row} props.row
+ * @param {Row | null} props.before the row above
  * @param {number[]} props.shown
  * @param {boolean} props.isFirst
  * @param {boolean} props.isComparing
  * @param {(column: number) => string} props.nameAt
  * @param {(column: number) => string} props.addressAt
  */
-function Turn({ row, shown, isFirst, isComparing, nameAt, addressAt }) {
+function Turn({ row, before, shown, isFirst, isComparing, nameAt, addressAt }) {
   const items = useMemo(
     () =>
       row.cells.map((cell) =>
@@ -159,24 +162,20 @@ function Turn({ row, shown, isFirst, isComparing, nameAt, addressAt }) {
           >
             ${
               row.cells[at]
-                ? html`${
-                    isRepeated(row.cells[at], shown)
-                      ? html`<p class="same-as">
-                          <span aria-hidden="true">=</span> as rollout
-                          ${nameAt(row.cells[at].sameAs ?? at)}
-                        </p>`
-                      : null
-                  }${items[at].map(
+                ? items[at].map(
                     (item, nth) =>
                       html`<${Message}
                         key=${item.index}
                         item=${item}
+                        heading=${isRepeated(row.cells[at], shown) ? (nth ? "" : `= as rollout ${nameAt(row.cells[at]?.sameAs ?? at)}`) : undefined}
                         differences=${differences?.[place][nth]}
                         first=${FIRST}
                         moreOf=${leadTo(addressAt(at))}
                       />`,
-                  )}`
-                : html`<p class="weak">${at >= 0 ? "ended" : ""}</p>`
+                  )
+                : before === null || before.cells[at] !== null
+                  ? html`<p class="weak">ended</p>`
+                  : null
             }
           </div>`,
       )}

@@ -18,7 +18,7 @@ import { SpanButton, ToolCard, Traceback } from "./tool_card.js";
  *
  * @param {object} props
  * @param {Item} props.item
- * @param {boolean} [props.isFirstDifference]
+ * @param {string} [props.heading] stands in the place of the role and amounts
  * @param {Differences} [props.differences]
  * @param {(spanId: string | null) => Span | undefined} [props.spanOf]
  * @param {string | null} [props.selected] the id of the chosen span
@@ -28,7 +28,7 @@ import { SpanButton, ToolCard, Traceback } from "./tool_card.js";
  */
 export function Message({
   item,
-  isFirstDifference,
+  heading,
   differences,
   spanOf,
   selected,
@@ -46,11 +46,10 @@ export function Message({
     data-span=${span?.span_id}
     aria-label=${visible(role)}
   >
-    ${isFirstDifference ? html`<p class="first-difference"><span aria-hidden="true">≠</span> first difference</p>` : null}
     ${utterance.is_new_prompt ? html`<p class="new-prompt">The conversation before this was replaced.</p>` : null}
     ${
-      isResult
-        ? null
+      isResult || heading !== undefined
+        ? heading && html`<p class="same-as">${heading}</p>`
         : html`<header>
             <span class="role">${visible(role)}</span>
             ${isError ? html`<span class="failure">failed</span>` : null}
@@ -100,8 +99,8 @@ function Body({ role, text, utterance, parts, moreOf, first }) {
   if (role !== "system" && role !== "developer") return body;
   return html`<details class="folded">
     <summary>
-      ${visible(text.slice(0, 100).split("\n", 1)[0])}
-      <span class="weak">· ${whole(text.length)} characters</span>
+      ${`${visible(text.slice(0, 200).split("\n", 1)[0].slice(0, 90))} … `}
+      <span class="weak">${`${whole(text.length)} characters`}</span>
     </summary>
     ${body}
   </details>`;
@@ -117,8 +116,8 @@ export function PrefixBreak({ prefixBreak }) {
     ${
       at === null
         ? " The token ids that would show its first token were not recorded."
-        : html` First at token <b>${whole(at)}</b>: ${tokenText(expected)}
-            became ${tokenText(got)}.`
+        : html`${" First at token "}<b>${whole(at)}</b>:
+          ${tokenText(expected)}${" became "}${tokenText(got)}.`
     }
   </p>`;
 }

@@ -53,8 +53,7 @@ export function RolloutHead({
     </div>
     <div class="rollout-amounts">
       <span title="input and output tokens"
-        >${compact(summary.input_tokens) || "?"} →
-        ${compact(summary.output_tokens) || "?"} tokens</span
+        >${`${compact(summary.input_tokens) || "?"} → ${compact(summary.output_tokens) || "?"} tokens`}</span
       >
       <span title="duration"
         >${duration((summary.end_time - summary.start_time) / 1e9)}</span

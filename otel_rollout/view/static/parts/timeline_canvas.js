@@ -38,6 +38,7 @@ const LINE = 16;
  * @param {(view: View) => void} props.onView
  * @param {number} props.laneHeight
  * @param {number | null} props.since
+ * @param {Set<string>} props.late the trajectories that the step waited for
  * @param {(lane: TimelineLane) => void} props.onOpen
  */
 export function TimelineCanvas({
@@ -49,6 +50,7 @@ export function TimelineCanvas({
   onView,
   laneHeight,
   since,
+  late,
   onOpen,
 }) {
   const scroller = useRef(/** @type {HTMLDivElement | null} */ (null));
@@ -88,6 +90,7 @@ export function TimelineCanvas({
         height,
         view,
         since,
+        late,
         chosen,
       },
       colours,
@@ -184,7 +187,7 @@ export function TimelineCanvas({
           html`<span
             key=${time}
             style=${{ left: `${((time - view.from) / Math.max(1, view.to - view.from)) * 100}%` }}
-            >${duration(time / 1e6) || "0"}</span
+            >${time ? duration(time / 1e6) : "0"}</span
           >`,
       )}
     </div>
@@ -225,8 +228,7 @@ function Hover({ lane, segment, x, y, width }) {
   return html`<div class="timeline-hover" style=${style}>
     <b>${describe(lane)}</b>
     <div>
-      ${duration((lane.end - lane.start) / 1e6)} in all, ended at
-      ${duration(lane.end / 1e6)}
+      ${`${duration((lane.end - lane.start) / 1e6)} in all, ended at ${duration(lane.end / 1e6)}`}
     </div>
     ${
       segment
@@ -371,5 +373,6 @@ function readColours() {
     failed: of("bad"),
     chosen: of("accent-soft"),
     since: of("warning-soft"),
+    late: of("warning"),
   };
 }

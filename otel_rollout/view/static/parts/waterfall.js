@@ -81,7 +81,7 @@ export function Waterfall({ spans, chosen, onSelect }) {
               class="waterfall-name"
               style=${{ paddingLeft: `${Math.min(depth, MOST_INDENTED) * 0.8}rem` }}
             >
-              ${span.status === "error" ? html`<span class="failure" aria-label="failed">✕ </span>` : null}${visible(span.name)}
+              ${span.status === "error" ? html`<span class="failure" aria-label="failed">✕ </span>` : null}${visible(span.name)}${detailOf(span) ? html` <span class="weak">${detailOf(span)}</span>` : null}
             </span>
             <span class="waterfall-time">
               <span
@@ -95,4 +95,15 @@ export function Waterfall({ spans, chosen, onSelect }) {
       </div>
     </div>
   </div>`;
+}
+
+/**
+ * Return what a span's name doesn't say: a generation's turn, a call's tool.
+ *
+ * @param {Span} span
+ */
+function detailOf(span) {
+  if (span.turn !== null) return `turn ${span.turn}`;
+  const tool = span.attributes["gen_ai.tool.name"];
+  return typeof tool === "string" && tool !== span.name ? visible(tool) : "";
 }
