@@ -58,9 +58,11 @@ def conversation_of(spans: Sequence[ReadableSpan]) -> list[Utterance]:
         ran = _take_before(tools, turn.start_time or 0)
         if ran and (is_other or not any(message.role == "tool" for message in prompt[at:])):
             told += map(_result, ran)
-        told += [
-            Utterance(message, is_new_prompt=is_other and position == 0) for position, message in enumerate(prompt[at:])
-        ]
+            ran = []
+        for position, message in enumerate(prompt[at:]):
+            tool = _take(ran, message) if message.role == "tool" else None
+            is_error = tool is not None and tool.status.status_code is StatusCode.ERROR
+            told.append(Utterance(message, tool, is_error, is_new_prompt=is_other and position == 0))
         generated = output_messages(turn)
         told += [Utterance(message, turn) for message in generated]
         if turn.status.status_code is StatusCode.ERROR:
@@ -170,6 +172,16 @@ def _take_before(tools: deque[ReadableSpan], time: int) -> list[ReadableSpan]:
     while tools and (tools[0].start_time or 0) < time:
         taken.append(tools.popleft())
     return taken
+
+
+def _take(tools: list[ReadableSpan], result: Message) -> ReadableSpan | None:
+    """Remove the span of a tool's result and return it: by the call's id, else by the tool's name, else in order."""
+    for key, wanted in ((semconv.TOOL_CALL_ID, result.call_id), (semconv.TOOL_NAME, result.name)):
+        for tool in tools:
+            if wanted and (tool.attributes or {}).get(key) == wanted:
+                tools.remove(tool)
+                return tool
+    return tools.pop(0) if tools else None
 
 
 def _result(tool: ReadableSpan) -> Utterance:

@@ -82,7 +82,7 @@ def _record(
 
 
 def _call(call: ToolCall, cutter: Cutter) -> dict[str, Any]:
-    arguments, cut = cutter.value(call.arguments)
+    arguments, cut = cutter.value(call.arguments if call.fields is None else call.fields)
     return {"name": call.name, "arguments": arguments, "call_id": call.call_id, "cut": cut}
 
 
