@@ -210,6 +210,11 @@ The address has a random token, without which nothing is shown.
         help="a name that the pages are opened by, behind a proxy: hub.example.com",
     )
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    export = parser.add_argument_group("export")
+    export.add_argument(
+        "--export", type=Path, metavar="OUT", help="write the same pages into a folder, to be opened from the disk"
+    )
+    export.add_argument("--step", type=_steps, metavar="N", help="only a training step: 7, or 1,4,7, or 3..9, or 100..")
 
 
 def _add_top(commands: Any) -> None:

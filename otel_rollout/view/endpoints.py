@@ -11,8 +11,10 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.analysis.group_summary import GroupSummary
+from otel_rollout.analysis.plain_text import counted
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import NoTracesError
+from otel_rollout.run.live import read_live
 from otel_rollout.view.answers import AskedWrongError
 from otel_rollout.view.cut import Cutter
 from otel_rollout.view.prefix_break import prefix_breaks
@@ -139,12 +141,14 @@ class Endpoints:
         ids = group.trace_ids if group is not None else (summary.trace_id,)
         at = ids.index(summary.trace_id)
         told, left_out = utterances(spans, Cutter())
+        records, spans_left_out = span_records(spans, Cutter())
         return {
             "version": version,
             "summary": summary,
             "conversation": told,
             "left_out": left_out,
-            "spans": span_records(spans, Cutter()),
+            "spans": records,
+            "spans_left_out": spans_left_out,
             "group": {
                 "step": summary.step,
                 "validate": summary.validate,
@@ -170,7 +174,14 @@ class Endpoints:
 
     def live(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/live`."""
-        return {"trajectories": [], "why": "running trajectories are not recorded in this folder"}
+        live = read_live(self._state.folders)
+        silent = len(live.silent_workers)
+        return {
+            "trajectories": [{**_fields(each), "is_late": each.is_late} for each in live.trajectories],
+            "open": live.open,
+            "waits": live.waits,
+            "why": f"{counted(silent, 'process')} of this run don't say what runs" if silent else "",
+        }
 
     def _asked(self, path: Parameters, query: Parameters) -> Asked:
         return asked_step(path["step"], query, self._state.steps(PATIENCE))
@@ -205,6 +216,10 @@ def _row(each: TrajectorySummary) -> Sequence[Any]:
     calls = sum(count.calls for count in each.tools.values())
     errors = sum(count.errors for count in each.tools.values())
     return *_plain_of(each), seconds, calls, errors, *_last_of(each)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {each.name: getattr(value, each.name) for each in fields(value)}
 
 
 def _without_shape(each: TrajectorySummary) -> dict[str, Any]:

@@ -29,13 +29,22 @@ export function pairCalls(conversation, from = 0) {
     const index = from + position;
     if (utterance.role === "tool") {
       const card =
-        open.find(({ call }) => call?.call_id && call.call_id === utterance.call_id) ??
-        open.find(({ call }) => utterance.name && call?.name === utterance.name) ??
+        open.find(
+          ({ call }) => call?.call_id && call.call_id === utterance.call_id,
+        ) ??
+        open.find(
+          ({ call }) => utterance.name && call?.name === utterance.name,
+        ) ??
         open[0];
       if (card) {
         card.result = utterance;
         open = open.filter((each) => each !== card);
-      } else items.push({ utterance, index, cards: [{ call: null, result: utterance }] });
+      } else
+        items.push({
+          utterance,
+          index,
+          cards: [{ call: null, result: utterance }],
+        });
       return;
     }
     open = utterance.calls.map((call) => ({ call, result: null }));
@@ -51,7 +60,9 @@ export function pairCalls(conversation, from = 0) {
  * @returns {Utterance[]}
  */
 export function messagesOf({ utterance, cards }) {
-  const results = cards.map(({ result }) => result).filter((result) => result !== null);
+  const results = cards
+    .map(({ result }) => result)
+    .filter((result) => result !== null);
   return results.includes(utterance) ? results : [utterance, ...results];
 }
 
@@ -80,7 +91,7 @@ export function pretty(value) {
  */
 export function pieces(text, size) {
   const found = [];
-  for (let at = 0; at < text.length; ) {
+  for (let at = 0; at < text.length;) {
     const end = at + size;
     const line = end < text.length ? text.lastIndexOf("\n", end) : -1;
     const to = line > at ? line + 1 : end;

@@ -12,7 +12,10 @@ export const ORDERS = {
   reward: { words: "highest reward", of: ({ summary }) => summary.reward },
   tokens: { words: "most tokens", of: ({ summary }) => summary.output_tokens },
   turns: { words: "most turns", of: ({ summary }) => summary.turns },
-  duration: { words: "longest", of: ({ summary }) => summary.end_time - summary.start_time },
+  duration: {
+    words: "longest",
+    of: ({ summary }) => summary.end_time - summary.start_time,
+  },
 };
 
 /**
@@ -24,7 +27,9 @@ export const ORDERS = {
  */
 export function orderRollouts(rollouts, order) {
   const of = ORDERS[order]?.of ?? ORDERS.rollout.of;
-  const amounts = new Map(rollouts.map((each) => [each, of(each) ?? Number.NEGATIVE_INFINITY]));
+  const amounts = new Map(
+    rollouts.map((each) => [each, of(each) ?? Number.NEGATIVE_INFINITY]),
+  );
   return [...rollouts].sort((one, other) => {
     const [left, right] = [amounts.get(one) ?? 0, amounts.get(other) ?? 0];
     return left === right ? 0 : right - left;
@@ -38,9 +43,16 @@ export function orderRollouts(rollouts, order) {
  * @returns {Map<Rollout, string>}
  */
 export function namesOf(rollouts) {
-  const numbers = rollouts.map(({ summary }) => (summary.rollout_n === null ? "none" : String(summary.rollout_n)));
+  const numbers = rollouts.map(({ summary }) =>
+    summary.rollout_n === null ? "none" : String(summary.rollout_n),
+  );
   const isUnique = new Set(numbers).size === numbers.length;
-  return new Map(rollouts.map((each, at) => [each, isUnique ? numbers[at] : `${numbers[at]} (${at + 1})`]));
+  return new Map(
+    rollouts.map((each, at) => [
+      each,
+      isUnique ? numbers[at] : `${numbers[at]} (${at + 1})`,
+    ]),
+  );
 }
 
 /**
@@ -51,7 +63,9 @@ export function namesOf(rollouts) {
  */
 export function meanReward({ rewards }) {
   const known = rewards.filter((reward) => reward !== null);
-  return known.length ? known.reduce((sum, reward) => sum + reward, 0) / known.length : null;
+  return known.length
+    ? known.reduce((sum, reward) => sum + reward, 0) / known.length
+    : null;
 }
 
 /**
@@ -63,6 +77,10 @@ export function meanReward({ rewards }) {
  */
 export function groupsBySteps(here, others) {
   const isHere = (/** @type {GroupSummary} */ group) =>
-    group.step === here.step && group.run_id === here.run_id && group.experiment_name === here.experiment_name;
-  return [here, ...others.filter((group) => !isHere(group))].sort((one, other) => (one.step ?? -1) - (other.step ?? -1));
+    group.step === here.step &&
+    group.run_id === here.run_id &&
+    group.experiment_name === here.experiment_name;
+  return [here, ...others.filter((group) => !isHere(group))].sort(
+    (one, other) => (one.step ?? -1) - (other.step ?? -1),
+  );
 }

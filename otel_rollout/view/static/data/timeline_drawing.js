@@ -7,6 +7,8 @@ import { KINDS, SEGMENT } from "./lanes.js";
 const DRAWN = [3, 0, 1, 2];
 /** The narrowest segment, in pixels. */
 const NARROWEST = 1;
+/** The width of the mark of a lane that the step waited for. */
+const LATE = 4;
 
 /**
  * @typedef {object} Colours
@@ -14,6 +16,7 @@ const NARROWEST = 1;
  * @property {string} failed
  * @property {string} chosen
  * @property {string} since
+ * @property {string} late
  */
 
 /**
@@ -28,6 +31,7 @@ const NARROWEST = 1;
  * @property {number} height
  * @property {View} view
  * @property {number | null} since the time from which the step waited for the last
+ * @property {Set<string>} late the trajectories that the step waited for
  * @property {number | null} chosen a place in the order
  */
 
@@ -39,7 +43,19 @@ const NARROWEST = 1;
  * @param {Colours} colours
  */
 export function drawLanes(context, scene, colours) {
-  const { lanes, order, visible, top, laneHeight, width, height, view, since, chosen } = scene;
+  const {
+    lanes,
+    order,
+    visible,
+    top,
+    laneHeight,
+    width,
+    height,
+    view,
+    since,
+    late,
+    chosen,
+  } = scene;
   context.clearRect(0, 0, width, height);
   const scale = width / Math.max(1, view.to - view.from);
   const gap = laneHeight >= 6 ? 2 : laneHeight >= 3 ? 1 : 0;
@@ -48,7 +64,8 @@ export function drawLanes(context, scene, colours) {
   if (since !== null) {
     const from = (since - view.from) * scale;
     context.fillStyle = colours.since;
-    if (from < width) context.fillRect(Math.max(0, from), 0, width - Math.max(0, from), height);
+    if (from < width)
+      context.fillRect(Math.max(0, from), 0, width - Math.max(0, from), height);
   }
   if (chosen !== null && chosen >= first && chosen < end) {
     context.fillStyle = colours.chosen;
@@ -57,7 +74,14 @@ export function drawLanes(context, scene, colours) {
   context.fillStyle = colours.kinds.waiting;
   for (let place = first; place < end; place += 1) {
     const lane = lanes[order[place]];
-    fill(context, (lane.start - view.from) * scale, (lane.end - view.from) * scale, place * laneHeight - top, bar, width);
+    fill(
+      context,
+      (lane.start - view.from) * scale,
+      (lane.end - view.from) * scale,
+      place * laneHeight - top,
+      bar,
+      width,
+    );
   }
   for (const kind of DRAWN) {
     context.fillStyle = colours.kinds[KINDS[kind]];
@@ -71,6 +95,12 @@ export function drawLanes(context, scene, colours) {
       }
     }
   }
+  context.fillStyle = colours.late;
+  for (let place = first; place < end; place += 1) {
+    if (late.has(lanes[order[place]].trace_id)) {
+      context.fillRect(0, place * laneHeight - top, LATE, bar);
+    }
+  }
   context.fillStyle = colours.failed;
   const mark = Math.max(1, Math.min(3, bar / 3));
   for (let place = first; place < end; place += 1) {
@@ -79,7 +109,14 @@ export function drawLanes(context, scene, colours) {
     for (let at = 0; at < segments.length; at += SEGMENT) {
       if (segments[at + 4] !== 2) continue;
       const from = (segments[at + 1] - view.from) * scale;
-      fill(context, from, from + Math.max(3, segments[at + 2] * scale), y + bar - mark, mark, width);
+      fill(
+        context,
+        from,
+        from + Math.max(3, segments[at + 2] * scale),
+        y + bar - mark,
+        mark,
+        width,
+      );
     }
   }
 }
@@ -95,5 +132,10 @@ export function drawLanes(context, scene, colours) {
 function fill(context, from, to, y, height, width) {
   if (to < 0 || from > width) return;
   const left = Math.max(0, from);
-  context.fillRect(left, y, Math.max(NARROWEST, Math.min(width, to) - left), height);
+  context.fillRect(
+    left,
+    y,
+    Math.max(NARROWEST, Math.min(width, to) - left),
+    height,
+  );
 }

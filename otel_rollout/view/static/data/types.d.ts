@@ -195,6 +195,7 @@ export interface RunAnswer {
   experiments: ExperimentRow[];
   steps: StepSummary[];
   is_live: boolean;
+  waiting?: string | null;
   problems: string[];
   progress: { done: number; total: number } | null;
 }
@@ -294,15 +295,7 @@ export interface Selection {
   run?: string | null;
 }
 
-export type PageName =
-  | "run"
-  | "step"
-  | "group"
-  | "trajectory"
-  | "timeline"
-  | "search"
-  | "live"
-  | "unknown";
+export type PageName = "run" | "step" | "group" | "trajectory" | "timeline" | "search" | "live" | "unknown";
 
 /** An address of the pages, as `data/router.js` reads it. */
 export interface Route extends Selection {

@@ -21,9 +21,15 @@ import { Waterfall } from "../parts/waterfall.js";
 /** @param {{route: Route}} props */
 export function TrajectoryPage({ route }) {
   const isById = route.traceId !== undefined;
-  const group = useData(isById ? null : paths.group(route.step ?? "none", route.sample ?? "none", route));
+  const group = useData(
+    isById
+      ? null
+      : paths.group(route.step ?? "none", route.sample ?? "none", route),
+  );
   const traceId = route.traceId ?? traceIdOf(group.data, route.rollout);
-  const { data, error } = useData(traceId === undefined ? null : paths.trajectory(traceId));
+  const { data, error } = useData(
+    traceId === undefined ? null : paths.trajectory(traceId),
+  );
   const trajectory = /** @type {TrajectoryAnswer | undefined} */ (data);
   usePlace(trajectory && isById ? placeOf(trajectory) : null);
   const go = (/** @type {string | null | undefined} */ next) => {
@@ -33,7 +39,13 @@ export function TrajectoryPage({ route }) {
     { key: "j", does: "next rollout", run: () => go(trajectory?.next) },
     { key: "k", does: "previous rollout", run: () => go(trajectory?.previous) },
   ]);
-  if (trajectory) return html`<${Trajectory} key=${traceId} trajectory=${trajectory} route=${route} go=${go} />`;
+  if (trajectory)
+    return html`<${Trajectory}
+      key=${traceId}
+      trajectory=${trajectory}
+      route=${route}
+      go=${go}
+    />`;
   const failure = error ?? group.error;
   if (failure) return html`<${ErrorState} error=${failure} />`;
   if (group.data && traceId === undefined) {
@@ -49,39 +61,89 @@ function Trajectory({ trajectory, route, go }) {
   const { conversation, spans, summary } = trajectory;
   const isNarrow = useMedia(NARROW);
   const [tab, setTab] = useState("conversation");
-  const [from, setFrom] = useState(/** @type {"conversation" | "waterfall" | "address"} */ ("address"));
-  const byId = useMemo(() => new Map(spans.map((span) => [span.span_id, span])), [spans]);
+  const [from, setFrom] = useState(
+    /** @type {"conversation" | "waterfall" | "address"} */ ("address"),
+  );
+  const byId = useMemo(
+    () => new Map(spans.map((span) => [span.span_id, span])),
+    [spans],
+  );
   const spanId = route.query.span;
   const span = spanId === undefined ? undefined : byId.get(spanId);
-  const chosen = useMemo(() => (span ? { spanId: span.span_id, from } : null), [span?.span_id, from]);
-  const family = useMemo(() => (span ? familyOf(span, byId, spans) : []), [span, byId]);
-  const spanOf = (/** @type {string | null} */ id) => (id === null ? undefined : byId.get(id));
-  const choose = (/** @type {string | null} */ id, /** @type {"conversation" | "waterfall"} */ where) => {
+  const chosen = useMemo(
+    () => (span ? { spanId: span.span_id, from } : null),
+    [span?.span_id, from],
+  );
+  const family = useMemo(
+    () => (span ? familyOf(span, byId, spans) : []),
+    [span, byId],
+  );
+  const spanOf = (/** @type {string | null} */ id) =>
+    id === null ? undefined : byId.get(id);
+  const choose = (
+    /** @type {string | null} */ id,
+    /** @type {"conversation" | "waterfall"} */ where,
+  ) => {
     setFrom(where);
-    const { span: _, ...query } = route.query;
-    navigate(addressOf({ ...route, query: id === null ? query : { ...query, span: id } }), { replace: true });
+    navigate(
+      addressOf({ ...route, query: { ...route.query, span: id ?? "" } }),
+      { replace: true },
+    );
   };
-  useKeys(span ? [{ key: "Escape", does: "close the span", run: () => choose(null, "waterfall") }] : []);
+  useKeys(
+    span
+      ? [
+          {
+            key: "Escape",
+            does: "close the span",
+            run: () => choose(null, "waterfall"),
+          },
+        ]
+      : [],
+  );
   const panes = {
-    conversation: html`<${Conversation} ...${{ conversation, spanOf, chosen, family }} onSelect=${(/** @type {string} */ id) => choose(id, "conversation")} />`,
+    conversation: html`<${Conversation}
+      ...${{ conversation, spanOf, chosen, family }}
+      onSelect=${(/** @type {string} */ id) => choose(id, "conversation")}
+    />`,
     spans: html`<div class="spans-pane ${span ? "has-panel" : ""}">
-      <${Waterfall} ...${{ spans, chosen }} onSelect=${(/** @type {string} */ id) => choose(id, "waterfall")} />
+      <${Waterfall}
+        ...${{ spans, chosen }}
+        onSelect=${(/** @type {string} */ id) => choose(id, "waterfall")}
+      />
       ${span ? html`<${SpanPanel} traceId=${summary.trace_id} span=${span} onClose=${() => choose(null, "waterfall")} />` : null}
     </div>`,
   };
-  const names = /** @type {["conversation", "spans"]} */ (["conversation", "spans"]);
+  const names = /** @type {["conversation", "spans"]} */ ([
+    "conversation",
+    "spans",
+  ]);
   return html`<div class="trajectory-page">
     <${TrajectoryHeader} trajectory=${trajectory} go=${go} />
     ${
       isNarrow
-        ? html`<div class="switcher" role="group" aria-label="conversation or spans">
+        ? html`<div
+            class="switcher"
+            role="group"
+            aria-label="conversation or spans"
+          >
             ${names.map(
-              (name) => html`<button key=${name} type="button" aria-pressed=${tab === name} onClick=${() => setTab(name)}>${name}</button>`,
+              (name) =>
+                html`<button
+                  key=${name}
+                  type="button"
+                  aria-pressed=${tab === name}
+                  onClick=${() => setTab(name)}
+                >
+                  ${name}
+                </button>`,
             )}
           </div>`
         : null
     }
-    <div class="panes">${names.filter((name) => !isNarrow || name === tab).map((name) => html`<div key=${name} class="pane">${panes[name]}</div>`)}</div>
+    <div class="panes">
+      ${names.filter((name) => !isNarrow || name === tab).map((name) => html`<div key=${name} class="pane">${panes[name]}</div>`)}
+    </div>
   </div>`;
 }
 
@@ -90,8 +152,18 @@ function TrajectoryHeader({ trajectory, go }) {
   const { summary, spans, previous, next } = trajectory;
   const { run } = useSurroundings();
   const seconds = (summary.end_time - summary.start_time) / 1e9;
-  const neighbour = (/** @type {string | null} */ traceId, /** @type {string} */ words, /** @type {string} */ key) =>
-    html`<button type="button" disabled=${traceId === null} onClick=${() => go(traceId)}>${words} <kbd>${key}</kbd></button>`;
+  const neighbour = (
+    /** @type {string | null} */ traceId,
+    /** @type {string} */ words,
+    /** @type {string} */ key,
+  ) =>
+    html`<button
+      type="button"
+      disabled=${traceId === null}
+      onClick=${() => go(traceId)}
+    >
+      ${words} <kbd>${key}</kbd>
+    </button>`;
   return html`<header class="trajectory-header">
     <div class="group-title">
       <h1>${visible(titleOf(summary))}</h1>
@@ -128,7 +200,10 @@ function titleOf({ prompt, name, trace_id: traceId }) {
  * @param {string | undefined} rollout
  */
 function traceIdOf(group, rollout) {
-  const at = group?.summary.rollout_ns.findIndex((each) => inAddress(each) === rollout) ?? -1;
+  const at =
+    group?.summary.rollout_ns.findIndex(
+      (each) => inAddress(each) === rollout,
+    ) ?? -1;
   return at < 0 ? undefined : group?.summary.trace_ids[at];
 }
 
@@ -154,7 +229,10 @@ function placeOf({ group, summary }) {
 function addressIn(route, group, traceId) {
   const numbers = group?.summary.rollout_ns ?? [];
   const number = numbers[group?.summary.trace_ids.indexOf(traceId) ?? -1];
-  if (number == null || numbers.filter((each) => each === number).length !== 1) {
+  if (
+    number == null ||
+    numbers.filter((each) => each === number).length !== 1
+  ) {
     return addressOf({ page: "trajectory", traceId });
   }
   return addressOf({ ...route, rollout: String(number), query: {} });
@@ -169,12 +247,13 @@ function addressIn(route, group, traceId) {
  */
 function familyOf(span, byId, spans) {
   const found = new Set([span.span_id]);
-  for (let at = span; at.parent_id !== null && !found.has(at.parent_id); ) {
+  for (let at = span; at.parent_id !== null && !found.has(at.parent_id);) {
     const parent = byId.get(at.parent_id);
     if (!parent) break;
     found.add(parent.span_id);
     at = parent;
   }
-  for (const each of spans) if (each.parent_id === span.span_id) found.add(each.span_id);
+  for (const each of spans)
+    if (each.parent_id === span.span_id) found.add(each.span_id);
   return [...found];
 }

@@ -31,7 +31,12 @@ export function LongText({ text, parts, cut, onMore, first = FIRST }) {
         ? html`<p class="more">
             ${
               isLong
-                ? html`<button type="button" class="link" aria-expanded=${isWhole} onClick=${() => setWhole(!isWhole)}>
+                ? html`<button
+                    type="button"
+                    class="link"
+                    aria-expanded=${isWhole}
+                    onClick=${() => setWhole(!isWhole)}
+                  >
                     ${isWhole ? "Show less" : `Show all ${whole(text.length)} characters`}
                   </button>`
                 : null
@@ -45,7 +50,8 @@ export function LongText({ text, parts, cut, onMore, first = FIRST }) {
 
 /** @param {{text: string}} props */
 function Pieces({ text }) {
-  if (text.length <= PIECE) return html`<div class="said">${visible(text)}</div>`;
+  if (text.length <= PIECE)
+    return html`<div class="said">${visible(text)}</div>`;
   return html`<div class="said">
     ${pieces(text, PIECE).map((piece, at) => html`<div key=${at} class="piece">${visible(piece)}</div>`)}
   </div>`;
@@ -59,7 +65,9 @@ function Marked({ parts, length }) {
     if (left <= 0) break;
     const shown = visible(text.slice(0, left));
     left -= text.length;
-    nodes.push(isChanged ? html`<mark key=${at} class="differs">${shown}</mark>` : shown);
+    nodes.push(
+      isChanged ? html`<mark key=${at} class="differs">${shown}</mark>` : shown,
+    );
   }
   return html`<div class="said">${nodes}</div>`;
 }
@@ -68,5 +76,7 @@ function Marked({ parts, length }) {
 function Cut({ cut, onMore }) {
   const words = `${whole(cut)} characters more`;
   if (!onMore) return html`<span class="weak">… ${words}</span>`;
-  return html`<button type="button" class="link" onClick=${onMore}>… ${words}</button>`;
+  return html`<button type="button" class="link" onClick=${onMore}>
+    … ${words}
+  </button>`;
 }

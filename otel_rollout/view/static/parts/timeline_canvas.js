@@ -1,6 +1,18 @@
-import { useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact_hooks.js";
+import {
+  useEffect,
+  useLayoutEffect,
+  useRef,
+  useState,
+} from "../vendor/preact_hooks.js";
 import { decimal, duration, visible } from "../data/formats.js";
-import { KINDS, panBy, segmentAt, ticks, visibleLanes, zoomAt } from "../data/lanes.js";
+import {
+  KINDS,
+  panBy,
+  segmentAt,
+  ticks,
+  visibleLanes,
+  zoomAt,
+} from "../data/lanes.js";
 import { drawLanes } from "../data/timeline_drawing.js";
 import { html } from "./html.js";
 import { useKeys } from "./keys.js";
@@ -26,14 +38,30 @@ const LINE = 16;
  * @param {(view: View) => void} props.onView
  * @param {number} props.laneHeight
  * @param {number | null} props.since
+ * @param {Set<string>} props.late the trajectories that the step waited for
  * @param {(lane: TimelineLane) => void} props.onOpen
  */
-export function TimelineCanvas({ lanes, names, order, bounds, view, onView, laneHeight, since, onOpen }) {
+export function TimelineCanvas({
+  lanes,
+  names,
+  order,
+  bounds,
+  view,
+  onView,
+  laneHeight,
+  since,
+  late,
+  onOpen,
+}) {
   const scroller = useRef(/** @type {HTMLDivElement | null} */ (null));
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const [size, setSize] = useState({ width: 0, height: 0 });
   const [chosen, setChosen] = useState(/** @type {number | null} */ (null));
-  const [hover, setHover] = useState(/** @type {{place: number, segment: Segment | null, x: number, y: number} | null} */ (null));
+  const [hover, setHover] = useState(
+    /** @type {{place: number, segment: Segment | null, x: number, y: number} | null} */ (
+      null
+    ),
+  );
   const colours = useColours();
   const latest = useRef({ view, bounds, onView });
   latest.current = { view, bounds, onView };
@@ -43,12 +71,30 @@ export function TimelineCanvas({ lanes, names, order, bounds, view, onView, lane
     if (!context || !canvas.current || !scroller.current) return;
     const ratio = devicePixelRatio || 1;
     const { width, height } = size;
-    if (canvas.current.width !== Math.round(width * ratio)) canvas.current.width = Math.round(width * ratio);
-    if (canvas.current.height !== Math.round(height * ratio)) canvas.current.height = Math.round(height * ratio);
+    if (canvas.current.width !== Math.round(width * ratio))
+      canvas.current.width = Math.round(width * ratio);
+    if (canvas.current.height !== Math.round(height * ratio))
+      canvas.current.height = Math.round(height * ratio);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const top = scroller.current.scrollTop;
     const shown = visibleLanes(top, height, laneHeight, order.length);
-    drawLanes(context, { lanes, order, visible: shown, top, laneHeight, width, height, view, since, chosen }, colours);
+    drawLanes(
+      context,
+      {
+        lanes,
+        order,
+        visible: shown,
+        top,
+        laneHeight,
+        width,
+        height,
+        view,
+        since,
+        late,
+        chosen,
+      },
+      colours,
+    );
   };
   const drawLatest = useRef(draw);
   drawLatest.current = draw;
@@ -56,7 +102,9 @@ export function TimelineCanvas({ lanes, names, order, bounds, view, onView, lane
   useEffect(() => {
     const element = scroller.current;
     if (!element) return;
-    const observer = new ResizeObserver(() => setSize({ width: element.clientWidth, height: element.clientHeight }));
+    const observer = new ResizeObserver(() =>
+      setSize({ width: element.clientWidth, height: element.clientHeight }),
+    );
     observer.observe(element);
     let frame = 0;
     const onScroll = () => {
@@ -81,16 +129,37 @@ export function TimelineCanvas({ lanes, names, order, bounds, view, onView, lane
     if (!element) return;
     const [top, bottom] = [next * laneHeight, (next + 1) * laneHeight];
     if (top < element.scrollTop) element.scrollTop = top;
-    else if (bottom > element.scrollTop + element.clientHeight) element.scrollTop = bottom - element.clientHeight;
+    else if (bottom > element.scrollTop + element.clientHeight)
+      element.scrollTop = bottom - element.clientHeight;
   };
   useKeys([
     { key: "j", does: "next lane", run: () => choose((chosen ?? -1) + 1) },
     { key: "k", does: "previous lane", run: () => choose((chosen ?? 1) - 1) },
-    { key: "Enter", does: "open the lane's trajectory", run: () => chosen !== null && onOpen(lanes[order[chosen]]) },
-    { key: "+", does: "zoom in", run: () => onView(zoomAt(view, 1.5, 0.5, bounds)) },
-    { key: "-", does: "zoom out", run: () => onView(zoomAt(view, 1 / 1.5, 0.5, bounds)) },
-    { key: "ArrowRight", does: "later", run: () => onView(panBy(view, 0.2, bounds)) },
-    { key: "ArrowLeft", does: "earlier", run: () => onView(panBy(view, -0.2, bounds)) },
+    {
+      key: "Enter",
+      does: "open the lane's trajectory",
+      run: () => chosen !== null && onOpen(lanes[order[chosen]]),
+    },
+    {
+      key: "+",
+      does: "zoom in",
+      run: () => onView(zoomAt(view, 1.5, 0.5, bounds)),
+    },
+    {
+      key: "-",
+      does: "zoom out",
+      run: () => onView(zoomAt(view, 1 / 1.5, 0.5, bounds)),
+    },
+    {
+      key: "ArrowRight",
+      does: "later",
+      run: () => onView(panBy(view, 0.2, bounds)),
+    },
+    {
+      key: "ArrowLeft",
+      does: "earlier",
+      run: () => onView(panBy(view, -0.2, bounds)),
+    },
     { key: "0", does: "the whole time", run: () => onView(bounds) },
   ]);
 
@@ -102,14 +171,24 @@ export function TimelineCanvas({ lanes, names, order, bounds, view, onView, lane
     if (place < 0 || place >= order.length) return null;
     const perPixel = (view.to - view.from) / Math.max(1, size.width);
     const time = view.from + x * perPixel;
-    return { place, segment: segmentAt(lanes[order[place]], names, time, SLACK * perPixel), x, y, time };
+    return {
+      place,
+      segment: segmentAt(lanes[order[place]], names, time, SLACK * perPixel),
+      x,
+      y,
+      time,
+    };
   };
   const label = chosen === null ? undefined : describe(lanes[order[chosen]]);
   return html`<div class="timeline-box">
     <div class="timeline-axis weak" aria-hidden="true">
       ${ticks(view, Math.max(2, Math.floor(size.width / 110))).map(
         (time) =>
-          html`<span key=${time} style=${{ left: `${((time - view.from) / Math.max(1, view.to - view.from)) * 100}%` }}>${duration(time / 1e6) || "0"}</span>`,
+          html`<span
+            key=${time}
+            style=${{ left: `${((time - view.from) / Math.max(1, view.to - view.from)) * 100}%` }}
+            >${time ? duration(time / 1e6) : "0"}</span
+          >`,
       )}
     </div>
     <div
@@ -125,8 +204,15 @@ export function TimelineCanvas({ lanes, names, order, bounds, view, onView, lane
         if (found) onOpen(lanes[order[found.place]]);
       }}
     >
-      <canvas ref=${canvas} style=${{ width: `${size.width}px`, height: `${size.height}px` }} aria-hidden="true"></canvas>
-      <div class="timeline-space" style=${{ height: `${order.length * laneHeight}px` }}></div>
+      <canvas
+        ref=${canvas}
+        style=${{ width: `${size.width}px`, height: `${size.height}px` }}
+        aria-hidden="true"
+      ></canvas>
+      <div
+        class="timeline-space"
+        style=${{ height: `${order.length * laneHeight}px` }}
+      ></div>
     </div>
     ${hover ? html`<${Hover} ...${hover} lane=${lanes[order[hover.place]]} width=${size.width} />` : null}
     <p class="hidden-label" role="status">${label}</p>
@@ -136,14 +222,20 @@ export function TimelineCanvas({ lanes, names, order, bounds, view, onView, lane
 /** @param {{lane: TimelineLane, segment: Segment | null, x: number, y: number, width: number}} props */
 function Hover({ lane, segment, x, y, width }) {
   const isRight = x > width / 2;
-  const style = isRight ? { right: `${width - x + 12}px`, top: `${y + 40}px` } : { left: `${x + 12}px`, top: `${y + 40}px` };
+  const style = isRight
+    ? { right: `${width - x + 12}px`, top: `${y + 40}px` }
+    : { left: `${x + 12}px`, top: `${y + 40}px` };
   return html`<div class="timeline-hover" style=${style}>
     <b>${describe(lane)}</b>
-    <div>${duration((lane.end - lane.start) / 1e6)} in all, ended at ${duration(lane.end / 1e6)}</div>
+    <div>
+      ${`${duration((lane.end - lane.start) / 1e6)} in all, ended at ${duration(lane.end / 1e6)}`}
+    </div>
     ${
       segment
         ? html`<div class=${segment.isError ? "failure" : ""}>
-            ${KINDS[segment.kind] === "other" ? "" : `${KINDS[segment.kind]} · `}${visible(segment.name)} · ${duration(segment.duration / 1e6)}${segment.isError ? " · failed" : ""}
+            ${KINDS[segment.kind] === "other" ? "" : `${KINDS[segment.kind]} · `}${visible(segment.name)}
+            ·
+            ${duration(segment.duration / 1e6)}${segment.isError ? " · failed" : ""}
           </div>`
         : html`<div class="weak">waiting</div>`
     }
@@ -151,9 +243,19 @@ function Hover({ lane, segment, x, y, width }) {
 }
 
 /** @param {TimelineLane} lane */
-function describe({ sample_index: sample, rollout_n: rollout, status, reward }) {
-  const ended = reward === null ? (status ?? "no end yet") : `${status ?? "no end yet"}, reward ${decimal(reward)}`;
-  return visible(`sample ${sample ?? "none"}, rollout ${rollout ?? "none"}: ${ended}`);
+function describe({
+  sample_index: sample,
+  rollout_n: rollout,
+  status,
+  reward,
+}) {
+  const ended =
+    reward === null
+      ? (status ?? "no end yet")
+      : `${status ?? "no end yet"}, reward ${decimal(reward)}`;
+  return visible(
+    `sample ${sample ?? "none"}, rollout ${rollout ?? "none"}: ${ended}`,
+  );
 }
 
 /**
@@ -172,13 +274,26 @@ function takeGestures(element, latest) {
     const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? LINE : 1;
     if (event.ctrlKey || event.metaKey || event.altKey) {
       event.preventDefault();
-      onView(zoomAt(view, Math.exp(-event.deltaY * unit * 0.01), placeOf(event.clientX), bounds));
+      onView(
+        zoomAt(
+          view,
+          Math.exp(-event.deltaY * unit * 0.01),
+          placeOf(event.clientX),
+          bounds,
+        ),
+      );
       return;
     }
     const across = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
-    if (!across || (!event.shiftKey && Math.abs(event.deltaX) < Math.abs(event.deltaY))) return;
+    if (
+      !across ||
+      (!event.shiftKey && Math.abs(event.deltaX) < Math.abs(event.deltaY))
+    )
+      return;
     event.preventDefault();
-    onView(panBy(view, (across * unit) / Math.max(1, element.clientWidth), bounds));
+    onView(
+      panBy(view, (across * unit) / Math.max(1, element.clientWidth), bounds),
+    );
   };
   /** @type {Map<number, PointerEvent>} */
   const fingers = new Map();
@@ -190,12 +305,26 @@ function takeGestures(element, latest) {
     if (!before) return;
     fingers.set(event.pointerId, event);
     if (fingers.size !== 2) return;
-    const [other] = [...fingers.values()].filter((each) => each.pointerId !== event.pointerId);
+    const [other] = [...fingers.values()].filter(
+      (each) => each.pointerId !== event.pointerId,
+    );
     const { view, bounds, onView } = latest.current;
-    const [was, is] = [Math.abs(before.clientX - other.clientX), Math.abs(event.clientX - other.clientX)];
-    if (was > 10 && is > 10) onView(zoomAt(view, is / was, placeOf((event.clientX + other.clientX) / 2), bounds));
+    const [was, is] = [
+      Math.abs(before.clientX - other.clientX),
+      Math.abs(event.clientX - other.clientX),
+    ];
+    if (was > 10 && is > 10)
+      onView(
+        zoomAt(
+          view,
+          is / was,
+          placeOf((event.clientX + other.clientX) / 2),
+          bounds,
+        ),
+      );
   };
-  const onUp = (/** @type {PointerEvent} */ event) => void fingers.delete(event.pointerId);
+  const onUp = (/** @type {PointerEvent} */ event) =>
+    void fingers.delete(event.pointerId);
   element.addEventListener("wheel", onWheel, { passive: false });
   element.addEventListener("pointerdown", onDown);
   element.addEventListener("pointermove", onMove);
@@ -220,7 +349,10 @@ function useColours() {
   useEffect(() => {
     const read = () => setColours(readColours());
     const observer = new MutationObserver(read);
-    observer.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+    observer.observe(document.documentElement, {
+      attributes: true,
+      attributeFilter: ["data-theme"],
+    });
     const dark = matchMedia("(prefers-color-scheme: dark)");
     dark.addEventListener("change", read);
     return () => {
@@ -234,11 +366,13 @@ function useColours() {
 /** @returns {Colours} */
 function readColours() {
   const style = getComputedStyle(document.documentElement);
-  const of = (/** @type {string} */ name) => style.getPropertyValue(`--${name}`).trim();
+  const of = (/** @type {string} */ name) =>
+    style.getPropertyValue(`--${name}`).trim();
   return {
     kinds: Object.fromEntries(KINDS.map((kind) => [kind, of(`kind-${kind}`)])),
     failed: of("bad"),
     chosen: of("accent-soft"),
     since: of("warning-soft"),
+    late: of("warning"),
   };
 }

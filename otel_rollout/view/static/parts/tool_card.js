@@ -23,7 +23,16 @@ const MOST_LINES = 8;
  * @param {(spanId: string | null) => (() => void) | null} [props.moreOf] shows what the server left out
  * @param {number} [props.first] characters of a text that are shown first
  */
-export function ToolCard({ card, argumentParts, resultParts, spanOf, selected, onSelect, moreOf, first }) {
+export function ToolCard({
+  card,
+  argumentParts,
+  resultParts,
+  spanOf,
+  selected,
+  onSelect,
+  moreOf,
+  first,
+}) {
   const { call, result } = card;
   const span = spanOf?.(result?.span_id ?? null);
   const name = call?.name || result?.name || span?.name || "tool";
@@ -34,7 +43,9 @@ export function ToolCard({ card, argumentParts, resultParts, spanOf, selected, o
     aria-label=${`tool ${visible(name)}`}
   >
     <header>
-      <span class="tool-name"><span aria-hidden="true">⚙</span> ${visible(name)}</span>
+      <span class="tool-name"
+        ><span aria-hidden="true">⚙</span> ${visible(name)}</span
+      >
       ${result?.is_error ? html`<span class="failure">failed</span>` : null}
       ${span && onSelect ? html`<${SpanButton} span=${span} onSelect=${onSelect} />` : null}
     </header>
@@ -67,14 +78,23 @@ export function ToolCard({ card, argumentParts, resultParts, spanOf, selected, o
  */
 export function SpanButton({ span, onSelect }) {
   const seconds = Number(BigInt(span.end_time) - BigInt(span.start_time)) / 1e9;
-  return html`<button type="button" class="link span-link" title="Show its span" onClick=${() => onSelect(span.span_id)}>
-    ${duration(seconds)}<span class="hidden-label"> · show the span ${visible(span.name)}</span>
+  return html`<button
+    type="button"
+    class="link span-link"
+    title="Show its span"
+    onClick=${() => onSelect(span.span_id)}
+  >
+    ${duration(seconds)}<span class="hidden-label">
+      · show the span ${visible(span.name)}</span
+    >
   </button>`;
 }
 
 /** @param {{span: Span}} props */
 export function Traceback({ span }) {
-  const stack = span.events.map((event) => event.attributes?.["exception.stacktrace"]).find((each) => each);
+  const stack = span.events
+    .map((event) => event.attributes?.["exception.stacktrace"])
+    .find((each) => each);
   if (typeof stack !== "string") return null;
   return html`<details class="traceback">
     <summary>Traceback</summary>
@@ -84,14 +104,26 @@ export function Traceback({ span }) {
 
 /** @param {{value: unknown, parts?: Part[], first?: number}} props */
 function Arguments({ value, parts, first }) {
-  if (parts) return html`<div class="arguments"><${LongText} text=${pretty(value)} parts=${parts} first=${first} /></div>`;
-  if (!isPlain(value)) return html`<div class="arguments"><${LongText} text=${pretty(value)} first=${first} /></div>`;
+  if (parts)
+    return html`<div class="arguments">
+      <${LongText} text=${pretty(value)} parts=${parts} first=${first} />
+    </div>`;
+  if (!isPlain(value))
+    return html`<div class="arguments">
+      <${LongText} text=${pretty(value)} first=${first} />
+    </div>`;
   return html`<dl class="arguments">
     ${Object.entries(value).map(
-      ([key, each]) => html`<div key=${key}>
-        <dt>${visible(key)}</dt>
-        <dd><${LongText} text=${typeof each === "string" ? each : JSON.stringify(each)} first=${first} /></dd>
-      </div>`,
+      ([key, each]) =>
+        html`<div key=${key}>
+          <dt>${visible(key)}</dt>
+          <dd>
+            <${LongText}
+              text=${typeof each === "string" ? each : JSON.stringify(each)}
+              first=${first}
+            />
+          </dd>
+        </div>`,
     )}
   </dl>`;
 }
@@ -101,7 +133,12 @@ function Arguments({ value, parts, first }) {
  * @returns {value is Record<string, unknown>}
  */
 function isPlain(value) {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    return false;
   const values = Object.values(value);
-  return values.length > 0 && values.length <= MOST_LINES && values.every((each) => typeof each !== "object" || each === null);
+  return (
+    values.length > 0 &&
+    values.length <= MOST_LINES &&
+    values.every((each) => typeof each !== "object" || each === null)
+  );
 }
