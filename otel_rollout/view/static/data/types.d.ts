@@ -271,7 +271,7 @@ export interface SearchHit {
 
 export type SearchLine =
   | { hit: SearchHit }
-  | { done: true; searched_bytes: number; hits: number; is_cut: boolean }
+  | { done: true; searched_bytes: number; hits: number; is_cut: boolean; unreadable?: number }
   | { searched_bytes: number; total_bytes: number }
   | { error: string };
 
