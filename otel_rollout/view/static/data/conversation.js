@@ -82,6 +82,41 @@ export function pretty(value) {
   }
 }
 
+/** Arguments of a call up to which each stands in a line of its own. */
+const MOST_LINES = 8;
+
+/**
+ * Return if a call's arguments are few plain values by name.
+ *
+ * @param {unknown} value
+ * @returns {value is Record<string, string | number | boolean | null>}
+ */
+export function isPlain(value) {
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    return false;
+  const values = Object.values(value);
+  return (
+    values.length > 0 &&
+    values.length <= MOST_LINES &&
+    values.every((each) => typeof each !== "object" || each === null)
+  );
+}
+
+/**
+ * Return a call's arguments as a text: a line for each if they are plain, else JSON.
+ *
+ * @param {unknown} value
+ */
+export function argumentsText(value) {
+  if (!isPlain(value)) return pretty(value);
+  return Object.entries(value)
+    .map(
+      ([key, each]) =>
+        `${key} ${typeof each === "string" ? each : JSON.stringify(each)}`,
+    )
+    .join("\n");
+}
+
 /**
  * Return a text in pieces that a browser lays out one by one, cut at ends of lines where there are any.
  *

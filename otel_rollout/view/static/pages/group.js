@@ -153,7 +153,7 @@ function Group({ group, route }) {
                   aria-pressed=${position === at}
                   onClick=${() => setSingle(position)}
                 >
-                  ${visible(names.get(rollout))}
+                  ${`${visible(names.get(rollout))} `}
                   <${RewardBadge}
                     reward=${rollout.summary.reward}
                     ...${{ lowest, highest }}

@@ -129,7 +129,7 @@ function tokenText(id) {
 
 /** @param {{input: number | null, output: number | null}} tokens */
 function tokensText({ input, output }) {
-  return `${input == null ? "?" : whole(input)} → ${output == null ? "?" : whole(output)} tokens`;
+  return `${input == null ? "?" : whole(input)} → ${output == null ? "?" : whole(output)} tok`;
 }
 
 /** @param {string} role */

@@ -42,8 +42,7 @@ export function TimelineTable({ lanes, names, addressOf, late }) {
           return html`<tr key=${lane.trace_id}>
             <th scope="row">
               <a href=${addressOf(lane)}
-                >sample ${visible(String(lane.sample_index ?? "none"))}, rollout
-                ${visible(String(lane.rollout_n ?? "none"))}</a
+                >${visible(`sample ${lane.sample_index ?? "none"}, rollout ${lane.rollout_n ?? "none"}`)}</a
               >
               ${late.has(lane.trace_id) ? html` <span class="warning">last 5%</span>` : null}
             </th>
