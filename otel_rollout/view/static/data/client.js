@@ -31,26 +31,18 @@ export const paths = {
   /** @param {string} step @param {Selection} selection */
   step: (step, selection) => ofStep(step, "", selection),
   /** @param {string} step @param {string} sample @param {Selection} selection */
-  group: (step, sample, selection) =>
-    ofStep(step, `/group/${encodeURIComponent(sample)}`, selection),
+  group: (step, sample, selection) => ofStep(step, `/group/${encodeURIComponent(sample)}`, selection),
   /** @param {string} step @param {Selection} selection */
   timeline: (step, selection) => ofStep(step, "/timeline", selection),
   /** @param {string} traceId */
   trajectory: (traceId) => `trajectory/${encodeURIComponent(traceId)}`,
   /** @param {string} traceId @param {string} spanId */
-  span: (traceId, spanId) =>
-    `trajectory/${encodeURIComponent(traceId)}/span/${encodeURIComponent(spanId)}`,
+  span: (traceId, spanId) => `trajectory/${encodeURIComponent(traceId)}/span/${encodeURIComponent(spanId)}`,
   /** @param {Record<string, string | undefined>} query @param {Selection} selection */
-  search: (query, selection) =>
-    "search" + queryOf({ ...query, ...selectionQuery(selection) }),
+  search: (query, selection) => "search" + queryOf({ ...query, ...selectionQuery(selection) }),
   /** @param {string | undefined} step @param {Selection} selection */
   findings: (step, selection) =>
-    "findings" +
-    queryOf(
-      step === undefined
-        ? {}
-        : { step, ...selectionQuery(asked(step, selection)) },
-    ),
+    "findings" + queryOf(step === undefined ? {} : { step, ...selectionQuery(asked(step, selection)) }),
   live: () => "live",
 };
 
@@ -60,10 +52,7 @@ export const paths = {
  * @param {Selection} selection
  */
 function ofStep(step, rest, selection) {
-  return (
-    `step/${encodeURIComponent(step)}${rest}` +
-    queryOf(selectionQuery(asked(step, selection)))
-  );
+  return `step/${encodeURIComponent(step)}${rest}` + queryOf(selectionQuery(asked(step, selection)));
 }
 
 /**
@@ -100,9 +89,7 @@ export async function load(path, { signal } = {}) {
  */
 export async function* stream(path, { signal } = {}) {
   if (isExported())
-    throw new ClientError(
-      "Exported pages can't be searched: open the trace folder with `otel-rollout view`.",
-    );
+    throw new ClientError("Exported pages can't be searched: open the trace folder with `otel-rollout view`.");
   const answer = await request(path, signal);
   if (!answer.body) return;
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -127,9 +114,7 @@ export function exportedName(path) {
   const bytes = new TextEncoder().encode(path);
   return Array.from(bytes, (byte) => {
     const character = String.fromCharCode(byte);
-    return /[\w.-]/.test(character)
-      ? character
-      : `~${byte.toString(16).toUpperCase().padStart(2, "0")}`;
+    return /[\w.-]/.test(character) ? character : `~${byte.toString(16).toUpperCase().padStart(2, "0")}`;
   }).join("");
 }
 
@@ -147,9 +132,7 @@ async function request(path, signal) {
     });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ClientError(
-      "The server doesn't answer. Is `otel-rollout view` still running?",
-    );
+    throw new ClientError("The server doesn't answer. Is `otel-rollout view` still running?");
   }
   if (answer.ok) return answer;
   let said = `The server answered ${answer.status}.`;
@@ -167,9 +150,7 @@ async function loadExported(path) {
   const name = exportedName(path);
   if (!(name in data)) await loadScript(`data/${name}.js`);
   if (!(name in data))
-    throw new ClientError(
-      "This isn't part of the export. Open the trace folder with `otel-rollout view`.",
-    );
+    throw new ClientError("This isn't part of the export. Open the trace folder with `otel-rollout view`.");
   return data[name];
 }
 

@@ -29,12 +29,8 @@ export function pairCalls(conversation, from = 0) {
     const index = from + position;
     if (utterance.role === "tool") {
       const card =
-        open.find(
-          ({ call }) => call?.call_id && call.call_id === utterance.call_id,
-        ) ??
-        open.find(
-          ({ call }) => utterance.name && call?.name === utterance.name,
-        ) ??
+        open.find(({ call }) => call?.call_id && call.call_id === utterance.call_id) ??
+        open.find(({ call }) => utterance.name && call?.name === utterance.name) ??
         open[0];
       if (card) {
         card.result = utterance;
@@ -60,9 +56,7 @@ export function pairCalls(conversation, from = 0) {
  * @returns {Utterance[]}
  */
 export function messagesOf({ utterance, cards }) {
-  const results = cards
-    .map(({ result }) => result)
-    .filter((result) => result !== null);
+  const results = cards.map(({ result }) => result).filter((result) => result !== null);
   return results.includes(utterance) ? results : [utterance, ...results];
 }
 
@@ -92,8 +86,7 @@ const MOST_LINES = 8;
  * @returns {value is Record<string, string | number | boolean | null>}
  */
 export function isPlain(value) {
-  if (typeof value !== "object" || value === null || Array.isArray(value))
-    return false;
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
   const values = Object.values(value);
   return (
     values.length > 0 &&
@@ -110,10 +103,7 @@ export function isPlain(value) {
 export function argumentsText(value) {
   if (!isPlain(value)) return pretty(value);
   return Object.entries(value)
-    .map(
-      ([key, each]) =>
-        `${key} ${typeof each === "string" ? each : JSON.stringify(each)}`,
-    )
+    .map(([key, each]) => `${key} ${typeof each === "string" ? each : JSON.stringify(each)}`)
     .join("\n");
 }
 

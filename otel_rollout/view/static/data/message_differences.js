@@ -20,10 +20,7 @@ const DIFF = /** @type {{words: Diff, lines: Diff}} */ (
  */
 export function messageDifferences(left, right) {
   /** @type {[Differences[], Differences[]]} */
-  const found = [
-    left.map(() => ({ cards: [] })),
-    right.map(() => ({ cards: [] })),
-  ];
+  const found = [left.map(() => ({ cards: [] })), right.map(() => ({ cards: [] }))];
   for (let at = 0; at < Math.max(left.length, right.length); at += 1) {
     const [one, other] = [left[at], right[at]];
     const [here, there] = [found[0][at], found[1][at]];
@@ -35,10 +32,8 @@ export function messageDifferences(left, right) {
       const [mine, theirs] = [one?.cards[card], other?.cards[card]];
       const asked = compare(argumentsOf(mine), argumentsOf(theirs));
       const given = compare(mine?.result?.text, theirs?.result?.text);
-      if (here && mine)
-        here.cards[card] = { arguments: asked[0], result: given[0] };
-      if (there && theirs)
-        there.cards[card] = { arguments: asked[1], result: given[1] };
+      if (here && mine) here.cards[card] = { arguments: asked[0], result: given[0] };
+      if (there && theirs) there.cards[card] = { arguments: asked[1], result: given[1] };
     }
   }
   return found;
@@ -56,8 +51,7 @@ function argumentsOf(card) {
  */
 function compare(one, other) {
   if (one === undefined || other === undefined) {
-    const whole = (/** @type {string | undefined} */ text) =>
-      text ? [{ text, isChanged: true }] : undefined;
+    const whole = (/** @type {string | undefined} */ text) => (text ? [{ text, isChanged: true }] : undefined);
     return [whole(one), whole(other)];
   }
   return boundedDifference(one, other, DIFF);

@@ -24,11 +24,8 @@ export function rememberSteps(run) {
  */
 export function shortSelection(selection) {
   const { validate, experiment, run } = selection;
-  const isOnlyExperiment =
-    steps.length > 0 &&
-    steps.every((step) => step.experiment_name === experiment);
-  const isOnlyRun =
-    steps.length > 0 && steps.every((step) => step.run_id === run);
+  const isOnlyExperiment = steps.length > 0 && steps.every((step) => step.experiment_name === experiment);
+  const isOnlyRun = steps.length > 0 && steps.every((step) => step.run_id === run);
   return {
     validate,
     experiment: isOnlyExperiment ? undefined : experiment,
@@ -45,17 +42,9 @@ export function shortSelection(selection) {
  */
 export function fullSelection(step, { validate = false, experiment, run }) {
   const found = steps
-    .filter(
-      (each) =>
-        String(each.step ?? "none") === step && each.validate === validate,
-    )
-    .filter(
-      (each) =>
-        experiment == null || (each.experiment_name ?? "") === experiment,
-    )
+    .filter((each) => String(each.step ?? "none") === step && each.validate === validate)
+    .filter((each) => experiment == null || (each.experiment_name ?? "") === experiment)
     .filter((each) => run == null || each.run_id === run)
     .sort((one, other) => other.start_time - one.start_time)[0];
-  return found
-    ? { validate, experiment: found.experiment_name, run: found.run_id }
-    : { validate, experiment, run };
+  return found ? { validate, experiment: found.experiment_name, run: found.run_id } : { validate, experiment, run };
 }

@@ -16,10 +16,7 @@ export function share(part, all) {
  * @param {StepSummary} step
  */
 export function groupsWithoutSignal(step) {
-  return Object.values(step.zero_variance).reduce(
-    (sum, count) => sum + count,
-    0,
-  );
+  return Object.values(step.zero_variance).reduce((sum, count) => sum + count, 0);
 }
 
 /**
@@ -126,8 +123,5 @@ function byStep(one, other) {
 
 /** @param {Series} series */
 function newest({ training, validation }) {
-  return [...training, ...validation].reduce(
-    (time, step) => Math.max(time, step.end_time),
-    0,
-  );
+  return [...training, ...validation].reduce((time, step) => Math.max(time, step.end_time), 0);
 }

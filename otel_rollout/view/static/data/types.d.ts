@@ -295,15 +295,7 @@ export interface Selection {
   run?: string | null;
 }
 
-export type PageName =
-  | "run"
-  | "step"
-  | "group"
-  | "trajectory"
-  | "timeline"
-  | "search"
-  | "live"
-  | "unknown";
+export type PageName = "run" | "step" | "group" | "trajectory" | "timeline" | "search" | "live" | "unknown";
 
 /** An address of the pages, as `data/router.js` reads it. */
 export interface Route extends Selection {

@@ -8,7 +8,7 @@ import { useSurroundings } from "../parts/place.js";
 import { Segments } from "../parts/segments.js";
 import { EmptyState, ErrorState, LoadingState } from "../parts/states.js";
 import { StepCharts } from "../parts/step_charts.js";
-import { STEP_COLUMNS } from "../parts/step_columns.js";
+import { STEP_COLUMNS } from "../parts/steps_table.js";
 import { Table } from "../parts/table.js";
 import { useMemo } from "../vendor/preact_hooks.js";
 
@@ -23,10 +23,7 @@ import { useMemo } from "../vendor/preact_hooks.js";
 export function RunPage({ route }) {
   const { run, runError } = useSurroundings();
   const all = useMemo(() => seriesOf(run?.steps ?? []), [run]);
-  if (!run)
-    return runError
-      ? html`<${ErrorState} error=${runError} />`
-      : html`<${LoadingState} />`;
+  if (!run) return runError ? html`<${ErrorState} error=${runError} />` : html`<${LoadingState} />`;
   const { progress } = run;
   if (!all.length) {
     if (progress)
@@ -34,15 +31,10 @@ export function RunPage({ route }) {
     return html`<${EmptyState} title="No trajectories yet">${run.waiting ?? "This page fills as soon as one has ended."}</${EmptyState}>`;
   }
   const wanted =
-    route.experiment === undefined && route.run === undefined
-      ? null
-      : seriesKey(route.experiment, route.run);
+    route.experiment === undefined && route.run === undefined ? null : seriesKey(route.experiment, route.run);
   const chosen = all.find(({ key }) => key === wanted) ?? all[0];
-  const against = all.find(
-    ({ key }) => key === route.query.against && key !== chosen.key,
-  );
-  const part =
-    route.validate || !chosen.training.length ? "validation" : "training";
+  const against = all.find(({ key }) => key === route.query.against && key !== chosen.key);
+  const part = route.validate || !chosen.training.length ? "validation" : "training";
   return html`<div class="run-page">
     <h1 class="hidden-label">${run.title}</h1>
     <${Problems} problems=${run.problems} />
@@ -125,10 +117,7 @@ function Choices({ route, all, chosen, against, part }) {
             value=${chosen.key}
             onChange=${(/** @type {any} */ event) => {
               const next = all.find(({ key }) => key === event.target.value);
-              if (next)
-                navigate(
-                  address({ experiment: next.experiment, run: next.run }),
-                );
+              if (next) navigate(address({ experiment: next.experiment, run: next.run }));
             }}
           >
             ${all.map((each) => html`<option key=${each.key} value=${each.key}>${seriesName(each)}</option>`)}
@@ -155,10 +144,7 @@ function Steps({ steps, route, part }) {
   const sort = parseSort(route.query.sort);
   const column = STEP_COLUMNS.find(({ key }) => key === sort?.key);
   const rows = useMemo(
-    () =>
-      column?.value && sort
-        ? sorted(steps, column.value, sort.isDescending)
-        : steps,
+    () => (column?.value && sort ? sorted(steps, column.value, sort.isDescending) : steps),
     [steps, sort?.key, sort?.isDescending],
   );
   return html`<${Table}

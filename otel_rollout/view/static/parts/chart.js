@@ -25,15 +25,7 @@ import { themeColor, useThemeVersion } from "./theme.js";
  * @param {[number, number]} [props.range] of y, if it is known before
  * @param {number} [props.height]
  */
-export function LineChart({
-  title,
-  x,
-  lines,
-  format,
-  onOpen,
-  range,
-  height = 130,
-}) {
+export function LineChart({ title, x, lines, format, onOpen, range, height = 130 }) {
   const place = useRef(/** @type {HTMLDivElement | null} */ (null));
   const plot = useRef(/** @type {any} */ (null));
   const open = useRef(onOpen);
@@ -70,9 +62,7 @@ export function LineChart({
             ticks: grid,
             font,
             size: 26,
-            incrs: [
-              1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000,
-            ],
+            incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000],
           },
           {
             stroke: text,
@@ -80,8 +70,7 @@ export function LineChart({
             ticks: grid,
             font,
             size: 48,
-            values: (/** @type {any} */ _, /** @type {number[]} */ ys) =>
-              ys.map((y) => format(y)),
+            values: (/** @type {any} */ _, /** @type {number[]} */ ys) => ys.map((y) => format(y)),
           },
         ],
         series: [
@@ -96,9 +85,7 @@ export function LineChart({
           })),
         ],
         hooks: {
-          setCursor: [
-            (/** @type {any} */ self) => setAt(self.cursor.idx ?? null),
-          ],
+          setCursor: [(/** @type {any} */ self) => setAt(self.cursor.idx ?? null)],
         },
       },
       /** @type {any} */ (data),
@@ -109,9 +96,7 @@ export function LineChart({
       if (made.cursor.idx != null) open.current?.(made.cursor.idx);
     };
     made.over.addEventListener("click", click);
-    const resize = new ResizeObserver(() =>
-      made.setSize({ width: element.clientWidth, height }),
-    );
+    const resize = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
     resize.observe(element);
     return () => {
       resize.disconnect();
@@ -159,8 +144,7 @@ function isShort(self) {
  */
 function describe(title, x, lines, format) {
   const ends = lines.map(
-    ({ label, values }) =>
-      `${label} from ${format(values[0]) || "unknown"} to ${format(values.at(-1)) || "unknown"}`,
+    ({ label, values }) => `${label} from ${format(values[0]) || "unknown"} to ${format(values.at(-1)) || "unknown"}`,
   );
   return `${title} over ${x.length} steps: ${ends.join("; ")}. The table has the numbers.`;
 }

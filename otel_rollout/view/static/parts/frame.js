@@ -21,9 +21,7 @@ export function Frame() {
   const route = useRoute();
   const { data: run, error: runError } = useData(paths.run());
   rememberSteps(run);
-  const [place, setPlace] = useState(
-    /** @type {Partial<Route> | null} */ (null),
-  );
+  const [place, setPlace] = useState(/** @type {Partial<Route> | null} */ (null));
   const [isHelpOpen, setHelpOpen] = useState(false);
   const [isConnected, setConnected] = useState(true);
   useEffect(() => onConnection(setConnected), []);
@@ -44,9 +42,7 @@ export function Frame() {
   useKeys([
     { key: "/", does: "search", run: () => navigate(search) },
     { key: "?", does: "these keys", run: () => setHelpOpen(true) },
-    ...(up === null
-      ? []
-      : [{ key: "Escape", does: "up", run: () => navigate(up) }]),
+    ...(up === null ? [] : [{ key: "Escape", does: "up", run: () => navigate(up) }]),
     ...(here.sample === undefined || here.page === "group"
       ? []
       : [
@@ -131,26 +127,8 @@ function usePlaceKept(route) {
 }
 
 /** @param {Route} route */
-function pageKey({
-  page,
-  step,
-  sample,
-  rollout,
-  traceId,
-  validate,
-  experiment,
-  run,
-}) {
-  return JSON.stringify([
-    page,
-    step,
-    sample,
-    rollout,
-    traceId,
-    validate,
-    experiment,
-    run,
-  ]);
+function pageKey({ page, step, sample, rollout, traceId, validate, experiment, run }) {
+  return JSON.stringify([page, step, sample, rollout, traceId, validate, experiment, run]);
 }
 
 /** @param {Route} route */

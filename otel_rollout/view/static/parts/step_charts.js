@@ -21,9 +21,7 @@ const FIGURES = [
   {
     title: "Mean reward",
     format: decimal,
-    lines: [
-      { label: "reward", color: "series-1", value: (step) => step.reward_mean },
-    ],
+    lines: [{ label: "reward", color: "series-1", value: (step) => step.reward_mean }],
   },
   {
     title: "Groups without signal",
@@ -33,8 +31,7 @@ const FIGURES = [
       {
         label: "all worst",
         color: "series-2",
-        value: (step) =>
-          share(step.zero_variance.worst ?? 0, step.comparable_groups),
+        value: (step) => share(step.zero_variance.worst ?? 0, step.comparable_groups),
       },
     ],
   },
@@ -90,10 +87,7 @@ export function StepCharts({ steps, against = [], names, onOpen }) {
   const numbered = useMemo(() => byNumber(steps), [steps]);
   const others = useMemo(() => byNumber(against), [against]);
   const x = useMemo(
-    () =>
-      [...new Set([...numbered.keys(), ...others.keys()])].sort(
-        (a, b) => a - b,
-      ),
+    () => [...new Set([...numbered.keys(), ...others.keys()])].sort((a, b) => a - b),
     [numbered, others],
   );
   if (x.length < 2) return null;
@@ -128,8 +122,7 @@ export function StepCharts({ steps, against = [], names, onOpen }) {
           })),
         );
       }
-      if (drawn.every((line) => line.values.every((each) => each == null)))
-        return null;
+      if (drawn.every((line) => line.values.every((each) => each == null))) return null;
       return html`<${LineChart}
         key=${title}
         title=${title}
@@ -147,11 +140,7 @@ export function StepCharts({ steps, against = [], names, onOpen }) {
 
 /** @param {StepSummary[]} steps */
 function byNumber(steps) {
-  return new Map(
-    steps
-      .filter(({ step }) => step != null)
-      .map((step) => [/** @type {number} */ (step.step), step]),
-  );
+  return new Map(steps.filter(({ step }) => step != null).map((step) => [/** @type {number} */ (step.step), step]));
 }
 
 /**

@@ -13,9 +13,7 @@ const SLOWEST = 50;
  * @param {{lanes: TimelineLane[], names: string[], addressOf: (lane: TimelineLane) => string, late: Set<string>}} props
  */
 export function TimelineTable({ lanes, names, addressOf, late }) {
-  const slowest = [...lanes]
-    .sort((one, other) => other.end - one.end)
-    .slice(0, SLOWEST);
+  const slowest = [...lanes].sort((one, other) => other.end - one.end).slice(0, SLOWEST);
   return html`<div
     class="plain-table-box"
     tabindex="0"
@@ -70,7 +68,5 @@ export function TimelineTable({ lanes, names, addressOf, late }) {
  * @param {{kind: number, name: string}} activity
  */
 export function activityName({ kind, name }) {
-  return visible(
-    KINDS[kind] === "waiting" || !name ? KINDS[kind] : `${KINDS[kind]} ${name}`,
-  );
+  return visible(KINDS[kind] === "waiting" || !name ? KINDS[kind] : `${KINDS[kind]} ${name}`);
 }

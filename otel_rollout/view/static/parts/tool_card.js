@@ -20,16 +20,7 @@ import { LongText } from "./long_text.js";
  * @param {(spanId: string | null) => (() => void) | null} [props.moreOf] shows what the server left out
  * @param {number} [props.first] characters of a text that are shown first
  */
-export function ToolCard({
-  card,
-  argumentParts,
-  resultParts,
-  spanOf,
-  selected,
-  onSelect,
-  moreOf,
-  first,
-}) {
+export function ToolCard({ card, argumentParts, resultParts, spanOf, selected, onSelect, moreOf, first }) {
   const { call, result } = card;
   const span = spanOf?.(result?.span_id ?? null);
   const name = call?.name || result?.name || span?.name || "tool";
@@ -89,9 +80,7 @@ export function SpanButton({ span, onSelect }) {
 
 /** @param {{span: Span}} props */
 export function Traceback({ span }) {
-  const stack = span.events
-    .map((event) => event.attributes?.["exception.stacktrace"])
-    .find((each) => each);
+  const stack = span.events.map((event) => event.attributes?.["exception.stacktrace"]).find((each) => each);
   if (typeof stack !== "string") return null;
   return html`<details class="traceback">
     <summary>Traceback</summary>

@@ -1,20 +1,6 @@
-import {
-  clock,
-  compact,
-  decimal,
-  duration,
-  percent,
-  percentOf,
-  whole,
-} from "../data/formats.js";
+import { clock, compact, decimal, duration, percent, percentOf, whole } from "../data/formats.js";
 import { addressOf, inAddress, selectionOf } from "../data/router.js";
-import {
-  allToolCalls,
-  groupsWithoutSignal,
-  noSignalShare,
-  share,
-  toolErrorShare,
-} from "../data/step_figures.js";
+import { allToolCalls, groupsWithoutSignal, noSignalShare, share, toolErrorShare } from "../data/step_figures.js";
 import { html } from "./html.js";
 
 /** @import { StepSummary } from "../data/types.d.ts" */
@@ -53,22 +39,8 @@ export const STEP_COLUMNS = [
       >`,
   },
   number("groups", "Groups", "4.5rem", (step) => step.groups, whole, "Prompts"),
-  number(
-    "trajectories",
-    "Rollouts",
-    "5.5rem",
-    (step) => step.trajectories,
-    whole,
-    "Trajectories",
-  ),
-  number(
-    "reward",
-    "Reward",
-    "5.5rem",
-    (step) => step.reward_mean,
-    decimal,
-    "Mean reward",
-  ),
+  number("trajectories", "Rollouts", "5.5rem", (step) => step.trajectories, whole, "Trajectories"),
+  number("reward", "Reward", "5.5rem", (step) => step.reward_mean, decimal, "Mean reward"),
   number(
     "spread",
     "In groups",
@@ -116,52 +88,14 @@ export const STEP_COLUMNS = [
     value: toolErrorShare,
     cell: (step) => {
       const { calls, errors } = allToolCalls(step.tools);
-      return shareCell(
-        toolErrorShare(step),
-        `${whole(errors)} of ${whole(calls)} calls`,
-      );
+      return shareCell(toolErrorShare(step), `${whole(errors)} of ${whole(calls)} calls`);
     },
   },
-  number(
-    "turns",
-    "Turns",
-    "4.5rem",
-    (step) => step.turns?.mean,
-    decimalOrWhole,
-    "Mean number of turns",
-  ),
-  number(
-    "tokens",
-    "Tokens p50",
-    "6rem",
-    (step) => step.tokens?.p50,
-    compact,
-    "Output tokens, median",
-  ),
-  number(
-    "tokens99",
-    "p99",
-    "4.5rem",
-    (step) => step.tokens?.p99,
-    compact,
-    "Output tokens, 99th percentile",
-  ),
-  number(
-    "seconds",
-    "Time p50",
-    "6rem",
-    (step) => step.seconds?.p50,
-    duration,
-    "Duration, median",
-  ),
-  number(
-    "seconds99",
-    "p99",
-    "5.5rem",
-    (step) => step.seconds?.p99,
-    duration,
-    "Duration, 99th percentile",
-  ),
+  number("turns", "Turns", "4.5rem", (step) => step.turns?.mean, decimalOrWhole, "Mean number of turns"),
+  number("tokens", "Tokens p50", "6rem", (step) => step.tokens?.p50, compact, "Output tokens, median"),
+  number("tokens99", "p99", "4.5rem", (step) => step.tokens?.p99, compact, "Output tokens, 99th percentile"),
+  number("seconds", "Time p50", "6rem", (step) => step.seconds?.p50, duration, "Duration, median"),
+  number("seconds99", "p99", "5.5rem", (step) => step.seconds?.p99, duration, "Duration, 99th percentile"),
   {
     key: "last",
     title: "Last 5%",
@@ -233,10 +167,7 @@ function shareColumn(key, title, part, all, help) {
     isDescendingFirst: true,
     value,
     cell: (step) =>
-      shareCell(
-        value(step),
-        `${whole(part(step))} of ${whole(all(step))}: ${percentOf(part(step), all(step))}`,
-      ),
+      shareCell(value(step), `${whole(part(step))} of ${whole(all(step))}: ${percentOf(part(step), all(step))}`),
   };
 }
 
