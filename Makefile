@@ -25,10 +25,11 @@ test: $(VENV)/.dev  ## Run all tests; servers are installed and started where th
 test-fast: $(VENV)/.dev  ## Run the tests that need no server
 	@$(PYTEST) -m "not integration" $(ARGS)
 
-test-slow: $(VENV)/.dev  ## The tests that CI leaves out: Ray actors of verl, Weave's production store, MLflow's databases; ten minutes or more
+test-slow: $(VENV)/.dev  ## The tests that CI leaves out: Ray actors of verl, Weave's production store, MLflow's databases, 50 kills of the Collector; ten minutes or more
 	@VERL_TEST_RAY=1 $(BIN)/python -m pytest tests/integrations/verl/test_ray_actors.py
 	@TEST_WEAVE_CLICKHOUSE=1 $(BIN)/python -m pytest tests/exporters/weave -k clickhouse
 	@TEST_MLFLOW_DATABASES=1 $(BIN)/python -m pytest tests/exporters/mlflow
+	@TEST_COLLECTOR_SLOW=1 $(BIN)/python -m pytest tests/deploy/test_faults.py
 
 soak: $(VENV)/.dev  ## Ten minutes of faults at random, and an exact account at the end
 	@$(BIN)/python tests/faults/soak.py $(ARGS)

@@ -70,9 +70,7 @@ def running(program, folder, agent=None):
     """Start an agent, a gateway behind it and a sink behind that, with values of the agent's configuration."""
     with ExitStack() as stack:
         sink = stack.enter_context(Sink(program, folder / "sink"))
-        behind = Otelcol.gateway(
-            program, {"folder": sink.address}, folder / "gateway", {**RETRY_SOON, **(gateway or {})}
-        )
+        behind = Otelcol.gateway(program, {"folder": sink.address}, folder / "gateway", RETRY_SOON)
         stack.enter_context(behind)
         retry = {"exporters::otlp_grpc::retry_on_failure::max_interval": "1s"}
         address = behind.grpc_address.removeprefix("http://")
@@ -114,9 +112,7 @@ class TestFullQueues:
 
     def test_other_backend_waits_and_nothing_is_lost(self, collector_program, tmp_path):
         """With one backend away until gateway's and agent's queues are full, both have all spans in the end."""
-        of_agent, of_folder, of_mlflow = (
-            small_queue(name) for name in ("otlp_grpc", "otlp_http/folder", "otlp_http/mlflow")
-        )
+        of_agent, *of_gateway = map(small_queue, ("otlp_grpc", "otlp_http/folder", "otlp_http/mlflow"))
         count = 80 * SPANS
         with ExitStack() as stack:
             here, away = (Sink(collector_program, tmp_path / name) for name in ("here", "away"))
