@@ -21,6 +21,7 @@ from benchmarks.mlflow import ROOT, SECONDS_TO_STORE, Agent, cpu_of_server, crea
 
 OPS = 9  # and the root
 CHARACTERS = 800
+WARM_UP = 2  # trajectories of each trainer, so that its start isn't measured
 
 
 def send(uri: str, project: str, trajectories: int) -> dict[str, Any]:
@@ -29,8 +30,12 @@ def send(uri: str, project: str, trajectories: int) -> dict[str, Any]:
 
     trajectory, op, flush = our_way(uri, project)
     half = payload(CHARACTERS)
+    asyncio.run(trace(trajectory, op, Agent(half), half, 0, WARM_UP, OPS))
+    flush()
+    print("ready", flush=True)
+    sys.stdin.readline()
     start = time.perf_counter()
-    asyncio.run(trace(trajectory, op, Agent(half), half, 0, trajectories, OPS))
+    asyncio.run(trace(trajectory, op, Agent(half), half, WARM_UP, trajectories, OPS))
     seconds = time.perf_counter() - start
     is_flushed = flush()
     found = otel_rollout.stats().exporters["mlflow"]
@@ -40,24 +45,37 @@ def send(uri: str, project: str, trajectories: int) -> dict[str, Any]:
 
 def burst(uri: str, trainers: int, trajectories: int, used_cpu: Callable[[], float], count: Callable[[], int]) -> str:
     """Have the trainers send at once; return a row of the table."""
-    before, cpu = count(), used_cpu()
-    start = time.perf_counter()
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.mlflow_server", "--send", uri]
     processes = [
         subprocess.Popen(
             [*command, f"burst-{time.monotonic_ns()}", str(trajectories)],
             cwd=ROOT,
             env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"},
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         for _ in range(trainers)
     ]
+    for process in processes:
+        while process.stdout and process.stdout.readline() != "ready\n":
+            if process.poll() is not None:
+                raise RuntimeError("a trainer has ended before its burst")
+    before, cpu = count(), used_cpu()
+    start = time.perf_counter()
+    for process in processes:
+        if process.stdin:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+    while (stored := count() - before) < trainers * trajectories * (OPS + 1):
+        if time.perf_counter() - start > SECONDS_TO_STORE:
+            break
+        time.sleep(0.1)
+    seconds = time.perf_counter() - start
     answers = [
         json.loads(process.communicate(timeout=2 * SECONDS_TO_STORE)[0].splitlines()[-1]) for process in processes
     ]
-    seconds = time.perf_counter() - start
-    stored, expected = count() - before, trainers * trajectories * (OPS + 1)
+    expected = trainers * trajectories * (OPS + 1)
     lost = sum(answer["lost"] for answer in answers)
     per_span = 1000 * (used_cpu() - cpu) / expected
     return f"{stored:,} of {expected:,} | {lost} | {seconds:.1f} s | {stored / seconds:,.0f} | {per_span:.2f} ms |"
@@ -102,7 +120,7 @@ def main() -> None:
     parser.add_argument("--workers", nargs="+", type=int, default=[1, 2, 4], help="numbers of server workers")
     parser.add_argument("--trainers", type=int, default=8, help="processes that trace (default: 8)")
     parser.add_argument(
-        "--trajectories", type=int, default=150, help="trajectories of each (default: 150, of 10 spans)"
+        "--trajectories", type=int, default=250, help="trajectories of each (default: 250, of 10 spans)"
     )
     arguments = parser.parse_args()
     if arguments.send:

@@ -81,6 +81,8 @@ REWARD_PARTS: Final = _key(
     "the named parts of the reward; in verl, the other results of the reward function",
     "as the reward",
 )
+ADVANTAGE: Final = _root("rollout.advantage", "double", "the advantage in training; nothing writes it yet", "you")
+FATE: Final = _root("rollout.fate", "str", "what training did with the trajectory; nothing writes it yet", "you")
 TURNS: Final = _root("rollout.turns", "int", "LLM ops of the trajectory, except nested ones", "filters")
 INPUT_TOKENS: Final = _root("rollout.input_tokens", "int", "sum of the LLM ops' input tokens", "filters")
 OUTPUT_TOKENS: Final = _root("rollout.output_tokens", "int", "sum of the LLM ops' output tokens", "filters")
@@ -211,7 +213,9 @@ JSON_MIME_TYPE: Final = "application/json"
 TEXT_MIME_TYPE: Final = "text/plain"
 
 ATTRIBUTES: Final = tuple(_attributes)
-ANNOTATIONS: Final = tuple(row for row in ATTRIBUTES if row.where in ("root (verl)", "root and turns (verl)"))
+ANNOTATIONS: Final = tuple(
+    row for row in ATTRIBUTES if row.where in ("root (verl)", "root and turns (verl)") or row.key in (ADVANTAGE, FATE)
+)
 """Attributes that `annotate` sets on the root if the caller knows them, as verl's plugin does."""
 
 TAGS: Final = (STEP, SAMPLE_INDEX, ROLLOUT_N, VALIDATE, EXPERIMENT_NAME)

@@ -22,6 +22,15 @@ for _variable in list(os.environ):
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out the slow tests, unless they are asked for."""
+    if os.environ.get("SLOW_TESTS") != "1":
+        skip = pytest.mark.skip(reason="slow: make test-slow runs it")
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(skip)
+
+
 @pytest.fixture(autouse=True)
 def _tracing_off(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS", "1")

@@ -6,19 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["SpanError", "SpanShape", "ToolCounts", "TrajectorySummary"]
+__all__ = ["Provenance", "SpanError", "SpanShape", "ToolCounts", "TrajectorySummary"]
 
 
 class SpanShape(NamedTuple):
     """A span's place on a timeline.
 
     Args:
-        name: Its name.
+        name: Its name; of a tool call, the tool's.
         kind: Its OpenInference kind: AGENT, CHAIN, EVALUATOR, LLM or TOOL; empty if it has none.
         offset: Microseconds from the trajectory's start to its own.
         duration: Its microseconds.
         status: 0 unset, 1 ok, 2 error.
         parent: The position of its parent among the trajectory's shapes; -1 if it has none there.
+        span_id: Its id, 16 hexadecimal digits.
+        parent_id: Its parent's id; empty if it is a root.
+        content: A hash of what a generation said or a tool returned; empty if that is not recorded.
+        call: A hash of a tool's name and arguments; empty if it is no tool call or they are not recorded.
+        input_tokens: A generation's input tokens; None if they are unknown.
+        output_tokens: Its output tokens.
     """
 
     name: str
@@ -27,6 +33,34 @@ class SpanShape(NamedTuple):
     duration: int
     status: int
     parent: int
+    span_id: str = ""
+    parent_id: str = ""
+    content: str = ""
+    call: str = ""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class Provenance(NamedTuple):
+    """The spans that a summary's values came from, so that the summaries of a trajectory's lines can be merged.
+
+    Times are in nanoseconds since 1970, or 0.
+
+    Args:
+        main: The sort key of the span that has the identity; the lowest one has it.
+        end_of_reward: The end of the span that the reward came from; 0 if that is the root.
+        start_of_prompt: The start of the generation that the prompt came from; 0 if that is the root.
+        start_of_answer: The start of the generation that the answer came from; 0 if that is the root.
+        start_of_finish: The start of the generation that the finish reason came from; 0 if that is the root.
+        has_totals: True if the turns and tokens are those that the root has, not sums over spans.
+    """
+
+    main: tuple[int, int, int, str] = (2, 2, 0, "")
+    end_of_reward: int = 0
+    start_of_prompt: int = 0
+    start_of_answer: int = 0
+    start_of_finish: int = 0
+    has_totals: bool = False
 
 
 class ToolCounts(NamedTuple):
@@ -76,7 +110,7 @@ class TrajectorySummary:
         start_time: The start of its first span, in nanoseconds since 1970.
         end_time: The end of its last span, in nanoseconds since 1970.
         has_root: False while it is running, and if its process ended before it did.
-        status: `completed`, `error`, `cancelled` or `truncated`.
+        status: `completed`, `error`, `cancelled` or `truncated`; None without a root.
         finish_reason: `rollout.finish_reason`, else that of its last generation.
         reward: The reward; a late one counts.
         reward_parts: The named parts of the reward that are numbers or booleans (as 0 and 1).
@@ -104,11 +138,12 @@ class TrajectorySummary:
         prompt: The first line of what the user asked, shortened.
         answer: The first line of the last answer, shortened.
         turn_hashes: A short hash of each turn's output and of the results of its tools; equal for equal content,
-            whatever ids and times it has.
+            whatever ids and times it has. Empty if the turn's output is not recorded.
         shape: The spans by start, the first ones up to a bound.
         spans: The number of its spans.
         bytes: Its size as OTLP JSON; 0 if it is unknown.
         stored_bytes: Its size on disk; 0 if it is unknown.
+        provenance: The spans that values came from.
     """
 
     trace_id: str
@@ -157,3 +192,4 @@ class TrajectorySummary:
     spans: int = 0
     bytes: int = 0
     stored_bytes: int = 0
+    provenance: Provenance = field(default_factory=Provenance)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from os import PathLike
 from typing import Any, Final
@@ -14,6 +14,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout.analysis.plain_text import printable
+from otel_rollout.analysis.summarise import summarise_trajectory
+from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import RolloutTraceError, UnreadableTraceError
 from otel_rollout.trace_folder.index_entry import IndexEntry, Row, attributes_of, place_of
 from otel_rollout.trace_folder.otlp_json import encode_line
@@ -21,7 +23,7 @@ from otel_rollout.trace_folder.selection import Selection
 from otel_rollout.trace_folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.trace_folder.trace_files import StepKey, TraceFile, find_trace_files
 
-__all__ = ["ReadProblem", "RecordedTrajectory", "read"]
+__all__ = ["ReadProblem", "RecordedTrajectory", "join_parts", "main_row", "parts_by_trace", "read"]
 
 _TRACE_ID: Final = place_of("trace_id")
 _HAS_ROOT: Final = place_of("has_root")
@@ -92,10 +94,10 @@ def _trajectories(
 
     takes = selection.takes if selection.is_narrow else None
     # Journals, and files outside our folders: only their lines have the step.
-    loose = _by_trace(part for file in files if file.key is None for part in parts_of(file))
+    loose = parts_by_trace(part for file in files if file.key is None for part in parts_of(file))
     loose_ids: dict[StepKey, list[str]] = {}
     for trace_id, parts in loose.items():
-        entry = IndexEntry._make(_main_row(parts))
+        entry = IndexEntry._make(main_row(parts))
         loose_ids.setdefault(StepKey.of(entry.step, validate=bool(entry.validate)), []).append(trace_id)
     if loose:
         # Again, now that the journals are read: a trajectory that has ended meanwhile is in a step's folder.
@@ -106,23 +108,42 @@ def _trajectories(
             placed.setdefault(file.key, []).append(file)
     for key in sorted(key for key in {*placed, *loose_ids} if key.is_in(selection)):
         own = [part for file in placed.get(key, ()) for part in parts_of(file)]
-        if not loose and len({row[_TRACE_ID] for _, row in own}) == len(own):
-            # The usual case: a trajectory is one line of one file.
-            for part in own if takes is None else [part for part in own if takes(part[1])]:
-                yield RecordedTrajectory(part[1], (part,), find)
-            continue
-        traces = _by_trace(own)
-        for trace_id in loose_ids.get(key, ()):
-            traces.setdefault(trace_id, [])
-        for trace_id, parts in traces.items():
-            parts.extend(loose.pop(trace_id, ()))
-        for parts in filter(None, traces.values()):
-            row = _main_row(parts)
-            if takes is None or takes(row):
-                yield RecordedTrajectory(row, parts, find)
+        joined = {trace_id: loose.pop(trace_id) for trace_id in loose_ids.get(key, ()) if trace_id in loose}
+        if loose:
+            joined |= {row[_TRACE_ID]: loose.pop(row[_TRACE_ID]) for _, row in own if row[_TRACE_ID] in loose}
+        yield from join_parts(own, joined, find, takes)
 
 
-def _by_trace(parts: Iterable[Part]) -> dict[str, list[Part]]:
+def join_parts(
+    own: Sequence[Part],
+    loose: Mapping[str, Sequence[Part]],
+    find: Callable[[str], Sequence[Part]],
+    takes: Callable[[Row], bool] | None = None,
+) -> Iterator[RecordedTrajectory]:
+    """Yield the trajectories of a step.
+
+    Args:
+        own: The parts in the step's folders.
+        loose: The parts in other files, by trace id.
+        find: Finds the parts of a trace whose spans are no longer in place.
+        takes: Lets trajectories through, by their rows; None lets all.
+    """
+    if not loose and len({row[_TRACE_ID] for _, row in own}) == len(own):
+        # The usual case: a trajectory is one line of one file.
+        for part in own if takes is None else [part for part in own if takes(part[1])]:
+            yield RecordedTrajectory(part[1], (part,), find)
+        return
+    traces = parts_by_trace(own)
+    for trace_id, parts in loose.items():
+        traces.setdefault(trace_id, []).extend(parts)
+    for parts in traces.values():
+        row = main_row(parts)
+        if takes is None or takes(row):
+            yield RecordedTrajectory(row, parts, find)
+
+
+def parts_by_trace(parts: Iterable[Part]) -> dict[str, list[Part]]:
+    """Return the parts of each trace; a line that comes twice counts once."""
     traces: dict[str, list[Part]] = {}
     known: set[tuple[Any, ...]] = set()
     for part in parts:
@@ -133,7 +154,7 @@ def _by_trace(parts: Iterable[Part]) -> dict[str, list[Part]]:
     return traces
 
 
-def _main_row(parts: Sequence[Part]) -> Row:
+def main_row(parts: Sequence[Part]) -> Row:
     """Return the row of the part that represents a trajectory, whatever their order.
 
     That is the part with the root; else the one that started first, of those with a step if there are any.
@@ -256,6 +277,20 @@ class RecordedTrajectory:
     def stored_bytes(self) -> int:
         """Its size in bytes on disk, without the index."""
         return sum(entry.length for entry in self._entries())
+
+    @property
+    def summary(self) -> TrajectorySummary:
+        """Everything that is said of it without its payload.
+
+        Raises:
+            UnreadableTraceError: The file is damaged or gone.
+        """
+        return replace(
+            summarise_trajectory(self.spans),
+            worker=self._parts[0][0].worker,
+            bytes=self.size_bytes,
+            stored_bytes=self.stored_bytes,
+        )
 
     @property
     def spans(self) -> list[ReadableSpan]:

@@ -98,6 +98,11 @@ class StoredFile:
         """True if its lines are uncompressed, as a journal's, from which lines are removed again."""
         return not self._file.is_compressed
 
+    @property
+    def worker(self) -> str:
+        """The name of the process that wrote it."""
+        return self._file.worker
+
     def parts(self) -> list[Part]:
         """Return the file's traces, from its index as far as that reaches; none once the file is gone."""
         try:

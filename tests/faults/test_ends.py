@@ -77,7 +77,7 @@ class TestEndsThatDeliver:
         """SIGTERM amid a running step closes and delivers its trajectories, each span once."""
         trainer = traced(receiver, start, EXIT_ON_SIGTERM=143)
         queued = trainer.sent
-        trainer.tell("train", trajectories=100_000, size=200, bads=0)
+        trainer.tell("train", trajectories=20_000, size=200, bads=0)
         while len(trainer.sent) < 500:
             time.sleep(0.02)
         trainer.process.send_signal(signal.SIGTERM)

@@ -56,6 +56,7 @@ class TestCheckCounts:
 class TestSoak:
     """The program."""
 
+    @pytest.mark.slow
     def test_twenty_seconds(self) -> None:
         """After twenty seconds of faults at random, every span is stored or counted."""
         done = subprocess.run(

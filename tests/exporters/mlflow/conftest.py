@@ -208,6 +208,15 @@ def mariadb_uri(mariadb: Mariadb) -> Iterator[str]:
     _forget_engines()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests on MariaDB as slow, but for the round trips."""
+    for item in items:
+        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if parameters.get("uri") == "mariadb" and item.path.stem != "test_round_trip":
+            item.add_marker(pytest.mark.slow)
+
+
 def _forget_engines() -> None:
     """Close the connections that MLflow keeps by URI."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
@@ -218,10 +227,7 @@ def _forget_engines() -> None:
 
 @pytest.fixture(params=["server", "sqlite", "postgresql", "mariadb"])
 def uri(request: pytest.FixtureRequest) -> str:
-    """A tracking URI of each kind: the test runs on all; of a slow one, on MariaDB only in `make test-slow`."""
-    is_quick = request.module.__name__.rpartition(".")[2] == "test_round_trip"
-    if request.param == "mariadb" and not is_quick and os.environ.get("TEST_MLFLOW_DATABASES") != "1":
-        pytest.skip("slow: make test-slow")
+    """A tracking URI of each kind: the test runs on all; on MariaDB only in `make test-slow`, but for round trips."""
     if request.param == "server":
         return str(request.getfixturevalue("mlflow_server").address)
     if request.param != "sqlite":

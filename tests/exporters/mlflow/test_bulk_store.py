@@ -27,8 +27,6 @@ ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(__file__).parent / "programs" / "compare_rows.py"
 TIME_NS = 1_760_000_000_123_456_789
 
-SLOW = pytest.mark.skipif(os.environ.get("TEST_MLFLOW_DATABASES") != "1", reason="slow: make test-slow")
-
 # MLflow 3.14 adds the tokens of a span that is sent twice to its trace's twice.
 COUNTED_TWICE = "tr-66b09f18d8f16adf91b7584a2265b1f6"
 # With MySQL and MariaDB, MLflow subtracts a start that the same statement has changed already.
@@ -66,7 +64,7 @@ class TestEqualRows:
         assert differences(sys.executable, *uris) == []
 
     @pytest.mark.parametrize(
-        "version", ["3_14", pytest.param("3_15", marks=SLOW), pytest.param("3_16", marks=SLOW), "3_18"]
+        "version", ["3_18", *(pytest.param(version, marks=pytest.mark.slow) for version in ("3_14", "3_15", "3_16"))]
     )
     def test_other_versions(self, environment, tmp_path, version) -> None:
         """The same holds for every other version that can write to a database."""
@@ -84,7 +82,7 @@ class TestEqualRows:
         uris = [postgresql.uri(postgresql.new_database("tables")) for _ in range(2)]
         assert differences(sys.executable, *uris) == []
 
-    @SLOW
+    @pytest.mark.slow
     def test_role_without_temporary_tables(self, postgresql) -> None:
         """A role that may not make temporary tables writes the same rows without COPY."""
         names = [postgresql.new_database("tables") for _ in range(2)]
@@ -102,7 +100,7 @@ class TestEqualRows:
         ours = postgresql.uri(names[0], port=pgbouncer.port)
         assert differences(sys.executable, ours, postgresql.uri(names[1])) == []
 
-    @SLOW
+    @pytest.mark.slow
     def test_mariadb(self, mariadb) -> None:
         """MariaDB has the same rows, but for a duration that MLflow computes from a start that it has just changed."""
         uris = [mariadb.uri(mariadb.new_database("tables")) for _ in range(2)]

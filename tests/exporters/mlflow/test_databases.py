@@ -16,7 +16,6 @@ from otel_rollout import annotate, flush, rollout_trace_attr, rollout_trace_op, 
 from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter, database
-from tests.exporters.mlflow.test_bulk_store import SLOW
 from tests.exporters.mlflow.test_many_processes import SPANS_OF_EACH, TRAJECTORIES, run_workers
 from tests.servers.databases import Mariadb, Postgresql, missing_programs
 from tests.servers.fixtures import missing
@@ -145,7 +144,7 @@ class TestManyProcesses:
         (run,) = back.client.search_runs([back.experiment_id])
         assert len(back.traces(run_id=run.info.run_id, include_spans=False)) == count * TRAJECTORIES
 
-    @pytest.mark.parametrize("count", [2, pytest.param(8, marks=SLOW)])
+    @pytest.mark.parametrize("count", [2, pytest.param(8, marks=pytest.mark.slow)])
     def test_postgresql(self, postgresql, project, read_back, count) -> None:
         """They make PostgreSQL's tables once and lose nothing; the tables are those that one process makes."""
         database = postgresql.new_database()
@@ -157,7 +156,7 @@ class TestManyProcesses:
         for query in (columns, constraints):
             assert sorted(postgresql.execute(query, database)) == sorted(postgresql.execute(query, "tables"))
 
-    @SLOW
+    @pytest.mark.slow
     def test_mariadb(self, mariadb, project, read_back) -> None:
         """They make MariaDB's tables once, though its changes of tables are no transactions, and lose nothing."""
         database = mariadb.new_database()
@@ -248,7 +247,7 @@ class TestOutage:
         with Postgresql(uncaptured=uncaptured) as server:
             check_restart(server, server.uri(server.new_database()), project, read_back, caplog)
 
-    @SLOW
+    @pytest.mark.slow
     def test_mariadb(self, project, read_back, caplog, uncaptured) -> None:
         """Every span and reward is there once after MariaDB is back."""
         if names := missing_programs("mariadbd"):

@@ -49,7 +49,12 @@ print(nested)
 @pytest.mark.integration
 @pytest.mark.parametrize(
     ("name", "nested"),
-    [("mlflow_oldest", False), ("mlflow_without_tags", True), ("mlflow_first_tags", True), ("mlflow", True)],
+    [
+        ("mlflow", True),
+        pytest.param("mlflow_oldest", False, marks=pytest.mark.slow),
+        pytest.param("mlflow_without_tags", True, marks=pytest.mark.slow),
+        pytest.param("mlflow_first_tags", True, marks=pytest.mark.slow),
+    ],
 )
 def test_any_mlflow_may_be_in_the_worker(environment, tmp_path, name, nested) -> None:
     """With a version that can be nested the spans are, also once traces are taken off its list; with others not."""

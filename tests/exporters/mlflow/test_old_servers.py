@@ -19,6 +19,7 @@ def old_server(request, start_mlflow):
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 class TestOldServer:
     """Old servers store the same as the newest version."""
 

@@ -257,6 +257,7 @@ class TestTraining:
         assert step.digest == untraced.digest
         assert untraced.spans == []
 
+    @pytest.mark.slow
     def test_tokenizers_are_not_shared_between_threads(self, run_program: RunProgram, untraced: Run) -> None:
         """Two exporters' threads decode with a copy, which no thread of verl uses, and theirs by none of ours."""
         run = run_program(
@@ -284,6 +285,7 @@ class TestTraining:
         assert run.digest == untraced.digest
         assert len(run.roots()) == 6
 
+    @pytest.mark.slow
     def test_a_backend_that_is_not_there(self, run_program: RunProgram, untraced: Run) -> None:
         """An unknown backend is one warning that says that nothing is traced."""
         run = run_program("run_worker.py", batches=[STEP], overrides=traced(backend="nowhere"))
@@ -325,6 +327,7 @@ class TestFullyAsync:
         }
         assert {root["rollout.sample_index_from"] for root in roots} == {"uid"}
 
+    @pytest.mark.slow
     def test_the_whole_rollouter(self, run_program: RunProgram) -> None:
         """verl's own FullyAsyncRollouter, two epochs of a dataset without an index: every trajectory is its own."""
         options = {"prompts": ["plan a", "plan b"], "epochs": 2, "engine": {"aborts": 1}}

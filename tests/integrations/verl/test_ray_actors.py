@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 
 import pytest
 
@@ -12,7 +11,7 @@ from tests.integrations.verl.conftest import Run, RunProgram, traced
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(not os.environ.get("VERL_TEST_RAY"), reason="takes minutes; set VERL_TEST_RAY=1"),
+    pytest.mark.slow,
 ]
 
 SECONDS = 1200

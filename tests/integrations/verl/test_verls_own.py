@@ -36,6 +36,7 @@ class TestVerlsOwnTests:
         assert done.returncode == 0, done.stderr[-3000:]
         assert "as this verl is not as expected" not in done.stderr
 
+    @pytest.mark.slow
     def test_tests_of_agent_loops_and_tools_pass(self, verl_python: Path, verl_environment: dict[str, str]) -> None:
         """verl's tests of its agent loops, its fully async training and its tools pass with the plugin loaded."""
         site = next(verl_python.parent.parent.glob("lib/python*/site-packages"))

@@ -16,7 +16,7 @@ from scripts import environments
 from tests.integrations.verl.conftest import RunProgram, traced
 from tests.servers.fixtures import missing
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 PLUGIN = "otel_rollout.integrations.verl.plugin"
 STEP = {"prompts": ["plan a", "broken b"], "n": 2, "step": 6}
