@@ -55,7 +55,7 @@ def framing_of(file: TraceFile) -> Framing:
                 line = read_frame(file.place, *first)
                 return Framing.COMPRESSED_REQUESTS if line.startswith(b"{") else Framing.OTHER
         # The length of a line's first bytes, if they are JSON, is above the limit.
-        return Framing.OTHER if start.startswith(_PROTOBUF) and not file.is_compressed else Framing.OURS
+        return Framing.OTHER if start.startswith(_PROTOBUF) else Framing.OURS
     except (OSError, DamagedFrameError):
         return Framing.OURS
 
