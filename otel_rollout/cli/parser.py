@@ -32,7 +32,7 @@ _BELOW_ZERO: Final = re.compile(r"-[\d.]")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; `command` is the module of `otel_rollout.cli` that runs it."""
+    """Return the parser of the whole command line; `module`, else `command`, of `otel_rollout.cli` runs it."""
     parser = argparse.ArgumentParser(
         prog="otel-rollout",
         description="Trace agentic RL rollouts: one OpenTelemetry trace per trajectory.",
@@ -50,6 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
         _add_top,
         _add_replay,
         _add_receive,
+        _add_import,
         _add_doctor,
     ):
         add(commands)
@@ -306,6 +307,37 @@ OTEL_ROLLOUT_RECEIVE_TOKEN or in the file of --token-file.
     parser.add_argument("--token-file", type=Path, metavar="FILE", help="the file with the token that senders show")
     parser.add_argument("--certificate", type=Path, metavar="FILE", help="serve TLS with this certificate (PEM)")
     parser.add_argument("--key", type=Path, metavar="FILE", help="the certificate's key (PEM)")
+
+
+def _add_import(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "import",
+        "add the OpenTelemetry Collector's files to a trace folder",
+        """\
+Add the spans of files that the Collector's `file` exporter has written to a
+trace folder: OTLP JSON and protobuf, compressed or not, rotated or not. Spans that
+the folder has are left out: importing a file again, or once it has grown, adds
+what is new.
+""",
+        """\
+exit codes:
+  0    all spans of the files are in the folder
+  1    some could not be read; what and why is on standard error
+  2    a file or the folder needs a change
+  130  interrupted; run it again to go on
+""",
+    )
+    # `import` is no name of a module.
+    parser.set_defaults(module="import_files")
+    parser.add_argument("files", metavar="FILE|DIR", nargs="+", type=Path, help="files, or folders of files")
+    parser.add_argument(
+        "--into",
+        metavar="DIR",
+        type=Path,
+        default=_default_folder(),
+        help="the trace folder (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
+    )
 
 
 def _add_doctor(commands: Any) -> None:
