@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Final
 import orjson
 
 from otel_rollout.analysis.group_summary import GroupSummary
+from otel_rollout.analysis.step_signals import StepSignals
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.export.file_modes import open_private
 from otel_rollout.run.step_places import StepPlace
@@ -37,7 +38,8 @@ MAX_BYTES: Final = 2**29
 MAX_PROBLEMS: Final = 1000
 
 _FIELDS: Final = blake2b(
-    repr([each.name for summary in (StepSummary, GroupSummary) for each in fields(summary)]).encode(), digest_size=4
+    repr([each.name for summary in (StepSummary, StepSignals, GroupSummary) for each in fields(summary)]).encode(),
+    digest_size=4,
 ).hexdigest()
 
 

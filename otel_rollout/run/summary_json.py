@@ -8,6 +8,7 @@ from typing import Any, Final
 import orjson
 
 from otel_rollout.analysis.group_summary import GroupSummary, Spread
+from otel_rollout.analysis.step_signals import StepSignals
 from otel_rollout.analysis.step_summary import Percentiles, StepSummary
 from otel_rollout.analysis.trajectory_summary import ToolCounts
 
@@ -57,7 +58,12 @@ def _tools(value: _Mapping) -> dict[str, ToolCounts]:
     return {name: ToolCounts(**counts) for name, counts in value.items()}
 
 
+def _signals(value: _Mapping) -> StepSignals:
+    return StepSignals(**value)
+
+
 _STEP: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "signals": _signals,
     "tools": _tools,
     **dict.fromkeys(("turns", "tokens", "seconds", "staleness"), _percentiles),
 }

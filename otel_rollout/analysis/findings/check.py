@@ -24,7 +24,7 @@ class Measure(NamedTuple):
         total: Those that were looked at.
         value: What the threshold is compared with.
         subject: The tool, class of failure or reward part; empty if the check has none.
-        detail: More facts for the sentence.
+        detail: More facts for the sentence; of the step with the highest value, if there are several.
     """
 
     number: int
@@ -32,6 +32,11 @@ class Measure(NamedTuple):
     value: float
     subject: str = ""
     detail: str = ""
+
+    @property
+    def clause(self) -> str:
+        """The detail as the end of a sentence; empty if there is none."""
+        return f": {self.detail}" if self.detail else ""
 
     @classmethod
     def share(cls, number: int, total: int, subject: str = "", detail: str = "") -> Measure:
@@ -46,11 +51,17 @@ class Threshold(NamedTuple):
         default: Its default.
         of: The value that it is compared with, in words.
         reason: The reason for the default.
+        is_share: True if it is a share, which is written in percent.
     """
 
     default: float
     of: str
     reason: str
+    is_share: bool = True
+
+    def text(self, value: float) -> str:
+        """Return a value as text."""
+        return percent(value) if self.is_share else f"{value:.3g}"
 
 
 class StepContents:

@@ -165,10 +165,15 @@ def _finding(
     worst_step, worst = max(measures, key=lambda each: each[1].value)
     number, total = sum(each.number for _, each in measures), sum(each.total for _, each in measures)
     subject, first = worst.subject, run[0]
+    earlier = None if before is None else before.get((check.name, subject, first.validate), 0.0)
     proofs = check.evidence(contents_of(worst_step), subject) if contents_of is not None else ()
     compared = [step.step for step in run if step.step is not None]
+    detail = worst.detail
+    if check.in_step and len(measures) > 1 and detail:
+        detail = f"in step {worst_step.step}, {detail}"
     return Finding(
         check=check.name,
+        title=check.name.replace("_", " ") + (f": {subject}" if subject else ""),
         subject=subject,
         severity=check.severity,
         experiment_name=first.experiment_name,
@@ -180,11 +185,18 @@ def _finding(
         share=number / total if total else 0.0,
         value=worst.value,
         threshold=limits[check.name],
-        before=None if before is None else before.get((check.name, subject, first.validate), 0.0),
-        meaning=check.sentence(worst._replace(number=number, total=total)),
+        before=earlier,
+        measured=_measured(check, worst.value, limits[check.name], earlier),
+        meaning=check.sentence(worst._replace(number=number, total=total, detail=detail)),
         advice=check.advice,
         evidence=tuple(evidence_of(each, folder=folder, run_id=first.run_id) for each in islice(proofs, MAX_EVIDENCE)),
     )
+
+
+def _measured(check: Check, value: float, limit: float, before: float | None) -> str:
+    text = check.threshold.text
+    known = "" if before is None else f", before {text(before)}"
+    return f"{text(value)}, threshold {text(limit)}{known}"
 
 
 def _key(finding: Finding) -> tuple[str, str, bool]:

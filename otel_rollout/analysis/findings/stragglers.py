@@ -15,7 +15,7 @@ __all__ = ["CHECKS"]
 def _in_step(step: StepSummary) -> Iterable[Measure]:
     share = step.signals.straggler_share
     if share is not None:
-        detail = f"{percent(share)} of its {(step.end_time - step.start_time) / 1e9:,.3g} s"
+        detail = f"{percent(share)} of the time went by after 95% of the trajectories had ended"
         yield Measure(step.trajectories // 20, step.trajectories, share, detail=detail)
 
 
@@ -35,7 +35,7 @@ CHECKS = (
             "twentieth of the batch",
         ),
         least=20,
-        sentence=lambda found: f"the step waited {found.detail} for the last 5% of its trajectories",
+        sentence=lambda found: f"the step waited for its last trajectories{found.clause}",
         advice="see where they wait: a tool without a timeout, a busy replica, or very long answers; bound it, or "
         "train without "
         "waiting (partial or asynchronous rollout)",
