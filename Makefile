@@ -57,6 +57,7 @@ check-web:  ## The viewer's pages: types, lint, unit tests, vendored modules (th
 format: $(VENV)/.dev  ## Format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+	@if [ -d web/node_modules ]; then cd web && npm run --silent format -- --write; fi
 
 drift: $(VENV)/.dev  ## Compare what is hooked in the installed verl with what is recorded of it
 	@$(BIN)/python scripts/drift.py $(ARGS)

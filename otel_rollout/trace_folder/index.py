@@ -97,6 +97,17 @@ class TraceSummary:
                 tags = {key: (span.attributes or {}).get(key) for key in semconv.TAGS}
                 self._attributes = _scalars({key: value for key, value in tags.items() if value is not None}, "")
 
+    def set_place(self, step: int | None, *, validate: bool) -> None:
+        """Give it the step of the trajectory that its spans belong to, if they have none themselves.
+
+        Args:
+            step: The training step.
+            validate: Whether it is a validation pass.
+        """
+        if step is not None and self._attributes.get(semconv.STEP) is None:
+            self._attributes[semconv.STEP] = step
+            self._attributes[semconv.VALIDATE] = validate
+
     @property
     def step(self) -> int | None:
         """The training step, if it is an integer."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import mimetypes
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -25,6 +26,7 @@ from otel_rollout.view.run_state import RunState
 __all__ = ["STATIC", "make_application"]
 
 STATIC: Final = Path(__file__).parent / "static"
+THREADS: Final = 16
 SECONDS_BETWEEN_CHANGES: Final = 1.0
 SECONDS_TO_KEEP_ALIVE: Final = 15.0
 """A proxy ends a connection that is silent for a minute."""
@@ -43,16 +45,20 @@ def make_application(state: RunState, token: str, hosts: Iterable[str] = ()) -> 
         hosts: See `Access`.
     """
     endpoints = Endpoints(state)
+    # Unlike the framework's own, it doesn't keep a request that is given up until its thread is done.
+    threads = ThreadPoolExecutor(THREADS, "otel-rollout-view")
+    answering = partial(_answering, threads)
     routes = [
-        Route("/api/run", _answering(endpoints.run)),
-        Route("/api/step/{step}", _answering(endpoints.step)),
-        Route("/api/step/{step}/timeline", _answering(endpoints.timeline)),
-        Route("/api/step/{step}/group/{sample_index:path}", _answering(endpoints.group)),
-        Route("/api/trajectory/{trace_id}", _answering(endpoints.trajectory)),
-        Route("/api/trajectory/{trace_id}/span/{span_id}", _answering(endpoints.span)),
-        Route("/api/findings", _answering(endpoints.findings)),
-        Route("/api/live", _answering(endpoints.live)),
-        Route("/api/changes", _changes(state)),
+        Route("/api/run", answering(endpoints.run)),
+        Route("/api/step/{step}", answering(endpoints.step)),
+        Route("/api/step/{step}/timeline", answering(endpoints.timeline)),
+        Route("/api/step/{step}/group/{sample_index:path}", answering(endpoints.group)),
+        Route("/api/trajectory/{trace_id}", answering(endpoints.trajectory)),
+        Route("/api/trajectory/{trace_id}/span/{span_id}", answering(endpoints.span)),
+        Route("/api/findings", answering(endpoints.findings)),
+        Route("/api/live", answering(endpoints.live)),
+        # Of its own, or requests that wait for a large folder would stop it.
+        Route("/api/changes", _changes(state, ThreadPoolExecutor(1, "otel-rollout-changes"))),
         Route("/api/{rest:path}", _nothing),
         Mount("/", StaticFiles(directory=STATIC, html=True, check_dir=False)),
     ]
@@ -60,7 +66,9 @@ def make_application(state: RunState, token: str, hosts: Iterable[str] = ()) -> 
     return Access(application, token, hosts)
 
 
-def _answering(answer: Callable[[Parameters, Parameters], Any]) -> Callable[[Request], Awaitable[Response]]:
+def _answering(
+    threads: Executor, answer: Callable[[Parameters, Parameters], Any]
+) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint that answers in a thread of its own."""
 
     def answer_as_json(request: Request) -> Response:
@@ -75,12 +83,12 @@ def _answering(answer: Callable[[Parameters, Parameters], Any]) -> Callable[[Req
         return Response(json_bytes(value), media_type="application/json")
 
     async def endpoint(request: Request) -> Response:
-        return await run_in_threadpool(answer_as_json, request)
+        return await asyncio.get_running_loop().run_in_executor(threads, answer_as_json, request)
 
     return endpoint
 
 
-def _changes(state: RunState) -> Callable[[Request], Awaitable[Response]]:
+def _changes(state: RunState, threads: Executor) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint that tells a page of each change, at most once a second."""
 
     async def tell(known: str) -> AsyncIterator[bytes]:
@@ -89,7 +97,7 @@ def _changes(state: RunState) -> Callable[[Request], Awaitable[Response]]:
         # Headers go out at once, so that the browser knows that it is connected.
         yield b": connected\n\n"
         while True:
-            version = await run_in_threadpool(state.version)
+            version = await asyncio.get_running_loop().run_in_executor(threads, state.version)
             now = version, state.progress
             if now != told:
                 told = now

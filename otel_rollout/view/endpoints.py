@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any, Final
 
+from opentelemetry.sdk.trace import ReadableSpan
+
 from otel_rollout.analysis.group_summary import GroupSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import NoTracesError
-from otel_rollout.trace_folder.reader import RecordedTrajectory
 from otel_rollout.view.answers import AskedWrongError
 from otel_rollout.view.cut import Cutter
+from otel_rollout.view.prefix_break import prefix_breaks
 from otel_rollout.view.run_state import RunState
 from otel_rollout.view.selecting import Asked, asked_step
-from otel_rollout.view.span_record import span_id_of, span_records
+from otel_rollout.view.span_record import span_id_of, span_record, span_records
 from otel_rollout.view.timeline import timeline
+from otel_rollout.view.turns import turn_numbers
 from otel_rollout.view.utterances import utterances
 
 __all__ = ["Endpoints", "name_in_address"]
@@ -102,15 +106,14 @@ class Endpoints:
             raise AskedWrongError(
                 404, f"there is no prompt {path['sample_index']!r} in step {path['step']}; it may come later"
             ) from None
-        summary, own = self._run.group(
-            asked.step, asked.validate, groups[at].sample_index, asked.experiment, asked.run_id
-        )
+        summary, own = groups[at], self._summaries_of(asked, groups[at])
         cutter = Cutter()
         rollouts = []
         for each in own[:MAX_COLUMNS]:
-            told, left_out = utterances(self._run.trajectory(each.trace_id).spans, cutter, has_token_ids=False)
+            told, left_out = utterances(self._spans(each.trace_id), cutter, has_token_ids=False)
             rollouts.append({"summary": _without_shape(each), "conversation": told, "left_out": left_out})
-        others = self._run.same_prompt(summary.sample_index, asked.validate, asked.experiment)
+        sample = summary.sample_index
+        others = [] if sample is None else self._run.same_prompt(sample, asked.validate, asked.experiment)
         return {
             "version": version,
             "summary": summary,
@@ -129,13 +132,12 @@ class Endpoints:
     def trajectory(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/trajectory/{trace_id}`."""
         version = self._state.version()
-        trajectory = self._trajectory(path)
-        summary = self._run.summary(trajectory.trace_id)
-        run_id = self._run_of(summary)
-        _, own = self._run.group(summary.step, summary.validate, summary.sample_index, summary.experiment_name, run_id)
-        ids = [each.trace_id for each in own]
-        at = ids.index(summary.trace_id) if summary.trace_id in ids else None
-        spans = trajectory.spans
+        spans = self._spans(path["trace_id"])
+        summary = self._run.summary(path["trace_id"])
+        groups = self._run.groups(summary.step, summary.validate, summary.experiment_name)
+        group = next((each for each in groups if summary.trace_id in each.trace_ids), None)
+        ids = group.trace_ids if group is not None else (summary.trace_id,)
+        at = ids.index(summary.trace_id)
         told, left_out = utterances(spans, Cutter())
         return {
             "version": version,
@@ -147,21 +149,20 @@ class Endpoints:
                 "step": summary.step,
                 "validate": summary.validate,
                 "experiment": summary.experiment_name,
-                "run": run_id,
+                "run": group and group.run_id,
                 "sample_index": summary.sample_index,
             },
             "previous": ids[at - 1] if at else None,
-            "next": ids[at + 1] if at is not None and at + 1 < len(ids) else None,
+            "next": ids[at + 1] if at + 1 < len(ids) else None,
         }
 
     def span(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/trajectory/{trace_id}/span/{span_id}`."""
-        trajectory = self._trajectory(path)
-        found = [span for span in trajectory.spans if span_id_of(span) == path["span_id"]]
+        spans = self._spans(path["trace_id"])
+        found = [span for span in spans if span_id_of(span) == path["span_id"]]
         if not found:
-            raise AskedWrongError(404, f"the trajectory {trajectory.trace_id} has no span {path['span_id']!r}")
-        whole = span_records(trajectory.spans, Cutter(each=None))
-        return next(record for record in whole if record["span_id"] == path["span_id"])
+            raise AskedWrongError(404, f"the trajectory {path['trace_id']} has no span {path['span_id']!r}")
+        return span_record(found[-1], Cutter(each=None), turn_numbers(spans), prefix_breaks(spans))
 
     def findings(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/findings`."""
@@ -175,23 +176,23 @@ class Endpoints:
         return asked_step(path["step"], query, self._state.steps(PATIENCE))
 
     def _groups(self, asked: Asked) -> list[GroupSummary]:
-        return self._run.groups(asked.step, asked.validate, asked.experiment, asked.run_id)
+        groups = self._run.groups(asked.step, asked.validate, asked.experiment, asked.run_id)
+        return [each for each in groups if each.experiment_name == asked.experiment and each.run_id == asked.run_id]
 
     def _summaries(self, asked: Asked) -> list[TrajectorySummary]:
-        return self._run.summaries(asked.step, asked.validate, asked.experiment, asked.run_id)
+        summaries = self._run.summaries(asked.step, asked.validate, asked.experiment, asked.run_id)
+        return [each for each in summaries if each.experiment_name == asked.experiment]
 
-    def _run_of(self, summary: TrajectorySummary) -> str | None:
-        """Return the run by which the trajectory's step is told from that of other runs; None if it needs none."""
-        own = summary.step, summary.validate, summary.experiment_name, summary.run_id
-        steps = self._state.steps(PATIENCE)
-        keys = {(each.step, each.validate, each.experiment_name, each.run_id) for each in steps}
-        return summary.run_id if own in keys else None
+    def _summaries_of(self, asked: Asked, group: GroupSummary) -> list[TrajectorySummary]:
+        ids = set(group.trace_ids)
+        return [each for each in self._summaries(asked) if each.trace_id in ids]
 
-    def _trajectory(self, path: Parameters) -> RecordedTrajectory:
+    def _spans(self, trace_id: str) -> list[ReadableSpan]:
+        """Return a trajectory's spans; a copy reads them, as the run's own would keep them."""
         try:
-            return self._run.trajectory(path["trace_id"])
+            return copy(self._run.trajectory(trace_id)).spans
         except LookupError:
-            raise AskedWrongError(404, f"there is no trajectory {path['trace_id']!r} in this run") from None
+            raise AskedWrongError(404, f"there is no trajectory {trace_id!r} in this run") from None
 
 
 def name_in_address(value: int | str | None) -> str:

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 from otel_rollout.analysis.plain_text import counted
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
+from otel_rollout.run.rollout_run import Run
 from otel_rollout.trace_folder.reader import ReadProblem
 from otel_rollout.trace_folder.trace_files import TraceFile, find_trace_files
-from otel_rollout.view.stand_in_run import Run
 
 __all__ = ["Progress", "RunState"]
 
@@ -30,7 +30,7 @@ class Progress(NamedTuple):
     """How far the reading of a run has come.
 
     Args:
-        done: The trajectories that are read.
+        done: The steps that are summarised.
         total: All that must be.
     """
 
@@ -55,7 +55,7 @@ class RunState:
         self._reading: threading.Event | None = None
         self._progress: Progress | None = None
         self._problems: Counter[tuple[str, Path]] = Counter()
-        self._version = _Remembered(self.run.version, SECONDS_BETWEEN_LOOKS)
+        self._version = _Remembered(self._look, SECONDS_BETWEEN_LOOKS)
         self._is_live = _Remembered(self._is_being_written, SECONDS_BETWEEN_LOCK_CHECKS)
 
     def version(self) -> str:
@@ -111,6 +111,12 @@ class RunState:
             return None
         return f"{'; '.join(missing)}. This page fills as soon as a trajectory has ended."
 
+    def _look(self) -> str:
+        try:
+            return self.run.version()
+        except NoTracesError:
+            return "empty"
+
     def _read(self, version: str, done: threading.Event) -> None:
         steps: list[StepSummary] | None = None
         failure: Exception | None = None
@@ -126,8 +132,7 @@ class RunState:
 
     def _note(self, problem: ReadProblem) -> None:
         with self._lock:
-            # The same place is read again and again.
-            self._problems[problem.what, problem.path] = 1
+            self._problems[problem.what, problem.path] += 1
 
     def _progress_is(self, done: int, total: int) -> None:
         self._progress = Progress(done, total)

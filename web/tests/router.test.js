@@ -32,7 +32,7 @@ test("an address that isn't one leads to the unknown page", () => {
 
 test("up leads from a trajectory to its group, its step, the run", () => {
   const way = [];
-  for (let at = "#/step/7/sample/1/rollout/2?validate=1"; at; ) {
+  for (let at = "#/step/7/sample/1/rollout/2?validate=1"; at;) {
     way.push(at);
     at = addressAbove(parseAddress(at)) ?? "";
   }

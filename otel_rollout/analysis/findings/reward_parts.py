@@ -47,7 +47,10 @@ def _traded(steps: Sequence[StepSummary]) -> Iterator[Measure]:
     for name, change in changes.items():
         rise = change.last - change.first
         if rise > 0:
-            detail = f"from {change.first:.3g} to {change.last:.3g} while {loser} falls from {fall.first:.3g} to {fall.last:.3g}"
+            detail = (
+                f"from {change.first:.3g} to {change.last:.3g} while {loser} falls "
+                f"from {fall.first:.3g} to {fall.last:.3g}"
+            )
             value = min(rise, fall.first - fall.last) / largest
             yield Measure(last.trajectories, last.trajectories, value, name, detail)
 

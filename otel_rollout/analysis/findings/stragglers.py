@@ -20,8 +20,12 @@ def _in_step(step: StepSummary) -> Iterable[Measure]:
 
 
 def _evidence(step: StepContents, _subject: str) -> list[TrajectorySummary]:
-    awaited = [each for each in step.trajectories if each.status != "cancelled"]
-    return sorted(awaited, key=lambda each: -each.end_time)
+    """Return the trajectories that end in the second half of the wait, the last one first."""
+    awaited = sorted(
+        (each for each in step.trajectories if each.status != "cancelled"), key=lambda each: -each.end_time
+    )
+    last, begun = awaited[0].end_time, awaited[len(awaited) // 20].end_time
+    return [each for each in awaited if each.end_time > (last + begun) // 2]
 
 
 CHECKS = (

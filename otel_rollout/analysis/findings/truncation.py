@@ -19,8 +19,8 @@ def _in_step(step: StepSummary) -> Iterable[Measure]:
         cost = (whole - truncated) * step.truncated / step.trajectories
         worst = step.truncated_with_worst_reward
         detail = (
-            f"{worst:,} of {step.truncated:,} have the worst reward; their mean reward is {truncated:.3g} and that of the "
-            f"others {whole:.3g}, which costs the step {max(cost, 0.0):.2g} of its mean reward"
+            f"{worst:,} of {step.truncated:,} have the worst reward; their mean reward is {truncated:.3g} and that "
+            f"of the others {whole:.3g}, which costs the step {max(cost, 0.0):.2g} of its mean reward"
         )
     yield Measure.share(step.truncated, step.trajectories, detail=detail)
 

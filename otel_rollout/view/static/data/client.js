@@ -28,20 +28,27 @@ export function isExported() {
 export const paths = {
   run: () => "run",
   /** @param {string} step @param {Selection} selection */
-  step: (step, selection) => `step/${encodeURIComponent(step)}` + queryOf(selectionQuery(selection)),
+  step: (step, selection) =>
+    `step/${encodeURIComponent(step)}` + queryOf(selectionQuery(selection)),
   /** @param {string} step @param {string} sample @param {Selection} selection */
   group: (step, sample, selection) =>
-    `step/${encodeURIComponent(step)}/group/${encodeURIComponent(sample)}` + queryOf(selectionQuery(selection)),
+    `step/${encodeURIComponent(step)}/group/${encodeURIComponent(sample)}` +
+    queryOf(selectionQuery(selection)),
   /** @param {string} step @param {Selection} selection */
-  timeline: (step, selection) => `step/${encodeURIComponent(step)}/timeline` + queryOf(selectionQuery(selection)),
+  timeline: (step, selection) =>
+    `step/${encodeURIComponent(step)}/timeline` +
+    queryOf(selectionQuery(selection)),
   /** @param {string} traceId */
   trajectory: (traceId) => `trajectory/${encodeURIComponent(traceId)}`,
   /** @param {string} traceId @param {string} spanId */
-  span: (traceId, spanId) => `trajectory/${encodeURIComponent(traceId)}/span/${encodeURIComponent(spanId)}`,
+  span: (traceId, spanId) =>
+    `trajectory/${encodeURIComponent(traceId)}/span/${encodeURIComponent(spanId)}`,
   /** @param {Record<string, string | undefined>} query @param {Selection} selection */
-  search: (query, selection) => "search" + queryOf({ ...query, ...selectionQuery(selection) }),
+  search: (query, selection) =>
+    "search" + queryOf({ ...query, ...selectionQuery(selection) }),
   /** @param {string | undefined} step @param {Selection} selection */
-  findings: (step, selection) => "findings" + queryOf({ step, ...selectionQuery(selection) }),
+  findings: (step, selection) =>
+    "findings" + queryOf({ step, ...selectionQuery(selection) }),
   live: () => "live",
 };
 
@@ -69,7 +76,9 @@ export async function load(path, { signal } = {}) {
  */
 export async function* stream(path, { signal } = {}) {
   if (isExported())
-    throw new ClientError("Exported pages can't be searched: open the trace folder with `otel-rollout view`.");
+    throw new ClientError(
+      "Exported pages can't be searched: open the trace folder with `otel-rollout view`.",
+    );
   const answer = await request(path, signal);
   if (!answer.body) return;
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -94,7 +103,9 @@ export function exportedName(path) {
   const bytes = new TextEncoder().encode(path);
   return Array.from(bytes, (byte) => {
     const character = String.fromCharCode(byte);
-    return /[\w.-]/.test(character) ? character : `~${byte.toString(16).toUpperCase().padStart(2, "0")}`;
+    return /[\w.-]/.test(character)
+      ? character
+      : `~${byte.toString(16).toUpperCase().padStart(2, "0")}`;
   }).join("");
 }
 
@@ -106,10 +117,15 @@ async function request(path, signal) {
   /** @type {Response} */
   let answer;
   try {
-    answer = await fetch(`api/${path}`, { signal, headers: { accept: "application/json" } });
+    answer = await fetch(`api/${path}`, {
+      signal,
+      headers: { accept: "application/json" },
+    });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ClientError("The server doesn't answer. Is `otel-rollout view` still running?");
+    throw new ClientError(
+      "The server doesn't answer. Is `otel-rollout view` still running?",
+    );
   }
   if (answer.ok) return answer;
   let said = `The server answered ${answer.status}.`;
@@ -127,7 +143,9 @@ async function loadExported(path) {
   const name = exportedName(path);
   if (!(name in data)) await loadScript(`data/${name}.js`);
   if (!(name in data))
-    throw new ClientError("This isn't part of the export. Open the trace folder with `otel-rollout view`.");
+    throw new ClientError(
+      "This isn't part of the export. Open the trace folder with `otel-rollout view`.",
+    );
   return data[name];
 }
 

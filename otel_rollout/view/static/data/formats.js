@@ -20,7 +20,11 @@ export function compact(value) {
   if (value == null) return "";
   const size = Math.abs(value);
   if (size < 10 && !Number.isInteger(value)) return value.toFixed(1);
-  for (const [limit, unit, letter] of /** @type {[number, number, string][]} */ ([
+  for (const [
+    limit,
+    unit,
+    letter,
+  ] of /** @type {[number, number, string][]} */ ([
     [9999.5, 1, ""],
     [999_500, 1e3, "k"],
     [999_500_000, 1e6, "M"],
@@ -28,7 +32,11 @@ export function compact(value) {
   ])) {
     if (size >= limit) continue;
     const amount = value / unit;
-    return (letter && Math.abs(amount) < 99.95 ? amount.toFixed(1) : WHOLE.format(amount)) + letter;
+    return (
+      (letter && Math.abs(amount) < 99.95
+        ? amount.toFixed(1)
+        : WHOLE.format(amount)) + letter
+    );
   }
   return String(value);
 }
@@ -40,7 +48,8 @@ export function compact(value) {
  */
 export function decimal(value) {
   if (value == null) return "";
-  if (Number.isInteger(value) && Math.abs(value) < 1e6) return minus(String(value));
+  if (Number.isInteger(value) && Math.abs(value) < 1e6)
+    return minus(String(value));
   const size = Math.abs(value);
   if (size >= 1e6 || size < 5e-4) return minus(value.toExponential(1));
   return minus(value.toFixed(size < 100 ? 3 : 1));
@@ -77,11 +86,13 @@ export function percentOf(part, all) {
  */
 export function duration(seconds) {
   if (seconds == null) return "";
-  if (seconds < 0.0995) return `${(seconds * 1000).toFixed(seconds < 0.00995 ? 1 : 0)} ms`;
+  if (seconds < 0.0995)
+    return `${(seconds * 1000).toFixed(seconds < 0.00995 ? 1 : 0)} ms`;
   if (seconds < 9.995) return `${seconds.toFixed(2)} s`;
   if (seconds < 99.95) return `${seconds.toFixed(1)} s`;
   const rounded = Math.round(seconds);
-  if (rounded < 3600) return `${Math.floor(rounded / 60)}m ${two(rounded % 60)}s`;
+  if (rounded < 3600)
+    return `${Math.floor(rounded / 60)}m ${two(rounded % 60)}s`;
   return `${Math.floor(rounded / 3600)}h ${two(Math.floor((rounded % 3600) / 60))}m`;
 }
 

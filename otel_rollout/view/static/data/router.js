@@ -28,7 +28,8 @@ export function parseAddress(hash) {
     else if (third === "sample" && fourth !== undefined) {
       route.sample = fourth;
       if (fifth === undefined) route.page = "group";
-      else if (fifth === "rollout" && sixth !== undefined) Object.assign(route, { page: "trajectory", rollout: sixth });
+      else if (fifth === "rollout" && sixth !== undefined)
+        Object.assign(route, { page: "trajectory", rollout: sixth });
     }
   }
   return route;
@@ -55,7 +56,9 @@ export function addressOf(route) {
     live: "#/live",
     unknown: "#/",
   };
-  return paths[route.page] + queryOf({ ...selectionQuery(route), ...route.query });
+  return (
+    paths[route.page] + queryOf({ ...selectionQuery(route), ...route.query })
+  );
 }
 
 /**
@@ -79,8 +82,13 @@ export function selectionQuery(selection) {
  * @param {Record<string, string | number | null | undefined>} query
  */
 export function queryOf(query) {
-  const pairs = Object.entries(query).filter(([, value]) => value != null && value !== "");
-  return pairs.length ? "?" + new URLSearchParams(pairs.map(([key, value]) => [key, String(value)])) : "";
+  const pairs = Object.entries(query).filter(
+    ([, value]) => value != null && value !== "",
+  );
+  return pairs.length
+    ? "?" +
+        new URLSearchParams(pairs.map(([key, value]) => [key, String(value)]))
+    : "";
 }
 
 /**
@@ -99,7 +107,11 @@ export function inAddress(value) {
  * @returns {Selection}
  */
 export function selectionOf(summary) {
-  return { validate: summary.validate, experiment: summary.experiment_name, run: summary.run_id };
+  return {
+    validate: summary.validate,
+    experiment: summary.experiment_name,
+    run: summary.run_id,
+  };
 }
 
 /**
@@ -144,7 +156,8 @@ export function addressAbove(route) {
   const selection = { validate, experiment, run, query: {} };
   if (route.page === "trajectory" && sample !== undefined)
     return addressOf({ page: "group", step, sample, ...selection });
-  if (route.page === "group" || route.page === "timeline") return addressOf({ page: "step", step, ...selection });
+  if (route.page === "group" || route.page === "timeline")
+    return addressOf({ page: "step", step, ...selection });
   return route.page === "run" ? null : "#/";
 }
 

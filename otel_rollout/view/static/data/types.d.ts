@@ -169,9 +169,16 @@ export interface Span {
   status: string;
   error: string | null;
   attributes: Record<string, unknown>;
-  events: { name: string; time?: string; attributes?: Record<string, unknown> }[];
+  /** The characters that are cut from attributes. */
+  cut?: Record<string, number>;
+  events: {
+    name: string;
+    time?: string;
+    attributes?: Record<string, unknown>;
+    cut?: Record<string, number>;
+  }[];
   turn: number | null;
-  prefix_break: { at: number; expected: unknown; got: unknown } | null;
+  prefix_break: { at: number | null; expected: unknown; got: unknown } | null;
 }
 
 export interface ExperimentRow {
@@ -230,6 +237,7 @@ export interface TimelineLane {
   rollout_n: number | string | null;
   status: string | null;
   reward: number | null;
+  has_root?: boolean;
   start: number;
   end: number;
   segments: number[];
@@ -237,8 +245,8 @@ export interface TimelineLane {
 
 export interface TimelineAnswer {
   version: string;
-  start_time: number;
-  end_time: number;
+  start_time: string;
+  end_time: string;
   names: string[];
   lanes: TimelineLane[];
 }
@@ -286,7 +294,15 @@ export interface Selection {
   run?: string | null;
 }
 
-export type PageName = "run" | "step" | "group" | "trajectory" | "timeline" | "search" | "live" | "unknown";
+export type PageName =
+  | "run"
+  | "step"
+  | "group"
+  | "trajectory"
+  | "timeline"
+  | "search"
+  | "live"
+  | "unknown";
 
 /** An address of the pages, as `data/router.js` reads it. */
 export interface Route extends Selection {

@@ -19,7 +19,9 @@ const STATUSES = {
 export function StatusBadge({ status, hasRoot = true, detail }) {
   const name = hasRoot ? (status ?? "completed") : "open";
   const { icon, text } = STATUSES[name] ?? { icon: "?", text: name };
-  return html`<span class="status status-${name in STATUSES ? name : "other"}" title=${detail || text}
+  return html`<span
+    class="status status-${name in STATUSES ? name : "other"}"
+    title=${detail || text}
     ><span aria-hidden="true">${icon}</span> ${text}</span
   >`;
 }
@@ -31,7 +33,11 @@ export function StatusBadge({ status, hasRoot = true, detail }) {
  */
 export function RewardBadge({ reward, lowest, highest }) {
   const text = reward == null ? "none" : decimal(reward);
-  return html`<span class="reward ${rewardClass(reward, lowest, highest)}" title=${`reward ${text}`}>${reward == null ? "–" : text}</span>`;
+  return html`<span
+    class="reward ${rewardClass(reward, lowest, highest)}"
+    title=${`reward ${text}`}
+    >${reward == null ? "–" : text}</span
+  >`;
 }
 
 /**
@@ -49,7 +55,10 @@ export function RewardStrip({ rewards, statuses, lowest, highest, addressOf }) {
     ${rewards.map((reward, index) => {
       const status = statuses[index];
       const words = `rollout ${index + 1}: reward ${reward == null ? "none" : decimal(reward)}, ${status ?? "no end yet"}`;
-      const mark = status === "completed" ? "" : (STATUSES[status ?? "open"] ?? STATUSES.open).icon;
+      const mark =
+        status === "completed"
+          ? ""
+          : (STATUSES[status ?? "open"] ?? STATUSES.open).icon;
       return html`<a
         key=${index}
         class="cell ${rewardClass(reward, lowest, highest)}"

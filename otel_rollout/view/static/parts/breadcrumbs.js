@@ -13,19 +13,36 @@ export function breadcrumbs(route, title = "Run") {
   const { step, sample, rollout, validate, experiment, run } = route;
   const selection = { validate, experiment, run };
   const way = [{ text: title, address: "#/" }];
-  if (route.page === "search") way.push({ text: "Search", address: addressOf({ page: "search" }) });
-  if (route.page === "live") way.push({ text: "Live", address: addressOf({ page: "live" }) });
-  if (step === undefined || route.page === "search") return withTrace(way, route);
-  const text = (step === "none" ? "No step" : `Step ${step}`) + (validate ? " validation" : "");
+  if (route.page === "search")
+    way.push({ text: "Search", address: addressOf({ page: "search" }) });
+  if (route.page === "live")
+    way.push({ text: "Live", address: addressOf({ page: "live" }) });
+  if (step === undefined || route.page === "search")
+    return withTrace(way, route);
+  const text =
+    (step === "none" ? "No step" : `Step ${step}`) +
+    (validate ? " validation" : "");
   way.push({ text, address: addressOf({ page: "step", step, ...selection }) });
   if (route.page === "timeline")
-    way.push({ text: "Timeline", address: addressOf({ page: "timeline", step, ...selection }) });
+    way.push({
+      text: "Timeline",
+      address: addressOf({ page: "timeline", step, ...selection }),
+    });
   if (sample !== undefined) {
-    way.push({ text: `Sample ${sample}`, address: addressOf({ page: "group", step, sample, ...selection }) });
+    way.push({
+      text: `Sample ${sample}`,
+      address: addressOf({ page: "group", step, sample, ...selection }),
+    });
     if (rollout !== undefined) {
       way.push({
         text: `Rollout ${rollout}`,
-        address: addressOf({ page: "trajectory", step, sample, rollout, ...selection }),
+        address: addressOf({
+          page: "trajectory",
+          step,
+          sample,
+          rollout,
+          ...selection,
+        }),
       });
     }
   }
@@ -40,7 +57,9 @@ export function breadcrumbs(route, title = "Run") {
  */
 export function titleOf(route, title) {
   const texts = breadcrumbs(route, title ?? "").map(({ text }) => text);
-  return [...texts.slice(1).reverse(), texts[0], "otel-rollout"].filter(Boolean).join(" · ");
+  return [...texts.slice(1).reverse(), texts[0], "otel-rollout"]
+    .filter(Boolean)
+    .join(" · ");
 }
 
 /**
@@ -49,5 +68,11 @@ export function titleOf(route, title) {
  */
 function withTrace(way, { traceId, rollout }) {
   if (traceId === undefined || rollout !== undefined) return way;
-  return [...way, { text: `Trajectory ${traceId.slice(0, 8)}`, address: addressOf({ page: "trajectory", traceId }) }];
+  return [
+    ...way,
+    {
+      text: `Trajectory ${traceId.slice(0, 8)}`,
+      address: addressOf({ page: "trajectory", traceId }),
+    },
+  ];
 }

@@ -25,7 +25,15 @@ import { themeColor, useThemeVersion } from "./theme.js";
  * @param {[number, number]} [props.range] of y, if it is known before
  * @param {number} [props.height]
  */
-export function LineChart({ title, x, lines, format, onOpen, range, height = 130 }) {
+export function LineChart({
+  title,
+  x,
+  lines,
+  format,
+  onOpen,
+  range,
+  height = 130,
+}) {
   const place = useRef(/** @type {HTMLDivElement | null} */ (null));
   const plot = useRef(/** @type {any} */ (null));
   const open = useRef(onOpen);
@@ -61,7 +69,9 @@ export function LineChart({ title, x, lines, format, onOpen, range, height = 130
             ticks: grid,
             font,
             size: 26,
-            incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000],
+            incrs: [
+              1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000,
+            ],
           },
           {
             stroke: text,
@@ -69,7 +79,8 @@ export function LineChart({ title, x, lines, format, onOpen, range, height = 130
             ticks: grid,
             font,
             size: 48,
-            values: (/** @type {any} */ _, /** @type {number[]} */ ys) => ys.map((y) => format(y)),
+            values: (/** @type {any} */ _, /** @type {number[]} */ ys) =>
+              ys.map((y) => format(y)),
           },
         ],
         series: [
@@ -83,7 +94,11 @@ export function LineChart({ title, x, lines, format, onOpen, range, height = 130
             points: { size: 4, show: isShort },
           })),
         ],
-        hooks: { setCursor: [(/** @type {any} */ self) => setAt(self.cursor.idx ?? null)] },
+        hooks: {
+          setCursor: [
+            (/** @type {any} */ self) => setAt(self.cursor.idx ?? null),
+          ],
+        },
       },
       /** @type {any} */ (data),
       element,
@@ -93,7 +108,9 @@ export function LineChart({ title, x, lines, format, onOpen, range, height = 130
       if (made.cursor.idx != null) open.current?.(made.cursor.idx);
     };
     made.over.addEventListener("click", click);
-    const resize = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
+    const resize = new ResizeObserver(() =>
+      made.setSize({ width: element.clientWidth, height }),
+    );
     resize.observe(element);
     return () => {
       resize.disconnect();
@@ -111,12 +128,20 @@ export function LineChart({ title, x, lines, format, onOpen, range, height = 130
         ><span class="chart-step">step ${x[shown]}</span>${lines.map(
           ({ label, color, isDashed, values }) =>
             html`<span key=${label}
-              ><i class="key key-${color} ${isDashed ? "is-dashed" : ""}" aria-hidden="true"></i>${label} <b>${format(values[shown]) || "–"}</b></span
+              ><i
+                class="key key-${color} ${isDashed ? "is-dashed" : ""}"
+                aria-hidden="true"
+              ></i
+              >${label} <b>${format(values[shown]) || "–"}</b></span
             >`,
         )}</span
       >
     </figcaption>
-    <div ref=${place} role="img" aria-label=${describe(title, x, lines, format)}></div>
+    <div
+      ref=${place}
+      role="img"
+      aria-label=${describe(title, x, lines, format)}
+    ></div>
   </figure>`;
 }
 
@@ -133,7 +158,8 @@ function isShort(self) {
  */
 function describe(title, x, lines, format) {
   const ends = lines.map(
-    ({ label, values }) => `${label} from ${format(values[0]) || "unknown"} to ${format(values.at(-1)) || "unknown"}`,
+    ({ label, values }) =>
+      `${label} from ${format(values[0]) || "unknown"} to ${format(values.at(-1)) || "unknown"}`,
   );
   return `${title} over ${x.length} steps: ${ends.join("; ")}. The table has the numbers.`;
 }

@@ -19,7 +19,9 @@ import { useRoute } from "./use_route.js";
 export function Frame() {
   const route = useRoute();
   const { data: run, error: runError } = useData(paths.run());
-  const [place, setPlace] = useState(/** @type {Partial<Route> | null} */ (null));
+  const [place, setPlace] = useState(
+    /** @type {Partial<Route> | null} */ (null),
+  );
   const [isHelpOpen, setHelpOpen] = useState(false);
   const [isConnected, setConnected] = useState(true);
   useEffect(() => onConnection(setConnected), []);
@@ -40,14 +42,24 @@ export function Frame() {
   useKeys([
     { key: "/", does: "search", run: () => navigate(search) },
     { key: "?", does: "these keys", run: () => setHelpOpen(true) },
-    ...(up === null ? [] : [{ key: "Escape", does: "up", run: () => navigate(up) }]),
+    ...(up === null
+      ? []
+      : [{ key: "Escape", does: "up", run: () => navigate(up) }]),
     ...(here.sample === undefined || here.page === "group"
       ? []
       : [
           {
             key: "g",
             does: "the group",
-            run: () => navigate(addressOf({ ...selected(here), page: "group", step: here.step, sample: here.sample })),
+            run: () =>
+              navigate(
+                addressOf({
+                  ...selected(here),
+                  page: "group",
+                  step: here.step,
+                  sample: here.sample,
+                }),
+              ),
           },
         ]),
     ...(here.step === undefined || here.page === "timeline"
@@ -56,7 +68,14 @@ export function Frame() {
           {
             key: "t",
             does: "the step's timeline",
-            run: () => navigate(addressOf({ ...selected(here), page: "timeline", step: here.step })),
+            run: () =>
+              navigate(
+                addressOf({
+                  ...selected(here),
+                  page: "timeline",
+                  step: here.step,
+                }),
+              ),
           },
         ]),
   ]);
@@ -110,8 +129,26 @@ function usePlaceKept(route) {
 }
 
 /** @param {Route} route */
-function pageKey({ page, step, sample, rollout, traceId, validate, experiment, run }) {
-  return JSON.stringify([page, step, sample, rollout, traceId, validate, experiment, run]);
+function pageKey({
+  page,
+  step,
+  sample,
+  rollout,
+  traceId,
+  validate,
+  experiment,
+  run,
+}) {
+  return JSON.stringify([
+    page,
+    step,
+    sample,
+    rollout,
+    traceId,
+    validate,
+    experiment,
+    run,
+  ]);
 }
 
 /** @param {Route} route */

@@ -10,14 +10,20 @@ import { activeKeys } from "./keys.js";
 export function HelpDialog({ onClose }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useEffect(() => dialog.current?.showModal(), []);
-  return html`<dialog ref=${dialog} class="help" aria-labelledby="help-title" onClose=${onClose}>
+  return html`<dialog
+    ref=${dialog}
+    class="help"
+    aria-labelledby="help-title"
+    onClose=${onClose}
+  >
     <h2 id="help-title">Keys</h2>
     <dl>
       ${activeKeys().map(
-        ({ key, does }) => html`<div key=${key}>
-          <dt><kbd>${key}</kbd></dt>
-          <dd>${does}</dd>
-        </div>`,
+        ({ key, does }) =>
+          html`<div key=${key}>
+            <dt><kbd>${key}</kbd></dt>
+            <dd>${does}</dd>
+          </div>`,
       )}
     </dl>
     <form method="dialog"><button>Close</button></form>

@@ -13,7 +13,11 @@ import { useContext, useEffect } from "../vendor/preact_hooks.js";
  */
 
 export const SurroundingsContext = createContext(
-  /** @type {Surroundings} */ ({ run: undefined, runError: null, setPlace: () => {} }),
+  /** @type {Surroundings} */ ({
+    run: undefined,
+    runError: null,
+    setPlace: () => {},
+  }),
 );
 
 /** @returns {Surroundings} */

@@ -9,7 +9,12 @@ export function ErrorState({ error }) {
   return html`<div class="state state-error" role="alert">
     <h2>This can't be shown</h2>
     <p>${error.message}</p>
-    <p><button type="button" onClick=${() => location.reload()}>Try again</button> <a href="#/">All steps</a></p>
+    <p>
+      <button type="button" onClick=${() => location.reload()}>
+        Try again
+      </button>
+      <a href="#/">All steps</a>
+    </p>
   </div>`;
 }
 
@@ -19,7 +24,10 @@ export function ErrorState({ error }) {
  * @param {{title: string, children?: unknown}} props
  */
 export function EmptyState({ title, children }) {
-  return html`<div class="state"><h2>${title}</h2>${children && html`<p>${children}</p>`}</div>`;
+  return html`<div class="state">
+    <h2>${title}</h2>
+    ${children && html`<p>${children}</p>`}
+  </div>`;
 }
 
 /**

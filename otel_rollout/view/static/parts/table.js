@@ -37,17 +37,34 @@ import { useWindowed } from "./windowed.js";
  * @param {number} [props.rowHeight]
  */
 export function Table(props) {
-  const { label, columns, rows, keyOf, addressOf, sort, onSort, classOf, rowName = "row", rowHeight = 30 } = props;
+  const {
+    label,
+    columns,
+    rows,
+    keyOf,
+    addressOf,
+    sort,
+    onSort,
+    classOf,
+    rowName = "row",
+    rowHeight = 30,
+  } = props;
   const [selectedKey, select] = useState(/** @type {string | null} */ (null));
   const { scroller, items, height, show } = useWindowed({
     count: rows.length,
     sizeOf: () => rowHeight,
     paddingStart: rowHeight,
   });
-  const selected = selectedKey === null ? -1 : rows.findIndex((row) => keyOf(row) === selectedKey);
+  const selected =
+    selectedKey === null
+      ? -1
+      : rows.findIndex((row) => keyOf(row) === selectedKey);
   const move = (/** @type {number} */ by) => {
     if (!rows.length) return;
-    const next = Math.max(0, Math.min(rows.length - 1, selected < 0 ? 0 : selected + by));
+    const next = Math.max(
+      0,
+      Math.min(rows.length - 1, selected < 0 ? 0 : selected + by),
+    );
     select(keyOf(rows[next]));
     show(next);
     scroller.current?.scrollIntoView({ block: "nearest" });
@@ -77,11 +94,19 @@ export function Table(props) {
     ref=${scroller}
     tabindex="0"
   >
-    <div class="table-body" role="rowgroup" style=${{ "--columns": template, "--row-height": `${rowHeight}px` }}>
+    <div
+      class="table-body"
+      role="rowgroup"
+      style=${{ "--columns": template, "--row-height": `${rowHeight}px` }}
+    >
       <div class="table-row table-head" role="row" aria-rowindex="1">
         ${columns.map((column) => html`<${Head} key=${column.key} column=${column} sort=${sort} onSort=${onSort} />`)}
       </div>
-      <div class="table-rows" role="presentation" style=${{ height: `${height}px` }}>
+      <div
+        class="table-rows"
+        role="presentation"
+        style=${{ height: `${height}px` }}
+      >
         ${items.map(({ index, start }) => {
           const row = rows[index];
           if (row === undefined) return null;
@@ -96,7 +121,13 @@ export function Table(props) {
           >
             ${columns.map(
               (column) =>
-                html`<div key=${column.key} role="cell" class=${column.isNumber ? "is-number" : ""}>${column.cell(row)}</div>`,
+                html`<div
+                  key=${column.key}
+                  role="cell"
+                  class=${column.isNumber ? "is-number" : ""}
+                >
+                  ${column.cell(row)}
+                </div>`,
             )}
           </div>`;
         })}
@@ -111,9 +142,18 @@ export function Table(props) {
 function Head({ column, sort, onSort }) {
   const { key, title, help, isNumber, value, isDescendingFirst } = column;
   const isSorted = sort?.key === key;
-  const direction = isSorted ? (sort?.isDescending ? "descending" : "ascending") : "none";
-  const next = { key, isDescending: isSorted ? !sort?.isDescending : !!isDescendingFirst };
-  const arrow = html`<span class="arrow" aria-hidden="true">${isSorted ? (sort?.isDescending ? "↓" : "↑") : ""}</span>`;
+  const direction = isSorted
+    ? sort?.isDescending
+      ? "descending"
+      : "ascending"
+    : "none";
+  const next = {
+    key,
+    isDescending: isSorted ? !sort?.isDescending : !!isDescendingFirst,
+  };
+  const arrow = html`<span class="arrow" aria-hidden="true"
+    >${isSorted ? (sort?.isDescending ? "↓" : "↑") : ""}</span
+  >`;
   return html`<div
     role="columnheader"
     class=${isNumber ? "is-number" : ""}
@@ -133,6 +173,7 @@ function Head({ column, sort, onSort }) {
 function open(event, address) {
   const target = event.target instanceof Element ? event.target : null;
   if (target?.closest("a, button") || getSelection()?.toString()) return;
-  if (event.ctrlKey || event.metaKey) window.open(address, "_blank", "noopener");
+  if (event.ctrlKey || event.metaKey)
+    window.open(address, "_blank", "noopener");
   else location.hash = address;
 }

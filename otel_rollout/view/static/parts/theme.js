@@ -24,7 +24,15 @@ export function ThemeSwitch() {
   };
   const label = `Colors: ${choice}. Change to ${next}.`;
   const icon = { system: "◐", light: "○", dark: "●" }[choice];
-  return html`<button type="button" class="icon-button" title=${label} aria-label=${label} onClick=${change}>${icon}</button>`;
+  return html`<button
+    type="button"
+    class="icon-button"
+    title=${label}
+    aria-label=${label}
+    onClick=${change}
+  >
+    ${icon}
+  </button>`;
 }
 
 /**
@@ -53,7 +61,9 @@ export function useThemeVersion() {
  * @param {string} name without `--`
  */
 export function themeColor(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  return getComputedStyle(document.documentElement)
+    .getPropertyValue(`--${name}`)
+    .trim();
 }
 
 /** @returns {(typeof CHOICES)[number]} */

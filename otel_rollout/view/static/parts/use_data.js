@@ -18,7 +18,11 @@ const PAUSE_BY_LOADING_TIME = 4;
  * @returns {{data: any, error: Error | null, isLoading: boolean}} `data` is undefined until it is there
  */
 export function useData(path) {
-  const [state, setState] = useState({ path, data: recall(path), error: /** @type {Error | null} */ (null) });
+  const [state, setState] = useState({
+    path,
+    data: recall(path),
+    error: /** @type {Error | null} */ (null),
+  });
   const latest = useRef(path);
   latest.current = path;
   useEffect(() => {
@@ -49,7 +53,10 @@ export function useData(path) {
           isBusy = false;
           if (isStale) reload();
         },
-        Math.max(SHORTEST_PAUSE, PAUSE_BY_LOADING_TIME * (performance.now() - began)),
+        Math.max(
+          SHORTEST_PAUSE,
+          PAUSE_BY_LOADING_TIME * (performance.now() - began),
+        ),
       );
     };
     reload();
@@ -66,7 +73,11 @@ export function useData(path) {
   const isCurrent = state.path === path;
   const data = isCurrent ? state.data : recall(path);
   const error = isCurrent ? state.error : null;
-  return { data, error, isLoading: path !== null && data === undefined && error === null };
+  return {
+    data,
+    error,
+    isLoading: path !== null && data === undefined && error === null,
+  };
 }
 
 /**
