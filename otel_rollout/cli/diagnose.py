@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from otel_rollout.analysis.findings.diagnosis import Diagnosis
+from otel_rollout.analysis.findings.diagnosis import Diagnosis, last_steps
 from otel_rollout.analysis.findings.registry import default_thresholds
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.cli.reading import ProblemLog, complain, print_json, require_reader
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         thresholds=thresholds,
         against=against,
         folder=str(arguments.folder),
-        is_live=_is_being_written(arguments.folder) if any(step.rootless for step in steps) else False,
+        running=last_steps(known) if any(step.rootless for step in steps) and _is_written(arguments.folder) else (),
     )
     if arguments.json:
         print_json(orjson.dumps({"folder": str(arguments.folder), **_as_dict(diagnosis)}))
@@ -85,7 +85,7 @@ def _baseline(
     return _selected(others, arguments.step) or others
 
 
-def _is_being_written(folder: Path) -> bool:
+def _is_written(folder: Path) -> bool:
     return any(file.is_being_written() for file in find_trace_files(folder))
 
 

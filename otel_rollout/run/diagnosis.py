@@ -19,7 +19,7 @@ def diagnose_run(
     thresholds: Mapping[str, float] | None = None,
     against: Sequence[StepSummary] | None = None,
     folder: str | None = None,
-    is_live: bool = False,
+    running: Sequence[StepSummary] = (),
 ) -> Diagnosis:
     """Run all checks over steps of a run; the arguments are those of `diagnose`."""
 
@@ -27,4 +27,4 @@ def diagnose_run(
         found = run.summaries(step.step, step.validate, step.experiment_name, step.run_id)
         return [each for each in found if each.experiment_name == step.experiment_name]
 
-    return diagnose(steps, load, thresholds=thresholds, against=against, folder=folder, is_live=is_live)
+    return diagnose(steps, load, thresholds=thresholds, against=against, folder=folder, running=running)
