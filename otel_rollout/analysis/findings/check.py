@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from otel_rollout.analysis.findings.finding import Severity
 from otel_rollout.analysis.group_summary import GroupSummary, summarise_groups
+from otel_rollout.analysis.plain_text import shorten
 from otel_rollout.analysis.step_signals import worst_reward
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 
 __all__ = ["Check", "Measure", "StepContents", "Threshold", "percent", "ranked"]
+
+MAX_NAME: Final = 80
 
 
 class Measure(NamedTuple):
@@ -32,6 +35,11 @@ class Measure(NamedTuple):
     value: float
     subject: str = ""
     detail: str = ""
+
+    @property
+    def name(self) -> str:
+        """The subject, shortened for a sentence."""
+        return shorten(self.subject, MAX_NAME)
 
     @property
     def clause(self) -> str:

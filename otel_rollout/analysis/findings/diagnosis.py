@@ -183,7 +183,7 @@ def _finding(
         detail = f"in step {worst_step.step}, {detail}"
     return Finding(
         check=check.name,
-        title=check.name.replace("_", " ") + (f": {subject}" if subject else ""),
+        title=check.name.replace("_", " ") + (f": {worst.name}" if subject else ""),
         subject=subject,
         severity=check.severity,
         experiment_name=first.experiment_name,

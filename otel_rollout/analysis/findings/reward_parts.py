@@ -88,7 +88,7 @@ CHECKS = (
             "of a hacked reward",
         ),
         least=16,
-        sentence=lambda found: f"the reward's part {found.subject} rises {found.detail}",
+        sentence=lambda found: f"the reward's part {found.name} rises {found.detail}",
         advice="read trajectories that have most of it: do they deserve it? Bound the part, or give it only with "
         "the other",
         evidence=_evidence,
@@ -104,7 +104,7 @@ CHECKS = (
         ),
         least=16,
         sentence=lambda found: (
-            f"the part {found.subject} went {found.detail} of the reward: the others hardly count any more"
+            f"the part {found.name} went {found.detail} of the reward: the others hardly count any more"
         ),
         advice="bound the part, or weigh the others more",
         evidence=_evidence,
