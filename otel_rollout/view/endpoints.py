@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import fields
+from dataclasses import asdict, fields
 from operator import attrgetter
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.analysis.group_summary import GroupSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import NoTracesError
+from otel_rollout.run.live import read_live
 from otel_rollout.view.answers import AskedWrongError
 from otel_rollout.view.cut import Cutter
 from otel_rollout.view.prefix_break import prefix_breaks
@@ -170,7 +171,13 @@ class Endpoints:
 
     def live(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/live`."""
-        return {"trajectories": [], "why": "running trajectories are not recorded in this folder"}
+        live = read_live(self._state.folders)
+        return {
+            "trajectories": [{**asdict(each), "is_late": each.is_late} for each in live.trajectories],
+            "open": live.open,
+            "waits": live.waits,
+            "why": live.why_none,
+        }
 
     def _asked(self, path: Parameters, query: Parameters) -> Asked:
         return asked_step(path["step"], query, self._state.steps(PATIENCE))
