@@ -71,7 +71,6 @@ def _signals(value: _Mapping) -> StepSignals:
 _STEP: Final[Mapping[str, Callable[[Any], Any]]] = {
     "signals": _signals,
     "tools": _tools,
-    "signals": _signals,
     **dict.fromkeys(("turns", "tokens", "seconds", "staleness"), _percentiles),
 }
 _GROUP: Final[Mapping[str, Callable[[Any], Any]]] = {
