@@ -11,7 +11,7 @@ SITE_SOURCE := README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docker-compose
 # Behind a proxy that has a certificate of its own, uv needs to be told of the system's; pip asks them by itself.
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem),true,false)
 
-.PHONY: help demo test test-fast test-slow test-versions soak fuzz check format drift bench bench-file bench-smoke docs site screenshots clean
+.PHONY: help demo test test-fast test-slow test-versions soak fuzz check check-web format drift bench bench-file bench-smoke docs site screenshots clean
 
 help:  ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -40,7 +40,7 @@ fuzz: $(VENV)/.dev  ## Any values, races and signals against ops; then trace fol
 	@$(BIN)/python -m tests.fuzz.folder --mutations 10000 --seed 1
 	@$(BIN)/python -m tests.fuzz.kills --kills 200 --seed 1
 
-check: $(VENV)/.dev  ## Lint, formatting, types, the layers, the workflows of .github
+check: $(VENV)/.dev check-web  ## Lint, formatting, types, the layers, the workflows of .github, the viewer's pages
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -48,9 +48,16 @@ check: $(VENV)/.dev  ## Lint, formatting, types, the layers, the workflows of .g
 	@$(BIN)/lint-imports
 	@$(BIN)/zizmor --offline --quiet --pedantic .github
 
+check-web:  ## The viewer's pages: types, lint, unit tests, vendored modules (the first three need node 20 and npm)
+	@$(PYTHON) scripts/vendor.py --check
+	@if command -v npm >/dev/null; then \
+	  cd web && { [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci --silent; } && npm run --silent check; \
+	else echo "no npm here: the types, lint and unit tests of the viewer's pages are skipped"; fi
+
 format: $(VENV)/.dev  ## Format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+	@if [ -d web/node_modules ]; then cd web && npm run --silent format -- --write; fi
 
 drift: $(VENV)/.dev  ## Compare what is hooked in the installed verl with what is recorded of it
 	@$(BIN)/python scripts/drift.py $(ARGS)

@@ -27,6 +27,7 @@ from otel_rollout.settings import Settings
 from otel_rollout.spans import runtime
 from otel_rollout.spans.ids import SystemIdGenerator
 from otel_rollout.spans.open_spans import OpenSpans, ProviderSpans
+from otel_rollout.spans.open_trajectories import OpenTrajectories
 from otel_rollout.spans.provider import (
     SCOPE,
     GlobalProvider,
@@ -124,8 +125,8 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
     exporters = make_exporters(request.backends, request.address) if adds_exporters else []
     chat = ChatWriter(finisher) if settings.chat_messages else None
     reader = SpanReader(resource, SCOPE, finisher, chat)
-    queues = [_make_queue(name, exporter, reader, settings) for name, exporter in exporters]
-    open_spans = OpenSpans()
+    open_spans, open_trajectories = OpenSpans(), OpenTrajectories()
+    queues = [_make_queue(name, exporter, reader, settings, open_trajectories) for name, exporter in exporters]
     tracer: RolloutTracer
     if provider is None or otel_tracer is None:
         tracer, provider, provider_spans = _trace_with_ours(
@@ -150,6 +151,7 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
         provider_spans,
         reader,
         open_spans,
+        open_trajectories,
     )
 
 
@@ -242,7 +244,9 @@ def _use_the_sdks_spans() -> None:
         pipeline.use(_provider_tracer(tracer, pipeline.finisher, chat, _providers.global_processor.provider_spans))
 
 
-def _make_queue(name: str, exporter: SpanExporter, reader: SpanReader, settings: Settings) -> ExporterQueue:
+def _make_queue(
+    name: str, exporter: SpanExporter, reader: SpanReader, settings: Settings, open_trajectories: OpenTrajectories
+) -> ExporterQueue:
     spool = None
     if settings.spool is not None:
         from otel_rollout.delivery.spool import open_spool
@@ -255,4 +259,4 @@ def _make_queue(name: str, exporter: SpanExporter, reader: SpanReader, settings:
         batch_spans=settings.max_batch_spans,
         delay=settings.schedule_delay_ms / 1000,
     )
-    return ExporterQueue(name, exporter, reader, limits, spool=spool)
+    return ExporterQueue(name, exporter, reader, limits, spool=spool, open_trajectories=open_trajectories)

@@ -22,6 +22,7 @@ from otel_rollout.safety.log_once import internal_errors, warn_once
 from otel_rollout.settings import Settings
 from otel_rollout.spans import runtime
 from otel_rollout.spans.open_spans import OpenSpans, ProviderSpans
+from otel_rollout.spans.open_trajectories import OpenTrajectories
 from otel_rollout.spans.provider import GlobalProvider, resource_of_child
 from otel_rollout.spans.recording_span import RolloutSpan
 from otel_rollout.spans.tracer import RolloutTracer
@@ -50,6 +51,7 @@ class Pipeline:
         provider_spans: Our open spans on that provider, if they are the SDK's and our queues get them.
         reader: Converts recording spans to `ReadableSpan`s.
         open_spans: Counts recording spans.
+        open_trajectories: Knows the running trajectories.
     """
 
     run: str
@@ -63,6 +65,7 @@ class Pipeline:
     provider_spans: ProviderSpans | None
     reader: SpanReader
     open_spans: OpenSpans
+    open_trajectories: OpenTrajectories
 
     def __post_init__(self) -> None:
         self.snapshot_budget = max(DEFAULT_BUDGET, SNAPSHOT_SHARE * self.settings.max_payload_bytes)
@@ -135,6 +138,7 @@ class Pipeline:
         if self.finisher.redactor is not None:
             self.finisher.redactor.redacted = 0
         self.open_spans.after_fork()
+        self.open_trajectories.after_fork()
         if self.provider_spans is not None:
             self.provider_spans.after_fork()
         self.reader.resource = resource_of_child(self.reader.resource, self.settings.run_id)

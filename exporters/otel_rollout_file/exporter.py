@@ -19,10 +19,13 @@ from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.span_facts import span_id_of, trace_id_of
 from otel_rollout.settings import Setting, read_bytes, read_variables
+from otel_rollout.spans.open_trajectories import OpenTrajectory
 from otel_rollout.trace_folder.append_file import FileGoneError
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.frames import require_zstandard
+from otel_rollout.trace_folder.op_durations import OpDurations
 from otel_rollout.trace_folder.reader import read
+from otel_rollout.trace_folder.running_file import RunningFile
 
 __all__ = ["FileSpanExporter"]
 
@@ -96,6 +99,8 @@ class FileSpanExporter(OutcomeSpanExporter):
         self._writer = FolderWriter(
             self.settings.folder, file_max_bytes=self.settings.file_max_bytes, max_bytes=self.settings.max_bytes
         )
+        self._durations = OpDurations()
+        self._running = RunningFile(self._writer.folder, self._writer.worker)
         self._is_shut_down = False
 
     @property
@@ -132,7 +137,20 @@ class FileSpanExporter(OutcomeSpanExporter):
             return Outcome(Verdict.CONFIGURATION_ERROR, str(error))
         except (OverflowError, RecursionError, TypeError, ValueError) as error:
             return Outcome(Verdict.REFUSED, f"a span can't be written as JSON: {' '.join(str(error).split())}")
+        self._durations.add(spans)
         return DELIVERED
+
+    def note_open(self, trajectories: Sequence[OpenTrajectory]) -> None:
+        """Write which trajectories run, for `otel-rollout top`; delivery calls it every few seconds.
+
+        Args:
+            trajectories: Those that run for longer than a few seconds, the longest first.
+        """
+        if self._is_shut_down:
+            return
+        # A full disk is reported for spans.
+        with suppress(OSError):
+            self._running.write(trajectories, self._durations)
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
         """Count the ones of `spans`, all of one trace, that are in the folder."""
@@ -165,11 +183,14 @@ class FileSpanExporter(OutcomeSpanExporter):
     def shutdown(self) -> None:
         """Write the trajectories that have no root yet, and close the files; idempotent."""
         self._is_shut_down = True
+        self._running.remove()
         self._writer.close()
 
     def after_fork(self) -> None:
         """Drop the parent's open files in a forked child."""
         self._writer.after_fork()
+        self._durations = OpDurations()
+        self._running = RunningFile(self._writer.folder, self._writer.worker)
 
 
 class _TrialExporter(FileSpanExporter):

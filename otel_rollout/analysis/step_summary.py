@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
-from otel_rollout.analysis.trajectory_summary import ToolCounts
+from otel_rollout.analysis.group_summary import GroupSummary, RewardRange
+from otel_rollout.analysis.step_signals import StepSignals, step_signals
+from otel_rollout.analysis.trajectory_summary import ToolCounts, TrajectorySummary
 
-__all__ = ["Percentiles", "StepSummary"]
+__all__ = ["Percentiles", "StepSummary", "summarise_step"]
+
+_LAST_PART: Final = 20
+"""The last of this many trajectories are the last 5 percent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """The distribution of an amount over trajectories.
+    """The distribution of an amount over trajectories; percentiles are interpolated, as numpy's and pandas' are.
 
     Args:
         mean: The mean.
@@ -60,7 +68,8 @@ class StepSummary:
         turns: The distribution of turns.
         tokens: The distribution of output tokens.
         seconds: The distribution of durations.
-        last_5_percent_share: The share of the step's wall time after 95% of the trajectories had ended.
+        last_5_percent_share: The share of the step's wall time after 95% of the trajectories had ended; None for fewer
+            than 20 trajectories.
         duplicates: The number of rollouts that equal an earlier one of their group.
         prefix_breaks: The number of trajectories with a prefix break.
         staleness: The distribution of staleness.
@@ -70,6 +79,7 @@ class StepSummary:
         spans: The number of spans.
         bytes: Their size as OTLP JSON.
         stored_bytes: Their size on disk, without the index.
+        signals: The signs of trouble, which findings are made of.
     """
 
     step: int | None
@@ -110,3 +120,121 @@ class StepSummary:
     spans: int
     bytes: int
     stored_bytes: int
+    signals: StepSignals = field(default_factory=StepSignals)
+
+
+def summarise_step(summaries: Sequence[TrajectorySummary], groups: Sequence[GroupSummary]) -> StepSummary:
+    """Return the summary of one run's step.
+
+    Args:
+        summaries: Its trajectories, one at least.
+        groups: Its groups.
+    """
+    first, named = groups[0], [group for group in groups if group.sample_index is not None]
+    rewards = [each.reward for each in summaries if each.reward is not None]
+    known = RewardRange.of(rewards)
+    statuses = Counter(each.status for each in summaries)
+    deviations = [
+        _deviation(found) for group in named if len(found := [each for each in group.rewards if each is not None]) > 1
+    ]
+    start, ends = min(each.start_time for each in summaries), sorted(each.end_time for each in summaries)
+    return StepSummary(
+        step=first.step,
+        validate=first.validate,
+        experiment_name=first.experiment_name,
+        run_id=first.run_id,
+        trajectories=len(summaries),
+        groups=len(named),
+        start_time=start,
+        end_time=ends[-1],
+        rewarded=len(rewards),
+        reward_mean=_mean(rewards),
+        reward_std=_deviation(rewards) if rewards else None,
+        reward_lowest=known.lowest if known else None,
+        reward_highest=known.highest if known else None,
+        group_std=_mean(deviations),
+        solved=sum(map(known.is_solved, rewards)) / len(rewards) if known else None,
+        comparable_groups=len(deviations),
+        zero_variance=_counts(group.zero_variance for group in named),
+        reward_parts=_part_means(summaries),
+        errors=statuses["error"],
+        truncated=statuses["truncated"],
+        cancelled=statuses["cancelled"],
+        rootless=sum(not each.has_root for each in summaries),
+        truncated_with_worst_reward=sum(
+            each.status == "truncated" and known is not None and each.reward == known.lowest for each in summaries
+        ),
+        error_types=_counts(_first_error_type(each) for each in summaries),
+        tools=_sum_tools(summaries),
+        turns=_percentiles(each.turns for each in summaries),
+        tokens=_percentiles(each.output_tokens for each in summaries),
+        seconds=_percentiles((each.end_time - each.start_time) / 1e9 for each in summaries),
+        last_5_percent_share=_last_share(start, ends),
+        duplicates=sum(group.duplicates for group in groups),
+        prefix_breaks=sum(each.prefix_breaks > 0 for each in summaries),
+        staleness=_percentiles(each.staleness for each in summaries),
+        fates=_counts(each.fate for each in summaries),
+        dropped_spans=sum(each.dropped_spans for each in summaries),
+        truncated_bytes=sum(each.truncated_bytes for each in summaries),
+        spans=sum(each.spans for each in summaries),
+        bytes=sum(each.bytes for each in summaries),
+        stored_bytes=sum(each.stored_bytes for each in summaries),
+        signals=step_signals(summaries),
+    )
+
+
+def _mean(amounts: Sequence[float]) -> float | None:
+    return math.fsum(amounts) / len(amounts) if amounts else None
+
+
+def _deviation(amounts: Sequence[float]) -> float:
+    mean = math.fsum(amounts) / len(amounts)
+    return math.sqrt(math.fsum((amount - mean) ** 2 for amount in amounts) / len(amounts))
+
+
+def _percentiles(amounts: Iterable[float | None]) -> Percentiles | None:
+    known = sorted(amount for amount in amounts if amount is not None)
+    if not known:
+        return None
+    return Percentiles(math.fsum(known) / len(known), _quantile(known, 0.5), _quantile(known, 0.99), known[-1])
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def _counts(names: Iterable[str | None]) -> dict[str, int]:
+    return dict(Counter(name for name in names if name is not None).most_common())
+
+
+def _part_means(summaries: Sequence[TrajectorySummary]) -> dict[str, float]:
+    parts: dict[str, list[float]] = {}
+    for each in summaries:
+        for name, value in each.reward_parts.items():
+            parts.setdefault(name, []).append(value)
+    return {name: math.fsum(values) / len(values) for name, values in parts.items()}
+
+
+def _sum_tools(summaries: Sequence[TrajectorySummary]) -> dict[str, ToolCounts]:
+    tools: dict[str, ToolCounts] = {}
+    for each in summaries:
+        for name, (calls, errors) in each.tools.items():
+            before = tools.get(name, ToolCounts(0, 0))
+            tools[name] = ToolCounts(before.calls + calls, before.errors + errors)
+    return dict(sorted(tools.items(), key=lambda tool: (-tool[1].calls, tool[0])))
+
+
+def _first_error_type(summary: TrajectorySummary) -> str | None:
+    if summary.errors:
+        return summary.errors[0].type or summary.error_type or ""
+    return summary.error_type
+
+
+def _last_share(start: int, ends: Sequence[int]) -> float | None:
+    last = len(ends) // _LAST_PART
+    if not last or ends[-1] <= start:
+        return None
+    return (ends[-1] - ends[-1 - last]) / (ends[-1] - start)

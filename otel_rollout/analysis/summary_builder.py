@@ -124,6 +124,17 @@ class SummaryBuilder:
         """True if it is part of a validation pass."""
         return bool(self.attributes.get(semconv.VALIDATE))
 
+    def set_place(self, step: int | None, *, validate: bool) -> None:
+        """Give it the step of the trajectory that its spans belong to, if they have none themselves.
+
+        Args:
+            step: The training step.
+            validate: Whether it is a validation pass.
+        """
+        if step is not None and self.attributes.get(semconv.STEP) is None:
+            self.attributes[semconv.STEP] = step
+            self.attributes[semconv.VALIDATE] = validate
+
     def add(self, spans: Iterable[ReadableSpan]) -> None:
         """Add spans; none of them may have been added before."""
         for span in spans:
@@ -131,7 +142,8 @@ class SummaryBuilder:
             if context is None:
                 continue
             attributes = span.attributes or {}
-            start, end = span.start_time or 0, span.end_time or 0
+            end = span.end_time or 0
+            start = span.start_time or end
             if end > INT64_MAX or start > INT64_MAX:
                 start, end = min(start, INT64_MAX), min(end, INT64_MAX)
             self.start_time = min(self.start_time, start)

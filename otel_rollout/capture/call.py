@@ -97,7 +97,10 @@ class Operation:
             if frame is None:
                 call = Call(self, pipeline, span, Frame(None, span, self.is_llm))
             else:
-                call = Call(self, pipeline, span, Frame(frame.trajectory, span, self.is_llm or frame.is_llm))
+                trajectory = frame.trajectory
+                if trajectory is not None:
+                    trajectory.open_ops[id(span)] = span
+                call = Call(self, pipeline, span, Frame(trajectory, span, self.is_llm or frame.is_llm))
             if self.is_llm:
                 call.request = request
                 call.is_turn = frame is not None and frame.trajectory is not None and not frame.is_llm
@@ -186,7 +189,7 @@ class Call:
                 if shown is not None:
                     self.pipeline.tracer.set_output(span, shown)
             finally:
-                span.end()
+                self._end(span)
 
     @guarded("ending a span")
     def stop(self, error: BaseException | None = None) -> None:
@@ -207,7 +210,7 @@ class Call:
                         kept.append(f"…[{cut:,} items cut]")
                     self.pipeline.tracer.set_output(span, Snapshot(kept, self.yielded_bytes, cut))
             finally:
-                span.end()
+                self._end(span)
 
     @guarded("pausing a span")
     def pause(self) -> None:
@@ -246,7 +249,13 @@ class Call:
         """Finish ending a call after an exception of a signal handler interrupted it."""
         self._leave()
         if self.span is not None:
-            self.span.end()
+            self._end(self.span)
+
+    def _end(self, span: Span) -> None:
+        trajectory = self.frame.trajectory
+        if trajectory is not None:
+            trajectory.open_ops.pop(id(span), None)
+        span.end()
 
     def _leave(self) -> None:
         if self.token is not None:

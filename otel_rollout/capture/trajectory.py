@@ -384,6 +384,7 @@ class Trajectory:
             self._token = enter_silence(context)
             return
         state.root = root
+        pipeline.open_trajectories.started(state)
         attributes = {
             semconv.SPAN_KIND: "AGENT",
             semconv.OPERATION_NAME: semconv.OPERATION_NAMES["AGENT"],
@@ -438,6 +439,7 @@ class Trajectory:
                 own[semconv.REWARD_PARTS] = to_json(Snapshot(parts, 0)).decode()
             pipeline.tracer.set_annotations(root, own, annotations)
         finally:
+            pipeline.open_trajectories.ended(state)
             root.end()
             # The root refers to its trajectory: breaks the cycle, which the collector alone would free.
             state.root = None

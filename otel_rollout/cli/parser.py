@@ -27,6 +27,7 @@ exit codes:
 """
 
 TRACE_ID_DIGITS: Final = 32
+MAX_PORT: Final = 65535
 _BELOW_ZERO: Final = re.compile(r"-[\d.]")
 
 
@@ -40,7 +41,17 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"otel-rollout {__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
-    for add in (_add_demo, _add_ls, _add_show, _add_stats, _add_replay, _add_doctor):
+    for add in (
+        _add_demo,
+        _add_ls,
+        _add_show,
+        _add_stats,
+        _add_view,
+        _add_top,
+        _add_replay,
+        _add_receive,
+        _add_doctor,
+    ):
         add(commands)
     return parser
 
@@ -108,6 +119,12 @@ folder, or stay on the screen if mlflow is not installed.
     parser.add_argument("--rollouts", type=_positive, default=4, metavar="N", help="rollouts of each (default: 4)")
     parser.add_argument("--concurrency", type=_positive, default=64, metavar="N", help="at a time (default: 64)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="decides what the policy does (default: 0)")
+    parser.add_argument(
+        "--faults",
+        default="",
+        metavar="NAME[,NAME]",
+        help="make these go wrong, for diagnose to find; a wrong name lists them all",
+    )
     _add_seconds(parser, "--timeout", "wait for the backend at the end (default: 60)")
 
 
@@ -161,6 +178,64 @@ on disk, in each step and altogether; who wrote it, what is open, what is torn.
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
+def _add_view(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "view",
+        "open a run in a browser: steps, groups, trajectories, timelines, search",
+        """\
+Serve the pages of one or more trace folders on this machine, and open them in
+a browser: the steps of the run, the groups of a step with the rollouts of a
+prompt side by side, each trajectory with its spans, timelines, search. They
+change while training writes; a folder that does not exist yet is waited for.
+
+The address has a random token, without which nothing is shown.
+""",
+    )
+    parser.add_argument(
+        "folders",
+        metavar="DIR",
+        nargs="*",
+        type=Path,
+        default=[_default_folder()],
+        help="trace folders, or spools (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
+    )
+    parser.add_argument("--port", type=_port, metavar="N", help="the port (default: 8642, or the next free one)")
+    parser.add_argument("--host", default="127.0.0.1", metavar="NAME", help="the interface (default: 127.0.0.1)")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name that the pages are opened by, behind a proxy: hub.example.com",
+    )
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+
+
+def _add_top(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "top",
+        "show the trajectories that run now, and what a step waits for",
+        """\
+Show the trajectories that run for longer than a few seconds, the longest first:
+where each is, for how long, and how long 99% of such ops took. After a crash,
+show what was open. The processes write that into the trace folder every two
+seconds; other exporters than `file` don't. On a terminal it goes on until Ctrl-C.
+""",
+    )
+    parser.add_argument(
+        "folders",
+        metavar="DIR",
+        nargs="*",
+        type=Path,
+        default=[_default_folder()],
+        help="trace folders (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
+    )
+    parser.add_argument("--once", action="store_true", help="print it once, as in a pipe")
+    parser.add_argument("--json", action="store_true", help="once, a JSON object on a line for each trajectory")
+
+
 def _add_replay(commands: Any) -> None:
     parser = _add(
         commands,
@@ -194,6 +269,40 @@ exit codes:
     _add_seconds(parser, "--patience", "give up a backend that takes nothing for so long (default: 60)")
 
 
+def _add_receive(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "receive",
+        "take spans over OTLP, and write them into a trace folder",
+        """\
+Take spans over OTLP/HTTP (POST /v1/traces, protobuf or JSON) from any number of
+senders, and write them into a trace folder. Spans come in any order; a span that
+comes twice is stored once. A trajectory is written 10 seconds after the last
+span that follows its root.
+
+Beyond this machine (--host 0.0.0.0) senders need a token: it stands in
+OTEL_ROLLOUT_RECEIVE_TOKEN or in the file of --token-file.
+""",
+    )
+    _add_folder(parser)
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="listen on it (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=4318, metavar="N", help="the port (default: 4318; 0 is a free one)")
+    _add_seconds(parser, "--idle", "write a trajectory that has had no new span for so long (default: 900)", 900.0)
+    parser.add_argument(
+        "--max-open",
+        type=_positive,
+        default=100_000,
+        metavar="N",
+        help="write the idlest trajectory if more are open (default: 100000)",
+    )
+    parser.add_argument(
+        "--max-bytes", type=_bytes, metavar="SIZE", help="remove the folder's oldest files above it, such as 500GiB"
+    )
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help="the file with the token that senders show")
+    parser.add_argument("--certificate", type=Path, metavar="FILE", help="serve TLS with this certificate (PEM)")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="the certificate's key (PEM)")
+
+
 def _add_doctor(commands: Any) -> None:
     parser = _add(
         commands,
@@ -223,8 +332,8 @@ exit codes:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
-def _add_seconds(parser: argparse.ArgumentParser, option: str, meaning: str) -> None:
-    parser.add_argument(option, type=_seconds, default=60.0, metavar="SECONDS", help=meaning)
+def _add_seconds(parser: argparse.ArgumentParser, option: str, meaning: str, default: float = 60.0) -> None:
+    parser.add_argument(option, type=_seconds, default=default, metavar="SECONDS", help=meaning)
 
 
 def _add_folder(parser: argparse.ArgumentParser) -> None:
@@ -233,9 +342,13 @@ def _add_folder(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         nargs="?",
         type=Path,
-        default=Path(os.environ.get("OTEL_ROLLOUT_DIR") or "rollout-traces"),
+        default=_default_folder(),
         help="the trace folder, or a spool (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
     )
+
+
+def _default_folder() -> Path:
+    return Path(os.environ.get("OTEL_ROLLOUT_DIR") or "rollout-traces")
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
@@ -267,8 +380,24 @@ def _above_zero(read: Callable[[str], float], meaning: str) -> Callable[[str], f
     return check
 
 
+def _port(text: str) -> int:
+    with suppress(ValueError):
+        if 0 <= (port := int(text)) <= MAX_PORT:
+            return port
+    raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 to {MAX_PORT}")
+
+
 _positive = _above_zero(int, "a positive whole number")
 _seconds = _above_zero(float, "a number of seconds")
+
+
+def _bytes(text: str) -> int:
+    from otel_rollout.settings import read_bytes
+
+    try:
+        return read_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {error}") from None
 
 
 def _steps(text: str) -> int | range | set[int]:

@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from otel_rollout.counts import ExporterStats
 from otel_rollout.delivery.account import Account
 from otel_rollout.delivery.batch import Batch, MemoryStore
+from otel_rollout.delivery.open_notes import OpenNotes
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.spooled_store import SpooledStore
 from otel_rollout.export.backoff import RetryPolicy
@@ -35,6 +36,7 @@ from otel_rollout.spans.recording_span import RolloutSpan
 
 if TYPE_CHECKING:
     from otel_rollout.delivery.spool import Spool
+    from otel_rollout.spans.open_trajectories import OpenTrajectories
 
 __all__ = ["ExporterQueue"]
 
@@ -64,6 +66,7 @@ class ExporterQueue:
         limits: The bounds.
         policy: How failed attempts are repeated.
         spool: Where spans wait on disk that memory can't hold.
+        open_trajectories: Knows the running trajectories, for an exporter that is told of them.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class ExporterQueue:
         limits: QueueLimits | None = None,
         policy: RetryPolicy | None = None,
         spool: Spool | None = None,
+        open_trajectories: OpenTrajectories | None = None,
     ) -> None:
         self.name = name
         self.exporter = exporter
@@ -93,6 +97,7 @@ class ExporterQueue:
         self._policy = policy or RetryPolicy()
         self._send_once = one_attempt_of(exporter)
         self._spool = spool
+        self._open_notes = OpenNotes(exporter, open_trajectories, reader.redactor)
         self._reset()
 
     def _reset(self) -> None:
@@ -311,6 +316,7 @@ class ExporterQueue:
             is_last = False
             while not is_last:
                 is_last = self._await_work()
+                self._open_notes.note()
                 while self._store.spans or self._account.spooled:
                     if self._deadline is not None and time.monotonic() >= self._deadline:
                         break

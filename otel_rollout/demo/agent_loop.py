@@ -14,6 +14,7 @@ from otel_rollout.demo.chat import (
     Message,
     find_answer,
     find_tool_calls,
+    without_thought,
     write_message,
 )
 from otel_rollout.demo.policy import Policy, SamplingParams
@@ -51,13 +52,22 @@ class AgentLoop:
         policy: Generates the messages.
         tools: The tools that the policy may call.
         max_turns: The most generations of a trajectory.
+        leaves_out_thoughts: Leave the thoughts of earlier turns out of a prompt, which then doesn't extend them.
     """
 
-    def __init__(self, policy: Policy, tools: Iterable[Calculator | Lookup], max_turns: int = 6) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        tools: Iterable[Calculator | Lookup],
+        max_turns: int = 6,
+        *,
+        leaves_out_thoughts: bool = False,
+    ) -> None:
         self.tokenizer = policy.tokenizer
         self._policy = policy
         self._tools = {tool.name: tool for tool in tools}
         self._max_turns = max_turns
+        self._leaves_out_thoughts = leaves_out_thoughts
 
     @rollout_trace_op(kind="CHAIN")
     async def run(self, question: str, request_id: str, sampling_params: SamplingParams) -> AgentLoopOutput:
@@ -82,6 +92,8 @@ class AgentLoop:
             answer = find_answer(text)
             if answer is None:
                 told = "".join(write_message(Message("tool", result)) for result in results)
+                if self._leaves_out_thoughts:
+                    token_ids = token_ids[: -len(output.token_ids)] + self.tokenizer.encode(without_thought(text))
                 token_ids = token_ids + self.tokenizer.encode(END + told + ASSISTANT)
         return AgentLoopOutput(
             answer=answer,

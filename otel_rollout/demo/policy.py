@@ -8,13 +8,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
-from otel_rollout import rollout_trace_op
+from opentelemetry.trace import get_current_span
+
+from otel_rollout import rollout_trace_op, semconv
 from otel_rollout.demo.chat import Message, read_messages, write_answer, write_tool_call
 from otel_rollout.demo.problems import PROBLEMS, Problem, ToolCall
 from otel_rollout.demo.tokenizer import BpeTokenizer
 
-__all__ = ["Behaviour", "EngineError", "Policy", "SamplingParams", "TokenOutput", "choose_behaviour"]
+__all__ = ["VARIETY", "Behaviour", "EngineError", "Policy", "SamplingParams", "TokenOutput", "choose_behaviour"]
 
 SECONDS_PER_CALL = 0.02
 SECONDS_PER_TOKEN = 0.001
@@ -40,6 +43,20 @@ class Behaviour(Enum):
     STALL = "stops in the middle of the second turn"
     CRASH = "is thrown out of the engine in the second turn"
 
+
+_OPENINGS: Final = (
+    "The tools give me everything.",
+    "That is all I need.",
+    "Now I have every number.",
+    "This settles it.",
+    "Good, that was the last step.",
+    "I can answer now.",
+    "With that the problem is solved.",
+    "No more calls are needed.",
+)
+_CLOSINGS: Final = ("", " So:", " The answer:", " It comes to", " Hence", " The result is")
+VARIETY: Final = len(_OPENINGS) * len(_CLOSINGS)
+"""The ways in which the policy words an answer."""
 
 # Chances before training, which fade with it; and chances at a temperature above 0.
 _UNLEARNED = {Behaviour.SLIP: 0.3, Behaviour.GUESS: 0.15}
@@ -84,11 +101,22 @@ class Policy:
     Args:
         tokenizer: Its tokenizer.
         steps_trained: The number of training steps.
+        variety: The number of ways in which it words an answer.
+        always: The way in which it goes about every problem; None if that is drawn.
     """
 
-    def __init__(self, tokenizer: BpeTokenizer, steps_trained: int = 0) -> None:
+    def __init__(
+        self,
+        tokenizer: BpeTokenizer,
+        steps_trained: int = 0,
+        variety: int = VARIETY,
+        always: Behaviour | None = None,
+    ) -> None:
         self.tokenizer = tokenizer
         self._steps_trained = steps_trained
+        self._variety = variety
+        self._always = always
+        self._contexts: dict[str, list[int]] = {}
 
     @rollout_trace_op(kind="LLM")
     async def generate(
@@ -104,14 +132,18 @@ class Policy:
         Raises:
             EngineError: The engine gave up on the request.
         """
+        before = self._contexts.get(request_id, [])
+        if list(prompt_ids[: len(before)]) != before:
+            get_current_span().set_attribute(semconv.PREFIX_BROKEN, True)
         messages = read_messages(self.tokenizer.decode(prompt_ids))
         problem = _PROBLEM_OF_QUESTION[next(message.text for message in messages if message.role == "user")]
-        behaviour = choose_behaviour(sampling_params, self._steps_trained)
+        behaviour = self._always or choose_behaviour(sampling_params, self._steps_trained)
         in_second_turn = any(message.role == "tool" for message in messages)
         if in_second_turn and behaviour is Behaviour.STALL:
             await asyncio.sleep(SECONDS_STALLED)
-        text = _next_text(problem, messages, behaviour)
+        text = _next_text(problem, messages, behaviour, _wording(sampling_params, self._variety))
         token_ids = self.tokenizer.encode(text)
+        self._contexts[request_id] = [*prompt_ids, *token_ids]
         await asyncio.sleep(SECONDS_PER_CALL + SECONDS_PER_TOKEN * len(token_ids))
         if in_second_turn and behaviour is Behaviour.CRASH:
             raise EngineError(f"out of KV cache blocks after {len(prompt_ids)} prompt tokens, request {request_id}")
@@ -132,10 +164,16 @@ def choose_behaviour(sampling_params: SamplingParams, steps_trained: int) -> Beh
     return Behaviour.SOLVE
 
 
-def _next_text(problem: Problem, messages: Sequence[Message], behaviour: Behaviour) -> str:
+def _wording(sampling_params: SamplingParams, variety: int) -> str:
+    """Return the sentence before an answer; at temperature 0 it is always the same."""
+    drawn = sampling_params.seed // 7 % variety if sampling_params.temperature > 0 else 0
+    return _OPENINGS[drawn % len(_OPENINGS)] + _CLOSINGS[drawn // len(_OPENINGS)]
+
+
+def _next_text(problem: Problem, messages: Sequence[Message], behaviour: Behaviour, wording: str) -> str:
     if behaviour is Behaviour.GUESS:
         guess = _LAST_NUMBER.search(problem.question)
-        return f"I can see that without the tools. {write_answer(guess.group() if guess else '1')}"
+        return f"I can see that without the tools. {wording} {write_answer(guess.group() if guess else '1')}"
     turns = _tool_results(messages)
     failed = [any(result.startswith("error") for result in results) for results in turns]
     turns_done = failed.count(False)
@@ -143,7 +181,7 @@ def _next_text(problem: Problem, messages: Sequence[Message], behaviour: Behavio
         return _solution_turn(problem, turns_done, behaviour, mending=bool(failed) and failed[-1])
     if behaviour is Behaviour.RAMBLE:
         return _say("Let me make sure of that once more.", problem.solution[-1].calls)
-    return f"The tools give me everything. {write_answer(turns[-1][-1])}"
+    return f"{wording} {write_answer(turns[-1][-1])}"
 
 
 def _tool_results(messages: Sequence[Message]) -> list[list[str]]:

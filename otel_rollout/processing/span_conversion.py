@@ -53,7 +53,7 @@ class SpanReader:
         self._run = RunResource(resource)
         self._scope = scope
         self._finisher = finisher
-        self._redactor = finisher.redactor
+        self.redactor = finisher.redactor
         self.chat = chat
         self._lock = threading.Lock()
 
@@ -81,7 +81,7 @@ class SpanReader:
         """
         if not isinstance(span, RolloutSpan):
             span = self._named(encodable_copy(span))
-            return span if self._redactor is None else redacted_copy(span, self._redactor)
+            return span if self.redactor is None else redacted_copy(span, self.redactor)
         if span.readable is not None:
             # A provider's span: its payload was finished when it was set.
             readable = self._named(encodable_copy(span.readable))
@@ -105,7 +105,7 @@ class SpanReader:
         cut = payload.cut
         trajectory = span.trajectory
         bounds, attributes = span.bounds, span.attributes
-        redactor = self._redactor
+        redactor = self.redactor
         others = AttributeFinisher(bounds, redactor)
         text_bytes = plain_size(attributes, bounds.characters)
         if text_bytes is None:

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from otel_rollout.settings import Settings
 
 if TYPE_CHECKING:
+    from otel_rollout.spans.open_trajectories import OpenTrajectories
     from otel_rollout.spans.tracer import RolloutTracer
 
 __all__ = ["RunningPipeline", "pipeline", "resource"]
@@ -29,6 +30,7 @@ class RunningPipeline(Protocol):
     token2text: bool
     snapshot_budget: int
     tracer: RolloutTracer
+    open_trajectories: OpenTrajectories
 
     @property
     def exporters(self) -> Mapping[str, SpanExporter]:

@@ -33,10 +33,12 @@ class TrajectoryState:
     """
 
     __slots__ = (
+        "__weakref__",
         "annotations",
         "dropped_spans",
         "has_clean_tags",
         "input_tokens",
+        "open_ops",
         "output_tokens",
         "root",
         "tag_bytes",
@@ -52,6 +54,8 @@ class TrajectoryState:
         """True once the tags are redacted."""
         self.annotations: dict[str, Any] = {}
         self.root: Any = None
+        self.open_ops: dict[int, Any] = {}
+        """The spans of ops that have not ended, by `id`: a provider's spans may be unhashable."""
         self.turns = 0
         self.input_tokens = 0
         self.output_tokens = 0

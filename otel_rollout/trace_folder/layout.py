@@ -3,10 +3,12 @@
 DIR/step=000007/<worker>.jsonl.zst              the trajectories of training step 7, a frame each
 DIR/step=000007/<worker>.index.jsonl            a line for each frame
 DIR/step=000007/<worker>-2.jsonl.zst            the next file, once the first was full
+DIR/step=000007/summary.ndjson                  the step's summary, written by a reader
 DIR/validate/step=000007/<worker>.jsonl.zst     the validation passes of step 7
 DIR/no-step/<worker>.jsonl.zst                  spans without a step
 DIR/open/<worker>.jsonl                         the journal: spans whose root has not ended yet
 DIR/open/<worker>.index.jsonl                   a line for each line of the journal, once its process has ended
+DIR/open/<worker>.running.json                  the trajectories that run for longer than a few seconds
 """
 
 from __future__ import annotations
@@ -25,15 +27,19 @@ __all__ = [
     "NEW",
     "NO_STEP",
     "OPEN",
+    "RUNNING",
     "STEP",
+    "STEP_SUMMARY",
     "VALIDATE",
     "data_path",
     "index_path",
     "is_frame_file",
     "is_journal_file",
+    "is_running_file",
     "is_step_folder",
     "journal_path",
     "new_worker",
+    "running_path",
     "step_folder",
     "step_of",
     "worker_of",
@@ -42,8 +48,11 @@ __all__ = [
 FRAMES: Final = ".jsonl.zst"
 INDEX: Final = ".index.jsonl"
 LINES: Final = ".jsonl"
+RUNNING: Final = ".running.json"
 NEW: Final = ".new"
 """The suffix of a journal, or of its index, that is being rewritten and will replace the old one."""
+STEP_SUMMARY: Final = "summary.ndjson"
+"""Not an ending that readers, of earlier versions too, take for traces."""
 
 STEP: Final = "step="
 VALIDATE: Final = "validate"
@@ -56,14 +65,19 @@ _NUMBER: Final = "(?:-[0-9]+)?"
 _WORKER: Final = re.compile(f"({_NAME}){_NUMBER}")
 _FRAME_FILE: Final = re.compile(_NAME + _NUMBER + re.escape(FRAMES))
 _JOURNAL_FILE: Final = re.compile(_NAME + re.escape(LINES))
+_RUNNING_FILE: Final = re.compile(_NAME + re.escape(RUNNING))
 _NEW_FILE: Final = re.compile(rf"\.{_NAME}(?:{re.escape(LINES)}|{re.escape(INDEX)}){re.escape(NEW)}")
 _MAX_STEP_DIGITS: Final = 18
 
 
-def new_worker() -> str:
-    """Return a new name for the files of this process: `<hostname>-<pid>-<4 hexadecimal digits>`."""
-    host = re.sub(r"[^A-Za-z0-9_.-]", "_", socket.gethostname())[:_MAX_HOST_CHARACTERS].lstrip(".")
-    return f"{host or 'host'}-{os.getpid()}-{secrets.token_hex(2)}"
+def new_worker(role: str = "") -> str:
+    """Return a new name for the files of this process: `<hostname>-<pid>-<4 hexadecimal digits>`.
+
+    Args:
+        role: Stands before the host, as if it were part of its name.
+    """
+    host = re.sub(r"[^A-Za-z0-9_.-]", "_", socket.gethostname()).lstrip(".") or "host"
+    return f"{(role + host)[:_MAX_HOST_CHARACTERS]}-{os.getpid()}-{secrets.token_hex(2)}"
 
 
 def step_folder(step: int | None, *, validate: bool) -> str:
@@ -107,6 +121,11 @@ def is_journal_file(name: str, *, may_be_new: bool = False) -> bool:
     return _JOURNAL_FILE.fullmatch(name) is not None or (may_be_new and _NEW_FILE.fullmatch(name) is not None)
 
 
+def is_running_file(name: str) -> bool:
+    """Return True if we name a file of running trajectories so."""
+    return _RUNNING_FILE.fullmatch(name) is not None
+
+
 def data_path(folder: Path, worker: str, number: int) -> Path:
     """Return a worker's file of trajectories in a step's folder; its first has the number 1."""
     return folder / f"{worker}{FRAMES}" if number == 1 else folder / f"{worker}-{number}{FRAMES}"
@@ -122,10 +141,15 @@ def journal_path(folder: Path, worker: str) -> Path:
     return folder / OPEN / f"{worker}{LINES}"
 
 
+def running_path(folder: Path, worker: str) -> Path:
+    """Return a worker's file of running trajectories in a trace folder."""
+    return folder / OPEN / f"{worker}{RUNNING}"
+
+
 def worker_of(path: str | os.PathLike[str]) -> str:
     """Return the name of the worker that wrote a file of a trace folder or a spool."""
     name = os.path.basename(path)  # noqa: PTH119 - readers have strings, and many
-    for ending in (INDEX, FRAMES, LINES):
+    for ending in (INDEX, FRAMES, LINES, RUNNING):
         if name.endswith(ending):
             name = name.removesuffix(ending)
             break

@@ -11,21 +11,36 @@ https://opentelemetry.io/docs/specs/otel/protocol/file-exporter/.
 
 from __future__ import annotations
 
-import base64
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
-import orjson
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, StatusCode
 
 from otel_rollout.trace_folder.otlp_json_reading import IS_REMOTE, START, decode_line
-from otel_rollout.values.sanitize import INT64_MAX, INT64_MIN, replace_surrogates
+from otel_rollout.trace_folder.otlp_json_values import (
+    add_attributes,
+    clean,
+    dumps,
+    encode_attributes,
+    remember,
+    span_head,
+)
 
-__all__ = ["clean", "decode_line", "encode_line", "is_line", "join_lines"]
+__all__ = [
+    "EncodedSpan",
+    "clean",
+    "decode_line",
+    "encode_line",
+    "encode_resource",
+    "encode_scope",
+    "encode_spans",
+    "is_line",
+    "join_lines",
+    "join_spans",
+]
 
 _HAS_IS_REMOTE: Final = 0x100
 _END: Final = b"]}"
@@ -36,20 +51,31 @@ _NEXT_RESOURCE: Final = b"\t]}]},"
 _NEXT_SCOPE: Final = b"\t]},"
 _STATUS_UNSET: Final = b',"status":{}}'
 
-_SHORT_TEXT: Final = 64
-_MAX_CACHED: Final = 8192
 _MAX_CACHED_ORIGINS: Final = 256
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
 
-# Most names and attributes (tags, kinds, MIME types) are the same on thousands of spans, and their resource and scope
-# always are. Attributes stand here with the comma before them.
-_encoded_names: dict[str, str] = {}
-_encoded_pairs: dict[tuple[str, type, str | bool], bytes] = {}
-_encoded_keys: dict[str, bytes] = {}
-_encoded_int_keys: dict[str, bytes] = {}
+# The resource and the scope of a process's spans are always the same.
 _encoded_resources: dict[int, tuple[Resource, bytes]] = {}
 _encoded_scopes: dict[int, tuple[InstrumentationScope, bytes]] = {}
+
+
+class EncodedSpan(NamedTuple):
+    """A span as JSON, with what stands before it in a line.
+
+    Args:
+        trace_id: 16 bytes.
+        span_id: 8 bytes.
+        is_root: True if it has no parent.
+        resource: A `ResourceSpans` up to its first scope.
+        scope: A `ScopeSpans` up to its first span.
+        json: The span.
+    """
+
+    trace_id: bytes
+    span_id: bytes
+    is_root: bool
+    resource: bytes
+    scope: bytes
+    json: bytes
 
 
 def encode_line(spans: Sequence[ReadableSpan], *, with_end: bool = False) -> bytes:
@@ -75,13 +101,13 @@ def encode_line(spans: Sequence[ReadableSpan], *, with_end: bool = False) -> byt
             continue
         resource, scope = span.resource, span.instrumentation_scope
         if not before:
-            pieces += (_encode_resource(resource), _encode_scope(scope))
+            pieces += (encode_resource(resource), encode_scope(scope))
             before = _FIRST_SPAN
         elif resource is not last_resource:
-            pieces += (_NEXT_RESOURCE, _encode_resource(resource), _encode_scope(scope))
+            pieces += (_NEXT_RESOURCE, encode_resource(resource), encode_scope(scope))
             before = _FIRST_SPAN
         elif scope is not last_scope:
-            pieces += (_NEXT_SCOPE, _encode_scope(scope))
+            pieces += (_NEXT_SCOPE, encode_scope(scope))
             before = _FIRST_SPAN
         _encode_span(pieces, span, context, before)
         last_resource, last_scope, before = resource, scope, _NEXT_SPAN
@@ -90,6 +116,48 @@ def encode_line(spans: Sequence[ReadableSpan], *, with_end: bool = False) -> byt
     pieces.append(_END)
     if with_end:
         pieces.append(b"\n")
+    return b"".join(pieces)
+
+
+def encode_spans(spans: Iterable[ReadableSpan]) -> Iterator[EncodedSpan]:
+    """Yield spans each by itself, as JSON.
+
+    Raises:
+        TypeError: A span can't be encoded.
+        OverflowError: A trace id has more than 128 bits, or a span id more than 64.
+    """
+    for span in spans:
+        context = span.context
+        if context is not None:
+            pieces: list[bytes] = []
+            _encode_span(pieces, span, context, "")
+            yield EncodedSpan(
+                context.trace_id.to_bytes(16, "big"),
+                context.span_id.to_bytes(8, "big"),
+                span.parent is None,
+                encode_resource(span.resource),
+                encode_scope(span.instrumentation_scope),
+                b"".join(pieces),
+            )
+
+
+def join_spans(spans: Iterable[EncodedSpan]) -> bytes:
+    """Return spans as one line, with its line end; the same as `encode_line` makes of them."""
+    pieces: list[bytes] = [START]
+    last_resource, last_scope = b"", b""
+    for _, _, _, resource, scope, json in spans:
+        if resource == last_resource and scope == last_scope:
+            pieces += (b",\t", json)
+            continue
+        if not last_resource:
+            pieces += (resource, scope)
+        elif resource != last_resource:
+            pieces += (_NEXT_RESOURCE, resource, scope)
+        else:
+            pieces += (_NEXT_SCOPE, scope)
+        pieces += (b"\t", json)
+        last_resource, last_scope = resource, scope
+    pieces.append(b"\t]}]}]}\n" if last_resource else b"]}\n")
     return b"".join(pieces)
 
 
@@ -126,23 +194,23 @@ def _end_of(line: bytes) -> int:
     return end if line.startswith(START) and line.endswith(_END, 0, end) else -1
 
 
-def _encode_resource(resource: Resource) -> bytes:
+def encode_resource(resource: Resource) -> bytes:
     """Return a `ResourceSpans` up to its first scope."""
     known = _encoded_resources.get(id(resource))
     if known is not None and known[0] is resource:
         return known[1]
     message: dict[str, Any] = {"resource": {}}
     if resource.attributes:
-        message["resource"]["attributes"] = _encode_attributes(resource.attributes)
+        message["resource"]["attributes"] = encode_attributes(resource.attributes)
     if resource.schema_url:
         message["schemaUrl"] = resource.schema_url
-    encoded = _dumps(message)[:-1] + b',"scopeSpans":['
+    encoded = dumps(message)[:-1] + b',"scopeSpans":['
     # With the resource itself: its id is unique only while it lives.
-    _remember(_encoded_resources, id(resource), (resource, encoded), _MAX_CACHED_ORIGINS)
+    remember(_encoded_resources, id(resource), (resource, encoded), _MAX_CACHED_ORIGINS)
     return encoded
 
 
-def _encode_scope(scope: InstrumentationScope | None) -> bytes:
+def encode_scope(scope: InstrumentationScope | None) -> bytes:
     """Return a `ScopeSpans` up to its first span."""
     if scope is None:
         return b'{"spans":['
@@ -153,11 +221,11 @@ def _encode_scope(scope: InstrumentationScope | None) -> bytes:
     if scope.version is not None:
         message["scope"]["version"] = scope.version
     if scope.attributes:
-        message["scope"]["attributes"] = _encode_attributes(scope.attributes)
+        message["scope"]["attributes"] = encode_attributes(scope.attributes)
     if scope.schema_url:
         message["schemaUrl"] = scope.schema_url
-    encoded = _dumps(message)[:-1] + b',"spans":['
-    _remember(_encoded_scopes, id(scope), (scope, encoded), _MAX_CACHED_ORIGINS)
+    encoded = dumps(message)[:-1] + b',"spans":['
+    remember(_encoded_scopes, id(scope), (scope, encoded), _MAX_CACHED_ORIGINS)
     return encoded
 
 
@@ -169,7 +237,7 @@ def _encode_span(pieces: list[bytes], span: ReadableSpan, context: SpanContext, 
     if attributes := span.attributes:
         pieces.append(b',"attributes":[')
         first = len(pieces)
-        _add_attributes(pieces, attributes.items())
+        add_attributes(pieces, attributes.items())
         pieces[first] = pieces[first][1:]
         pieces.append(b"]")
     if (
@@ -184,7 +252,7 @@ def _encode_span(pieces: list[bytes], span: ReadableSpan, context: SpanContext, 
         or span.dropped_events
         or span.dropped_links
     ):
-        pieces += (b",", _dumps(_rest(span, context))[1:])
+        pieces += (b",", dumps(_rest(span, context))[1:])
     else:
         pieces.append(_STATUS_UNSET)
 
@@ -201,24 +269,23 @@ def _head(
     """Return a span up to its attributes."""
     # Unpacked as tuples: each property of a context is a Python call.
     trace_id, span_id, _, trace_flags, _, _ = context
-    flags, above, times = _HAS_IS_REMOTE | (int(trace_flags) & 0xFF), "", ""
+    flags, above = _HAS_IS_REMOTE | (int(trace_flags) & 0xFF), ""
     if parent is not None:
         _, parent_id, is_remote, *_ = parent
         if is_remote:
             flags |= IS_REMOTE
-        above = f',"parentSpanId":"{parent_id.to_bytes(8, "big").hex()}"'
-    if start_time is not None and end_time is not None:
-        times = f',"startTimeUnixNano":"{start_time}","endTimeUnixNano":"{end_time}"'
-    return (
-        f'{before}{{"traceId":"{trace_id.to_bytes(16, "big").hex()}"'
-        f',"spanId":"{span_id.to_bytes(8, "big").hex()}"{above},"flags":{flags}'
-        f',"name":{_encoded_names.get(name) or _encode_name(name)},"kind":{kind}{times}'
-    ).encode()
-
-
-def _encode_name(name: str) -> str:
-    encoded = _dumps(name).decode()
-    return _remember(_encoded_names, name, encoded) if len(encoded) <= _SHORT_TEXT else encoded
+        above = parent_id.to_bytes(8, "big").hex()
+    return span_head(
+        trace_id.to_bytes(16, "big").hex(),
+        span_id.to_bytes(8, "big").hex(),
+        above,
+        flags,
+        name,
+        kind,
+        start_time,
+        end_time,
+        before,
+    )
 
 
 def _rest(span: ReadableSpan, context: SpanContext) -> dict[str, Any]:
@@ -264,93 +331,7 @@ def _encode_link(link: Any) -> dict[str, Any]:
 
 def _with_attributes(encoded: dict[str, Any], of: Any) -> dict[str, Any]:
     if of.attributes:
-        encoded["attributes"] = _encode_attributes(of.attributes)
+        encoded["attributes"] = encode_attributes(of.attributes)
     if dropped := getattr(of, "dropped_attributes", 0):
         encoded["droppedAttributesCount"] = dropped
-    return encoded
-
-
-def _add_attributes(pieces: list[bytes], attributes: Iterable[tuple[str, Any]]) -> None:
-    """Append attributes to the pieces of a list, each behind a comma."""
-    value: Any
-    for key, value in attributes:
-        kind = type(value)
-        if kind is str:
-            if len(value) > _SHORT_TEXT:
-                pieces += (_encoded_keys.get(key) or _encode_key(key), _dumps(value), b"}}")
-                continue
-        elif kind is int and INT64_MIN <= value <= INT64_MAX:
-            # Token counts differ from span to span: caching them costs more than encoding them.
-            pieces.append(b'%b%d"}}' % (_encoded_int_keys.get(key) or _encode_int_key(key), value))
-            continue
-        elif kind is not bool:
-            pieces += (b",", _dumps({"key": key, "value": _encode_value(value)}))
-            continue
-        pieces.append(_encoded_pairs.get((key, kind, value)) or _encode_pair(key, value))
-
-
-def _encode_attributes(attributes: Mapping[str, Any]) -> list[Any]:
-    """Return attributes as a list of `KeyValue`s."""
-    return [{"key": key, "value": _encode_value(value)} for key, value in attributes.items()]
-
-
-def _encode_value(value: Any) -> dict[str, Any]:
-    """Return an `AnyValue`, an empty one for None."""
-    if isinstance(value, str):
-        return {"stringValue": value}
-    if isinstance(value, bool):
-        return {"boolValue": value}
-    if isinstance(value, int):
-        return {"intValue" if INT64_MIN <= value <= INT64_MAX else "stringValue": str(int(value))}
-    if isinstance(value, float):
-        if math.isfinite(value):
-            # orjson rejects float subclasses such as numpy.float64.
-            return {"doubleValue": float(value)}
-        return {"doubleValue": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
-    if isinstance(value, (bytes, bytearray)):
-        return {"bytesValue": base64.b64encode(value).decode()}
-    if isinstance(value, Mapping):
-        pairs = [{"key": str(key), "value": _encode_value(item)} for key, item in value.items()]
-        return {"kvlistValue": {"values": pairs}}
-    if isinstance(value, Sequence):
-        return {"arrayValue": {"values": [_encode_value(item) for item in value]}}
-    return {} if value is None else {"stringValue": str(value)}
-
-
-def _dumps(message: Any) -> bytes:
-    """Return a message as JSON, without lone surrogates."""
-    try:
-        return orjson.dumps(message)
-    except orjson.JSONEncodeError:
-        return orjson.dumps(clean(message))
-
-
-def clean(message: Any) -> Any:
-    """Replace lone surrogates, which reach us through file names and model output, by question marks."""
-    if isinstance(message, str):
-        return replace_surrogates(message)
-    if isinstance(message, dict):
-        return {key: clean(item) for key, item in message.items()}
-    return [clean(item) for item in message] if isinstance(message, list) else message
-
-
-def _encode_key(key: str) -> bytes:
-    """Return a string attribute up to its value, behind a comma."""
-    return _remember(_encoded_keys, key, b',{"key":%b,"value":{"stringValue":' % _dumps(key))
-
-
-def _encode_int_key(key: str) -> bytes:
-    """Return an integer attribute up to its digits, behind a comma."""
-    return _remember(_encoded_int_keys, key, b',{"key":%b,"value":{"intValue":"' % _dumps(key))
-
-
-def _encode_pair(key: str, value: str | bool) -> bytes:
-    encoded = b"," + _dumps({"key": key, "value": _encode_value(value)})
-    return _remember(_encoded_pairs, (key, type(value), value), encoded)
-
-
-def _remember(known: dict[_Key, _Value], key: _Key, encoded: _Value, most: int = _MAX_CACHED) -> _Value:
-    if len(known) >= most:
-        known.clear()
-    known[key] = encoded
     return encoded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.spans.finished_span import CountedSpan
 from otel_rollout.values.sanitize import fits_int64
 
-__all__ = ["IS_REMOTE", "START", "LazySpan", "decode_line", "lazy_spans"]
+__all__ = ["IS_REMOTE", "START", "LazySpan", "decode_line", "decode_request", "lazy_spans"]
 
 IS_REMOTE: Final = 0x200
 START: Final = b'{"resourceSpans":['
@@ -28,6 +28,8 @@ MAX_VALUES: Final = 2**22
 
 _MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """The errors that messages of another form cause."""
+_NO_PARENT: Final = "0" * 16
+"""Some senders write it for a root."""
 _COMMA: Final = ord(",")
 _TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _MAX_CACHED: Final = 256
@@ -58,15 +60,48 @@ def decode_line(line: bytes) -> list[ReadableSpan]:
         ValueError: It is not such a line.
     """
     try:
-        spans: list[ReadableSpan] = []
-        for resource_spans in _parse_json(line).get("resourceSpans", ()):
-            resource = _decode_resource(resource_spans)
-            for scope_spans in resource_spans.get("scopeSpans", ()):
-                scope = _decode_scope(scope_spans)
-                spans += [_decode_span(span, resource, scope) for span in scope_spans.get("spans", ())]
+        return [_decode_span(*each) for each in _messages(line)]
     except _MALFORMED as error:
         raise ValueError(f"not a line of OTLP JSON ({type(error).__name__}: {error}): {line[:40]!r}") from error
-    return spans
+
+
+def decode_request(body: bytes, on_refused: Callable[[str], object]) -> Iterator[ReadableSpan]:
+    """Yield the spans of a request that any sender made.
+
+    Args:
+        body: An `ExportTraceServiceRequest` in JSON.
+        on_refused: Called with the reason for each span that is malformed.
+
+    Raises:
+        ValueError: It is no such request.
+    """
+    messages = _messages(body)
+    while True:
+        try:
+            found = next(messages, None)
+        except _MALFORMED as error:
+            raise ValueError(f"the body is no OTLP request in JSON ({type(error).__name__}: {error})") from error
+        if found is None:
+            return
+        try:
+            span = _decode_span(*found)
+            context = span.context
+            if context is None or not context.trace_id or not context.span_id:
+                raise ValueError("an id of zeros")
+        except _MALFORMED as error:
+            on_refused(f"a malformed span ({type(error).__name__}: {error})")
+        else:
+            yield span
+
+
+def _messages(line: bytes) -> Iterator[tuple[Any, Resource, InstrumentationScope | None]]:
+    """Yield each span of a line, parsed as JSON, with its resource and scope; raises one of `_MALFORMED`."""
+    for resource_spans in _parse_json(line).get("resourceSpans", ()):
+        resource = _decode_resource(resource_spans)
+        for scope_spans in resource_spans.get("scopeSpans", ()):
+            scope = _decode_scope(scope_spans)
+            for span in scope_spans.get("spans", ()):
+                yield span, resource, scope
 
 
 class LazySpan(CountedSpan):
@@ -193,6 +228,8 @@ def _decode_span(message: dict[str, Any], resource: Resource, scope: Instrumenta
     get = message.get
     trace_id, flags, trace_state = message["traceId"], get("flags", 1), get("traceState")
     parent_id = get("parentSpanId")
+    if parent_id == _NO_PARENT:
+        parent_id = None
     status, events, links = get("status"), get("events"), get("links")
     start_time, end_time = get("startTimeUnixNano"), get("endTimeUnixNano")
     span = CountedSpan(

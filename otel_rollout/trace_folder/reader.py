@@ -23,7 +23,7 @@ from otel_rollout.trace_folder.selection import Selection
 from otel_rollout.trace_folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.trace_folder.trace_files import StepKey, TraceFile, find_trace_files
 
-__all__ = ["ReadProblem", "RecordedTrajectory", "read"]
+__all__ = ["ReadProblem", "RecordedTrajectory", "join_parts", "main_row", "parts_by_trace", "read"]
 
 _TRACE_ID: Final = place_of("trace_id")
 _HAS_ROOT: Final = place_of("has_root")
@@ -96,10 +96,10 @@ def _trajectories(
 
     takes = selection.takes if selection.is_narrow else None
     # Journals, and files outside our folders: only their lines have the step.
-    loose = _by_trace(part for file in files if file.key is None for part in parts_of(file))
+    loose = parts_by_trace(part for file in files if file.key is None for part in parts_of(file))
     loose_ids: dict[StepKey, list[str]] = {}
     for trace_id, parts in loose.items():
-        entry = IndexEntry._make(_main_row(parts))
+        entry = IndexEntry._make(main_row(parts))
         loose_ids.setdefault(StepKey.of(entry.step, validate=bool(entry.validate)), []).append(trace_id)
     if loose:
         # Again, now that the journals are read: a trajectory that has ended meanwhile is in a step's folder.
@@ -110,23 +110,42 @@ def _trajectories(
             placed.setdefault(file.key, []).append(file)
     for key in sorted(key for key in {*placed, *loose_ids} if key.is_in(selection)):
         own = [part for file in placed.get(key, ()) for part in parts_of(file)]
-        if not loose and len({row[_TRACE_ID] for _, row in own}) == len(own):
-            # The usual case: a trajectory is one line of one file.
-            for part in own if takes is None else [part for part in own if takes(part[1])]:
-                yield RecordedTrajectory(part[1], (part,), find)
-            continue
-        traces = _by_trace(own)
-        for trace_id in loose_ids.get(key, ()):
-            traces.setdefault(trace_id, [])
-        for trace_id, parts in traces.items():
-            parts.extend(loose.pop(trace_id, ()))
-        for parts in filter(None, traces.values()):
-            row = _main_row(parts)
-            if takes is None or takes(row):
-                yield RecordedTrajectory(row, parts, find)
+        joined = {trace_id: loose.pop(trace_id) for trace_id in loose_ids.get(key, ()) if trace_id in loose}
+        if loose:
+            joined |= {row[_TRACE_ID]: loose.pop(row[_TRACE_ID]) for _, row in own if row[_TRACE_ID] in loose}
+        yield from join_parts(own, joined, find, takes)
 
 
-def _by_trace(parts: Iterable[Part]) -> dict[str, list[Part]]:
+def join_parts(
+    own: Sequence[Part],
+    loose: Mapping[str, Sequence[Part]],
+    find: Callable[[str], Sequence[Part]],
+    takes: Callable[[Row], bool] | None = None,
+) -> Iterator[RecordedTrajectory]:
+    """Yield the trajectories of a step.
+
+    Args:
+        own: The parts in the step's folders.
+        loose: The parts in other files, by trace id.
+        find: Finds the parts of a trace whose spans are no longer in place.
+        takes: Lets trajectories through, by their rows; None lets all.
+    """
+    if not loose and len({row[_TRACE_ID] for _, row in own}) == len(own):
+        # The usual case: a trajectory is one line of one file.
+        for part in own if takes is None else [part for part in own if takes(part[1])]:
+            yield RecordedTrajectory(part[1], (part,), find)
+        return
+    traces = parts_by_trace(own)
+    for trace_id, parts in loose.items():
+        traces.setdefault(trace_id, []).extend(parts)
+    for parts in traces.values():
+        row = main_row(parts)
+        if takes is None or takes(row):
+            yield RecordedTrajectory(row, parts, find)
+
+
+def parts_by_trace(parts: Iterable[Part]) -> dict[str, list[Part]]:
+    """Return the parts of each trace; a line that comes twice counts once."""
     traces: dict[str, list[Part]] = {}
     known: set[tuple[Any, ...]] = set()
     for part in parts:
@@ -137,7 +156,7 @@ def _by_trace(parts: Iterable[Part]) -> dict[str, list[Part]]:
     return traces
 
 
-def _main_row(parts: Sequence[Part]) -> Row:
+def main_row(parts: Sequence[Part]) -> Row:
     """Return the row of the part that represents a trajectory, whatever their order.
 
     That is the part with the root; else the one that started first, of those with a step if there are any.

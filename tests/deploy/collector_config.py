@@ -1,7 +1,7 @@
 """The collector's configuration as the collector puts it together, and what is wrong with it.
 
-No collector can be had here, so this holds what one of version 0.159.0 would refuse: components and options that it
-does not know, names that nothing defines. The tables name what our files use and what is easily taken for it.
+Holds without a collector what one of version 0.159.0 would refuse: components and options that it does not know, names
+that nothing defines. The tables name what our files use and what is easily taken for it.
 """
 
 from __future__ import annotations

@@ -65,25 +65,27 @@ def compose() -> Compose:
 def stacks(
     compose: Compose,
     environment: Callable[[str], Path],
+    collector_program: Path,
     uncaptured: Callable[[], AbstractContextManager[None]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Mapping[str, Stack]]:
-    """The profiles `phoenix` and `mlflow`, running, and `careless`: MLflow without its --allowed-hosts."""
+    """The profile `mlflow-phoenix` with an agent before it, running, and `careless`: MLflow without its --allowed-hosts."""
     reason = network.why_not()
     if reason:
         pytest.skip(reason)
-    models = {profile: compose.model("--profile", profile) for profile in ("phoenix", "mlflow")}
+    models = {"both": compose.model("--profile", "mlflow-phoenix")}
     careless = compose.model("--profile", "mlflow")
     service = careless["services"]["mlflow"]
     service["command"] = [part for part in service["command"] if not part.startswith("--allowed-hosts")]
     models["careless"] = {"services": {"mlflow": service}}
-    folders = {name: environment(name) for name in ("phoenix", "mlflow", "rotel")}
+    folders = {name: environment(name) for name in ("phoenix", "mlflow")}
     with ExitStack() as running, ThreadPoolExecutor() as starting:
         made = {
-            name: Stack(model, folders, tmp_path_factory.mktemp(name), uncaptured=uncaptured)
+            name: Stack(model, folders, collector_program, tmp_path_factory.mktemp(name), uncaptured=uncaptured)
             for name, model in models.items()
         }
         for stack in made.values():
             running.enter_context(stack)
         list(starting.map(Stack.start, made.values()))
+        made["both"].start_agent()
         yield made

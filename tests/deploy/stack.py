@@ -1,7 +1,6 @@
 """The services of a compose file, started natively: each one's own command and variables, on a machine of its own.
 
-What an image holds comes from the virtual environment with the same version. A collector can't be had that way, so
-rotel takes its place, with the ports, the backend and the headers of the collector's configuration.
+What an image holds comes from the virtual environment with the same version; the collector's is a program.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from urllib.parse import urlsplit
 from tests.deploy.collector_config import merged
 from tests.deploy.network import Network
 from tests.servers.process import ServerProcess
-from tests.servers.rotel_server import library_folder
 
 __all__ = ["TRAINER", "Stack", "collector_config", "exporters_in_use"]
 
+AGENT = Path(__file__).resolve().parents[2] / "deploy" / "collector" / "agent.yaml"
 TRAINER = "trainer"
 COLLECTOR = "otel/opentelemetry-collector-contrib"
 # Each check starts an interpreter, which the servers' own start has to share the processor with.
@@ -51,6 +50,7 @@ class Stack:
     Args:
         model: A compose file as `docker compose config --format json` gives it.
         environments: The virtual environments by their names.
+        collector: The OpenTelemetry Collector.
         folder: Where logs and volumes go.
         uncaptured: See `ServerProcess`.
     """
@@ -59,12 +59,14 @@ class Stack:
         self,
         model: Mapping[str, Any],
         environments: Mapping[str, Path],
+        collector: Path,
         folder: Path,
         *,
         uncaptured: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.services: Mapping[str, Any] = model["services"]
         self._environments = environments
+        self._collector = collector
         self._folder = folder
         self._uncaptured = uncaptured
         self._running = ExitStack()
@@ -102,6 +104,25 @@ class Stack:
             )
             self._running.enter_context(server)
 
+    def start_agent(self) -> None:
+        """Start an agent on the trainer's machine, which sends to the collector of the services."""
+        folder = self._folder / "agent"
+        folder.mkdir()
+        asks = [sys.executable, "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:13133', timeout=2)"]
+        agent = ServerProcess(
+            "agent",
+            self._network.command(TRAINER, [str(self._collector), f"--config={AGENT}"]),
+            lambda: self.run(asks).returncode == 0,
+            environment={
+                "GATEWAY": "collector:4317",
+                "GATEWAY_INSECURE": "true",
+                "QUEUE_FOLDER": str(folder / "queue"),
+            },
+            folder=folder,
+            uncaptured=self._uncaptured,
+        )
+        self._running.enter_context(agent)
+
     def healthy(self, name: str, *, pause: float = 0.0) -> bool:
         """Return whether a service is up: by its own healthcheck, where its image can run one.
 
@@ -115,8 +136,8 @@ class Stack:
 
     def _healthy(self, service: Mapping[str, Any], name: str) -> bool:
         if image_of(service) == COLLECTOR:
-            port = port_of(collector_config(service)["receivers"]["otlp"]["protocols"]["http"]["endpoint"])
-            connect = f"import socket; socket.create_connection(('{name}', {port}), 2)"
+            port = port_of(collector_config(service)["extensions"]["health_check"]["endpoint"])
+            connect = f"import urllib.request as r; r.urlopen('http://{name}:{port}', timeout=2)"
             return self.run([sys.executable, "-c", connect]).returncode == 0
         return self._network.run(name, service["healthcheck"]["test"][1:], env=self._native(service)[1]).returncode == 0
 
@@ -127,28 +148,18 @@ class Stack:
 
     def _native(self, service: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
         if image_of(service) == COLLECTOR:
-            return self._rotel(collector_config(service))
+            return self._collector_command(service)
         name, entry_point = IMAGES[image_of(service)]
         path = f"{self._environments[name] / 'bin'}:/usr/sbin:/usr/bin:/sbin:/bin"
         return [*entry_point, *service["command"]], {**service["environment"], "PATH": path}
 
-    def _rotel(self, config: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
-        environment = self._environments["rotel"]
-        protocols = config["receivers"]["otlp"]["protocols"]
-        ((_, exporter),) = exporters_in_use(config).items()  # more than one is what rotel can't do
-        (binary,) = environment.glob("lib/python3*/site-packages/rotel/rotel-agent")
-        command = [
-            str(binary), "start",
-            "--otlp-grpc-endpoint", protocols["grpc"]["endpoint"],
-            "--otlp-grpc-max-recv-msg-size-mib", str(protocols["grpc"]["max_recv_msg_size_mib"]),
-            "--otlp-http-endpoint", protocols["http"]["endpoint"],
-            "--exporter", "otlp",
-            "--otlp-exporter-protocol", "http",
-            "--otlp-exporter-endpoint", exporter["endpoint"],
-        ]  # fmt: skip
-        for header, value in exporter.get("headers", {}).items():
-            command += ["--otlp-exporter-custom-headers", f"{header}={value}"]
-        return command, {"LD_LIBRARY_PATH": library_folder(environment / "bin" / "python")}
+    def _collector_command(self, service: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
+        mounted = {volume["target"]: volume["source"] for volume in service["volumes"] if volume["type"] == "bind"}
+        locations = [part.removeprefix("--config=") for part in service["command"]]
+        options = [f"--config={mounted.get(location, location)}" for location in locations]
+        # The folder that the volume stands at in the container is the machine's own here.
+        queue = {"QUEUE_FOLDER": str(self._folder / "queue")}
+        return [str(self._collector), *options], {**service["environment"], **queue}
 
 
 def image_of(service: Mapping[str, Any]) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,16 @@ def of_service(service):
 
 class TestSound:
     """Nothing that the pinned collector would refuse."""
+
+    @pytest.mark.integration
+    @pytest.mark.parametrize("name", NAMES)
+    def test_collector_accepts(self, collector_program, name):
+        """The collector itself accepts each file."""
+        command = [str(collector_program), "validate", f"--config={COLLECTOR / name}.yaml"]
+        environment = {**os.environ, "GATEWAY": "gateway:4317"}
+        checked = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+        assert checked.returncode == 0, checked.stderr
 
     @pytest.mark.parametrize("name", NAMES)
     def test_files(self, name):
@@ -128,23 +140,25 @@ class TestLimits:
         assert grpc > MAX_MESSAGE_BYTES
 
     @pytest.mark.parametrize("queue", queues().values(), ids=queues())
-    def test_queues_drop_no_span_of_ours_for_its_size(self, queue):
-        """A batch of a queue has room for our largest batch and our largest span: a larger one would be dropped."""
-        assert queue["batch"]["max_size"] >= 2 * DEFAULTS["max_batch_bytes"]
-        assert queue["batch"]["max_size"] > 2 * DEFAULTS["max_payload_bytes"]
+    def test_queues_drop_no_span_for_its_size(self, queue):
+        """A batch of a queue has no bound: a span above one is dropped, and its sender is told that it is taken."""
+        assert queue["batch"]["max_size"] == 0
 
     def test_next_tier_takes_what_queues_send(self):
         """The gateway takes what an agent sends, and Jaeger what the gateway sends."""
-        sent = {name: queue["batch"]["max_size"] for name, queue in queues().items()}
+        # A batch is `min_size` and one request at most.
+        sent = {name: queue["batch"]["min_size"] for name, queue in queues().items()}
+        from_agent = sent["agent otlp_grpc"] + MAX_MESSAGE_BYTES
+        from_gateway = sent["gateway otlp_http/jaeger"] + from_agent
 
-        assert min(receiving(COLLECTOR / "gateway.yaml")) > sent["agent otlp_grpc"]
-        assert min(receiving(ROOT / "deploy" / "jaeger.yaml")) > sent["gateway otlp_http/jaeger"]
+        assert min(receiving(COLLECTOR / "gateway.yaml")) > 2 * from_agent
+        assert min(receiving(ROOT / "deploy" / "jaeger.yaml")) > 2 * from_gateway
 
     @pytest.mark.parametrize("queue", queues().values(), ids=queues())
     def test_sizes_are_bytes(self, queue):
         """Queue and batch both say that they count bytes, and no size is left to a default that counts spans."""
         assert queue["sizer"] == queue["batch"]["sizer"] == "bytes"
-        assert MIB <= queue["batch"]["min_size"] <= queue["batch"]["max_size"] <= queue["queue_size"]
+        assert MIB <= queue["batch"]["min_size"] <= queue["queue_size"]
 
 
 class TestDurability:
@@ -159,6 +173,7 @@ class TestDurability:
 
         assert Path(storage["directory"]).parent.as_posix() in mounts
         assert storage["create_directory"]
+        assert storage["fsync"]
         for exporter in config["exporters"].values():
             assert exporter["sending_queue"]["storage"] == "file_storage"
             assert exporter["retry_on_failure"]["max_elapsed_time"] == "0s"
@@ -200,6 +215,7 @@ class TestDestinations:
             "otlp_http/mlflow": f"http://mlflow:{mlflow.removeprefix('--port=')}",
             "otlp_http/phoenix": f"http://phoenix:{services['phoenix']['environment']['PHOENIX_PORT']}",
             "otlp_http/jaeger": f"http://jaeger:{jaeger.rpartition(':')[2]}",
+            "otlp_http/folder": "${env:RECEIVER:-http://receiver:4318}",
         }
 
     def test_mlflow_gets_an_experiment(self):

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import pytest
 
-from scripts import environments
+from scripts import environments, otelcol
 from tests.servers.browser import Browser, chromium_program
 from tests.servers.databases import Mariadb, PgBouncer, Postgresql, missing_programs
 from tests.servers.mlflow_server import Mlflow
@@ -49,6 +49,17 @@ def environment() -> Callable[[str], Path]:
             missing(f"the {name} environment can't be made here: {error}")
 
     return ensure
+
+
+@pytest.fixture(scope="session")
+def collector_program() -> Path:
+    """The OpenTelemetry Collector; skip, saying why, where there is none."""
+    try:
+        return otelcol.ensure()
+    except otelcol.NotHereError as error:
+        if otelcol.shared_folder() is None:
+            pytest.skip(str(error))
+        missing(str(error))
 
 
 @pytest.fixture(scope="session")

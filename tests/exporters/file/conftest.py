@@ -15,7 +15,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, TraceFlags
 
-from tests.servers.rotel_server import Rotel
+from tests.servers.otelcol_server import relay_to
 
 RESOURCE = Resource({"service.name": "test"})
 
@@ -95,7 +95,7 @@ def received():
 
 
 @pytest.fixture
-def rotel(received, environment, tmp_path):
-    """A rotel collector that forwards to `received`."""
-    with Rotel(environment("rotel"), received.address, folder=tmp_path) as server:
+def collector(received, collector_program, tmp_path):
+    """An OpenTelemetry Collector that forwards to `received`."""
+    with relay_to(collector_program, received.address, tmp_path / "collector") as server:
         yield server

@@ -317,8 +317,8 @@ class TestOtherTools:
         assert [span["spanId"] for span in scope_spans["spans"]] == [f"{span.context.span_id:016x}" for span in spans]
 
     @pytest.mark.integration
-    def test_a_collector_takes_the_lines_as_they_are(self, rotel, received, tmp_path, make_trajectory):
-        """Posted to rotel byte for byte, every span comes out at the other side with its ids, times and payload."""
+    def test_a_collector_takes_the_lines_as_they_are(self, collector, received, tmp_path, make_trajectory):
+        """Posted to a collector byte for byte, every span comes out at the other side with its ids, times and payload."""
         import requests
 
         folder = tmp_path / "traces"
@@ -329,7 +329,7 @@ class TestOtherTools:
         exporter.shutdown()
         for line in lines_of(folder):
             answer = requests.post(
-                f"{rotel.address}/v1/traces", data=line, headers={"content-type": "application/json"}, timeout=30
+                f"{collector.address}/v1/traces", data=line, headers={"content-type": "application/json"}, timeout=30
             )
             assert answer.status_code == 200, answer.text
 

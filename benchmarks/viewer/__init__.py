@@ -1,0 +1,1 @@
+"""The load and the measurements of `python -m benchmarks.view`."""

@@ -1,0 +1,137 @@
+"""The part of the system that a failure comes from, told by exception types, kinds of spans and statuses."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from otel_rollout.analysis.trajectory_summary import SpanError, TrajectorySummary
+
+__all__ = ["FAILURE_CLASSES", "failure_class"]
+
+MODEL: Final = "model"
+TOOL: Final = "tool"
+ENVIRONMENT: Final = "environment"
+ENGINE: Final = "engine"
+REWARD: Final = "reward"
+TIMEOUT: Final = "timeout"
+UNKNOWN: Final = "unknown"
+
+FAILURE_CLASSES: Final = (MODEL, TOOL, ENVIRONMENT, ENGINE, REWARD, TIMEOUT, UNKNOWN)
+"""The classes, in the order in which they are listed."""
+
+_OF_KIND: Final = {"LLM": ENGINE, "TOOL": TOOL, "EVALUATOR": REWARD}
+_ENVIRONMENT_TYPES: Final = frozenset(
+    {
+        "APIConnectionError",
+        "APIError",
+        "ActorDiedError",
+        "ActorUnavailableError",
+        "BrokenPipeError",
+        "ChildProcessError",
+        "ClientConnectionError",
+        "ClientConnectorError",
+        "ClientOSError",
+        "ConnectError",
+        "ConnectionAbortedError",
+        "ConnectionClosedError",
+        "ConnectionError",
+        "ConnectionRefusedError",
+        "ConnectionResetError",
+        "ContainerError",
+        "IncompleteRead",
+        "MaxRetryError",
+        "MemoryError",
+        "NewConnectionError",
+        "OSError",
+        "OutOfMemoryError",
+        "ProcessLookupError",
+        "ProtocolError",
+        "RayActorError",
+        "ReadError",
+        "RemoteDisconnected",
+        "RemoteProtocolError",
+        "ServerDisconnectedError",
+        "WorkerCrashedError",
+        "WriteError",
+        "gaierror",
+    }
+)
+"""Exceptions of connections, processes and machines: not of what a tool was asked to do."""
+_TIMEOUT_TYPES: Final = frozenset({"DeadlineExceeded", "TimeLimitExceeded", "TimeLimitExceededError"})
+_ABORTED: Final = frozenset({"abort", "aborted", "error"})
+"""Finish reasons of an engine that gave a request up."""
+
+
+def failure_class(summary: TrajectorySummary, worst_reward: float | None = None) -> str | None:
+    """Return the class of a trajectory's failure; None if it didn't fail, or has no root yet.
+
+    It failed if it ended in an error, was cancelled or truncated, or has the worst reward of its step.
+
+    Args:
+        summary: The trajectory.
+        worst_reward: The lowest reward of its step; None if all rewards are the same, or none is known.
+    """
+    if not summary.has_root:
+        return None
+    if summary.status == "error" or (summary.status is None and summary.error_type is not None):
+        return _of_exception(summary)
+    if summary.status == "cancelled":
+        return TIMEOUT
+    is_worst = worst_reward is not None and summary.reward is not None and summary.reward <= worst_reward
+    has_lost_reward = summary.reward is None and any(error.kind == "EVALUATOR" for error in summary.errors)
+    if summary.status == "truncated" or is_worst or has_lost_reward:
+        return _of_end(summary)
+    return None
+
+
+def _of_exception(summary: TrajectorySummary) -> str:
+    """Return the class of the exception that the root ended with, by the innermost span that ended with it."""
+    ended_with = _class_name(summary.error_type or "")
+    sources = [each for each in summary.errors if each.kind in _OF_KIND and _class_name(each.type) == ended_with]
+    if sources:
+        return _of_error(sources[-1])
+    return _of_type(ended_with) or UNKNOWN
+
+
+def _of_end(summary: TrajectorySummary) -> str:
+    """Return the class of a failure that no exception ended."""
+    for error in summary.errors:
+        if error.kind == "EVALUATOR":
+            return _of_error(error)
+    if summary.finish_reason in _ABORTED:
+        return ENGINE
+    if summary.unknown_tool_calls or summary.unparsed_tool_calls:
+        return MODEL
+    left = [each for each in summary.errors if each.kind == "TOOL" and not _is_mended(each, summary)]
+    # A trajectory that was cut off had no turn left to mend one failed call.
+    return _of_error(left[-1]) if len(left) > (summary.status == "truncated") else MODEL
+
+
+def _is_mended(error: SpanError, summary: TrajectorySummary) -> bool:
+    """Return True if a later call of the tool succeeded."""
+    if error.shape < 0:
+        counts = summary.tools.get(error.name)
+        return counts is not None and counts.errors < counts.calls
+    failed = summary.shape[error.shape]
+    return any(
+        each.name == failed.name and each.kind == "TOOL" and each.status != 2
+        for each in summary.shape[error.shape + 1 :]
+    )
+
+
+def _of_error(error: SpanError) -> str:
+    name = _class_name(error.type)
+    of_type = _of_type(name)
+    if of_type == TIMEOUT or (of_type and error.kind == "TOOL"):
+        return of_type
+    return _OF_KIND[error.kind]
+
+
+def _of_type(name: str) -> str | None:
+    if name in _TIMEOUT_TYPES or "Timeout" in name:
+        return TIMEOUT
+    return ENVIRONMENT if name in _ENVIRONMENT_TYPES else None
+
+
+def _class_name(exception_type: str) -> str:
+    return exception_type.rpartition(".")[2]

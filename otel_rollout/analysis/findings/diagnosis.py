@@ -1,0 +1,191 @@
+"""Runs all checks over step summaries, and takes evidence from the steps that need it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, NamedTuple
+
+from otel_rollout.analysis.failure_class import FAILURE_CLASSES
+from otel_rollout.analysis.findings.check import Check, Measure, StepContents
+from otel_rollout.analysis.findings.finding import Finding, evidence_of
+from otel_rollout.analysis.findings.losses import ROOTLESS
+from otel_rollout.analysis.findings.over_steps import LEAST_STEPS
+from otel_rollout.analysis.findings.registry import CHECKS, default_thresholds
+from otel_rollout.analysis.step_summary import StepSummary
+from otel_rollout.analysis.trajectory_summary import TrajectorySummary
+
+__all__ = ["MAX_EVIDENCE", "Diagnosis", "diagnose"]
+
+MAX_EVIDENCE: Final = 5
+MAX_SUBJECTS: Final = 5
+"""The most findings of one check in one run: a model invents any number of tools."""
+
+Load = Callable[[StepSummary], Sequence[TrajectorySummary]]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The result of all checks.
+
+    Args:
+        steps: The number of steps that were checked, validation passes included.
+        trajectories: The number of their trajectories.
+        findings: The checks that are above their threshold, the gravest first.
+        gone: The findings of the step or folder that this is compared with, if they are not among these.
+        failures: The trajectories that failed, by class of failure.
+        thresholds: All thresholds.
+    """
+
+    steps: int
+    trajectories: int
+    findings: tuple[Finding, ...]
+    gone: tuple[Finding, ...]
+    failures: Mapping[str, int]
+    thresholds: Mapping[str, float]
+
+    @property
+    def unknown_share(self) -> float | None:
+        """The share of failures that nothing tells the cause of; None without failures."""
+        total = sum(self.failures.values())
+        return self.failures.get("unknown", 0) / total if total else None
+
+
+class _Found(NamedTuple):
+    """The measurements of one check and subject in one run, by step."""
+
+    check: Check
+    run: Sequence[StepSummary]
+    measures: Sequence[tuple[StepSummary, Measure]]
+
+
+def diagnose(
+    steps: Sequence[StepSummary],
+    load: Load,
+    *,
+    thresholds: Mapping[str, float] | None = None,
+    against: Sequence[StepSummary] | None = None,
+    folder: str | None = None,
+    is_live: bool = False,
+) -> Diagnosis:
+    """Run all checks.
+
+    Args:
+        steps: The steps; those of several experiments and runs are checked apart.
+        load: Returns the trajectories of a step; called for the steps that evidence is taken from.
+        thresholds: Thresholds other than the defaults.
+        against: The steps to compare with.
+        folder: The folder for the commands of evidence; None for the default one.
+        is_live: True if the steps are being written: trajectories without a root may be running in each run's last.
+    """
+    limits = {**default_thresholds(), **(thresholds or {})}
+    loaded: dict[int, StepContents] = {}
+
+    def contents_of(step: StepSummary) -> StepContents:
+        key = id(step)
+        if key not in loaded:
+            loaded[key] = StepContents(step, load(step))
+        return loaded[key]
+
+    before = _highest(against) if against is not None else None
+    found = list(_find(steps, limits, is_live=is_live))
+    findings = [_finding(each, limits, before, contents_of, folder) for each in found]
+    keys = {_key(each) for each in findings}
+    earlier = [_finding(each, limits, None, None, folder) for each in _find(against or (), limits, is_live=False)]
+    return Diagnosis(
+        steps=len(steps),
+        trajectories=sum(step.trajectories for step in steps),
+        findings=tuple(sorted(findings, key=lambda each: each.severity.value)),
+        gone=tuple(each for each in earlier if _key(each) not in keys),
+        failures={
+            name: count
+            for name in FAILURE_CLASSES
+            if (count := sum(step.signals.failures.get(name, 0) for step in steps))
+        },
+        thresholds=limits,
+    )
+
+
+def _find(steps: Sequence[StepSummary], limits: Mapping[str, float], *, is_live: bool) -> Iterator[_Found]:
+    for run in _runs(steps):
+        for check in CHECKS:
+            limit = limits[check.name]
+            above: dict[str, list[tuple[StepSummary, Measure]]] = {}
+            for step, measure in _measure(check, run, is_live=is_live):
+                if measure.value > limit and measure.total >= check.least:
+                    above.setdefault(measure.subject, []).append((step, measure))
+            subjects = sorted(above, key=lambda name: (-sum(each.number for _, each in above[name]), name))
+            for subject in subjects[:MAX_SUBJECTS]:
+                yield _Found(check, run, above[subject])
+
+
+def _runs(steps: Sequence[StepSummary]) -> list[list[StepSummary]]:
+    """Return the steps of each run of each experiment, training and validation apart, in order."""
+    runs: dict[tuple[str | None, str | None, bool], list[StepSummary]] = {}
+    for step in steps:
+        runs.setdefault((step.experiment_name, step.run_id, step.validate), []).append(step)
+    return [sorted(run, key=lambda step: (step.step is None, step.step or 0)) for run in runs.values()]
+
+
+def _measure(check: Check, run: Sequence[StepSummary], *, is_live: bool) -> Iterator[tuple[StepSummary, Measure]]:
+    if run[0].validate and not check.in_validation:
+        return
+    if check.in_step is not None:
+        ended = run[:-1] if is_live and check.name == ROOTLESS else run
+        for step in ended:
+            for measure in check.in_step(step):
+                yield step, measure
+    elif check.over_steps is not None and not run[0].validate:
+        compared = [step for step in run if step.step is not None]
+        if len(compared) >= LEAST_STEPS:
+            for measure in check.over_steps(compared):
+                yield compared[-1], measure
+
+
+def _highest(steps: Sequence[StepSummary]) -> dict[tuple[str, str, bool], float]:
+    """Return the highest value of each check and subject, whether it is above the threshold or not."""
+    highest: dict[tuple[str, str, bool], float] = {}
+    for run in _runs(steps):
+        for check in CHECKS:
+            for _, measure in _measure(check, run, is_live=False):
+                key = (check.name, measure.subject, run[0].validate)
+                highest[key] = max(measure.value, highest.get(key, measure.value))
+    return highest
+
+
+def _finding(
+    found: _Found,
+    limits: Mapping[str, float],
+    before: Mapping[tuple[str, str, bool], float] | None,
+    contents_of: Callable[[StepSummary], StepContents] | None,
+    folder: str | None,
+) -> Finding:
+    check, run, measures = found
+    worst_step, worst = max(measures, key=lambda each: each[1].value)
+    number, total = sum(each.number for _, each in measures), sum(each.total for _, each in measures)
+    subject, first = worst.subject, run[0]
+    proofs = check.evidence(contents_of(worst_step), subject) if contents_of is not None else ()
+    compared = [step.step for step in run if step.step is not None]
+    return Finding(
+        check=check.name,
+        subject=subject,
+        severity=check.severity,
+        experiment_name=first.experiment_name,
+        run_id=first.run_id,
+        validate=first.validate,
+        steps=tuple(step.step for step, _ in measures) if check.in_step else (compared[0], compared[-1]),
+        number=number,
+        total=total,
+        share=number / total if total else 0.0,
+        value=worst.value,
+        threshold=limits[check.name],
+        before=None if before is None else before.get((check.name, subject, first.validate), 0.0),
+        meaning=check.sentence(worst._replace(number=number, total=total)),
+        advice=check.advice,
+        evidence=tuple(evidence_of(each, folder=folder, run_id=first.run_id) for each in islice(proofs, MAX_EVIDENCE)),
+    )
+
+
+def _key(finding: Finding) -> tuple[str, str, bool]:
+    return finding.check, finding.subject, finding.validate

@@ -1,0 +1,58 @@
+"""Traces that are not whole: spans that were dropped, trajectories whose root never ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from otel_rollout.analysis.findings.check import Check, Measure, Threshold, ranked
+from otel_rollout.analysis.findings.finding import Severity
+from otel_rollout.analysis.step_summary import StepSummary
+
+__all__ = ["CHECKS", "ROOTLESS"]
+
+ROOTLESS = "rootless"
+"""The name of the check that a running step would fail."""
+
+
+def _dropped_in(step: StepSummary) -> Iterable[Measure]:
+    total = step.spans + step.dropped_spans
+    yield Measure.share(step.dropped_spans, total, detail=f"{step.signals.lossy:,}")
+
+
+def _rootless_in(step: StepSummary) -> Iterable[Measure]:
+    yield Measure.share(step.rootless, step.trajectories)
+
+
+CHECKS = (
+    Check(
+        name="lost_spans",
+        severity=Severity.ERROR,
+        threshold=Threshold(0.0, "share of a step's spans", "tracing drops none if it is sized well: any loss is told"),
+        least=1,
+        sentence=lambda found: (
+            f"tracing dropped {found.number:,} of {found.total:,} spans, of {found.detail} trajectories in the step "
+            "with the "
+            "most: what is shown of them is not whole"
+        ),
+        advice="`otel_rollout.stats()` names the reason; give the queue more room (OTEL_ROLLOUT_MAX_QUEUE_BYTES) or "
+        "a spool",
+        evidence=lambda step, _: ranked(step.trajectories, lambda each: each.dropped_spans),
+        in_step=_dropped_in,
+    ),
+    Check(
+        name=ROOTLESS,
+        severity=Severity.ERROR,
+        threshold=Threshold(
+            0.0, "share of a step's trajectories", "each trajectory ends, unless its process died: any is told"
+        ),
+        least=1,
+        sentence=lambda found: (
+            f"{found.number:,} of {found.total:,} trajectories have no root: their process ended before they did"
+        ),
+        advice="look for a killed worker (out of memory, a timeout of the scheduler) at the time of their last span",
+        evidence=lambda step, _: sorted(
+            (each for each in step.trajectories if not each.has_root), key=lambda each: each.end_time
+        ),
+        in_step=_rootless_in,
+    ),
+)

@@ -1,0 +1,111 @@
+"""Parts of the reward that are hacked: one rises while another falls, or one takes the reward over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from otel_rollout.analysis.findings.check import Check, Measure, StepContents, Threshold, percent, ranked
+from otel_rollout.analysis.findings.finding import Severity
+from otel_rollout.analysis.findings.over_steps import Change, change_of
+from otel_rollout.analysis.step_summary import StepSummary
+from otel_rollout.analysis.trajectory_summary import TrajectorySummary
+
+__all__ = ["CHECKS"]
+
+_FALL: Final = 0.1
+"""The part of its size that a reward part must lose to have fallen."""
+_RISE_OF_SHARE: Final = 0.25
+"""The rise of a part's share of the reward that counts as taking over."""
+
+
+def _changes(steps: Sequence[StepSummary]) -> dict[str, Change]:
+    names = sorted({name for step in steps for name in step.reward_parts})
+    found = ((name, change_of(steps, partial(_part, name))) for name in names)
+    return {name: change for name, change in found if change is not None}
+
+
+def _part(name: str, step: StepSummary) -> float | None:
+    return step.reward_parts.get(name)
+
+
+def _size(change: Change) -> float:
+    return max(abs(change.first), abs(change.last))
+
+
+def _traded(steps: Sequence[StepSummary]) -> Iterator[Measure]:
+    changes = _changes(steps)
+    falling = {
+        name: change for name, change in changes.items() if change.first - change.last > _FALL * _size(change) > 0
+    }
+    largest = max(map(_size, changes.values()), default=0.0)
+    if not falling or not largest:
+        return
+    loser, fall = max(falling.items(), key=lambda each: each[1].first - each[1].last)
+    last = steps[-1]
+    for name, change in changes.items():
+        rise = change.last - change.first
+        if rise > 0:
+            detail = f"from {change.first:.3g} to {change.last:.3g} while {loser} falls from {fall.first:.3g} to "
+            f"{fall.last:.3g}"
+            value = min(rise, fall.first - fall.last) / largest
+            yield Measure(last.trajectories, last.trajectories, value, name, detail)
+
+
+def _dominant(steps: Sequence[StepSummary]) -> Iterator[Measure]:
+    changes = _changes(steps)
+    first, last = (sum(abs(getattr(change, end)) for change in changes.values()) for end in ("first", "last"))
+    if len(changes) < 2 or not first or not last:
+        return
+    for name, change in changes.items():
+        before, after = abs(change.first) / first, abs(change.last) / last
+        if after - before >= _RISE_OF_SHARE:
+            count = steps[-1].trajectories
+            detail = f"from {percent(before)} to {percent(after)}"
+            yield Measure(count, count, after, name, detail)
+
+
+def _evidence(step: StepContents, part: str) -> list[TrajectorySummary]:
+    known = [each.reward_parts[part] for each in step.trajectories if part in each.reward_parts]
+    lowest = min(known, default=0.0)
+    return ranked(
+        step.trajectories, lambda each: each.reward_parts[part] - lowest + 1e-9 if part in each.reward_parts else 0
+    )
+
+
+CHECKS = (
+    Check(
+        name="reward_part_traded",
+        severity=Severity.ERROR,
+        threshold=Threshold(
+            0.1,
+            "the smaller of one part's rise and another's fall, from the first third of the steps to the last, by "
+            "the largest part",
+            "parts drift by a few percent with the prompts; above it the policy gives one up for another, the mark "
+            "of a hacked reward",
+        ),
+        least=16,
+        sentence=lambda found: f"the reward's part {found.subject} rises {found.detail}",
+        advice="read trajectories that have most of it: do they deserve it? Bound the part, or give it only with "
+        "the other",
+        evidence=_evidence,
+        over_steps=_traded,
+    ),
+    Check(
+        name="reward_part_dominates",
+        severity=Severity.WARNING,
+        threshold=Threshold(
+            0.9,
+            "share of a part in the sum of all parts' means in the last third of the steps, if it rose by 0.25 or more",
+            "above it the other parts hardly change which rollout is better, though they once did",
+        ),
+        least=16,
+        sentence=lambda found: (
+            f"the part {found.subject} went {found.detail} of the reward: the others hardly count any more"
+        ),
+        advice="bound the part, or weigh the others more",
+        evidence=_evidence,
+        over_steps=_dominant,
+    ),
+)

@@ -1,0 +1,46 @@
+"""Steps that wait for their last trajectories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from otel_rollout.analysis.findings.check import Check, Measure, StepContents, Threshold, percent
+from otel_rollout.analysis.findings.finding import Severity
+from otel_rollout.analysis.step_summary import StepSummary
+from otel_rollout.analysis.trajectory_summary import TrajectorySummary
+
+__all__ = ["CHECKS"]
+
+
+def _in_step(step: StepSummary) -> Iterable[Measure]:
+    share = step.signals.straggler_share
+    if share is not None:
+        detail = f"{percent(share)} of its {(step.end_time - step.start_time) / 1e9:,.3g} s"
+        yield Measure(step.trajectories // 20, step.trajectories, share, detail=detail)
+
+
+def _evidence(step: StepContents, _subject: str) -> list[TrajectorySummary]:
+    awaited = [each for each in step.trajectories if each.status != "cancelled"]
+    return sorted(awaited, key=lambda each: -each.end_time)
+
+
+CHECKS = (
+    Check(
+        name="stragglers",
+        severity=Severity.WARNING,
+        threshold=Threshold(
+            0.5,
+            "share of a step's wall time after 95% of its trajectories had ended, without cancelled ones",
+            "lengths are skewed, and a tail of a third is common; above it more than half of the time serves a "
+            "twentieth of the batch",
+        ),
+        least=20,
+        sentence=lambda found: f"the step waited {found.detail} for the last 5% of its trajectories",
+        advice="see where they wait: a tool without a timeout, a busy replica, or very long answers; bound it, or "
+        "train without "
+        "waiting (partial or asynchronous rollout)",
+        evidence=_evidence,
+        in_step=_in_step,
+        in_validation=False,
+    ),
+)

@@ -1,0 +1,55 @@
+"""Truncated trajectories, and what they cost in reward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from otel_rollout.analysis.findings.check import Check, Measure, StepContents, Threshold, ranked
+from otel_rollout.analysis.findings.finding import Severity
+from otel_rollout.analysis.step_summary import StepSummary
+from otel_rollout.analysis.trajectory_summary import TrajectorySummary
+
+__all__ = ["CHECKS"]
+
+
+def _in_step(step: StepSummary) -> Iterable[Measure]:
+    truncated, whole = step.signals.truncated_reward_mean, step.signals.whole_reward_mean
+    detail = ""
+    if truncated is not None and whole is not None:
+        cost = (whole - truncated) * step.truncated / step.trajectories
+        worst = step.truncated_with_worst_reward
+        detail = (
+            f"; {worst:,} of them have the worst reward, their mean reward is {truncated:.3g} and that of the others "
+            f"{whole:.3g}, which costs the step {max(cost, 0.0):.2g} of its mean"
+        )
+    yield Measure.share(step.truncated, step.trajectories, detail=detail)
+
+
+def _evidence(step: StepContents, _subject: str) -> list[TrajectorySummary]:
+    return ranked(
+        step.trajectories,
+        lambda each: (
+            (each.status == "truncated") * (1 + (each.reward is not None and each.reward == step.worst_reward))
+        ),
+    )
+
+
+CHECKS = (
+    Check(
+        name="truncated",
+        severity=Severity.WARNING,
+        threshold=Threshold(
+            0.15,
+            "share of a step's trajectories",
+            "a few percent are usual, and some reach the limit by rambling; above it the limit, not the policy, "
+            "decides rewards",
+        ),
+        least=16,
+        sentence=lambda found: f"{found.number:,} of {found.total:,} trajectories were cut off{found.detail}",
+        advice="raise the limit of tokens or turns, mask truncated trajectories out of the loss, or shape their "
+        "reward by "
+        "length, as a 0 for an unfinished answer teaches to be short",
+        evidence=_evidence,
+        in_step=_in_step,
+    ),
+)

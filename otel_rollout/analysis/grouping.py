@@ -1,0 +1,120 @@
+"""Splits trajectories into steps, experiments, runs and prompts, and puts them in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+__all__ = ["RunStep", "Tagged", "prompt_order", "sortable", "split_prompts", "split_runs", "split_steps", "step_order"]
+
+
+class Tagged(Protocol):
+    """A trajectory with its tags: a summary, or one that was recorded."""
+
+    @property
+    def step(self) -> int | None: ...  # noqa: D102
+    @property
+    def validate(self) -> bool: ...  # noqa: D102
+    @property
+    def experiment_name(self) -> str | None: ...  # noqa: D102
+    @property
+    def run_id(self) -> str | None: ...  # noqa: D102
+    @property
+    def sample_index(self) -> int | str | None: ...  # noqa: D102
+    @property
+    def rollout_n(self) -> int | str | None: ...  # noqa: D102
+    @property
+    def start_time(self) -> int: ...  # noqa: D102
+
+
+Each = TypeVar("Each", bound=Tagged)
+
+
+class RunStep(NamedTuple, Generic[Each]):
+    """The trajectories of one run in one step, or in its validation.
+
+    Args:
+        step: The step; None for trajectories without one.
+        validate: True if it is the step's validation.
+        experiment_name: The experiment.
+        run_id: The run, if several runs of the experiment have the same rollouts in this step; else None.
+        trajectories: The trajectories in the order of prompts and rollouts.
+    """
+
+    step: int | None
+    validate: bool
+    experiment_name: str | None
+    run_id: str | None
+    trajectories: Sequence[Each]
+
+
+def split_steps(trajectories: Iterable[Each]) -> list[RunStep[Each]]:
+    """Return the steps in order, training before validation, with one entry for each run of each experiment."""
+    found: dict[tuple[bool, int, bool], dict[str, list[Each]]] = {}
+    for each in trajectories:
+        experiments = found.setdefault(step_order(each.step, validate=each.validate), {})
+        experiments.setdefault(str(each.experiment_name or ""), []).append(each)
+    steps = []
+    for key in sorted(found):
+        for experiment in sorted(found[key]):
+            for run_id, run in split_runs(found[key][experiment]):
+                first = run[0]
+                ordered = sorted(run, key=prompt_order)
+                steps.append(RunStep(first.step, first.validate, first.experiment_name, run_id, ordered))
+    return steps
+
+
+def split_runs(trajectories: Sequence[Each]) -> list[tuple[str | None, Sequence[Each]]]:
+    """Return the trajectories of each run of one experiment, in the order of their starts, with the run's id.
+
+    Processes that share no `OTEL_ROLLOUT_RUN_ID` have an id each; together they are one run, with the id None, unless
+    two of them have a rollout of the same number of the same prompt.
+
+    Args:
+        trajectories: Those of one experiment in one step, or in its validation.
+    """
+    runs: dict[str | None, list[Each]] = {}
+    for each in trajectories:
+        runs.setdefault(each.run_id, []).append(each)
+    if len(runs) > 1:
+        rollouts = [{_rollout_of(each) for each in found} - {None} for found in runs.values()]
+        if len(set().union(*rollouts)) < sum(map(len, rollouts)):
+            return sorted(runs.items(), key=lambda run: min(each.start_time for each in run[1]))
+    return [(None, trajectories)]
+
+
+def split_prompts(trajectories: Iterable[Each]) -> Iterator[list[Each]]:
+    """Yield the rollouts of each prompt of one run's step in order; those without a prompt come last, as one list."""
+    prompts: dict[str | None, list[Each]] = {}
+    for each in sorted(trajectories, key=prompt_order):
+        prompts.setdefault(None if each.sample_index is None else str(each.sample_index), []).append(each)
+    yield from prompts.values()
+
+
+def step_order(step: int | None, *, validate: bool) -> tuple[bool, int, bool]:
+    """Return the sort key of a step: its training before its validation, trajectories without a step last."""
+    return step is None, step or 0, validate
+
+
+def prompt_order(trajectory: Tagged) -> tuple[Any, ...]:
+    """Return the sort key of a trajectory by step, experiment, prompt and rollout."""
+    return (
+        *step_order(trajectory.step, validate=trajectory.validate),
+        str(trajectory.experiment_name or ""),
+        sortable(trajectory.sample_index),
+        sortable(trajectory.rollout_n),
+        trajectory.start_time,
+    )
+
+
+def sortable(value: object) -> tuple[int, float, str]:
+    """Return the sort key of a tag: numbers by value, then text, then None; other programs write any type."""
+    if value is None:
+        return 2, 0, ""
+    return (0, value, "") if isinstance(value, (int, float)) else (1, 0, str(value))
+
+
+def _rollout_of(trajectory: Tagged) -> tuple[str, str] | None:
+    if trajectory.sample_index is None or trajectory.rollout_n is None:
+        return None
+    return str(trajectory.sample_index), str(trajectory.rollout_n)

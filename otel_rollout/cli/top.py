@@ -1,0 +1,153 @@
+"""`otel-rollout top`: the trajectories that run now, and what the step waits for."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from otel_rollout.analysis.plain_text import counted, printable, step_name
+from otel_rollout.errors import MissingExtraError, NoTracesError
+from otel_rollout.run.live import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait, read_live
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from otel_rollout.terminal.table import Table
+
+__all__ = ["run"]
+
+SECONDS_BETWEEN: Final = 2.0
+ROWS_IN_A_PIPE: Final = 1000
+HOME_AND_CLEAR: Final = "\x1b[H\x1b[J"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    for folder in arguments.folders:
+        if not folder.is_dir():
+            raise NoTracesError(f"there is no trace folder {folder}")
+    if arguments.json:
+        from otel_rollout.cli.reading import print_json
+
+        for each in read_live(arguments.folders).trajectories:
+            print_json(orjson.dumps({**asdict(each), "is_late": each.is_late}))
+        return 0
+    if importlib.util.find_spec("rich") is None:
+        from otel_rollout.installing import install_line
+
+        raise MissingExtraError(f"this needs rich: {install_line('cli')} (--json works without)")
+    from otel_rollout.terminal.screen import open_screen
+
+    screen = open_screen()
+    is_live = screen.is_terminal and not arguments.once
+    if not is_live:
+        _draw(screen, read_live(arguments.folders), ROWS_IN_A_PIPE)
+        return 0
+    with screen.screen():
+        while True:
+            live = read_live(arguments.folders)
+            screen.file.write(HOME_AND_CLEAR)
+            _draw(screen, live, max(5, screen.height - 6 - len(live.waits)))
+            sys.stdout.flush()
+            time.sleep(SECONDS_BETWEEN)
+
+
+def _draw(screen: Console, live: LiveRun, most: int) -> None:
+    from otel_rollout.terminal.table import print_lines
+
+    for wait in live.waits[: max(1, most // 2)]:
+        screen.print(printable(_sentence(wait)), soft_wrap=True)
+    dead = {each.worker: each for each in live.trajectories if not each.is_alive}
+    for each in list(dead.values())[:3]:
+        lost = sum(other.worker == each.worker for other in live.trajectories)
+        silence = f"{each.worker}: no sign of life for {_seconds(each.silent_seconds)}"
+        screen.print(printable(f"{silence}; {counted(lost, 'trajectory')} open"), style="red", soft_wrap=True)
+    if live.trajectories:
+        screen.print()
+        print_lines(screen, _table(live.trajectories[:most], has_dead=bool(dead)))
+        if live.open > most:
+            screen.print(f"and {counted(live.open - most, 'trajectory')} more", style="dim")
+    elif live.silent_workers:
+        _complain(
+            f"{len(live.silent_workers):,} processes write here and tell of ended spans alone: a receiver knows no "
+            "others, and a trainer tells of trajectories that run for longer than 3 s"
+        )
+    else:
+        _complain("nothing runs here for longer than 3 s; only the exporter `file` tells of running trajectories")
+
+
+def _complain(message: str) -> None:
+    print(f"otel-rollout top: {message}", file=sys.stderr)
+
+
+def _sentence(wait: StepWait) -> str:
+    """Return the line of a step: `step 41 waits for 3 of 512: all in sandbox.run, 184 s, p99 12 s`."""
+    op, count = next(iter(wait.ops.items()))
+    share = "all" if count == wait.running else f"{count:,}"
+    where = BETWEEN_OPS if op == BETWEEN_OPS else f"in {op}"
+    step, of = step_name(wait.step, validate=wait.validate), wait.running + wait.ended
+    text = f"step {step} waits for {wait.running:,} of {of:,}: "
+    text += f"{share} {where}; the longest runs for {_seconds(wait.longest.seconds)}"
+    longest = wait.longest
+    if longest.op is not None and longest.op_seconds is not None:
+        text += f", {_seconds(longest.op_seconds)} of it in {longest.op}"
+        if longest.op_p99 is not None:
+            text += f" (p99 {_seconds(longest.op_p99)})"
+    return text
+
+
+def _table(trajectories: Sequence[RunningTrajectory], *, has_dead: bool) -> Table:
+    from otel_rollout.terminal.table import Cell, Column, Table
+
+    table = Table(
+        [
+            Column("age"),
+            Column("step", rank=2),
+            Column("sample", narrowest=8, keeps_end=True),
+            Column("rollout"),
+            Column("in", is_text=True, narrowest=12, keeps_end=True),
+            Column("for"),
+            Column("p99", rank=3),
+            Column("ops", rank=5),
+            Column("process", is_text=True, rank=4, narrowest=12, keeps_end=True),
+            Column("trace", is_text=True, rank=6),
+            Column("alive", is_text=True, rank=1),
+        ]
+    )
+    for each in trajectories:
+        table.add_row(
+            _seconds(each.seconds),
+            step_name(each.step, validate=each.validate),
+            _text(each.sample_index),
+            _text(each.rollout_n),
+            printable(each.op or BETWEEN_OPS),
+            Cell("" if each.op_seconds is None else _seconds(each.op_seconds), "red" if each.is_late else ""),
+            "" if each.op_p99 is None else _seconds(each.op_p99),
+            str(each.ops),
+            printable(each.worker),
+            printable(each.trace_id),
+            Cell("yes") if each.is_alive else Cell("no", "red"),
+        )
+    if not has_dead:
+        table.leave_out("alive")
+    return table
+
+
+def _text(value: object) -> str:
+    return "-" if value is None else printable(str(value))
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 10:
+        return f"{max(0.0, seconds):.1f} s"
+    if seconds < 600:
+        return f"{seconds:.0f} s"
+    minutes = int(seconds // 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02} min"

@@ -1,0 +1,99 @@
+"""Takes over the journals of receivers that were killed, or stopped while traces were open."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from otel_rollout.receive.received_folder import ROLE, ReceivedFolder
+from otel_rollout.safety.log_once import warn_once
+from otel_rollout.trace_folder import layout
+from otel_rollout.trace_folder.file_lock import exclusive_lock
+from otel_rollout.trace_folder.index_entry import IndexEntry
+from otel_rollout.trace_folder.lines import scan_lines, unseal
+from otel_rollout.trace_folder.otlp_json import decode_line, encode_spans
+from otel_rollout.trace_folder.stored_file import LineCache, ReadProblem, StoredFile
+from otel_rollout.trace_folder.trace_files import find_trace_files
+
+__all__ = ["adopt"]
+
+MAX_AGE_SECONDS: Final = 86_400.0
+"""A line of a journal that is in a frame as well was received at most so long before the journal's last."""
+_IDS: Final = re.compile(rb'\t\{"traceId":"([0-9a-f]{32})","spanId":"([0-9a-f]{16})"')
+"""The beginning of a span; no string of JSON has a tab."""
+
+
+def adopt(folder: ReceivedFolder) -> Generator[int, None, None]:
+    """Take the spans of journals that no process writes any more, a line at a time.
+
+    Args:
+        folder: The folder that takes them; whatever of them is in a frame already is left out.
+
+    Yields:
+        The number of spans of each line.
+
+    Raises:
+        OSError: The disk failed; the journal stays, and may be adopted again.
+    """
+    open_folder = folder.folder / layout.OPEN
+    for path in sorted(open_folder.glob(f"{ROLE}*{layout.LINES}")):
+        if layout.is_journal_file(path.name) and layout.worker_of(path) != folder.worker:
+            with suppress(FileNotFoundError), exclusive_lock(path) as descriptor:
+                if descriptor is not None:
+                    yield from _adopt_journal(folder, path)
+
+
+def _adopt_journal(folder: ReceivedFolder, path: Path) -> Iterator[int]:
+    traces = {ids[0] for line in _lines_of(path) for ids in _IDS.findall(line)}
+    if traces:
+        _note_frames(folder, {trace_id.decode() for trace_id in traces}, path.stat().st_mtime - MAX_AGE_SECONDS)
+    for line in _lines_of(path):
+        yield folder.take(encode_spans(decode_line(line))).new
+    layout.index_path(path).unlink(missing_ok=True)
+    path.unlink()
+
+
+def _lines_of(path: Path) -> Iterator[bytes]:
+    for _, _, line in scan_lines(path):
+        # The last one is torn if its writer was killed meanwhile: nobody was told that it is stored.
+        if line is not None and line.endswith(b"\n"):
+            try:
+                yield unseal(line)
+            except ValueError:
+                warn_once("adopted journal", "%s has damaged lines: some traces miss spans", path)
+
+
+def _note_frames(folder: ReceivedFolder, trace_ids: set[str], oldest: float) -> None:
+    """Tell the folder what receivers have written of some traces: a journal may still have that.
+
+    Args:
+        folder: The folder.
+        trace_ids: The traces.
+        oldest: Files that were not modified since are not read.
+    """
+
+    def ignore(problem: ReadProblem) -> None:
+        """Readers report it."""
+
+    cache = LineCache()
+    for file in find_trace_files(folder.folder):
+        if not file.worker.startswith(ROLE) or not file.is_compressed:
+            continue
+        with suppress(OSError):
+            if file.path.stat().st_mtime < oldest:
+                continue
+        for stored, row in StoredFile(file, cache, ignore).parts():
+            entry = IndexEntry._make(row)
+            if entry.trace_id in trace_ids:
+                with suppress(OSError, ValueError):
+                    ids = [span.context.span_id.to_bytes(8, "big") for span in stored.read_spans(row) if span.context]
+                    folder.note_written(
+                        bytes.fromhex(entry.trace_id),
+                        b"".join(ids),
+                        entry.has_root,
+                        entry.step,
+                        validate=entry.validate is True,
+                    )

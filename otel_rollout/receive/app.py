@@ -1,0 +1,117 @@
+"""The HTTP side of a receiver: `POST /v1/traces` and `GET /health`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from otel_rollout.receive.access import is_authorized
+from otel_rollout.receive.answers import JSON, PROTOBUF, failure, success
+from otel_rollout.receive.receiver import Receiver
+from otel_rollout.receive.request_body import ENCODINGS, BodyTooLargeError
+from otel_rollout.safety.log_once import internal_error
+
+__all__ = ["make_app"]
+
+PATH: Final = "/v1/traces"
+HEALTH_PATH: Final = "/health"
+
+
+class _PressureError(Exception):
+    """More bytes wait to be stored than the limit allows."""
+
+
+def make_app(receiver: Receiver, token: str = "") -> Starlette:
+    """Return the application of a receiver.
+
+    Args:
+        receiver: The receiver.
+        token: The bearer token that requests must have; empty if they need none.
+    """
+
+    async def traces(request: Request) -> Response:
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if not is_authorized(token, request.headers.get("authorization")):
+            return failure(media_type, 401, "the request has no valid token: Authorization: Bearer …")
+        if media_type not in (PROTOBUF, JSON):
+            return failure(media_type, 415, f"the content type {media_type!r} is neither {PROTOBUF} nor {JSON}")
+        encoding = request.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ENCODINGS:
+            return failure(media_type, 415, f"the content encoding {encoding!r} is none of {', '.join(ENCODINGS)}")
+        return await _take(receiver, request, encoding, media_type)
+
+    async def health(_: Request) -> Response:
+        trouble = receiver.totals.trouble
+        return JSONResponse({"status": trouble or "ok", "open_traces": receiver.folder.open_traces})
+
+    return Starlette(routes=[Route(PATH, traces, methods=["POST"]), Route(HEALTH_PATH, health, methods=["GET"])])
+
+
+async def _take(receiver: Receiver, request: Request, encoding: str, media_type: str) -> Response:
+    """Read a request's body, store its spans, and answer."""
+    limits, totals = receiver.limits, receiver.totals
+    with _Reserved(receiver) as reserved:
+        try:
+            body = await asyncio.wait_for(_read(request, reserved, limits.body_bytes), limits.body_seconds)
+        except _PressureError:
+            totals.turned_away += 1
+            return failure(media_type, 429, f"{limits.waiting_bytes:,} bytes wait to be stored, which is the limit")
+        except BodyTooLargeError as error:
+            return failure(media_type, 413, str(error))
+        except (asyncio.TimeoutError, ClientDisconnect):
+            return failure(media_type, 408, f"the body did not come within {limits.body_seconds:g} seconds")
+        try:
+            batch = await receiver.store(body, encoding, media_type)
+        except BodyTooLargeError as error:
+            return failure(media_type, 413, str(error))
+        except ValueError as error:
+            return failure(media_type, 400, str(error))
+        except OSError as error:
+            totals.turned_away += 1
+            return failure(media_type, 503, f"the spans can't be stored now: {error.strerror or error}")
+        except Exception:
+            internal_error("receiving spans")
+            return failure(media_type, 500, "an internal error; the receiver's log has it")
+    return success(media_type, batch.refused, batch.reason)
+
+
+class _Reserved:
+    """The bytes of one body within the bound on all; released at the end of the context."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._bytes = 0
+
+    def __enter__(self) -> _Reserved:  # noqa: PYI034 - typing.Self needs Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._receiver.waiting_bytes -= self._bytes
+
+    def add(self, count: int) -> None:
+        """Take more bytes, or raise `_PressureError`."""
+        if self._receiver.waiting_bytes + count > self._receiver.limits.waiting_bytes:
+            raise _PressureError
+        self._receiver.waiting_bytes += count
+        self._bytes += count
+
+
+async def _read(request: Request, reserved: _Reserved, max_bytes: int) -> bytes:
+    """Return the body of a request, or raise if it is too large."""
+    too_large = BodyTooLargeError(f"the body has more than {max_bytes:,} bytes, which is the limit")
+    if (length := request.headers.get("content-length", "")).isdecimal() and int(length) > max_bytes:
+        raise too_large
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > max_bytes:
+            raise too_large
+        reserved.add(len(part))
+        parts.append(part)
+    return b"".join(parts)

@@ -1,0 +1,149 @@
+"""Traces that may still get spans, and those that were written a while ago."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from otel_rollout.trace_folder.journal import JournalPart
+
+__all__ = ["OpenTrace", "OpenTraces", "WrittenTrace", "WrittenTraces", "has_id"]
+
+ID_BYTES: Final = 8
+MAX_WRITTEN: Final = 200_000
+MAX_WRITTEN_ID_BYTES: Final = 32 * 2**20
+MAX_TRACE_ID_BYTES: Final = 2**20
+"""Of a trace with more spans the ids are forgotten once it is written; readers pass over the doubles."""
+
+
+@dataclass(eq=False, slots=True)
+class OpenTrace:
+    """A trace whose spans are in the journal.
+
+    Args:
+        ids: The ids of all its spans that are known, one behind the other: a set would take ten times the memory.
+        parts: The places of its lines in the journal, that of its root last.
+        bytes: Their size.
+        has_root: True if its root has come.
+        last_seen: The time of its last new span, on the monotonic clock.
+        step: The training step of the part that was written before.
+        validate: True if that part is of a validation pass.
+    """
+
+    ids: bytearray
+    parts: list[JournalPart] = field(default_factory=list)
+    bytes: int = 0
+    has_root: bool = False
+    last_seen: float = 0.0
+    step: int | None = None
+    validate: bool = False
+
+
+class OpenTraces:
+    """All open traces, those whose root has come apart from the others, the idlest first."""
+
+    def __init__(self) -> None:
+        self.parts = 0
+        """The number of their lines in the journal."""
+        self._running: OrderedDict[bytes, OpenTrace] = OrderedDict()
+        self._ended: OrderedDict[bytes, OpenTrace] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._running) + len(self._ended)
+
+    def get(self, trace_id: bytes) -> OpenTrace | None:
+        """Return an open trace; None if it isn't open."""
+        return self._running.get(trace_id) or self._ended.get(trace_id)
+
+    def put(self, trace_id: bytes, trace: OpenTrace) -> None:
+        """Add a trace, or note that it has a new span."""
+        trace.last_seen = time.monotonic()
+        if trace.has_root:
+            self._running.pop(trace_id, None)
+        traces = self._ended if trace.has_root else self._running
+        traces[trace_id] = trace
+        traces.move_to_end(trace_id)
+
+    def remove(self, trace_id: bytes) -> None:
+        """Remove a trace."""
+        self._running.pop(trace_id, None)
+        self._ended.pop(trace_id, None)
+
+    def idlest(self) -> bytes:
+        """Return the trace to write if there are too many: the idlest with a root, else the idlest."""
+        return next(iter(self._ended or self._running))
+
+    def overdue(self, grace: float, idle: float) -> bytes | None:
+        """Return a trace without a new span for `grace` seconds after its root, or for `idle` seconds; None if none.
+
+        Args:
+            grace: The seconds for a trace with a root.
+            idle: The seconds for one without.
+        """
+        now = time.monotonic()
+        for traces, seconds in ((self._ended, grace), (self._running, idle)):
+            first = next(iter(traces.items()), None)
+            if first is not None and now - first[1].last_seen >= seconds:
+                return first[0]
+        return None
+
+    def ended(self) -> Iterator[bytes]:
+        """Yield the traces whose root has come; each may be removed meanwhile."""
+        yield from list(self._ended)
+
+    def live_parts(self) -> Iterator[JournalPart]:
+        """Yield the places of all lines in the journal."""
+        for traces in (self._running, self._ended):
+            for trace in traces.values():
+                yield from trace.parts
+
+
+class WrittenTrace(NamedTuple):
+    """A trace that was written, as its `OpenTrace` was: the place of what comes late."""
+
+    ids: bytes
+    has_root: bool
+    step: int | None
+    validate: bool
+
+
+class WrittenTraces:
+    """The traces that were written last, so that their spans are known when they come again."""
+
+    def __init__(self) -> None:
+        self._traces: OrderedDict[bytes, WrittenTrace] = OrderedDict()
+        self._id_bytes = 0
+
+    def get(self, trace_id: bytes) -> WrittenTrace | None:
+        """Return a trace; None if it is unknown."""
+        return self._traces.get(trace_id)
+
+    def add(self, trace_id: bytes, trace: WrittenTrace) -> None:
+        """Add a trace, and forget the oldest beyond the bounds."""
+        self.pop(trace_id)
+        if len(trace.ids) > MAX_TRACE_ID_BYTES:
+            trace = trace._replace(ids=b"")
+        self._traces[trace_id] = trace
+        self._id_bytes += len(trace.ids)
+        while len(self._traces) > MAX_WRITTEN or self._id_bytes > MAX_WRITTEN_ID_BYTES:
+            self._id_bytes -= len(self._traces.popitem(last=False)[1].ids)
+
+    def pop(self, trace_id: bytes) -> WrittenTrace | None:
+        """Remove a trace and return it; None if it is unknown."""
+        trace = self._traces.pop(trace_id, None)
+        if trace is not None:
+            self._id_bytes -= len(trace.ids)
+        return trace
+
+
+def has_id(ids: bytes | bytearray, span_id: bytes) -> bool:
+    """Return True if a span's id is among `ids`."""
+    place = ids.find(span_id)
+    while place >= 0:
+        if not place % ID_BYTES:
+            return True
+        place = ids.find(span_id, place + 1)
+    return False

@@ -1,0 +1,278 @@
+"""Keeps received spans in the journal of a trace folder until their trace is complete, then writes it as a frame.
+
+`FolderWriter` ends a trace with its root, since a process ends its root last. Here spans come from many processes, in
+any order and more than once: a trace ends a while after its root, or when nothing has come for long.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from otel_rollout.analysis.summary_builder import SummaryBuilder
+from otel_rollout.receive.open_trace import OpenTrace, OpenTraces, WrittenTrace, WrittenTraces, has_id
+from otel_rollout.safety.log_once import internal_error, warn_once
+from otel_rollout.trace_folder import layout
+from otel_rollout.trace_folder.folder_writer import MAX_LINE_BYTES
+from otel_rollout.trace_folder.frames import require_zstandard
+from otel_rollout.trace_folder.journal import Journal, JournalPart
+from otel_rollout.trace_folder.otlp_json import EncodedSpan, decode_line, join_lines, join_spans
+from otel_rollout.trace_folder.step_files import StepFiles
+
+__all__ = ["ROLE", "ReceivedFolder", "Taken"]
+
+ROLE: Final = "receive-"
+"""The begin of the names of our files: only what a receiver has left behind is adopted."""
+GRACE_SECONDS: Final = 10.0
+"""Senders keep ended spans for some seconds, the SDK's for five, before they send them."""
+IDLE_SECONDS: Final = 900.0
+MAX_OPEN: Final = 100_000
+MAX_OPEN_BYTES: Final = 4 * 2**30
+MAX_OPEN_PARTS: Final = 500_000
+FILE_MAX_BYTES: Final = 2**30
+MIN_WORK_SECONDS: Final = 0.05
+WORK_RATIO: Final = 2.0
+"""Writing a trace takes twice the time of taking its spans at most."""
+
+
+class Taken(NamedTuple):
+    """The spans of a request: those that were new, and those that the folder had."""
+
+    new: int
+    doubles: int
+
+
+class ReceivedFolder:
+    """A trace folder that takes encoded spans; other processes may write into it at the same time. Not thread-safe.
+
+    Args:
+        folder: The folder, created if it is missing.
+        idle_seconds: A trace without a new span for so long is written without its root.
+        max_bytes: The bound on the folder's size, above which the oldest files are removed; None for no bound.
+        max_open: The bound on open traces; beyond it the idlest is written.
+        max_open_bytes: The bound on the bytes of open traces.
+
+    Raises:
+        MissingExtraError: zstandard isn't installed.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        idle_seconds: float = IDLE_SECONDS,
+        max_bytes: int | None = None,
+        max_open: int = MAX_OPEN,
+        max_open_bytes: int = MAX_OPEN_BYTES,
+    ) -> None:
+        require_zstandard()
+        self.folder = Path(folder).absolute()
+        self.worker = layout.new_worker(ROLE)
+        self.written = 0
+        """The number of traces that were written."""
+        self._idle_seconds = idle_seconds
+        self._grace_seconds = min(GRACE_SECONDS, idle_seconds)
+        self._max_open = max_open
+        self._max_open_bytes = max_open_bytes
+        self._journal = Journal(layout.journal_path(self.folder, self.worker), self.folder)
+        self._files = StepFiles(self.folder, self.worker, FILE_MAX_BYTES, max_bytes)
+        self._open = OpenTraces()
+        self._known = WrittenTraces()
+        self._seconds_of_taking = 0.0
+
+    @property
+    def open_traces(self) -> int:
+        """The number of open traces."""
+        return len(self._open)
+
+    def take(self, spans: Iterable[EncodedSpan]) -> Taken:
+        """Store spans; when this returns all of them are in files, and survive the death of the process.
+
+        Args:
+            spans: Spans of any number of traces; those that the folder has already are left out.
+
+        Raises:
+            OSError: The disk did not take them, and has none of them.
+        """
+        started = time.monotonic()
+        new, doubles = self._sort_out(spans)
+        lines: list[bytes] = []
+        places: list[tuple[bytes, bool]] = []
+        for trace_id, batch in new.items():
+            for group in _groups(batch):
+                lines.append(join_spans(group))
+                places.append((trace_id, group[-1].is_root))
+        if lines:
+            parts = self._journal.append(lines, self._open.live_parts())
+            for (trace_id, has_root), part in zip(places, parts, strict=True):
+                self._add(trace_id, part, has_root=has_root)
+            for trace_id, batch in new.items():
+                trace = self._open.get(trace_id)
+                if trace is not None:
+                    trace.ids += b"".join([span.span_id for span in batch])
+            with suppress(OSError):
+                # All spans are stored; what fails here is repeated.
+                self._make_room(new)
+        self._seconds_of_taking += time.monotonic() - started
+        return Taken(sum(map(len, new.values())), doubles)
+
+    def write_overdue(self) -> bool:
+        """Write traces that nothing more is awaited for; True if more of them wait: spans have their turn first.
+
+        Raises:
+            OSError: The disk failed; nothing is lost.
+        """
+        until = time.monotonic() + MIN_WORK_SECONDS + WORK_RATIO * self._seconds_of_taking
+        self._seconds_of_taking = 0.0
+        try:
+            while (trace_id := self._open.overdue(self._grace_seconds, self._idle_seconds)) is not None:
+                if time.monotonic() > until:
+                    return True
+                self._write(trace_id)
+        finally:
+            self._journal.compact(self._open.live_parts())
+        return False
+
+    def note_written(self, trace_id: bytes, ids: bytes, has_root: bool, step: int | None, *, validate: bool) -> None:
+        """Note spans of a trace that are in a frame already.
+
+        Args:
+            trace_id: The trace.
+            ids: The ids of the spans.
+            has_root: Whether the root is among them.
+            step: The training step.
+            validate: Whether it is a validation pass.
+        """
+        if (trace := self._open.get(trace_id)) is not None:
+            trace.ids += ids
+        elif (known := self._known.get(trace_id)) is not None:
+            self._known.add(trace_id, WrittenTrace(known.ids + ids, known.has_root or has_root, step, validate))
+        else:
+            self._known.add(trace_id, WrittenTrace(ids, has_root, step, validate))
+
+    def close(self) -> None:
+        """Write the traces whose root has come, and close all files; the journal keeps the others.
+
+        Raises:
+            OSError: The disk failed; what could not be written stays in the journal.
+        """
+        try:
+            for trace_id in self._open.ended():
+                self._write(trace_id)
+        finally:
+            self._journal.close()
+            self._files.close()
+
+    def _sort_out(self, spans: Iterable[EncodedSpan]) -> tuple[dict[bytes, list[EncodedSpan]], int]:
+        """Return the new spans by trace, the root last, and the number of the others."""
+        by_trace: dict[bytes, dict[bytes, EncodedSpan]] = {}
+        doubles = 0
+        for span in spans:
+            batch = by_trace.setdefault(span.trace_id, {})
+            doubles += span.span_id in batch
+            batch.setdefault(span.span_id, span)
+        new: dict[bytes, list[EncodedSpan]] = {}
+        for trace_id, batch in by_trace.items():
+            known = self._open.get(trace_id) or self._known.get(trace_id)
+            fresh = list(batch.values())
+            if known is not None:
+                fresh = [span for span in fresh if not has_id(known.ids, span.span_id)]
+                doubles += len(batch) - len(fresh)
+            if fresh:
+                new[trace_id] = sorted(fresh, key=_is_root)
+        return new, doubles
+
+    def _add(self, trace_id: bytes, part: JournalPart, *, has_root: bool) -> None:
+        trace = self._open.get(trace_id)
+        if trace is None:
+            written = self._known.pop(trace_id)
+            trace = OpenTrace(bytearray())
+            if written is not None:
+                ids, knows_root, step, validate = written
+                trace = OpenTrace(bytearray(ids), has_root=knows_root, step=step, validate=validate)
+        if has_root or not trace.has_root or not trace.parts:
+            trace.parts.append(part)
+        else:
+            trace.parts.insert(len(trace.parts) - 1, part)
+        trace.bytes += part.length
+        trace.has_root = trace.has_root or has_root
+        self._open.parts += 1
+        self._open.put(trace_id, trace)
+
+    def _make_room(self, changed: Iterable[bytes]) -> None:
+        for trace_id in changed:
+            trace = self._open.get(trace_id)
+            if trace is not None and trace.bytes > MAX_LINE_BYTES:
+                self._write_parts(trace_id, trace)
+        while (
+            len(self._open) > self._max_open
+            or self._journal.live_bytes > self._max_open_bytes
+            or self._open.parts > MAX_OPEN_PARTS
+        ):
+            self._write(self._open.idlest())
+
+    def _write(self, trace_id: bytes) -> None:
+        """Write a trace, and close it."""
+        trace = self._open.get(trace_id)
+        if trace is None:
+            return
+        self._write_parts(trace_id, trace)
+        self._open.remove(trace_id)
+        self._known.add(trace_id, WrittenTrace(bytes(trace.ids), trace.has_root, trace.step, trace.validate))
+        self.written += 1
+
+    def _write_parts(self, trace_id: bytes, trace: OpenTrace) -> None:
+        """Write the spans of an open trace that are in the journal."""
+        for parts in _by_size(trace.parts):
+            lines = self._journal.read(parts)
+            if len(lines) < len(parts):
+                # An error would hold up all later spans.
+                warn_once("journal", "%s was changed by another process: traces miss spans", self._journal.path)
+            if lines:
+                summary = SummaryBuilder(int.from_bytes(trace_id, "big"))
+                try:
+                    for line in lines:
+                        summary.add(decode_line(line))
+                except ValueError:
+                    # They were written by us. An error would hold up all later spans.
+                    internal_error("reading spans that were received")
+                summary.set_place(trace.step, validate=trace.validate)
+                self._files.append(join_lines(lines), summary)
+                trace.step, trace.validate = summary.step, summary.validate
+            self._journal.release(parts)
+            self._open.parts -= len(parts)
+            trace.bytes -= sum(part.length for part in parts)
+            del trace.parts[: len(parts)]
+
+
+def _is_root(span: EncodedSpan) -> bool:
+    return span.is_root
+
+
+def _groups(spans: list[EncodedSpan]) -> Iterator[list[EncodedSpan]]:
+    """Yield spans in groups that fit into a line; one span that does not is a group of its own."""
+    first, size = 0, 0
+    for place, span in enumerate(spans):
+        if size and size + len(span.json) > MAX_LINE_BYTES:
+            yield spans[first:place]
+            first, size = place, 0
+        size += len(span.json)
+    yield spans[first:]
+
+
+def _by_size(parts: list[JournalPart]) -> Iterator[list[JournalPart]]:
+    """Yield parts in groups that fit into a line; `parts` may lose what was yielded meanwhile."""
+    group: list[JournalPart] = []
+    size = 0
+    for part in list(parts):
+        if group and size + part.length > MAX_LINE_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(part)
+        size += part.length
+    if group:
+        yield group

@@ -1,0 +1,154 @@
+"""Takes request bodies into the folder, one after the other on a thread of its own, within a bound on their bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from otel_rollout.receive.adoption import adopt
+from otel_rollout.receive.received_folder import ReceivedFolder
+from otel_rollout.receive.request_body import decompress
+from otel_rollout.receive.span_batch import SpanBatch
+from otel_rollout.safety.log_once import internal_error
+
+__all__ = ["Limits", "Receiver", "Totals"]
+
+TICK_SECONDS: Final = 0.2
+ADOPT_SECONDS: Final = 60.0
+"""How often journals are looked for that other receivers have left behind."""
+ADOPT_PART_SECONDS: Final = 0.1
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of a receiver.
+
+    Args:
+        body_bytes: Of a request's body as it comes.
+        decompressed_bytes: Of a request's body once decompressed.
+        waiting_bytes: Of all bodies that are being read, or wait to be stored.
+        body_seconds: For a body to come.
+    """
+
+    body_bytes: int = 32 * 2**20
+    decompressed_bytes: int = 64 * 2**20
+    waiting_bytes: int = 96 * 2**20
+    body_seconds: float = 60.0
+
+
+@dataclass
+class Totals:
+    """The counts of a receiver since its start."""
+
+    requests: int = 0
+    spans: int = 0
+    doubles: int = 0
+    refused: int = 0
+    adopted: int = 0
+    turned_away: int = 0
+    trouble: str = ""
+    """The last failure of the disk; empty once a write succeeds."""
+
+
+class Receiver:
+    """Stores the spans of requests; its folder is touched by one thread.
+
+    Args:
+        folder: The folder.
+        limits: The limits.
+    """
+
+    def __init__(self, folder: ReceivedFolder, limits: Limits | None = None) -> None:
+        self.folder = folder
+        self.limits = limits or Limits()
+        self.totals = Totals()
+        self.waiting_bytes = 0
+        self._pool = ThreadPoolExecutor(1, "otel-rollout-receive")
+        self._adoption = adopt(folder)
+        self._adopt_at: float = 0.0
+
+    async def store(self, body: bytes, encoding: str, media_type: str) -> SpanBatch:
+        """Store the spans of a body; when this returns they survive the death of the process.
+
+        Args:
+            body: The body as it came.
+            encoding: Its content encoding.
+            media_type: JSON's or protobuf's.
+
+        Raises:
+            BodyTooLargeError: It is too large once decompressed.
+            ValueError: It can't be read.
+            OSError: The disk failed; none of them is stored.
+        """
+        return await self._run(lambda: self._store(body, encoding, media_type))
+
+    async def work(self) -> None:
+        """Adopt journals and write what is due, until it is cancelled."""
+        while True:
+            has_more = await self._run(self._tick)
+            await asyncio.sleep(0 if has_more else TICK_SECONDS)
+
+    async def close(self) -> None:
+        """Write the traces whose root has come, and close the folder."""
+        await self._run(self._close)
+        self._pool.shutdown()
+
+    async def _run(self, function: Callable[[], _Result]) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function)
+
+    def _store(self, body: bytes, encoding: str, media_type: str) -> SpanBatch:
+        batch = SpanBatch(decompress(body, encoding, self.limits.decompressed_bytes), media_type)
+        try:
+            taken = self.folder.take(batch.spans)
+        except OSError as error:
+            self.totals.trouble = str(error)
+            raise
+        totals = self.totals
+        totals.trouble = ""
+        totals.requests += 1
+        totals.spans += taken.new
+        totals.doubles += taken.doubles
+        totals.refused += batch.refused
+        batch.spans.clear()
+        return batch
+
+    def _tick(self) -> bool:
+        """Do a part of the work that is not a request's; True if there is more."""
+        try:
+            is_adopting = self._adopt()
+            return self.folder.write_overdue() or is_adopting
+        except OSError as error:
+            self.totals.trouble = str(error)
+        except Exception:
+            internal_error("writing received traces")
+        return False
+
+    def _adopt(self) -> bool:
+        now = time.monotonic()
+        if now < self._adopt_at:
+            return False
+        is_paused = False
+        try:
+            for spans in self._adoption:
+                self.totals.adopted += spans
+                if time.monotonic() > now + ADOPT_PART_SECONDS:
+                    is_paused = True
+                    break
+        finally:
+            if not is_paused:
+                # At its end, or after an error, it begins anew.
+                self._adoption = adopt(self.folder)
+                self._adopt_at = now + ADOPT_SECONDS
+        return is_paused
+
+    def _close(self) -> None:
+        self._adoption.close()
+        try:
+            self.folder.close()
+        except OSError as error:
+            self.totals.trouble = str(error)

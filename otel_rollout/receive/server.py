@@ -1,0 +1,131 @@
+"""Runs a receiver: the socket, TLS, signals, and the line on the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import uvicorn
+from starlette.applications import Starlette
+
+from otel_rollout.errors import ConfigurationError
+from otel_rollout.receive.app import PATH
+from otel_rollout.receive.receiver import Receiver
+
+__all__ = ["Address", "run_server"]
+
+SECONDS_TO_END: Final = 10
+"""For requests that are under way when the server is told to end."""
+SHOW_SECONDS: Final = 1.0
+_BACKLOG: Final = 2048
+
+
+class Address(NamedTuple):
+    """The address to listen on, and the files of its TLS certificate and key."""
+
+    host: str
+    port: int
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+def run_server(
+    app: Starlette, receiver: Receiver, address: Address, on_start: Callable[[str], None], show: Callable[[], None]
+) -> int:
+    """Serve until SIGTERM or SIGINT; then finish the requests that are under way, and close the receiver.
+
+    Args:
+        app: The application.
+        receiver: The receiver that it serves.
+        address: The address.
+        on_start: Called with the URL for senders once it listens.
+        show: Called each second.
+
+    Returns:
+        The signal.
+
+    Raises:
+        ConfigurationError: The address can't be listened on, or the certificate or key can't be used.
+    """
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=SECONDS_TO_END,
+        ssl_certfile=address.certificate,
+        ssl_keyfile=address.key,
+    )
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"--certificate {address.certificate}, --key {address.key}: {error}") from error
+    with _listen(address) as listener:
+        host, port = listener.getsockname()[:2]
+        scheme = "http" if address.certificate is None else "https"
+        on_start(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{PATH}")
+        return asyncio.run(_serve(_Server(config), receiver, listener, show))
+
+
+async def _serve(server: _Server, receiver: Receiver, listener: socket.socket, show: Callable[[], None]) -> int:
+    tasks = [asyncio.create_task(receiver.work()), asyncio.create_task(_show_often(show))]
+    try:
+        await server.serve([listener])
+    finally:
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await receiver.close()
+    return server.ended_by
+
+
+async def _show_often(show: Callable[[], None]) -> None:
+    while True:
+        show()
+        await asyncio.sleep(SHOW_SECONDS)
+
+
+class _Server(uvicorn.Server):
+    """Ends at a signal and keeps its number; uvicorn's own raises it once more at the end, which kills the process."""
+
+    ended_by = 0
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Handle the signals meanwhile."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._end, number)
+        yield
+
+    def _end(self, number: int) -> None:
+        # A second signal ends the wait for requests; all that was answered is stored.
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self.ended_by = self.ended_by or number
+
+
+def _listen(address: Address) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        listener = socket.socket(family)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((address.host, address.port))
+            listener.listen(_BACKLOG)
+        except BaseException:
+            listener.close()
+            raise
+    except (OSError, OverflowError) as error:
+        raise ConfigurationError(f"--host {address.host} --port {address.port}: {error}") from error
+    return listener

@@ -1,0 +1,61 @@
+"""What a receiver says on a terminal: a line that is written over each second, and its totals at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from otel_rollout.analysis.plain_text import printable
+from otel_rollout.receive.receiver import Receiver
+
+__all__ = ["StatusLine", "describe_totals"]
+
+_CLEAR = "\r\x1b[K"
+
+
+class StatusLine:
+    """One line on standard error; nothing if that is no terminal.
+
+    Args:
+        receiver: The receiver.
+    """
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._is_terminal = sys.stderr.isatty()
+        self._then = time.monotonic()
+        self._spans = 0
+
+    def show(self) -> None:
+        """Write the line anew."""
+        if not self._is_terminal:
+            return
+        now, totals = time.monotonic(), self._receiver.totals
+        rate = (totals.spans - self._spans) / max(now - self._then, 0.001)
+        self._then, self._spans = now, totals.spans
+        text = f"{rate:,.0f} spans/s  {totals.spans:,} spans  {self._receiver.folder.open_traces:,} trajectories open"
+        self._write(f"{_CLEAR}{text}  {printable(totals.trouble)}")
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self._is_terminal:
+            self._write(_CLEAR)
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def describe_totals(receiver: Receiver) -> str:
+    """Return the totals as one line."""
+    totals, folder = receiver.totals, receiver.folder
+    parts = [f"{totals.spans:,} spans in {totals.requests:,} requests"]
+    for count, what in (
+        (totals.doubles, "had come before"),
+        (totals.refused, "refused"),
+        (totals.turned_away, "requests turned away"),
+        (totals.adopted, "taken over from another receiver"),
+    ):
+        if count:
+            parts.append(f"{count:,} {what}")
+    return f"{', '.join(parts)}; {folder.written:,} trajectories written, {folder.open_traces:,} open"

@@ -1,0 +1,74 @@
+"""Step and group summaries as JSON objects with names, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import orjson
+
+from otel_rollout.analysis.group_summary import GroupSummary, Spread
+from otel_rollout.analysis.span_shapes import Shapes
+from otel_rollout.analysis.step_summary import Percentiles, StepSummary
+from otel_rollout.analysis.trajectory_summary import ToolCounts
+
+__all__ = ["group_from", "step_from", "to_json"]
+
+_Mapping = Mapping[str, Any]
+
+
+def to_json(summary: Any) -> bytes:
+    """Return a summary, or a list of summaries, as JSON; a named tuple is an object with its names."""
+    return orjson.dumps(summary, default=_as_object)
+
+
+def step_from(fields: _Mapping) -> StepSummary:
+    """Return the step summary that `to_json` has made an object of.
+
+    Raises:
+        TypeError: A name is missing or unknown, or a value has another type.
+    """
+    return StepSummary(**_converted(fields, _STEP))
+
+
+def group_from(fields: _Mapping) -> GroupSummary:
+    """Return the group summary that `to_json` has made an object of.
+
+    Raises:
+        TypeError: A name is missing or unknown, or a value has another type.
+    """
+    return GroupSummary(**_converted(fields, _GROUP))
+
+
+def _as_object(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    if isinstance(value, Shapes):
+        return tuple(value)
+    raise TypeError
+
+
+def _percentiles(value: _Mapping | None) -> Percentiles | None:
+    return None if value is None else Percentiles(**value)
+
+
+def _spread(value: _Mapping | None) -> Spread | None:
+    return None if value is None else Spread(**value)
+
+
+def _tools(value: _Mapping) -> dict[str, ToolCounts]:
+    return {name: ToolCounts(**counts) for name, counts in value.items()}
+
+
+_STEP: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "tools": _tools,
+    **dict.fromkeys(("turns", "tokens", "seconds", "staleness"), _percentiles),
+}
+_GROUP: Final[Mapping[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(("trace_ids", "rollout_ns", "rewards", "statuses"), tuple),
+    **dict.fromkeys(("turns", "tokens", "seconds"), _spread),
+}
+
+
+def _converted(fields: _Mapping, conversions: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    return {name: conversions[name](value) if name in conversions else value for name, value in fields.items()}

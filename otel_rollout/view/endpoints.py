@@ -1,0 +1,211 @@
+"""The JSON that the pages ask for, from a run; each function blocks, and runs in a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any, Final
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout.analysis.group_summary import GroupSummary
+from otel_rollout.analysis.trajectory_summary import TrajectorySummary
+from otel_rollout.errors import NoTracesError
+from otel_rollout.view.answers import AskedWrongError
+from otel_rollout.view.cut import Cutter
+from otel_rollout.view.prefix_break import prefix_breaks
+from otel_rollout.view.run_state import RunState
+from otel_rollout.view.selecting import Asked, asked_step
+from otel_rollout.view.span_record import span_id_of, span_record, span_records
+from otel_rollout.view.timeline import timeline
+from otel_rollout.view.turns import turn_numbers
+from otel_rollout.view.utterances import utterances
+
+__all__ = ["Endpoints", "name_in_address"]
+
+Parameters = Mapping[str, str]
+
+FIRST_PATIENCE: Final = 0.4
+"""The seconds that the page of the run waits for steps before it shows how far their reading is."""
+PATIENCE: Final = 120.0
+MAX_COLUMNS: Final = 64
+"""The most rollouts of a group whose conversations are sent at once."""
+
+_TRAJECTORY_FIELDS: Final = [each.name for each in fields(TrajectorySummary) if each.name != "shape"]
+_PLAIN_COLUMNS: Final = (
+    *("trace_id", "sample_index", "rollout_n", "status", "finish_reason", "reward", "advantage", "fate", "turns"),
+    *("input_tokens", "output_tokens"),
+)
+_LAST_COLUMNS: Final = ("error_type", "prefix_breaks", "prompt", "answer", "has_root", "start_time")
+COLUMNS: Final = (*_PLAIN_COLUMNS, "seconds", "tool_calls", "tool_errors", *_LAST_COLUMNS)
+_plain_of: Final = attrgetter(*_PLAIN_COLUMNS)
+_last_of: Final = attrgetter(*_LAST_COLUMNS)
+
+
+class Endpoints:
+    """Answers of one run.
+
+    Args:
+        state: The run.
+    """
+
+    def __init__(self, state: RunState) -> None:
+        self._state = state
+        self._run = state.run
+
+    def run(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/run`."""
+        version = self._state.version()
+        try:
+            steps, waiting = self._state.steps(FIRST_PATIENCE), None
+        except NoTracesError as error:
+            steps, waiting = [], self._state.waits_for() or str(error)
+        experiments: dict[tuple[Any, Any], int] = {}
+        for each in steps:
+            key = each.experiment_name, each.run_id
+            experiments[key] = experiments.get(key, 0) + 1
+        folders = list(map(str, self._state.folders))
+        progress = self._state.progress
+        return {
+            "version": version,
+            "title": ", ".join(folders),
+            "folders": folders,
+            "experiments": [
+                {"experiment": experiment, "run": run_id, "project": None, "steps": count}
+                for (experiment, run_id), count in experiments.items()
+            ],
+            "steps": steps,
+            "is_live": self._state.is_live(),
+            "waiting": waiting if waiting or steps or progress else self._state.waits_for(),
+            "problems": self._state.problems(),
+            "progress": progress and progress._asdict(),
+        }
+
+    def step(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/step/{step}`."""
+        version = self._state.version()
+        asked = self._asked(path, query)
+        return {
+            "version": version,
+            "summary": asked.summary,
+            "groups": self._groups(asked),
+            "rollouts": {"columns": COLUMNS, "rows": list(map(_row, self._summaries(asked)))},
+        }
+
+    def group(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/step/{step}/group/{sample_index}`."""
+        version = self._state.version()
+        asked = self._asked(path, query)
+        groups = self._groups(asked)
+        names = [name_in_address(group.sample_index) for group in groups]
+        try:
+            at = names.index(path["sample_index"])
+        except ValueError:
+            raise AskedWrongError(
+                404, f"there is no prompt {path['sample_index']!r} in step {path['step']}; it may come later"
+            ) from None
+        summary, own = groups[at], self._summaries_of(asked, groups[at])
+        cutter = Cutter()
+        rollouts = []
+        for each in own[:MAX_COLUMNS]:
+            told, left_out = utterances(self._spans(each.trace_id), cutter, has_token_ids=False)
+            rollouts.append({"summary": _without_shape(each), "conversation": told, "left_out": left_out})
+        sample = summary.sample_index
+        others = [] if sample is None else self._run.same_prompt(sample, asked.validate, asked.experiment)
+        return {
+            "version": version,
+            "summary": summary,
+            "rollouts": rollouts,
+            "left_out": len(own) - len(rollouts),
+            "other_steps": [group for group in others if (group.step, group.run_id) != (asked.step, asked.run_id)],
+            "previous": groups[at - 1].sample_index if at else None,
+            "next": groups[at + 1].sample_index if at + 1 < len(groups) else None,
+        }
+
+    def timeline(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/step/{step}/timeline`."""
+        version = self._state.version()
+        return {"version": version, **timeline(self._summaries(self._asked(path, query)))}
+
+    def trajectory(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/trajectory/{trace_id}`."""
+        version = self._state.version()
+        spans = self._spans(path["trace_id"])
+        summary = self._run.summary(path["trace_id"])
+        groups = self._run.groups(summary.step, summary.validate, summary.experiment_name)
+        group = next((each for each in groups if summary.trace_id in each.trace_ids), None)
+        ids = group.trace_ids if group is not None else (summary.trace_id,)
+        at = ids.index(summary.trace_id)
+        told, left_out = utterances(spans, Cutter())
+        return {
+            "version": version,
+            "summary": summary,
+            "conversation": told,
+            "left_out": left_out,
+            "spans": span_records(spans, Cutter()),
+            "group": {
+                "step": summary.step,
+                "validate": summary.validate,
+                "experiment": summary.experiment_name,
+                "run": group and group.run_id,
+                "sample_index": summary.sample_index,
+            },
+            "previous": ids[at - 1] if at else None,
+            "next": ids[at + 1] if at + 1 < len(ids) else None,
+        }
+
+    def span(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/trajectory/{trace_id}/span/{span_id}`."""
+        spans = self._spans(path["trace_id"])
+        found = [span for span in spans if span_id_of(span) == path["span_id"]]
+        if not found:
+            raise AskedWrongError(404, f"the trajectory {path['trace_id']} has no span {path['span_id']!r}")
+        return span_record(found[-1], Cutter(each=None), turn_numbers(spans), prefix_breaks(spans))
+
+    def findings(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/findings`."""
+        return {"findings": []}
+
+    def live(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/live`."""
+        return {"trajectories": [], "why": "running trajectories are not recorded in this folder"}
+
+    def _asked(self, path: Parameters, query: Parameters) -> Asked:
+        return asked_step(path["step"], query, self._state.steps(PATIENCE))
+
+    def _groups(self, asked: Asked) -> list[GroupSummary]:
+        groups = self._run.groups(asked.step, asked.validate, asked.experiment, asked.run_id)
+        return [each for each in groups if each.experiment_name == asked.experiment and each.run_id == asked.run_id]
+
+    def _summaries(self, asked: Asked) -> list[TrajectorySummary]:
+        summaries = self._run.summaries(asked.step, asked.validate, asked.experiment, asked.run_id)
+        return [each for each in summaries if each.experiment_name == asked.experiment]
+
+    def _summaries_of(self, asked: Asked, group: GroupSummary) -> list[TrajectorySummary]:
+        ids = set(group.trace_ids)
+        return [each for each in self._summaries(asked) if each.trace_id in ids]
+
+    def _spans(self, trace_id: str) -> list[ReadableSpan]:
+        """Return a trajectory's spans; a copy reads them, as the run's own would keep them."""
+        try:
+            return copy(self._run.trajectory(trace_id)).spans
+        except LookupError:
+            raise AskedWrongError(404, f"there is no trajectory {trace_id!r} in this run") from None
+
+
+def name_in_address(value: int | str | None) -> str:
+    """Return a step or a prompt as it stands in an address."""
+    return "none" if value is None else str(value)
+
+
+def _row(each: TrajectorySummary) -> Sequence[Any]:
+    seconds = (each.end_time - each.start_time) / 1e9
+    calls = sum(count.calls for count in each.tools.values())
+    errors = sum(count.errors for count in each.tools.values())
+    return *_plain_of(each), seconds, calls, errors, *_last_of(each)
+
+
+def _without_shape(each: TrajectorySummary) -> dict[str, Any]:
+    return {name: getattr(each, name) for name in _TRAJECTORY_FIELDS}

@@ -1,0 +1,191 @@
+"""A run as static pages: what the server would answer, as scripts that pages from the disk can load."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Container, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, quote_plus
+
+from otel_rollout.analysis.group_summary import GroupSummary
+from otel_rollout.analysis.step_summary import StepSummary
+from otel_rollout.errors import ConfigurationError, NoTracesError
+from otel_rollout.view.answers import json_bytes
+from otel_rollout.view.bundle import write_pages
+from otel_rollout.view.endpoints import Endpoints, name_in_address
+from otel_rollout.view.run_state import RunState
+
+__all__ = ["Exported", "data_name", "export_run", "script_of"]
+
+MARK: Final = "otel-rollout-export.json"
+"""The file by which a folder is known as an export, which a later one may replace."""
+DATA: Final = "data"
+_OTHERS: Final = re.compile(rb"[^\w.-]", re.ASCII)
+_UNESCAPED: Final = "-_.!~*'()"
+"""The characters that JavaScript's encodeURIComponent leaves as they are."""
+
+
+class Exported:
+    """The counts of an export.
+
+    Args:
+        steps: The number of steps.
+        trajectories: The number of trajectories.
+        bytes: The size of the data.
+    """
+
+    def __init__(self) -> None:
+        self.steps = self.trajectories = self.bytes = 0
+
+
+def export_run(
+    state: RunState,
+    static: Path,
+    out: Path,
+    steps: int | Container[int] | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Exported:
+    """Write the pages of a run into a folder; it appears once it is whole.
+
+    Args:
+        state: The run.
+        static: The pages' own files.
+        out: The folder; an export that is there is replaced.
+        steps: The steps; None for all.
+        on_progress: Called with the number of trajectories that are written, and of all.
+
+    Raises:
+        ConfigurationError: The folder has other files, or no step matches.
+        NoTracesError: There are no traces.
+    """
+    out = out.resolve()
+    _check(out)
+    chosen = [each for each in state.steps(patience=None) if _is_chosen(each, steps)]
+    if not chosen:
+        raise NoTracesError("no step matches --step")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    # Private, as traces are.
+    new = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    try:
+        write_pages(static, new, f"{DATA}/{data_name('run')}.js")
+        exported = _write_data(Endpoints(state), chosen, new / DATA, on_progress)
+        (new / MARK).write_bytes(json_bytes({"folders": list(map(str, state.folders)), "steps": exported.steps}))
+        if out.exists():
+            old = new.with_name(f"{new.name}-old")
+            out.rename(old)
+            new.rename(out)
+            shutil.rmtree(old)
+        else:
+            new.rename(out)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    return exported
+
+
+def data_name(path: str) -> str:
+    """Return the name of an answer's script, as `exportedName` of the pages has it.
+
+    Args:
+        path: The answer's address after `api/`.
+    """
+    return _OTHERS.sub(lambda found: b"~%02X" % ord(found[0]), path.encode()).decode()
+
+
+def script_of(name: str, value: Any) -> bytes:
+    """Return a script that adds an answer to the pages' data.
+
+    Args:
+        name: Its name.
+        value: The answer.
+    """
+    # A text for JSON.parse: as a literal, a key `__proto__` would be more than a key. Without `<` no tag can begin.
+    text = json_bytes(json_bytes(value).decode()).replace(b"<", b"\\u003c")
+    return b'(window.otelRolloutData??={})["%b"]=JSON.parse(%b);\n' % (name.encode(), text)
+
+
+def _check(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MARK).is_file())):
+        raise ConfigurationError(f"--export {out}: it exists and is no export; name a new folder, or remove it first")
+
+
+def _is_chosen(step: StepSummary, steps: int | Container[int] | None) -> bool:
+    if steps is None:
+        return True
+    if step.step is None:
+        return False
+    return step.step == steps if isinstance(steps, int) else step.step in steps
+
+
+def _write_data(
+    endpoints: Endpoints, steps: list[StepSummary], folder: Path, on_progress: Callable[[int, int], None]
+) -> Exported:
+    folder.mkdir(exist_ok=True)
+    exported = Exported()
+    total = sum(step.trajectories for step in steps)
+
+    def write(path: str, value: Any) -> None:
+        name = data_name(path)
+        exported.bytes += (folder / f"{name}.js").write_bytes(script_of(name, value))
+
+    run = endpoints.run({}, {})
+    write("run", {**run, "steps": steps, "is_live": False, "progress": None, "waiting": None})
+    write("live", {"trajectories": [], "why": "these pages are an export, which no process changes"})
+    write("findings", endpoints.findings({}, {}))
+    known = {(step.step, step.validate, step.experiment_name, step.run_id) for step in steps}
+    on_progress(0, total)
+    for step in steps:
+        query = _query_of(step)
+        text = _as_text(query)
+        place = name_in_address(step.step)
+        path = {"step": place}
+        answer = endpoints.step(path, query)
+        write(f"step/{place}{text}", answer)
+        write(f"step/{place}/timeline{text}", endpoints.timeline(path, query))
+        write(f"findings{_as_text({'step': place, **query})}", endpoints.findings(path, query))
+        for group in answer["groups"]:
+            sample = name_in_address(group.sample_index)
+            of_group = endpoints.group({**path, "sample_index": sample}, query)
+            of_group["other_steps"] = [each for each in of_group["other_steps"] if _key(each) in known]
+            write(f"step/{place}/group/{quote(sample, safe=_UNESCAPED)}{text}", of_group)
+            for trace_id in group.trace_ids:
+                for name, value in _trajectory(endpoints, trace_id):
+                    write(name, value)
+                exported.trajectories += 1
+                on_progress(exported.trajectories, total)
+        exported.steps += 1
+    return exported
+
+
+def _trajectory(endpoints: Endpoints, trace_id: str) -> Iterator[tuple[str, Any]]:
+    """Yield a trajectory, and whole those of its spans that are cut in it, with their names."""
+    path = {"trace_id": trace_id}
+    answer = endpoints.trajectory(path, {})
+    yield f"trajectory/{trace_id}", answer
+    for span in answer["spans"]:
+        if span["cut"] or any(event["cut"] for event in span["events"]):
+            span_id = span["span_id"]
+            yield f"trajectory/{trace_id}/span/{span_id}", endpoints.span({**path, "span_id": span_id}, {})
+
+
+def _key(group: GroupSummary) -> tuple[Any, ...]:
+    return group.step, group.validate, group.experiment_name, group.run_id
+
+
+def _query_of(step: StepSummary) -> dict[str, str]:
+    """Return the parameters that name a step, in the order in which the pages have them."""
+    query = {"validate": "1"} if step.validate else {}
+    if step.experiment_name:
+        query["experiment"] = str(step.experiment_name)
+    if step.run_id is not None:
+        query["run"] = step.run_id
+    return query
+
+
+def _as_text(query: Mapping[str, str]) -> str:
+    """Return parameters as JavaScript's URLSearchParams writes them."""
+    pairs = "&".join(f"{key}={quote_plus(value, safe='*').replace('~', '%7E')}" for key, value in query.items())
+    return f"?{pairs}" if pairs else ""

@@ -1,0 +1,188 @@
+"""The state of a run for all requests: its steps, which one thread reads anew when the folder has changed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from otel_rollout.analysis.plain_text import counted
+from otel_rollout.analysis.step_summary import StepSummary
+from otel_rollout.errors import NoTracesError
+from otel_rollout.run.rollout_run import Run
+from otel_rollout.trace_folder.reader import ReadProblem
+from otel_rollout.trace_folder.trace_files import TraceFile, find_trace_files
+
+__all__ = ["Progress", "RunState"]
+
+SECONDS_BETWEEN_LOOKS: Final = 1.0
+SECONDS_BETWEEN_LOCK_CHECKS: Final = 5.0
+MAX_LOCK_CHECKS: Final = 64
+"""The most files whose lock is tried to find a writer, the latest ones first."""
+MAX_PROBLEMS: Final = 20
+
+
+class Progress(NamedTuple):
+    """How far the reading of a run has come.
+
+    Args:
+        done: The steps that are summarised.
+        total: All that must be.
+    """
+
+    done: int
+    total: int
+
+
+class RunState:
+    """The steps of a run, its version, what can't be read, and whether a process writes it; for any number of threads.
+
+    Args:
+        folders: The trace folders; they may come later.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.folders = folders
+        self.run = Run(folders, self._note, self._progress_is)
+        self._lock = threading.Lock()
+        self._steps: list[StepSummary] = []
+        self._steps_version: str | None = None
+        self._failure: Exception | None = None
+        self._reading: threading.Event | None = None
+        self._progress: Progress | None = None
+        self._problems: Counter[tuple[str, Path]] = Counter()
+        self._version = _Remembered(self._look, SECONDS_BETWEEN_LOOKS)
+        self._is_live = _Remembered(self._is_being_written, SECONDS_BETWEEN_LOCK_CHECKS)
+
+    def version(self) -> str:
+        """Return a text that changes when the folders do; they are looked at once a second at most."""
+        return str(self._version())
+
+    def is_live(self) -> bool:
+        """Return True if a process writes one of the folders."""
+        return bool(self._is_live())
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the reading has come; None if nothing is being read."""
+        return self._progress if self._reading is not None else None
+
+    def steps(self, patience: float | None) -> list[StepSummary]:
+        """Return the steps; those known so far if the reading takes longer.
+
+        Args:
+            patience: The seconds to wait for it; None for as long as it takes.
+
+        Raises:
+            NoTracesError: There is nothing to read yet.
+        """
+        version = self.version()
+        with self._lock:
+            if self._steps_version == version:
+                if self._failure is not None:
+                    raise self._failure
+                return self._steps
+            if self._reading is None:
+                self._reading = threading.Event()
+                # A daemon: the end of the process doesn't wait for it.
+                threading.Thread(target=self._read, args=(version, self._reading), daemon=True).start()
+            reading = self._reading
+        reading.wait(patience)
+        with self._lock:
+            if self._failure is not None and not self._steps:
+                raise self._failure
+            return self._steps
+
+    def problems(self) -> list[str]:
+        """Return sentences about what can't be read."""
+        with self._lock:
+            known = list(self._problems.items())
+        said = [f"{counted(count, what)} skipped in {path}" for (what, path), count in known[:MAX_PROBLEMS]]
+        return said + ([f"and {len(known) - MAX_PROBLEMS} more files"] if len(known) > MAX_PROBLEMS else [])
+
+    def waits_for(self) -> str | None:
+        """Return a sentence that says what is missing while there is nothing to read; else None."""
+        missing = list(map(_missing, self.folders))
+        if not all(missing):
+            return None
+        return f"{'; '.join(missing)}. This page fills as soon as a trajectory has ended."
+
+    def _look(self) -> str:
+        try:
+            return self.run.version()
+        except NoTracesError:
+            return "empty"
+
+    def _read(self, version: str, done: threading.Event) -> None:
+        steps: list[StepSummary] | None = None
+        failure: Exception | None = None
+        try:
+            steps = self.run.steps()
+        except Exception as error:
+            failure = error
+        with self._lock:
+            self._steps = self._steps if steps is None else steps
+            self._steps_version, self._failure = version, failure
+            self._reading = self._progress = None
+        done.set()
+
+    def _note(self, problem: ReadProblem) -> None:
+        with self._lock:
+            self._problems[problem.what, problem.path] += 1
+
+    def _progress_is(self, done: int, total: int) -> None:
+        self._progress = Progress(done, total)
+
+    def _is_being_written(self) -> bool:
+        files: list[TraceFile] = []
+        for folder in self.folders:
+            with suppress(NoTracesError, OSError):
+                files += find_trace_files(folder)
+        files.sort(key=_written_at, reverse=True)
+        return any(_is_being_written(file) for file in files[:MAX_LOCK_CHECKS])
+
+
+def _missing(folder: Path) -> str:
+    """Return why a folder has no traces; empty if it has."""
+    try:
+        find_trace_files(folder)
+    except NoTracesError as error:
+        return str(error)
+    except OSError as error:
+        return f"the folder {folder} can't be read: {error.strerror or error}"
+    return ""
+
+
+def _written_at(file: TraceFile) -> float:
+    try:
+        return file.path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _is_being_written(file: TraceFile) -> bool:
+    with suppress(OSError):
+        return file.is_being_written()
+    return False
+
+
+class _Remembered:
+    """Calls a function at most once in a time, whatever the number of askers."""
+
+    def __init__(self, function: Callable[[], Any], seconds: float) -> None:
+        self._function = function
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._asked = -seconds
+        self._answer: Any = None
+
+    def __call__(self) -> Any:
+        with self._lock:
+            if time.monotonic() - self._asked >= self._seconds:
+                self._answer = self._function()
+                self._asked = time.monotonic()
+            return self._answer

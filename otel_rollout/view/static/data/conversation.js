@@ -1,0 +1,91 @@
+/** @import { ToolCall, Utterance } from "./types.d.ts" */
+
+/**
+ * A call of a tool and its result; null for a result without a call, and for a call without a result.
+ * @typedef {{call: ToolCall | null, result: Utterance | null}} Card
+ */
+
+/**
+ * A message and the tools that it called.
+ * @typedef {object} Item
+ * @property {Utterance} utterance
+ * @property {number} index its position in the conversation
+ * @property {Card[]} cards
+ */
+
+/**
+ * Put the results of tools beside their calls: by the call's id, else by the tool's name, else in order.
+ *
+ * @param {Utterance[]} conversation
+ * @param {number} [from] the position of the first of them
+ * @returns {Item[]}
+ */
+export function pairCalls(conversation, from = 0) {
+  /** @type {Item[]} */
+  const items = [];
+  /** @type {Card[]} */
+  let open = [];
+  conversation.forEach((utterance, position) => {
+    const index = from + position;
+    if (utterance.role === "tool") {
+      const card =
+        open.find(({ call }) => call?.call_id && call.call_id === utterance.call_id) ??
+        open.find(({ call }) => utterance.name && call?.name === utterance.name) ??
+        open[0];
+      if (card) {
+        card.result = utterance;
+        open = open.filter((each) => each !== card);
+      } else items.push({ utterance, index, cards: [{ call: null, result: utterance }] });
+      return;
+    }
+    open = utterance.calls.map((call) => ({ call, result: null }));
+    items.push({ utterance, index, cards: [...open] });
+  });
+  return items;
+}
+
+/**
+ * Return the messages that are in an item.
+ *
+ * @param {Item} item
+ * @returns {Utterance[]}
+ */
+export function messagesOf({ utterance, cards }) {
+  const results = cards.map(({ result }) => result).filter((result) => result !== null);
+  return results.includes(utterance) ? results : [utterance, ...results];
+}
+
+/**
+ * Return a value as indented JSON; a text that is JSON of an object or a list as well, another text as it is.
+ *
+ * @param {unknown} value
+ * @returns {string}
+ */
+export function pretty(value) {
+  if (typeof value !== "string") return JSON.stringify(value, null, 2) ?? "";
+  if (!/^\s*[[{]/.test(value)) return value;
+  try {
+    return JSON.stringify(JSON.parse(value), null, 2);
+  } catch {
+    return value;
+  }
+}
+
+/**
+ * Return a text in pieces that a browser lays out one by one, cut at ends of lines where there are any.
+ *
+ * @param {string} text
+ * @param {number} size characters of a piece
+ * @returns {string[]}
+ */
+export function pieces(text, size) {
+  const found = [];
+  for (let at = 0; at < text.length; ) {
+    const end = at + size;
+    const line = end < text.length ? text.lastIndexOf("\n", end) : -1;
+    const to = line > at ? line + 1 : end;
+    found.push(text.slice(at, to));
+    at = to;
+  }
+  return found;
+}

@@ -1,0 +1,68 @@
+/** @import { GroupAnswer, GroupSummary } from "./types.d.ts" */
+
+/** @typedef {GroupAnswer["rollouts"][number]} Rollout */
+
+/**
+ * The orders of a group's columns: a name, its words, and what a rollout is sorted by; the highest is first but for `rollout`.
+ *
+ * @type {Record<string, {words: string, of: (rollout: Rollout) => number | null}>}
+ */
+export const ORDERS = {
+  rollout: { words: "rollout", of: () => null },
+  reward: { words: "highest reward", of: ({ summary }) => summary.reward },
+  tokens: { words: "most tokens", of: ({ summary }) => summary.output_tokens },
+  turns: { words: "most turns", of: ({ summary }) => summary.turns },
+  duration: { words: "longest", of: ({ summary }) => summary.end_time - summary.start_time },
+};
+
+/**
+ * Return rollouts in an order; those that don't have its amount are last.
+ *
+ * @param {Rollout[]} rollouts
+ * @param {string} order
+ * @returns {Rollout[]}
+ */
+export function orderRollouts(rollouts, order) {
+  const of = ORDERS[order]?.of ?? ORDERS.rollout.of;
+  const amounts = new Map(rollouts.map((each) => [each, of(each) ?? Number.NEGATIVE_INFINITY]));
+  return [...rollouts].sort((one, other) => {
+    const [left, right] = [amounts.get(one) ?? 0, amounts.get(other) ?? 0];
+    return left === right ? 0 : right - left;
+  });
+}
+
+/**
+ * Return the names of rollouts as they stand in an address: their numbers, or places where two have the same.
+ *
+ * @param {Rollout[]} rollouts
+ * @returns {Map<Rollout, string>}
+ */
+export function namesOf(rollouts) {
+  const numbers = rollouts.map(({ summary }) => (summary.rollout_n === null ? "none" : String(summary.rollout_n)));
+  const isUnique = new Set(numbers).size === numbers.length;
+  return new Map(rollouts.map((each, at) => [each, isUnique ? numbers[at] : `${numbers[at]} (${at + 1})`]));
+}
+
+/**
+ * Return the mean of the rewards of a group; null if there are none.
+ *
+ * @param {{rewards: (number | null)[]}} group
+ * @returns {number | null}
+ */
+export function meanReward({ rewards }) {
+  const known = rewards.filter((reward) => reward !== null);
+  return known.length ? known.reduce((sum, reward) => sum + reward, 0) / known.length : null;
+}
+
+/**
+ * Return a prompt's groups by step: those of other steps and this one, once each.
+ *
+ * @param {GroupSummary} here
+ * @param {GroupSummary[]} others
+ * @returns {GroupSummary[]}
+ */
+export function groupsBySteps(here, others) {
+  const isHere = (/** @type {GroupSummary} */ group) =>
+    group.step === here.step && group.run_id === here.run_id && group.experiment_name === here.experiment_name;
+  return [here, ...others.filter((group) => !isHere(group))].sort((one, other) => (one.step ?? -1) - (other.step ?? -1));
+}

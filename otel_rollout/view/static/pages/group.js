@@ -1,0 +1,208 @@
+import { firstDifference } from "../data/alignment.js";
+import { paths } from "../data/client.js";
+import { counted, decimal, duration, percent, visible, whole } from "../data/formats.js";
+import { groupsBySteps, meanReward, namesOf, ORDERS, orderRollouts } from "../data/group_columns.js";
+import { addressOf, inAddress, navigate } from "../data/router.js";
+import { GroupColumns } from "../parts/group_columns.js";
+import { html } from "../parts/html.js";
+import { useKeys } from "../parts/keys.js";
+import { RewardBadge } from "../parts/badges.js";
+import { RolloutHead } from "../parts/rollout_head.js";
+import { EmptyState, ErrorState, LoadingState } from "../parts/states.js";
+import { StepStrip } from "../parts/step_strip.js";
+import { useData } from "../parts/use_data.js";
+import { NARROW, useMedia } from "../parts/use_media.js";
+import { useMemo, useState } from "../vendor/preact_hooks.js";
+
+/** @import { Rollout } from "../data/group_columns.js" */
+/** @import { GroupAnswer, Route } from "../data/types.d.ts" */
+
+/** @param {{route: Route}} props */
+export function GroupPage({ route }) {
+  const { data, error } = useData(paths.group(route.step ?? "none", route.sample ?? "none", route));
+  const group = /** @type {GroupAnswer | undefined} */ (data);
+  const go = (/** @type {number | string | null | undefined} */ sample) => {
+    if (sample != null) navigate(addressOf({ ...route, sample: inAddress(sample), query: without(route.query, "compare") }));
+  };
+  useKeys([
+    { key: "j", does: "next prompt", run: () => go(group?.next) },
+    { key: "k", does: "previous prompt", run: () => go(group?.previous) },
+    ...(route.query.compare
+      ? [{ key: "Escape", does: "all rollouts", run: () => navigate(addressOf({ ...route, query: without(route.query, "compare") })) }]
+      : []),
+  ]);
+  if (group) return html`<${Group} group=${group} route=${route} />`;
+  return error ? html`<${ErrorState} error=${error} />` : html`<${LoadingState}>Reading the rollouts …</${LoadingState}>`;
+}
+
+/** @param {{group: GroupAnswer, route: Route}} props */
+function Group({ group, route }) {
+  const { summary } = group;
+  const isNarrow = useMedia(NARROW);
+  const [single, setSingle] = useState(0);
+  const order = route.query.sort ?? "rollout";
+  const rollouts = useMemo(() => orderRollouts(group.rollouts, order), [group, order]);
+  const names = useMemo(() => namesOf(group.rollouts), [group]);
+  const chosen = chosenOf(route.query.compare, rollouts, names);
+  const isComparing = chosen.length === 2;
+  const columns = useMemo(() => (isComparing ? chosen : rollouts), [rollouts, isComparing, route.query.compare]);
+  const rewards = groupsBySteps(summary, group.other_steps).flatMap((each) => each.rewards.filter((reward) => reward !== null));
+  const [lowest, highest] = rewards.length ? [Math.min(...rewards), Math.max(...rewards)] : [null, null];
+
+  const setQuery = (/** @type {Record<string, string>} */ query, replace = false) =>
+    navigate(addressOf({ ...route, query }), { replace });
+  const addressOfRollout = (/** @type {Rollout} */ rollout) => trajectoryAddress(route, names.get(rollout) ?? "", rollout);
+  const choose = (/** @type {Rollout} */ rollout) => {
+    const others = chosen.filter((each) => each !== rollout);
+    const next = chosen.includes(rollout) ? others : [...others, rollout].slice(-2);
+    const query = without(route.query, "compare");
+    setQuery(next.length ? { ...query, compare: next.map((each) => names.get(each)).join(",") } : query);
+  };
+  const headOf = (/** @type {Rollout} */ rollout) => html`<${RolloutHead}
+    summary=${rollout.summary}
+    name=${names.get(rollout)}
+    address=${addressOfRollout(rollout)}
+    ...${{ lowest, highest }}
+    comparing=${isNarrow || group.rollouts.length < 2 ? null : { isChosen: chosen.includes(rollout), onChange: () => choose(rollout) }}
+  />`;
+  const at = Math.min(single, columns.length - 1);
+  const shown = isNarrow ? [at] : columns.map((_, position) => position);
+  return html`<div class="group-page">
+    <${GroupHeader} group=${group} route=${route} />
+    <div class="group-tools">
+      <${StepStrip} here=${summary} others=${group.other_steps} />
+      <div class="group-controls">
+        <label>
+          Sort by
+          <select value=${order} onChange=${(/** @type {any} */ event) => setQuery({ ...route.query, sort: event.target.value }, true)}>
+            ${Object.entries(ORDERS).map(([name, { words }]) => html`<option key=${name} value=${name}>${words}</option>`)}
+          </select>
+        </label>
+      </div>
+    </div>
+    <${CompareBar}
+      chosen=${chosen}
+      names=${names}
+      total=${group.rollouts.length}
+      onEnd=${() => setQuery(without(route.query, "compare"))}
+    />
+    ${
+      isNarrow && columns.length > 1
+        ? html`<div class="switcher" role="group" aria-label="which rollout">
+            ${columns.map(
+              (rollout, position) => html`<button
+                key=${rollout.summary.trace_id}
+                type="button"
+                aria-pressed=${position === at}
+                onClick=${() => setSingle(position)}
+              >
+                ${visible(names.get(rollout))} <${RewardBadge} reward=${rollout.summary.reward} ...${{ lowest, highest }} />
+              </button>`,
+            )}
+          </div>`
+        : null
+    }
+    ${
+      columns.length
+        ? html`<div class="columns-scroll" tabindex="0" role="region" aria-label="rollouts">
+            <${GroupColumns}
+              rollouts=${columns}
+              ...${{ shown, names, headOf, isComparing }}
+              addressOf=${addressOfRollout}
+            />
+          </div>`
+        : html`<${EmptyState} title="No rollouts">Nothing of this prompt has been written yet.</${EmptyState}>`
+    }
+  </div>`;
+}
+
+/** @param {{group: GroupAnswer, route: Route}} props */
+function GroupHeader({ group, route }) {
+  const { summary } = group;
+  const mean = meanReward(summary);
+  const signal = summary.zero_variance && { best: "all best", worst: "all worst", other: "all alike" }[summary.zero_variance];
+  const neighbour = (/** @type {number | string | null} */ sample, /** @type {string} */ words, /** @type {string} */ key) =>
+    sample === null
+      ? html`<span class="button disabled" aria-disabled="true">${words}</span>`
+      : html`<a class="button" href=${addressOf({ ...route, sample: inAddress(sample), query: without(route.query, "compare") })}
+          >${words} <kbd>${key}</kbd></a
+        >`;
+  return html`<header class="group-header">
+    <div class="group-title">
+      <h1 title=${visible(summary.prompt)}>${visible(summary.prompt) || `Sample ${inAddress(summary.sample_index)}`}</h1>
+      <p class="facts">
+        <span>${counted(summary.rewards.length, "rollout")}</span>
+        ${mean === null ? null : html`<span>mean reward <b>${decimal(mean)}</b></span>`}
+        ${summary.solved === null ? null : html`<span>${percent(summary.solved)} solved</span>`}
+        ${signal ? html`<span class="warning" title="All rewards are equal: the group has no signal.">⚠ no signal: ${signal}</span>` : null}
+        ${summary.duplicates ? html`<span class="warning">${counted(summary.duplicates, "duplicate")}</span>` : null}
+        ${summary.tokens ? html`<span>${spread(summary.tokens, whole)} output tokens</span>` : null}
+        ${summary.seconds ? html`<span>${spread(summary.seconds, duration)}</span>` : null}
+        ${summary.tool_calls ? html`<span>${counted(summary.tool_calls, "tool call")}, ${whole(summary.tool_errors)} failed</span>` : null}
+      </p>
+    </div>
+    <nav class="neighbours" aria-label="other prompts of this step">
+      ${neighbour(group.previous, "← Previous", "k")} ${neighbour(group.next, "Next →", "j")}
+    </nav>
+  </header>`;
+}
+
+/** @param {{chosen: Rollout[], names: Map<Rollout, string>, total: number, onEnd: () => void}} props */
+function CompareBar({ chosen, names, total, onEnd }) {
+  if (!chosen.length) return null;
+  const [first, second] = chosen.map((each) => visible(names.get(each)));
+  if (chosen.length === 1) {
+    return html`<p class="compare-bar" role="status">Choose a second rollout to compare with rollout ${first}.</p>`;
+  }
+  const difference = firstDifference(chosen[0].conversation, chosen[1].conversation);
+  return html`<p class="compare-bar" role="status">
+    Rollouts ${first} and ${second}
+    ${
+      difference === null
+        ? " say the same."
+        : html` first differ in <b>${difference.turn ? `turn ${difference.turn}` : "the prompt"}</b>, message ${difference.index + 1}.`
+    }
+    <button type="button" onClick=${onEnd}>Show all ${whole(total)} <kbd>Esc</kbd></button>
+  </p>`;
+}
+
+/**
+ * @param {string | undefined} compare
+ * @param {Rollout[]} rollouts
+ * @param {Map<Rollout, string>} names
+ */
+function chosenOf(compare, rollouts, names) {
+  const wanted = (compare ?? "").split(",").filter(Boolean);
+  const found = wanted.map((name) => rollouts.find((each) => names.get(each) === name));
+  return [...new Set(found)].filter((each) => each !== undefined).slice(0, 2);
+}
+
+/**
+ * @param {Route} route
+ * @param {string} name
+ * @param {Rollout} rollout
+ */
+function trajectoryAddress(route, name, { summary }) {
+  if (summary.rollout_n === null || name !== String(summary.rollout_n)) {
+    return addressOf({ page: "trajectory", traceId: summary.trace_id });
+  }
+  const { step, sample, validate, experiment, run } = route;
+  return addressOf({ page: "trajectory", step, sample, rollout: name, validate, experiment, run });
+}
+
+/**
+ * @param {{lowest: number, highest: number}} spread
+ * @param {(value: number) => string} format
+ */
+function spread({ lowest, highest }, format) {
+  return lowest === highest ? format(lowest) : `${format(lowest)} – ${format(highest)}`;
+}
+
+/**
+ * @param {Record<string, string>} query
+ * @param {string} name
+ * @returns {Record<string, string>}
+ */
+function without(query, name) {
+  return Object.fromEntries(Object.entries(query).filter(([key]) => key !== name));
+}

@@ -1,0 +1,180 @@
+import { useMemo, useState } from "../vendor/preact_hooks.js";
+import { paths } from "../data/client.js";
+import { compact, decimal, duration, visible, whole } from "../data/formats.js";
+import { addressOf, inAddress, navigate } from "../data/router.js";
+import { showCommand } from "../data/show_command.js";
+import { RewardBadge, StatusBadge } from "../parts/badges.js";
+import { Conversation } from "../parts/conversation.js";
+import { CopyButton } from "../parts/copy_button.js";
+import { html } from "../parts/html.js";
+import { useKeys } from "../parts/keys.js";
+import { usePlace, useSurroundings } from "../parts/place.js";
+import { RewardParts } from "../parts/rollout_head.js";
+import { SpanPanel } from "../parts/span_panel.js";
+import { EmptyState, ErrorState, LoadingState } from "../parts/states.js";
+import { useData } from "../parts/use_data.js";
+import { NARROW, useMedia } from "../parts/use_media.js";
+import { Waterfall } from "../parts/waterfall.js";
+
+/** @import { GroupAnswer, Route, Span, TrajectoryAnswer } from "../data/types.d.ts" */
+
+/** @param {{route: Route}} props */
+export function TrajectoryPage({ route }) {
+  const isById = route.traceId !== undefined;
+  const group = useData(isById ? null : paths.group(route.step ?? "none", route.sample ?? "none", route));
+  const traceId = route.traceId ?? traceIdOf(group.data, route.rollout);
+  const { data, error } = useData(traceId === undefined ? null : paths.trajectory(traceId));
+  const trajectory = /** @type {TrajectoryAnswer | undefined} */ (data);
+  usePlace(trajectory && isById ? placeOf(trajectory) : null);
+  const go = (/** @type {string | null | undefined} */ next) => {
+    if (next != null) navigate(addressIn(route, group.data, next));
+  };
+  useKeys([
+    { key: "j", does: "next rollout", run: () => go(trajectory?.next) },
+    { key: "k", does: "previous rollout", run: () => go(trajectory?.previous) },
+  ]);
+  if (trajectory) return html`<${Trajectory} key=${traceId} trajectory=${trajectory} route=${route} go=${go} />`;
+  const failure = error ?? group.error;
+  if (failure) return html`<${ErrorState} error=${failure} />`;
+  if (group.data && traceId === undefined) {
+    return html`<${EmptyState} title=${`No rollout ${visible(route.rollout)}`}>
+      <a href=${addressOf({ ...route, page: "group", query: {} })}>The rollouts of this prompt</a>
+    </${EmptyState}>`;
+  }
+  return html`<${LoadingState}>Reading the trajectory …</${LoadingState}>`;
+}
+
+/** @param {{trajectory: TrajectoryAnswer, route: Route, go: (traceId: string | null) => void}} props */
+function Trajectory({ trajectory, route, go }) {
+  const { conversation, spans, summary } = trajectory;
+  const isNarrow = useMedia(NARROW);
+  const [tab, setTab] = useState("conversation");
+  const [from, setFrom] = useState(/** @type {"conversation" | "waterfall" | "address"} */ ("address"));
+  const byId = useMemo(() => new Map(spans.map((span) => [span.span_id, span])), [spans]);
+  const spanId = route.query.span;
+  const span = spanId === undefined ? undefined : byId.get(spanId);
+  const chosen = useMemo(() => (span ? { spanId: span.span_id, from } : null), [span?.span_id, from]);
+  const family = useMemo(() => (span ? familyOf(span, byId, spans) : []), [span, byId]);
+  const spanOf = (/** @type {string | null} */ id) => (id === null ? undefined : byId.get(id));
+  const choose = (/** @type {string | null} */ id, /** @type {"conversation" | "waterfall"} */ where) => {
+    setFrom(where);
+    const { span: _, ...query } = route.query;
+    navigate(addressOf({ ...route, query: id === null ? query : { ...query, span: id } }), { replace: true });
+  };
+  useKeys(span ? [{ key: "Escape", does: "close the span", run: () => choose(null, "waterfall") }] : []);
+  const panes = {
+    conversation: html`<${Conversation} ...${{ conversation, spanOf, chosen, family }} onSelect=${(/** @type {string} */ id) => choose(id, "conversation")} />`,
+    spans: html`<div class="spans-pane ${span ? "has-panel" : ""}">
+      <${Waterfall} ...${{ spans, chosen }} onSelect=${(/** @type {string} */ id) => choose(id, "waterfall")} />
+      ${span ? html`<${SpanPanel} traceId=${summary.trace_id} span=${span} onClose=${() => choose(null, "waterfall")} />` : null}
+    </div>`,
+  };
+  const names = /** @type {["conversation", "spans"]} */ (["conversation", "spans"]);
+  return html`<div class="trajectory-page">
+    <${TrajectoryHeader} trajectory=${trajectory} go=${go} />
+    ${
+      isNarrow
+        ? html`<div class="switcher" role="group" aria-label="conversation or spans">
+            ${names.map(
+              (name) => html`<button key=${name} type="button" aria-pressed=${tab === name} onClick=${() => setTab(name)}>${name}</button>`,
+            )}
+          </div>`
+        : null
+    }
+    <div class="panes">${names.filter((name) => !isNarrow || name === tab).map((name) => html`<div key=${name} class="pane">${panes[name]}</div>`)}</div>
+  </div>`;
+}
+
+/** @param {{trajectory: TrajectoryAnswer, go: (traceId: string | null) => void}} props */
+function TrajectoryHeader({ trajectory, go }) {
+  const { summary, spans, previous, next } = trajectory;
+  const { run } = useSurroundings();
+  const seconds = (summary.end_time - summary.start_time) / 1e9;
+  const neighbour = (/** @type {string | null} */ traceId, /** @type {string} */ words, /** @type {string} */ key) =>
+    html`<button type="button" disabled=${traceId === null} onClick=${() => go(traceId)}>${words} <kbd>${key}</kbd></button>`;
+  return html`<header class="trajectory-header">
+    <div class="group-title">
+      <h1>${visible(titleOf(summary))}</h1>
+      <p class="facts">
+        <${RewardBadge} reward=${summary.reward} />
+        <${StatusBadge} status=${summary.status} hasRoot=${summary.has_root} detail=${summary.error_type} />
+        ${summary.finish_reason ? html`<span title="finish reason">${visible(summary.finish_reason)}</span>` : null}
+        ${summary.advantage === null ? null : html`<span title="advantage">A ${decimal(summary.advantage)}</span>`}
+        ${summary.fate === null ? null : html`<span class="fate" title="what training did with it">${visible(summary.fate)}</span>`}
+        <span>${compact(summary.input_tokens) || "?"} → ${compact(summary.output_tokens) || "?"} tokens</span>
+        ${summary.turns === null ? null : html`<span>${whole(summary.turns)} ${summary.turns === 1 ? "turn" : "turns"}</span>`}
+        <span title=${`generating ${duration(summary.llm_seconds)}, tools ${duration(summary.tool_seconds)}, reward ${duration(summary.reward_seconds)}, waiting ${duration(summary.waiting_seconds)}`}>${duration(seconds)}</span>
+        ${summary.dropped_spans ? html`<span class="warning">${whole(summary.dropped_spans)} spans dropped</span>` : null}
+        ${summary.truncated_bytes ? html`<span class="warning">${whole(summary.truncated_bytes)} bytes of payload cut</span>` : null}
+      </p>
+      <${RewardParts} parts=${summary.reward_parts} />
+    </div>
+    <nav class="neighbours" aria-label="other rollouts of this prompt">
+      <${CopyButton} text=${() => showCommand(summary, run?.folders ?? [])} title="otel-rollout show …">Copy command</${CopyButton}>
+      <${CopyButton} text=${summary.trace_id} title=${summary.trace_id}>Copy trace id</${CopyButton}>
+      <${CopyButton} text=${() => JSON.stringify({ summary, spans }, null, 2)} title="The summary and the spans; long texts are cut">Copy JSON</${CopyButton}>
+      ${neighbour(previous, "←", "k")} ${neighbour(next, "→", "j")}
+    </nav>
+  </header>`;
+}
+
+/** @param {TrajectoryAnswer["summary"]} summary */
+function titleOf({ prompt, name, trace_id: traceId }) {
+  return prompt || name || traceId;
+}
+
+/**
+ * @param {GroupAnswer | undefined} group
+ * @param {string | undefined} rollout
+ */
+function traceIdOf(group, rollout) {
+  const at = group?.summary.rollout_ns.findIndex((each) => inAddress(each) === rollout) ?? -1;
+  return at < 0 ? undefined : group?.summary.trace_ids[at];
+}
+
+/** @param {TrajectoryAnswer} trajectory */
+function placeOf({ group, summary }) {
+  return {
+    step: inAddress(group.step),
+    sample: inAddress(group.sample_index),
+    rollout: inAddress(summary.rollout_n),
+    validate: group.validate,
+    experiment: group.experiment,
+    run: group.run,
+  };
+}
+
+/**
+ * Return the address of another trajectory of the group, by its rollout if that says which.
+ *
+ * @param {Route} route
+ * @param {GroupAnswer | undefined} group
+ * @param {string} traceId
+ */
+function addressIn(route, group, traceId) {
+  const numbers = group?.summary.rollout_ns ?? [];
+  const number = numbers[group?.summary.trace_ids.indexOf(traceId) ?? -1];
+  if (number == null || numbers.filter((each) => each === number).length !== 1) {
+    return addressOf({ page: "trajectory", traceId });
+  }
+  return addressOf({ ...route, rollout: String(number), query: {} });
+}
+
+/**
+ * Return a span's id, those of its parents from near to far, then those of its children.
+ *
+ * @param {Span} span
+ * @param {Map<string, Span>} byId
+ * @param {Span[]} spans
+ */
+function familyOf(span, byId, spans) {
+  const found = new Set([span.span_id]);
+  for (let at = span; at.parent_id !== null && !found.has(at.parent_id); ) {
+    const parent = byId.get(at.parent_id);
+    if (!parent) break;
+    found.add(parent.span_id);
+    at = parent;
+  }
+  for (const each of spans) if (each.parent_id === span.span_id) found.add(each.span_id);
+  return [...found];
+}

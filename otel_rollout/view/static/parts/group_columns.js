@@ -1,0 +1,169 @@
+import { align } from "../data/alignment.js";
+import { pairCalls } from "../data/conversation.js";
+import { counted, whole } from "../data/formats.js";
+import { messageDifferences } from "../data/message_differences.js";
+import { useEffect, useMemo, useRef, useState } from "../vendor/preact_hooks.js";
+import { html } from "./html.js";
+import { Message } from "./message.js";
+
+/** @import { Cell, Row } from "../data/alignment.js" */
+/** @import { Rollout } from "../data/group_columns.js" */
+
+/** Rows that are in the document at first, and that are added each time the end comes near. */
+const ROWS_AT_ONCE = 12;
+/** Characters of a text in a column before "show all". */
+const FIRST = 1200;
+
+/**
+ * Rollouts side by side: what all begin with, folded; then a row for each turn.
+ *
+ * @param {object} props
+ * @param {Rollout[]} props.rollouts
+ * @param {number[]} props.shown the positions of those that have a column
+ * @param {Map<Rollout, string>} props.names
+ * @param {(rollout: Rollout) => unknown} props.headOf
+ * @param {(rollout: Rollout) => string} props.addressOf
+ * @param {boolean} props.isComparing marks the differences of the two that are shown
+ */
+export function GroupColumns({ rollouts, shown, names, headOf, addressOf, isComparing }) {
+  const { common, rows } = useMemo(() => align(rollouts.map(({ conversation }) => conversation)), [rollouts]);
+  const [isOpen, setOpen] = useState(false);
+  const [count, end] = useMore(rows.length);
+  const longest = rollouts.find(({ conversation }) => conversation.length >= common);
+  const columns = shown.map((at) => rollouts[at]);
+  const nameAt = (/** @type {number} */ at) => names.get(rollouts[at]) ?? "";
+  return html`<div
+    class="columns ${columns.length === 1 ? "single" : ""}"
+    role="table"
+    aria-label="rollouts side by side"
+    style=${{ "--columns": String(columns.length) }}
+  >
+    <div class="columns-row heads" role="row">
+      ${columns.map((rollout) => html`<div key=${rollout.summary.trace_id} class="column-head" role="columnheader">${headOf(rollout)}</div>`)}
+    </div>
+    ${
+      common > 0 && longest
+        ? html`<div class="columns-row" role="row">
+            <div class="common" role="cell">
+              <div class="common-inner">
+                <button type="button" class="fold" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>
+                  <span aria-hidden="true">${isOpen ? "▾" : "▸"}</span> ${alike(common, rollouts.length)}
+                </button>
+                ${
+                  isOpen
+                    ? pairCalls(longest.conversation.slice(0, common)).map(
+                        (item) => html`<${Message} key=${item.index} item=${item} first=${FIRST} />`,
+                      )
+                    : null
+                }
+              </div>
+            </div>
+          </div>`
+        : null
+    }
+    ${rows
+      .slice(0, count)
+      .map(
+        (row, at) =>
+          html`<${Turn}
+            key=${row.turn}
+            ...${{ row, shown, nameAt, isComparing, addressAt: (/** @type {number} */ column) => addressOf(rollouts[column]) }}
+            isFirst=${at === 0 && rollouts.length > 1}
+          />`,
+      )}
+    ${rows.length === 0 && rollouts.length > 1 ? html`<p class="state">All ${whole(rollouts.length)} rollouts say the same.</p>` : null}
+    ${count < rows.length ? html`<div ref=${end} class="more-rows weak">${counted(rows.length - count, "turn")} more …</div>` : null}
+  </div>`;
+}
+
+/**
+ * A turn of all rollouts.
+ *
+ * @param {object} props
+ * @param {Row} props.row
+ * @param {number[]} props.shown
+ * @param {boolean} props.isFirst
+ * @param {boolean} props.isComparing
+ * @param {(column: number) => string} props.nameAt
+ * @param {(column: number) => string} props.addressAt
+ */
+function Turn({ row, shown, isFirst, isComparing, nameAt, addressAt }) {
+  const items = useMemo(() => row.cells.map((cell) => (cell ? pairCalls(cell.utterances, cell.from) : [])), [row]);
+  const differences = useMemo(
+    () => (isComparing && shown.length === 2 ? messageDifferences(items[shown[0]], items[shown[1]]) : null),
+    [items, isComparing, shown.join()],
+  );
+  const kinds = new Set(shown.map((at) => (row.cells[at] ? (row.cells[at].sameAs ?? at) : "ended")));
+  return html`<div class="columns-row turn-name ${isFirst ? "first" : ""}" role="row">
+      <div role="rowheader">
+        <span class="turn-label"
+          >${row.turn === 0 ? "Prompt" : `Turn ${row.turn}`}${
+            isFirst ? html`<b class="first-difference"><span aria-hidden="true">≠</span> first difference</b>` : null
+          }${!isFirst && kinds.size === 1 && shown.length > 1 ? html`<span class="weak">alike</span>` : null}</span
+        >
+      </div>
+    </div>
+    <div class="columns-row turn" role="row">
+      ${shown.map(
+        (at, place) => html`<div key=${at} role="cell" class="cell ${row.cells[at] ? "" : "ended"} ${isRepeated(row.cells[at], shown) ? "same" : ""}">
+          ${
+            row.cells[at]
+              ? html`${
+                  isRepeated(row.cells[at], shown)
+                    ? html`<p class="same-as"><span aria-hidden="true">=</span> as rollout ${nameAt(row.cells[at].sameAs ?? at)}</p>`
+                    : null
+                }${items[at].map(
+                  (item, nth) =>
+                    html`<${Message} key=${item.index} item=${item} differences=${differences?.[place][nth]} first=${FIRST} moreOf=${leadTo(addressAt(at))} />`,
+                )}`
+              : html`<p class="weak">${at >= 0 ? "ended" : ""}</p>`
+          }
+        </div>`,
+      )}
+    </div>`;
+}
+
+/**
+ * @param {Cell | null} cell
+ * @param {number[]} shown
+ */
+function isRepeated(cell, shown) {
+  return cell !== null && cell.sameAs !== null && shown.includes(cell.sameAs);
+}
+
+/** @param {string} address */
+function leadTo(address) {
+  return (/** @type {string | null} */ span) => () => {
+    location.hash = span ? `${address}${address.includes("?") ? "&" : "?"}span=${span}` : address;
+  };
+}
+
+/**
+ * @param {number} messages
+ * @param {number} rollouts
+ */
+function alike(messages, rollouts) {
+  if (rollouts === 2) return `${counted(messages, "message")} alike in both rollouts`;
+  return `${counted(messages, "message")} alike in all ${whole(rollouts)} rollouts`;
+}
+
+/**
+ * Return how many of the rows stand in the document, and the ref of the element at their end.
+ *
+ * @param {number} rows
+ * @returns {[number, {current: HTMLElement | null}]}
+ */
+function useMore(rows) {
+  const [count, setCount] = useState(ROWS_AT_ONCE);
+  const end = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    if (!end.current) return;
+    const observer = new IntersectionObserver(
+      (entries) => entries.some((entry) => entry.isIntersecting) && setCount((old) => old + ROWS_AT_ONCE),
+      { rootMargin: "800px" },
+    );
+    observer.observe(end.current);
+    return () => observer.disconnect();
+  }, [count, rows]);
+  return [count, end];
+}

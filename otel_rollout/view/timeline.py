@@ -1,0 +1,56 @@
+"""A step's timeline: a lane per trajectory, made of its summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from otel_rollout.analysis.trajectory_summary import SpanShape, TrajectorySummary
+
+__all__ = ["timeline"]
+
+KINDS: Final = {"LLM": 0, "TOOL": 1, "EVALUATOR": 2}
+OTHER: Final = 3
+FIELDS: Final = 5
+"""The numbers of a segment: kind, start, duration, name, status."""
+
+
+def timeline(summaries: Sequence[TrajectorySummary]) -> dict[str, Any]:
+    """Return the lanes of a step, sorted by end; times are microseconds from the step's start.
+
+    Args:
+        summaries: The step's trajectories.
+    """
+    start = min((each.start_time for each in summaries), default=0)
+    end = max((each.end_time for each in summaries), default=0)
+    names: dict[str, int] = {}
+    lanes = [
+        {
+            "trace_id": each.trace_id,
+            "sample_index": each.sample_index,
+            "rollout_n": each.rollout_n,
+            "status": each.status,
+            "reward": each.reward,
+            "has_root": each.has_root,
+            "start": (each.start_time - start) // 1000,
+            "end": (each.end_time - start) // 1000,
+            "segments": _segments(each.shape, (each.start_time - start) // 1000, names),
+        }
+        for each in sorted(summaries, key=lambda each: each.end_time)
+    ]
+    return {"start_time": str(start), "end_time": str(end), "names": list(names), "lanes": lanes}
+
+
+def _segments(shape: Sequence[SpanShape], start: int, names: dict[str, int]) -> list[int]:
+    parents = {span.parent for span in shape}
+    segments: list[int] = []
+    for at, span in enumerate(shape):
+        kind = KINDS.get(span.kind, OTHER)
+        # What holds other spans shows by them; the time between them is waiting.
+        if kind == OTHER and (at in parents or span.parent < 0):
+            continue
+        if kind != OTHER and span.parent >= 0 and shape[span.parent].kind == span.kind:
+            continue
+        name = names.setdefault(span.name, len(names))
+        segments += (kind, start + span.offset, span.duration, name, span.status)
+    return segments

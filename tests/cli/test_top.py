@@ -1,0 +1,164 @@
+"""`otel-rollout top` as a user meets it, on what a real process writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otel_rollout.cli.main import main
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+from tests.trace_folder.recordings import make_trajectory
+
+pytest.importorskip("rich")
+
+SECONDS = 60
+
+PROGRAM = """
+import asyncio, sys
+import otel_rollout
+from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
+from otel_rollout.delivery import open_notes
+
+open_notes.SECONDS_RUNNING = open_notes.SECONDS_BETWEEN = 0.1
+otel_rollout.init("project", "experiment", backend="file", schedule_delay_ms=50)
+free = asyncio.Event()
+
+@rollout_trace_op(kind="TOOL", name="sandbox.run")
+async def run_tool(hangs):
+    await (free.wait() if hangs else asyncio.sleep(0.001))
+
+async def rollout(number):
+    with rollout_trace_attr(sample_index=number // 4, step=41, rollout_n=number % 4, name="agent"):
+        await run_tool(number == 5)
+
+async def main():
+    await asyncio.gather(*map(rollout, range(5)))
+    hanging = asyncio.create_task(rollout(5))
+    await asyncio.to_thread(sys.stdin.readline)
+    free.set()
+    await hanging
+
+asyncio.run(main())
+otel_rollout.shutdown()
+"""
+
+
+def shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """Return what `--json` prints."""
+    assert main(["top", str(folder), "--json"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process of which one trajectory of six hangs in a tool."""
+    environment = {**os.environ, "OTEL_ROLLOUT_DIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def hanging(trainer: subprocess.Popen[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The trajectory that hangs, once the other ones are in the folder."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        found = shown(tmp_path, capsys)
+        if len(found) == 1 and found[0]["op_p99"] is not None:
+            return found[0]
+        time.sleep(0.02)
+    raise AssertionError("it is not told")
+
+
+class TestTop:
+    """A step that waits for a trajectory."""
+
+    def test_running(self, hanging: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """The trajectory is shown with its op and how long that takes else, and the step that waits for it."""
+        assert (hanging["step"], hanging["sample_index"], hanging["rollout_n"]) == (41, 1, 1)
+        assert (hanging["op"], hanging["op_kind"], hanging["ops"]) == ("sandbox.run", "TOOL", 1)
+        assert hanging["is_alive"]
+        assert 0 < hanging["op_seconds"] <= hanging["seconds"]
+        assert main(["top", str(tmp_path)]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith("step 41 waits for 1 of 6: all in sandbox.run; the longest runs for ")
+        assert lines[2].split() == ["age", "step", "sample", "rollout", "in", "for", "p99", "ops", "process", "trace"]
+        assert hanging["trace_id"] in lines[3]
+
+    def test_its_end(
+        self,
+        trainer: subprocess.Popen[str],
+        hanging: dict[str, Any],
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        """Once nothing runs any more, that is said, and the file is gone."""
+        trainer.communicate("\n", timeout=SECONDS)
+        assert main(["top", str(tmp_path)]) == 0
+        assert "nothing runs here for longer than 3 s" in capsys.readouterr().err
+        assert not list(tmp_path.rglob("*.running.json"))
+
+    def test_a_crash(
+        self,
+        trainer: subprocess.Popen[str],
+        hanging: dict[str, Any],
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        """After SIGKILL what was open is still told, in its op and with its host, as of a process that is gone."""
+        trainer.send_signal(signal.SIGKILL)
+        trainer.wait(SECONDS)
+        [told] = shown(tmp_path, capsys)
+        assert (told["trace_id"], told["op"], told["is_alive"]) == (hanging["trace_id"], "sandbox.run", False)
+        assert main(["top", str(tmp_path)]) == 0
+        output = capsys.readouterr().out
+        assert "no sign of life" in output
+        assert "waits for" not in output
+
+
+class TestOtherFolders:
+    """Folders that tell nothing of what runs."""
+
+    def test_no_folder(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """A folder that isn't there is an error."""
+        assert main(["top", str(tmp_path / "none")]) == 2
+        assert "there is no trace folder" in capsys.readouterr().err
+
+    def test_a_writer_of_ended_spans(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """A process that writes ended spans alone, as a receiver does, is named as such."""
+        writer = FolderWriter(tmp_path)
+        writer.write(make_trajectory(1, 0)[:2])
+        assert main(["top", str(tmp_path)]) == 0
+        assert "tell of ended spans alone" in capsys.readouterr().err
+        writer.close()
+
+    @pytest.mark.parametrize("content", ["", "[]", '{"beat": 1}', '{"trajectories": 3}', "\ufffd" * 10])
+    def test_damaged_files(self, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str) -> None:
+        """A file of another form is passed over."""
+        path = tmp_path / "open" / "host-1-abcd.running.json"
+        path.parent.mkdir()
+        path.write_text(content)
+        assert shown(tmp_path, capsys) == []
+
+    def test_escape_sequences(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """What a terminal would act on in a name is not printed."""
+        path = tmp_path / "open" / "host-1-abcd.running.json"
+        path.parent.mkdir()
+        op = {"name": "\x1b[2Jx", "kind": "TOOL", "start_time": 1}
+        trajectory = {"trace_id": "\x1b[2J", "name": "\x1b", "step": 1, "sample_index": "\x1b[31m", "rollout_n": None}
+        trajectory |= {"validate": False, "experiment_name": None, "start_time": 1, "op": op, "ops": 1}
+        content = {"beat": 10**18, "host": "h\x1b", "pid": 1, "open": 1, "trajectories": [trajectory], "durations": {}}
+        path.write_text(json.dumps(content))
+        assert main(["top", str(tmp_path)]) == 0
+        assert "\x1b" not in capsys.readouterr().out

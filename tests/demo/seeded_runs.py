@@ -1,0 +1,82 @@
+"""Runs of the demo with seeded faults, in a time in which nobody waits, and the diagnosis of each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import count
+from typing import NamedTuple
+from unittest import mock
+
+import otel_rollout
+from otel_rollout.analysis.findings.diagnosis import Diagnosis, diagnose
+from otel_rollout.analysis.group_summary import summarise_groups
+from otel_rollout.analysis.step_summary import StepSummary, summarise_step
+from otel_rollout.analysis.summarise import summarise_trajectory
+from otel_rollout.analysis.trajectory_summary import TrajectorySummary
+from otel_rollout.demo.faults import Fault, Faults
+from otel_rollout.demo.rollout import Pass, Trajectory, passes, run_pass
+from otel_rollout.demo.tokenizer import train_tokenizer
+from otel_rollout.testing import InMemorySpanExporter
+from tests.demo import idle_time
+
+STEPS, SAMPLES, ROLLOUTS = 4, 16, 8
+
+
+class SeededRun(NamedTuple):
+    """A run of the demo: what really happened, and what was found."""
+
+    trajectories: list[Trajectory]
+    summaries: dict[tuple[int | None, bool], list[TrajectorySummary]]
+    steps: list[StepSummary]
+    diagnosis: Diagnosis
+
+
+def run_demo(faults: Iterable[Fault], seed: int, *, steps: int = STEPS) -> SeededRun:
+    """Run the demo with faults, and diagnose it."""
+    exporter = InMemorySpanExporter()
+    otel_rollout.init("project", "experiment", backend=exporter, token2text=True)
+    try:
+        with _time_of_the_loop():
+            trajectories = idle_time.run(_run(passes(steps, SAMPLES, ROLLOUTS), Faults(frozenset(faults), seed), seed))
+        assert otel_rollout.flush(timeout=60)
+    finally:
+        otel_rollout.shutdown(timeout=10)
+    spans = defaultdict(list)
+    for span in exporter.spans:
+        assert span.context is not None
+        spans[span.context.trace_id].append(span)
+    summaries = defaultdict(list)
+    for found in spans.values():
+        summary = summarise_trajectory(found)
+        summaries[summary.step, summary.validate].append(summary)
+    summed = [summarise_step(each, summarise_groups(each)) for each in summaries.values()]
+    diagnosis = diagnose(summed, lambda step: summaries[step.step, step.validate])
+    return SeededRun(trajectories, dict(summaries), summed, diagnosis)
+
+
+async def _run(all_passes: list[Pass], faults: Faults, seed: int) -> list[Trajectory]:
+    done = []
+    for of in all_passes:
+        done += await run_pass(
+            of, tokenizer=_tokenizer(), seed=seed, concurrency=64, on_done=lambda _: None, faults=faults
+        )
+    return done
+
+
+_tokenizer = cache(train_tokenizer)
+
+
+@contextmanager
+def _time_of_the_loop() -> Iterator[None]:
+    """Spans start and end in the time of the event loop; each reading is a nanosecond later."""
+    readings = count(1_700_000_000_000_000_000)
+
+    def time_ns() -> int:
+        return next(readings) + int(asyncio.get_running_loop().time() * 1e9)
+
+    with mock.patch("otel_rollout.spans.recording_span.time_ns", time_ns):
+        yield

@@ -1,0 +1,179 @@
+"""Delivery knows which trajectories run, and in which op each is."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+
+from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown
+from otel_rollout.delivery import open_notes
+from otel_rollout.spans import runtime
+from otel_rollout.spans.open_trajectories import OpenOp, OpenTrajectory
+from otel_rollout.testing import InMemorySpanExporter
+
+
+def running() -> list[OpenTrajectory]:
+    """Return what delivery is told."""
+    assert runtime.pipeline is not None
+    return runtime.pipeline.open_trajectories.running_for(0)
+
+
+@rollout_trace_op(kind="TOOL", name="search")
+def search(found: list[Any], inner: Any = None) -> None:
+    if inner is not None:
+        inner()
+    found.append(running())
+
+
+@rollout_trace_op(kind="LLM", name="generate")
+def generate() -> None:
+    pass
+
+
+@pytest.fixture(params=["ours", "application"])
+def tracing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tracing on our own provider, and on one of the application."""
+    provider = TracerProvider(shutdown_on_exit=False) if request.param == "application" else None
+    init("project", "experiment", backend=InMemorySpanExporter(), tracer_provider=provider)
+    yield
+    shutdown()
+
+
+class TestRunning:
+    """The trajectories that have not ended."""
+
+    def test_a_trajectory_in_an_op(self, tracing: None) -> None:
+        """The root's name, its tags and the op are told while the op runs."""
+        found: list[Any] = []
+        with rollout_trace_attr(sample_index=3, step=7, rollout_n=1, name="agent") as trajectory:
+            search(found)
+        [[told]] = found
+        assert (told.trace_id, told.name, told.ops) == (trajectory.trace_id, "agent", 1)
+        assert told.tags["rollout.sample_index"] == 3
+        assert isinstance(told.op, OpenOp)
+        assert (told.op.name, told.op.kind) == ("search", "TOOL")
+        assert told.start_time <= told.op.start_time <= time.time_ns()
+
+    def test_an_op_that_has_ended(self, tracing: None) -> None:
+        """Once an inner op has ended, the outer one is told again, and none between ops."""
+        found: list[Any] = []
+        with rollout_trace_attr(sample_index=3, step=7):
+            search(found, inner=generate)
+            between = running()
+        assert found[0][0].op.name == "search"
+        assert [each.op for each in between] == [None]
+        assert running() == []
+
+    def test_ops_side_by_side(self, tracing: None) -> None:
+        """Of parallel ops the one that started last is told, and their number."""
+        found: list[Any] = []
+        with rollout_trace_attr(sample_index=3, step=7):
+            search(found, inner=lambda: search(found))
+        assert [told[0].ops for told in found] == [2, 1]
+
+    def test_an_op_that_fails(self, tracing: None) -> None:
+        """An op that raises is no longer open."""
+
+        def fail() -> None:
+            raise KeyError("mine")
+
+        with rollout_trace_attr(sample_index=3, step=7):
+            with pytest.raises(KeyError):
+                search([], inner=fail)
+            assert [each.op for each in running()] == [None]
+
+    def test_the_longest_first(self, tracing: None) -> None:
+        """Trajectories that are younger than the limit are left out; the oldest comes first."""
+        old, young = (rollout_trace_attr(sample_index=1, step=1, name=name) for name in ("old", "young"))
+        with old, young:
+            names = [each.name for each in running()]
+            assert runtime.pipeline is not None
+            assert runtime.pipeline.open_trajectories.running_for(3600) == []
+        assert names == ["old", "young"]
+
+    def test_an_abandoned_trajectory(self) -> None:
+        """A trajectory that nothing refers to any more is forgotten."""
+        init("project", "experiment", backend=InMemorySpanExporter())
+        threading.Thread(target=lambda: rollout_trace_attr(sample_index=1, step=1).__enter__()).start()
+        deadline = time.monotonic() + 30
+        while running() and time.monotonic() < deadline:
+            gc.collect()
+        assert running() == []
+        shutdown()
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+    def test_a_forked_child(self) -> None:
+        """The parent's trajectories are not told by a child."""
+        init("project", "experiment", backend=InMemorySpanExporter())
+        context = multiprocessing.get_context("fork")
+        with rollout_trace_attr(sample_index=1, step=1):
+            ours, theirs = context.Pipe()
+            child = context.Process(target=lambda: theirs.send(len(running())))
+            child.start()
+            assert ours.poll(60)
+            assert ours.recv() == 0
+            child.join()
+            assert len(running()) == 1
+        shutdown()
+
+
+class Told(InMemorySpanExporter):
+    """Keeps what it is told of running trajectories."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Sequence[OpenTrajectory]] = []
+        self.is_told = threading.Event()
+
+    def note_open(self, trajectories: Sequence[OpenTrajectory]) -> None:
+        """Keep them."""
+        self.told.append(trajectories)
+        if trajectories:
+            self.is_told.set()
+
+
+class TestNotes:
+    """An exporter with the method `note_open`."""
+
+    @pytest.fixture
+    def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Tell of every trajectory, at each turn of the delivery thread."""
+        monkeypatch.setattr(open_notes, "SECONDS_RUNNING", 0.0)
+        monkeypatch.setattr(open_notes, "SECONDS_BETWEEN", 0.0)
+
+    def test_it_is_told(self, at_once: None) -> None:
+        """Delivery tells of running trajectories with secrets replaced, though no span has ended."""
+        exporter = Told()
+        init("project", "experiment", backend=exporter, schedule_delay_ms=10)
+        secret = "sk-ant-api03-" + "a1B2" * 20
+        with rollout_trace_attr(sample_index=secret, step=7, name=secret):
+            assert exporter.is_told.wait(30)
+        shutdown()
+        [told] = next(each for each in exporter.told if each)
+        assert secret not in repr(told)
+        assert told.tags["rollout.step"] == 7
+
+    def test_a_failure_stays_inside(self, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An exporter that fails to note them gets its spans all the same."""
+        monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
+
+        class Failing(Told):
+            def note_open(self, trajectories: Sequence[OpenTrajectory]) -> None:
+                super().note_open(trajectories)
+                raise OSError("full")
+
+        exporter = Failing()
+        init("project", "experiment", backend=exporter, schedule_delay_ms=10)
+        with rollout_trace_attr(sample_index=1, step=7):
+            assert exporter.is_told.wait(30)
+        assert shutdown()
+        assert len(exporter.spans) == 1
