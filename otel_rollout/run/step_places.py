@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from otel_rollout.errors import NoTracesError
 from otel_rollout.trace_folder.trace_files import StepKey, TraceFile, find_trace_files
+from otel_rollout.values.sanitize import replace_surrogates
 
 __all__ = ["FileSizes", "Places", "StepPlace", "find_places"]
 
@@ -110,10 +111,12 @@ def _identity(directory: str) -> tuple[int, int]:
 
 
 def _sizes(files: Iterable[TraceFile]) -> FileSizes:
-    return tuple(
-        (os.path.basename(file.place), _size(file.place), _size(file.index_place))  # noqa: PTH119 - one of many
-        for file in files
-    )
+    return tuple((_name_of(file.place), _size(file.place), _size(file.index_place)) for file in files)
+
+
+def _name_of(place: str) -> str:
+    # JSON has no surrogates, which stand for bytes that are no UTF-8.
+    return replace_surrogates(os.path.basename(place))  # noqa: PTH119 - one of many
 
 
 def _size(place: str | None) -> int:
