@@ -191,7 +191,7 @@ class Run:
         for key in sorted({*places.steps, *loose.steps}):
             if query.step is not None and query.step != ("none" if key.has_no_step else key.step):
                 continue
-            if query.validate not in (None, key.validate):
+            if not key.has_no_step and query.validate not in (None, key.validate):
                 continue
             step = self._loaded.get(key)
             if step is not None and step.sizes == _sizes(key, places, loose):
@@ -199,7 +199,7 @@ class Run:
             else:
                 recorded = read_step(places.steps.get(key, ()), loose.steps.get(key, {}), self._find, self._note)
             for each in recorded:
-                if query.experiment in (None, each.experiment_name) and query.run_id in (None, each.run_id):
+                if _is_in(each, query):
                     yield each
 
     def _look(self) -> tuple[Places, LooseTraces]:
@@ -263,9 +263,11 @@ class Run:
     ) -> Iterator[SummarisedRun]:
         places, loose = self._look()
         for run in self._load(StepKey.of(step, validate=validate), places, loose).runs:
-            if experiment not in (None, run.summary.experiment_name) or run_id not in (None, run.summary.run_id):
-                continue
-            yield run
+            found = run.summary
+            # The folder of trajectories without a step has those of validation too.
+            if found.validate == validate and experiment in (None, found.experiment_name):
+                if run_id in (None, found.run_id):
+                    yield run
 
     def _groups_with(self, key: StepKey, sample: str, places: Places, loose: LooseTraces) -> Sequence[GroupSummary]:
         if key not in loose.steps and len(places.steps[key]) == 1:
@@ -347,6 +349,14 @@ def _joined(contents: Sequence[StepFile]) -> list[StepSummary] | None:
     if len(experiments) > len(set(experiments)):
         return None
     return sorted(steps, key=lambda step: str(step.experiment_name or ""))
+
+
+def _is_in(trajectory: RecordedTrajectory, query: SearchQuery) -> bool:
+    return (
+        query.validate in (None, trajectory.validate)
+        and query.experiment in (None, trajectory.experiment_name)
+        and query.run_id in (None, trajectory.run_id)
+    )
 
 
 def _as_json(sample: str) -> Iterator[bytes]:
