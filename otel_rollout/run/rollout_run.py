@@ -19,10 +19,11 @@ from otel_rollout.run.step_file import StepFile, find_groups, read_step_file
 from otel_rollout.run.step_makers import make_steps
 from otel_rollout.run.step_making import SummarisedRun, summarise_runs
 from otel_rollout.run.step_places import Places, StepPlace, find_places
-from otel_rollout.run.step_reading import LooseTraces, OnProblem, parts_of, read_loose, read_step, summaries_of
+from otel_rollout.run.step_reading import LooseTraces, OnProblem, parts_of, read_loose, read_step
 from otel_rollout.trace_folder.index_entry import place_of
 from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory
 from otel_rollout.trace_folder.stored_file import Part
+from otel_rollout.trace_folder.summaries import summaries_of
 from otel_rollout.trace_folder.trace_files import StepKey
 
 __all__ = ["Run"]
@@ -265,9 +266,9 @@ class Run:
         for run in self._load(StepKey.of(step, validate=validate), places, loose).runs:
             found = run.summary
             # The folder of trajectories without a step has those of validation too.
-            if found.validate == validate and experiment in (None, found.experiment_name):
-                if run_id in (None, found.run_id):
-                    yield run
+            is_asked_for = experiment in (None, found.experiment_name) and run_id in (None, found.run_id)
+            if is_asked_for and found.validate == validate:
+                yield run
 
     def _groups_with(self, key: StepKey, sample: str, places: Places, loose: LooseTraces) -> Sequence[GroupSummary]:
         if key not in loose.steps and len(places.steps[key]) == 1:
@@ -307,7 +308,7 @@ class Run:
             step = self._loaded.get(key)
             if step is None or step.sizes != sizes:
                 recorded = read_step(places.steps.get(key, ()), loose.steps.get(key, {}), self._find, self._note)
-                summaries = {each.trace_id: each for each in summaries_of(recorded, self._note)}
+                summaries = {each.trace_id: each for each in summaries_of(recorded)}
                 runs = summarise_runs(summaries.values())
                 step = _LoadedStep(sizes, runs, {each.trace_id: each for each in recorded}, summaries)
             with self._lock:
