@@ -72,8 +72,8 @@ def _signals(value: _Mapping) -> StepSignals:
 
 
 _STEP: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "tools": _tools,
     "signals": _signals,
+    "tools": _tools,
     **dict.fromkeys(("turns", "tokens", "seconds", "staleness"), _percentiles),
 }
 _GROUP: Final[Mapping[str, Callable[[Any], Any]]] = {

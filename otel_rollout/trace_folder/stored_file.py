@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.trace_folder import layout
+from otel_rollout.trace_folder.collector_file import FOR_IMPORT, Framing, framing_of, is_length
 from otel_rollout.trace_folder.file_lock import size_of
 from otel_rollout.trace_folder.frames import (
     DamagedFrameError,
@@ -49,7 +50,7 @@ class ReadProblem:
     """Something that could not be read, and was skipped.
 
     Args:
-        what: `torn frame`, `torn line`, `unreadable line` or `unreadable file`.
+        what: `torn frame`, `torn line`, `unreadable line`, `unreadable file`, or a file that `import` reads.
         path: The file.
         offset: The first byte of it.
     """
@@ -95,11 +96,20 @@ class StoredFile:
         self._place = file.place
         self._cache = cache
         self._on_problem = on_problem
+        self._framing = framing_of(file) if file.index_place is None and not file.is_journal else Framing.OURS
+        self._is_compressed = file.is_compressed or self._framing is Framing.COMPRESSED_REQUESTS
+        self._traces: dict[int, int] = {}
+        """The number of traces in the line at an offset, if it is more than one."""
 
     @property
     def is_journal(self) -> bool:
-        """True if its lines are uncompressed, as a journal's, from which lines are removed again."""
-        return not self._file.is_compressed
+        """True if it is a journal, from which lines are removed again."""
+        return self._file.is_journal
+
+    def stored_bytes(self, row: Row) -> int:
+        """Return the size of a row's trace on disk: its share of a line that has several."""
+        length: int = row[_LENGTH]
+        return length // self._traces.get(row[_OFFSET], 1)
 
     @property
     def worker(self) -> str:
@@ -109,7 +119,10 @@ class StoredFile:
     def parts(self) -> list[Part]:
         """Return the file's traces, from its index as far as that reaches; none once the file is gone."""
         try:
-            rows = self._frames() if self._file.is_compressed else self._lines()
+            if self._framing is Framing.OTHER:
+                self._report(FOR_IMPORT, 0)
+                return []
+            rows = self._frames() if self._is_compressed else self._lines()
         except FileNotFoundError:
             # Old steps may be removed meanwhile.
             return []
@@ -158,7 +171,7 @@ class StoredFile:
         try:
             spans = self._cache.spans_of(entry.trace_id, self._place, entry.offset, lambda: self.read_line(row))
         except (FileNotFoundError, ValueError):
-            if self._file.is_compressed:
+            if self._is_compressed:
                 raise
             spans = []
         if not spans:
@@ -172,7 +185,7 @@ class StoredFile:
             OSError: The file can't be read.
             ValueError: The frame is damaged, or another line stands there.
         """
-        if self._file.is_compressed:
+        if self._is_compressed:
             return read_frame(self._place, row[_OFFSET], row[_LENGTH])
         line = read_range(self._place, row[_OFFSET], row[_LENGTH])
         if checksum_of(line[:-1]) != row[_CHECKSUM]:
@@ -233,6 +246,8 @@ class StoredFile:
                     continue
             elif start >= end and self._file.is_being_written():
                 return
+            if self._framing is Framing.COMPRESSED_REQUESTS and is_length(self._place, frame):
+                continue
             if not is_damaged:
                 self._report("torn frame", frame.offset)
             is_damaged = True
@@ -261,10 +276,13 @@ class StoredFile:
         if len(line) <= _MAX_BLANK_BYTES and line.isspace():
             return []
         try:
-            return entries_of(self._unseal(line), *extent, checksum)
+            entries = entries_of(self._unseal(line), *extent, checksum)
         except ValueError:
             self._report("unreadable line", extent[0])
             return []
+        if len(entries) > 1:
+            self._traces[extent[0]] = len(entries)
+        return entries
 
     def _is_last_line(self, row: Row) -> bool:
         """Return True if that line stands there and no whole one follows it."""
