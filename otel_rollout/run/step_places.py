@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import TypeAlias
 
 from otel_rollout.errors import NoTracesError
+from otel_rollout.trace_folder.layout import index_path
 from otel_rollout.trace_folder.trace_files import StepKey, TraceFile, find_trace_files
 from otel_rollout.values.sanitize import replace_surrogates
 
-__all__ = ["FileSizes", "Places", "StepPlace", "find_places"]
+__all__ = ["FileSizes", "Places", "StepPlace", "find_places", "with_indexes"]
 
 FileSizes: TypeAlias = tuple[tuple[str, int, int], ...]
 """The name, the size and the index's size of each file; -1 without an index, or once it is gone."""
@@ -100,6 +101,17 @@ def find_places(folders: Sequence[Path]) -> Places:
         for place in places:
             digest.update(repr((place.folder, place.sizes)).encode())
     return Places(steps, tuple(loose.values()), loose_sizes, digest.hexdigest())
+
+
+def with_indexes(place: StepPlace) -> StepPlace:
+    """Return a step's folder with the indexes as they are now: a reader writes one that lacks summaries."""
+    files = tuple(file._replace(index_place=os.fspath(index_path(file.path))) for file in place.files)
+    now = _sizes(files)
+    return replace(
+        place,
+        files=files,
+        sizes=tuple((name, before, index) for (name, before, _), (_, _, index) in zip(place.sizes, now, strict=True)),
+    )
 
 
 def _identity(directory: str) -> tuple[int, int]:
