@@ -28,19 +28,9 @@
  * @returns {string}
  */
 export function whatWasSaid(utterance) {
-  const calls = (utterance.calls ?? []).map((call) => [
-    call.name,
-    call.arguments,
-  ]);
+  const calls = (utterance.calls ?? []).map((call) => [call.name, call.arguments]);
   const { role, is_error: isError, cut } = utterance;
-  return JSON.stringify([
-    role,
-    Boolean(isError),
-    utterance.text.trim(),
-    utterance.reasoning ?? "",
-    calls,
-    cut || 0,
-  ]);
+  return JSON.stringify([role, Boolean(isError), utterance.text.trim(), utterance.reasoning ?? "", calls, cut || 0]);
 }
 
 /**
@@ -49,20 +39,13 @@ export function whatWasSaid(utterance) {
  * @returns {number[]}
  */
 export function turnsOf(conversation) {
-  const hasSpans = conversation.some(
-    (each) => each.role === "assistant" && each.span_id,
-  );
+  const hasSpans = conversation.some((each) => each.role === "assistant" && each.span_id);
   let turn = 0;
   /** @type {Utterance | null} */
   let before = null;
   return conversation.map((utterance) => {
-    const isGenerated =
-      utterance.role === "assistant" &&
-      (!hasSpans || Boolean(utterance.span_id));
-    const goesOn =
-      before !== null &&
-      before.role === "assistant" &&
-      before.span_id === utterance.span_id;
+    const isGenerated = utterance.role === "assistant" && (!hasSpans || Boolean(utterance.span_id));
+    const goesOn = before !== null && before.role === "assistant" && before.span_id === utterance.span_id;
     if (isGenerated && !goesOn) turn += 1;
     before = utterance;
     return turn;
@@ -95,11 +78,7 @@ export function commonBeginning(said) {
 export function firstDifference(one, other) {
   const longest = Math.max(one.length, other.length);
   for (let index = 0; index < longest; index += 1) {
-    if (
-      index >= one.length ||
-      index >= other.length ||
-      whatWasSaid(one[index]) !== whatWasSaid(other[index])
-    ) {
+    if (index >= one.length || index >= other.length || whatWasSaid(one[index]) !== whatWasSaid(other[index])) {
       const longer = one.length > index ? one : other;
       return { index, turn: turnsOf(longer)[index] };
     }

@@ -22,8 +22,7 @@ export const TIME_LIMIT = 60;
  * @returns {[Part[], Part[]]}
  */
 export function boundedDifference(one, other, diff) {
-  if (one === other)
-    return [partsOf([[one, false]]), partsOf([[other, false]])];
+  if (one === other) return [partsOf([[one, false]]), partsOf([[other, false]])];
   const size = one.length + other.length;
   const options = { timeout: TIME_LIMIT };
   let changes;
@@ -51,11 +50,7 @@ function withoutCommonEnds(one, other) {
   let before = 0;
   while (before < most && one[before] === other[before]) before += 1;
   let after = 0;
-  while (
-    after < most - before &&
-    one[one.length - 1 - after] === other[other.length - 1 - after]
-  )
-    after += 1;
+  while (after < most - before && one[one.length - 1 - after] === other[other.length - 1 - after]) after += 1;
   /** @param {string} text */
   const cut = (text) =>
     partsOf([

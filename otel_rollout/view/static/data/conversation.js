@@ -29,12 +29,8 @@ export function pairCalls(conversation, from = 0) {
     const index = from + position;
     if (utterance.role === "tool") {
       const card =
-        open.find(
-          ({ call }) => call?.call_id && call.call_id === utterance.call_id,
-        ) ??
-        open.find(
-          ({ call }) => utterance.name && call?.name === utterance.name,
-        ) ??
+        open.find(({ call }) => call?.call_id && call.call_id === utterance.call_id) ??
+        open.find(({ call }) => utterance.name && call?.name === utterance.name) ??
         open[0];
       if (card) {
         card.result = utterance;
@@ -60,9 +56,7 @@ export function pairCalls(conversation, from = 0) {
  * @returns {Utterance[]}
  */
 export function messagesOf({ utterance, cards }) {
-  const results = cards
-    .map(({ result }) => result)
-    .filter((result) => result !== null);
+  const results = cards.map(({ result }) => result).filter((result) => result !== null);
   return results.includes(utterance) ? results : [utterance, ...results];
 }
 
@@ -80,6 +74,37 @@ export function pretty(value) {
   } catch {
     return value;
   }
+}
+
+/** Arguments of a call up to which each stands in a line of its own. */
+const MOST_LINES = 8;
+
+/**
+ * Return if a call's arguments are few plain values by name.
+ *
+ * @param {unknown} value
+ * @returns {value is Record<string, string | number | boolean | null>}
+ */
+export function isPlain(value) {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  const values = Object.values(value);
+  return (
+    values.length > 0 &&
+    values.length <= MOST_LINES &&
+    values.every((each) => typeof each !== "object" || each === null)
+  );
+}
+
+/**
+ * Return a call's arguments as a text: a line for each if they are plain, else JSON.
+ *
+ * @param {unknown} value
+ */
+export function argumentsText(value) {
+  if (!isPlain(value)) return pretty(value);
+  return Object.entries(value)
+    .map(([key, each]) => `${key} ${typeof each === "string" ? each : JSON.stringify(each)}`)
+    .join("\n");
 }
 
 /**

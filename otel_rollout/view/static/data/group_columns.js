@@ -27,9 +27,7 @@ export const ORDERS = {
  */
 export function orderRollouts(rollouts, order) {
   const of = ORDERS[order]?.of ?? ORDERS.rollout.of;
-  const amounts = new Map(
-    rollouts.map((each) => [each, of(each) ?? Number.NEGATIVE_INFINITY]),
-  );
+  const amounts = new Map(rollouts.map((each) => [each, of(each) ?? Number.NEGATIVE_INFINITY]));
   return [...rollouts].sort((one, other) => {
     const [left, right] = [amounts.get(one) ?? 0, amounts.get(other) ?? 0];
     return left === right ? 0 : right - left;
@@ -43,16 +41,9 @@ export function orderRollouts(rollouts, order) {
  * @returns {Map<Rollout, string>}
  */
 export function namesOf(rollouts) {
-  const numbers = rollouts.map(({ summary }) =>
-    summary.rollout_n === null ? "none" : String(summary.rollout_n),
-  );
+  const numbers = rollouts.map(({ summary }) => (summary.rollout_n === null ? "none" : String(summary.rollout_n)));
   const isUnique = new Set(numbers).size === numbers.length;
-  return new Map(
-    rollouts.map((each, at) => [
-      each,
-      isUnique ? numbers[at] : `${numbers[at]} (${at + 1})`,
-    ]),
-  );
+  return new Map(rollouts.map((each, at) => [each, isUnique ? numbers[at] : `${numbers[at]} (${at + 1})`]));
 }
 
 /**
@@ -63,9 +54,7 @@ export function namesOf(rollouts) {
  */
 export function meanReward({ rewards }) {
   const known = rewards.filter((reward) => reward !== null);
-  return known.length
-    ? known.reduce((sum, reward) => sum + reward, 0) / known.length
-    : null;
+  return known.length ? known.reduce((sum, reward) => sum + reward, 0) / known.length : null;
 }
 
 /**
@@ -77,9 +66,7 @@ export function meanReward({ rewards }) {
  */
 export function groupsBySteps(here, others) {
   const isHere = (/** @type {GroupSummary} */ group) =>
-    group.step === here.step &&
-    group.run_id === here.run_id &&
-    group.experiment_name === here.experiment_name;
+    group.step === here.step && group.run_id === here.run_id && group.experiment_name === here.experiment_name;
   return [here, ...others.filter((group) => !isHere(group))].sort(
     (one, other) => (one.step ?? -1) - (other.step ?? -1),
   );

@@ -1,13 +1,7 @@
 // A step's timeline as numbers: which lanes are in view, what is under the pointer, whom the step waited for.
 
 /** The kinds of a segment by number; what no segment covers is waiting. */
-export const KINDS = /** @type {const} */ ([
-  "generating",
-  "tool",
-  "reward",
-  "other",
-  "waiting",
-]);
+export const KINDS = /** @type {const} */ (["generating", "tool", "reward", "other", "waiting"]);
 const OTHER = 3;
 const WAITING = 4;
 /** The whole numbers of one segment: kind, start, duration, name, status. */
@@ -34,10 +28,7 @@ const SHORTEST = 1000;
 export function segmentsOf(lane, names) {
   const found = [];
   for (let at = 0; at + SEGMENT <= lane.segments.length; at += SEGMENT) {
-    const [kind, start, duration, name, status] = lane.segments.slice(
-      at,
-      at + SEGMENT,
-    );
+    const [kind, start, duration, name, status] = lane.segments.slice(at, at + SEGMENT);
     found.push({
       kind,
       start,
@@ -82,10 +73,7 @@ export function orderLanes(lanes, order) {
  */
 export function visibleLanes(top, height, laneHeight, count) {
   const first = Math.max(0, Math.min(count, Math.floor(top / laneHeight)));
-  return [
-    first,
-    Math.max(first, Math.min(count, Math.ceil((top + height) / laneHeight))),
-  ];
+  return [first, Math.max(first, Math.min(count, Math.ceil((top + height) / laneHeight)))];
 }
 
 /**
@@ -96,10 +84,7 @@ export function visibleLanes(top, height, laneHeight, count) {
  */
 function within(view, bounds) {
   const whole = bounds.to - bounds.from;
-  const length = Math.min(
-    Math.max(view.to - view.from, Math.min(SHORTEST, whole)),
-    whole,
-  );
+  const length = Math.min(Math.max(view.to - view.from, Math.min(SHORTEST, whole)), whole);
   const from = Math.min(Math.max(view.from, bounds.from), bounds.to - length);
   return { from, to: from + length };
 }
@@ -115,14 +100,8 @@ function within(view, bounds) {
 export function zoomAt(view, factor, at, bounds) {
   const length = view.to - view.from;
   const fixed = view.from + length * at;
-  const shown = Math.min(
-    Math.max(length / factor, SHORTEST),
-    bounds.to - bounds.from,
-  );
-  return within(
-    { from: fixed - shown * at, to: fixed + shown * (1 - at) },
-    bounds,
-  );
+  const shown = Math.min(Math.max(length / factor, SHORTEST), bounds.to - bounds.from);
+  return within({ from: fixed - shown * at, to: fixed + shown * (1 - at) }, bounds);
 }
 
 /**
@@ -150,14 +129,9 @@ export function segmentAt(lane, names, time, slack) {
   let best = null;
   let distance = Number.POSITIVE_INFINITY;
   for (const each of segmentsOf(lane, names)) {
-    const beside = Math.max(
-      each.start - time,
-      time - each.start - each.duration,
-      0,
-    );
+    const beside = Math.max(each.start - time, time - each.start - each.duration, 0);
     if (beside > slack || beside > distance) continue;
-    const isInner =
-      best === null || beside < distance || each.duration <= best.duration;
+    const isInner = best === null || beside < distance || each.duration <= best.duration;
     if (isInner) [best, distance] = [each, beside];
   }
   return best;
@@ -174,10 +148,7 @@ export function activities(lane, names, during) {
   const from = Math.max(during.from, lane.start);
   const to = Math.min(during.to, lane.end);
   const inside = segmentsOf(lane, names).filter(
-    (each) =>
-      each.kind !== OTHER &&
-      each.start < to &&
-      each.start + each.duration > from,
+    (each) => each.kind !== OTHER && each.start < to && each.start + each.duration > from,
   );
   const edges = new Set([from, to]);
   for (const each of inside) {
@@ -193,8 +164,7 @@ export function activities(lane, names, during) {
   let next = 0;
   for (let at = 0; at + 1 < times.length; at += 1) {
     const [begin, end] = [times[at], times[at + 1]];
-    while (next < open.length && open[next].start <= begin)
-      running.push(open[next++]);
+    while (next < open.length && open[next].start <= begin) running.push(open[next++]);
     running = running.filter((each) => each.start + each.duration > begin);
     const inner = running[running.length - 1];
     const [kind, name] = inner ? [inner.kind, inner.name] : [WAITING, ""];
@@ -264,15 +234,8 @@ export function ticks(view, most) {
   const length = Math.max(1, view.to - view.from);
   const least = length / Math.max(1, most);
   const power = 10 ** Math.floor(Math.log10(least));
-  const every =
-    [1, 2, 5, 10].map((each) => each * power).find((each) => each >= least) ??
-    power * 10;
+  const every = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= least) ?? power * 10;
   const found = [];
-  for (
-    let at = Math.ceil(view.from / every) * every;
-    at <= view.to;
-    at += every
-  )
-    found.push(at);
+  for (let at = Math.ceil(view.from / every) * every; at <= view.to; at += every) found.push(at);
   return found;
 }

@@ -1,7 +1,7 @@
 import { diffLines } from "../vendor/diff/diff/line.js";
 import { diffWordsWithSpace } from "../vendor/diff/diff/word.js";
 import { boundedDifference } from "./bounded_difference.js";
-import { pretty } from "./conversation.js";
+import { argumentsText } from "./conversation.js";
 
 /** @import { Diff, Part } from "./bounded_difference.js" */
 /** @import { Item } from "./conversation.js" */
@@ -20,10 +20,7 @@ const DIFF = /** @type {{words: Diff, lines: Diff}} */ (
  */
 export function messageDifferences(left, right) {
   /** @type {[Differences[], Differences[]]} */
-  const found = [
-    left.map(() => ({ cards: [] })),
-    right.map(() => ({ cards: [] })),
-  ];
+  const found = [left.map(() => ({ cards: [] })), right.map(() => ({ cards: [] }))];
   for (let at = 0; at < Math.max(left.length, right.length); at += 1) {
     const [one, other] = [left[at], right[at]];
     const [here, there] = [found[0][at], found[1][at]];
@@ -35,10 +32,8 @@ export function messageDifferences(left, right) {
       const [mine, theirs] = [one?.cards[card], other?.cards[card]];
       const asked = compare(argumentsOf(mine), argumentsOf(theirs));
       const given = compare(mine?.result?.text, theirs?.result?.text);
-      if (here && mine)
-        here.cards[card] = { arguments: asked[0], result: given[0] };
-      if (there && theirs)
-        there.cards[card] = { arguments: asked[1], result: given[1] };
+      if (here && mine) here.cards[card] = { arguments: asked[0], result: given[0] };
+      if (there && theirs) there.cards[card] = { arguments: asked[1], result: given[1] };
     }
   }
   return found;
@@ -46,7 +41,7 @@ export function messageDifferences(left, right) {
 
 /** @param {import("./conversation.js").Card | undefined} card */
 function argumentsOf(card) {
-  return card?.call ? pretty(card.call.arguments) : undefined;
+  return card?.call ? argumentsText(card.call.arguments) : undefined;
 }
 
 /**
@@ -56,8 +51,7 @@ function argumentsOf(card) {
  */
 function compare(one, other) {
   if (one === undefined || other === undefined) {
-    const whole = (/** @type {string | undefined} */ text) =>
-      text ? [{ text, isChanged: true }] : undefined;
+    const whole = (/** @type {string | undefined} */ text) => (text ? [{ text, isChanged: true }] : undefined);
     return [whole(one), whole(other)];
   }
   return boundedDifference(one, other, DIFF);

@@ -13,7 +13,5 @@ export function showCommand({ trace_id: traceId }, folders) {
 
 /** @param {string} text */
 function quoted(text) {
-  return /^[\w@%+=:,./-]+$/.test(text)
-    ? text
-    : `'${text.replaceAll("'", `'\\''`)}'`;
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }

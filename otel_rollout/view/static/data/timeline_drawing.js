@@ -43,19 +43,7 @@ const LATE = 4;
  * @param {Colours} colours
  */
 export function drawLanes(context, scene, colours) {
-  const {
-    lanes,
-    order,
-    visible,
-    top,
-    laneHeight,
-    width,
-    height,
-    view,
-    since,
-    late,
-    chosen,
-  } = scene;
+  const { lanes, order, visible, top, laneHeight, width, height, view, since, late, chosen } = scene;
   context.clearRect(0, 0, width, height);
   const scale = width / Math.max(1, view.to - view.from);
   const gap = laneHeight >= 6 ? 2 : laneHeight >= 3 ? 1 : 0;
@@ -64,8 +52,7 @@ export function drawLanes(context, scene, colours) {
   if (since !== null) {
     const from = (since - view.from) * scale;
     context.fillStyle = colours.since;
-    if (from < width)
-      context.fillRect(Math.max(0, from), 0, width - Math.max(0, from), height);
+    if (from < width) context.fillRect(Math.max(0, from), 0, width - Math.max(0, from), height);
   }
   if (chosen !== null && chosen >= first && chosen < end) {
     context.fillStyle = colours.chosen;
@@ -109,14 +96,7 @@ export function drawLanes(context, scene, colours) {
     for (let at = 0; at < segments.length; at += SEGMENT) {
       if (segments[at + 4] !== 2) continue;
       const from = (segments[at + 1] - view.from) * scale;
-      fill(
-        context,
-        from,
-        from + Math.max(3, segments[at + 2] * scale),
-        y + bar - mark,
-        mark,
-        width,
-      );
+      fill(context, from, from + Math.max(3, segments[at + 2] * scale), y + bar - mark, mark, width);
     }
   }
 }
@@ -132,10 +112,5 @@ export function drawLanes(context, scene, colours) {
 function fill(context, from, to, y, height, width) {
   if (to < 0 || from > width) return;
   const left = Math.max(0, from);
-  context.fillRect(
-    left,
-    y,
-    Math.max(NARROWEST, Math.min(width, to) - left),
-    height,
-  );
+  context.fillRect(left, y, Math.max(NARROWEST, Math.min(width, to) - left), height);
 }

@@ -31,29 +31,21 @@ export function layOutWaterfall(spans) {
   const origin = starts.reduce((least, each) => (each < least ? each : least));
   const times = spans.map((span, position) => {
     const start = Number(starts[position] - origin) / 1e9;
-    const end =
-      Number(BigInt(span.end_time || span.start_time || 0) - origin) / 1e9;
+    const end = Number(BigInt(span.end_time || span.start_time || 0) - origin) / 1e9;
     return { start, seconds: Math.max(0, end - start) };
   });
-  const total = times.reduce(
-    (most, each) => Math.max(most, each.start + each.seconds),
-    0,
-  );
-  const known = new Map(
-    spans.map((span, position) => [span.span_id, position]),
-  );
+  const total = times.reduce((most, each) => Math.max(most, each.start + each.seconds), 0);
+  const known = new Map(spans.map((span, position) => [span.span_id, position]));
   /** @type {Map<number, number[]>} */
   const children = new Map();
   spans.forEach((span, position) => {
-    const parent =
-      span.parent_id === null ? undefined : known.get(span.parent_id);
+    const parent = span.parent_id === null ? undefined : known.get(span.parent_id);
     const above = parent === undefined || parent === position ? -1 : parent;
     const beside = children.get(above);
     if (beside) beside.push(position);
     else children.set(above, [position]);
   });
-  for (const each of children.values())
-    each.sort((one, other) => times[one].start - times[other].start);
+  for (const each of children.values()) each.sort((one, other) => times[one].start - times[other].start);
   /** @type {WaterfallRow<S>[]} */
   const rows = [];
   const placed = new Set();
@@ -68,8 +60,7 @@ export function layOutWaterfall(spans) {
       const [left, width] = total ? [start / total, seconds / total] : [0, 1];
       rows.push({ span: spans[position], depth, left, width, start, seconds });
       const below = children.get(position) ?? [];
-      for (let at = below.length - 1; at >= 0; at -= 1)
-        open.push({ position: below[at], depth: depth + 1 });
+      for (let at = below.length - 1; at >= 0; at -= 1) open.push({ position: below[at], depth: depth + 1 });
     }
   };
   place(children.get(-1) ?? []);

@@ -1,20 +1,7 @@
 import { firstDifference } from "../data/alignment.js";
 import { paths } from "../data/client.js";
-import {
-  counted,
-  decimal,
-  duration,
-  percent,
-  visible,
-  whole,
-} from "../data/formats.js";
-import {
-  groupsBySteps,
-  meanReward,
-  namesOf,
-  ORDERS,
-  orderRollouts,
-} from "../data/group_columns.js";
+import { counted, decimal, duration, percent, visible, whole } from "../data/formats.js";
+import { groupsBySteps, meanReward, namesOf, ORDERS, orderRollouts } from "../data/group_columns.js";
 import { addressOf, inAddress, navigate } from "../data/router.js";
 import { GroupColumns } from "../parts/group_columns.js";
 import { html } from "../parts/html.js";
@@ -32,9 +19,7 @@ import { useMemo, useState } from "../vendor/preact_hooks.js";
 
 /** @param {{route: Route}} props */
 export function GroupPage({ route }) {
-  const { data, error } = useData(
-    paths.group(route.step ?? "none", route.sample ?? "none", route),
-  );
+  const { data, error } = useData(paths.group(route.step ?? "none", route.sample ?? "none", route));
   const group = /** @type {GroupAnswer | undefined} */ (data);
   const go = (/** @type {number | string | null | undefined} */ sample) => {
     if (sample != null)
@@ -54,10 +39,7 @@ export function GroupPage({ route }) {
           {
             key: "Escape",
             does: "all rollouts",
-            run: () =>
-              navigate(
-                addressOf({ ...route, query: without(route.query, "compare") }),
-              ),
+            run: () => navigate(addressOf({ ...route, query: without(route.query, "compare") })),
           },
         ]
       : []),
@@ -74,41 +56,25 @@ function Group({ group, route }) {
   const isNarrow = useMedia(NARROW);
   const [single, setSingle] = useState(0);
   const order = route.query.sort ?? "rollout";
-  const rollouts = useMemo(
-    () => orderRollouts(group.rollouts, order),
-    [group, order],
-  );
+  const rollouts = useMemo(() => orderRollouts(group.rollouts, order), [group, order]);
   const names = useMemo(() => namesOf(group.rollouts), [group]);
   const chosen = chosenOf(route.query.compare, rollouts, names);
   const isComparing = chosen.length === 2;
-  const columns = useMemo(
-    () => (isComparing ? chosen : rollouts),
-    [rollouts, isComparing, route.query.compare],
-  );
+  const columns = useMemo(() => (isComparing ? chosen : rollouts), [rollouts, isComparing, route.query.compare]);
   const rewards = groupsBySteps(summary, group.other_steps).flatMap((each) =>
     each.rewards.filter((reward) => reward !== null),
   );
-  const [lowest, highest] = rewards.length
-    ? [Math.min(...rewards), Math.max(...rewards)]
-    : [null, null];
+  const [lowest, highest] = rewards.length ? [Math.min(...rewards), Math.max(...rewards)] : [null, null];
 
-  const setQuery = (
-    /** @type {Record<string, string>} */ query,
-    replace = false,
-  ) => navigate(addressOf({ ...route, query }), { replace });
+  const setQuery = (/** @type {Record<string, string>} */ query, replace = false) =>
+    navigate(addressOf({ ...route, query }), { replace });
   const addressOfRollout = (/** @type {Rollout} */ rollout) =>
     trajectoryAddress(route, names.get(rollout) ?? "", rollout);
   const choose = (/** @type {Rollout} */ rollout) => {
     const others = chosen.filter((each) => each !== rollout);
-    const next = chosen.includes(rollout)
-      ? others
-      : [...others, rollout].slice(-2);
+    const next = chosen.includes(rollout) ? others : [...others, rollout].slice(-2);
     const query = without(route.query, "compare");
-    setQuery(
-      next.length
-        ? { ...query, compare: next.map((each) => names.get(each)).join(",") }
-        : query,
-    );
+    setQuery(next.length ? { ...query, compare: next.map((each) => names.get(each)).join(",") } : query);
   };
   const headOf = (/** @type {Rollout} */ rollout) =>
     html`<${RolloutHead}
@@ -153,7 +119,7 @@ function Group({ group, route }) {
                   aria-pressed=${position === at}
                   onClick=${() => setSingle(position)}
                 >
-                  ${visible(names.get(rollout))}
+                  ${`${visible(names.get(rollout))} `}
                   <${RewardBadge}
                     reward=${rollout.summary.reward}
                     ...${{ lowest, highest }}
@@ -187,10 +153,7 @@ function GroupHeader({ group, route }) {
   const { summary } = group;
   const mean = meanReward(summary);
   const signal =
-    summary.zero_variance &&
-    { best: "all best", worst: "all worst", other: "all alike" }[
-      summary.zero_variance
-    ];
+    summary.zero_variance && { best: "all best", worst: "all worst", other: "all alike" }[summary.zero_variance];
   const neighbour = (
     /** @type {number | string | null} */ sample,
     /** @type {string} */ words,
@@ -235,10 +198,7 @@ function CompareBar({ chosen, names, total, onEnd }) {
       Choose a second rollout to compare with rollout ${first}.
     </p>`;
   }
-  const difference = firstDifference(
-    chosen[0].conversation,
-    chosen[1].conversation,
-  );
+  const difference = firstDifference(chosen[0].conversation, chosen[1].conversation);
   const where = difference?.turn ? `turn ${difference.turn}` : "the prompt";
   return html`<p class="compare-bar" role="status">
     <span
@@ -262,9 +222,7 @@ function CompareBar({ chosen, names, total, onEnd }) {
  */
 function chosenOf(compare, rollouts, names) {
   const wanted = (compare ?? "").split(",").filter(Boolean);
-  const found = wanted.map((name) =>
-    rollouts.find((each) => names.get(each) === name),
-  );
+  const found = wanted.map((name) => rollouts.find((each) => names.get(each) === name));
   return [...new Set(found)].filter((each) => each !== undefined).slice(0, 2);
 }
 
@@ -294,9 +252,7 @@ function trajectoryAddress(route, name, { summary }) {
  * @param {(value: number) => string} format
  */
 function spread({ lowest, highest }, format) {
-  return lowest === highest
-    ? format(lowest)
-    : `${format(lowest)} – ${format(highest)}`;
+  return lowest === highest ? format(lowest) : `${format(lowest)} – ${format(highest)}`;
 }
 
 /**
@@ -305,7 +261,5 @@ function spread({ lowest, highest }, format) {
  * @returns {Record<string, string>}
  */
 function without(query, name) {
-  return Object.fromEntries(
-    Object.entries(query).filter(([key]) => key !== name),
-  );
+  return Object.fromEntries(Object.entries(query).filter(([key]) => key !== name));
 }

@@ -97,8 +97,7 @@ function Heading({ route, step, run, timeline }) {
       ${step.step == null ? "No step" : `Step ${step.step}`}${step.validate ? " validation" : ""}
     </h1>
     <span class="weak"
-      >${counted(step.groups, "group")} ·
-      ${counted(step.trajectories, "rollout")}</span
+      >${`${counted(step.groups, "group")} · ${counted(step.trajectories, "rollout")}`}</span
     >
     <nav aria-label="neighbours" class="neighbours">
       ${previous && html`<a href=${stepAddress(previous, route)} title="Previous step ([)">‹ ${previous.step}</a>`}

@@ -28,8 +28,7 @@ const HEIGHTS = { small: 3, medium: 8, large: 18 };
 export function TimelinePage({ route }) {
   const { data, error } = useData(paths.timeline(route.step ?? "none", route));
   const timeline = /** @type {TimelineAnswer | undefined} */ (data);
-  if (timeline?.lanes.length)
-    return html`<${Timeline} timeline=${timeline} route=${route} />`;
+  if (timeline?.lanes.length) return html`<${Timeline} timeline=${timeline} route=${route} />`;
   if (timeline)
     return html`<${EmptyState} title="No trajectories">Nothing of this step has been written yet.</${EmptyState}>`;
   return error
@@ -57,8 +56,7 @@ function Timeline({ timeline, route }) {
     navigate(addressOf({ ...route, query: { ...route.query, ...query } }), {
       replace: true,
     });
-  const addressOfLane = (/** @type {TimelineLane} */ lane) =>
-    addressOf({ page: "trajectory", traceId: lane.trace_id });
+  const addressOfLane = (/** @type {TimelineLane} */ lane) => addressOf({ page: "trajectory", traceId: lane.trace_id });
   return html`<div class="timeline-page">
     <header class="timeline-header">
       <${Waited}
@@ -138,9 +136,7 @@ function Waited({ late, lanes, step, addressOf: addressOfLane }) {
       ${lanes.length === 1 ? "One trajectory" : `${whole(lanes.length)} trajectories`}
     </h1>`;
   const [first] = late.did;
-  const last = lanes.reduce((most, lane) =>
-    lane.end > most.end ? lane : most,
-  );
+  const last = lanes.reduce((most, lane) => (lane.end > most.end ? lane : most));
   return html`<h1 class="waited">
     ${`Step ${visible(step)} waited `}<b>${duration((late.until - late.since) / 1e6)}</b>${` for ${whole(late.count)} of ${whole(late.total)}: mostly `}<b
       >${activityName(first)}</b
@@ -154,9 +150,7 @@ function Waited({ late, lanes, step, addressOf: addressOfLane }) {
  * @returns {LaneOrder}
  */
 function orderOf(name) {
-  return name !== undefined && Object.hasOwn(ORDERS, name)
-    ? /** @type {LaneOrder} */ (name)
-    : "end";
+  return name !== undefined && Object.hasOwn(ORDERS, name) ? /** @type {LaneOrder} */ (name) : "end";
 }
 
 /**
@@ -165,8 +159,7 @@ function orderOf(name) {
  * @returns {keyof typeof HEIGHTS}
  */
 function sizeOf(name, lanes) {
-  if (name !== undefined && Object.hasOwn(HEIGHTS, name))
-    return /** @type {keyof typeof HEIGHTS} */ (name);
+  if (name !== undefined && Object.hasOwn(HEIGHTS, name)) return /** @type {keyof typeof HEIGHTS} */ (name);
   if (lanes > 400) return "small";
   return lanes > 40 ? "medium" : "large";
 }

@@ -21,15 +21,9 @@ import { Waterfall } from "../parts/waterfall.js";
 /** @param {{route: Route}} props */
 export function TrajectoryPage({ route }) {
   const isById = route.traceId !== undefined;
-  const group = useData(
-    isById
-      ? null
-      : paths.group(route.step ?? "none", route.sample ?? "none", route),
-  );
+  const group = useData(isById ? null : paths.group(route.step ?? "none", route.sample ?? "none", route));
   const traceId = route.traceId ?? traceIdOf(group.data, route.rollout);
-  const { data, error } = useData(
-    traceId === undefined ? null : paths.trajectory(traceId),
-  );
+  const { data, error } = useData(traceId === undefined ? null : paths.trajectory(traceId));
   const trajectory = /** @type {TrajectoryAnswer | undefined} */ (data);
   usePlace(trajectory && isById ? placeOf(trajectory) : null);
   const go = (/** @type {string | null | undefined} */ next) => {
@@ -61,34 +55,16 @@ function Trajectory({ trajectory, route, go }) {
   const { conversation, spans, summary } = trajectory;
   const isNarrow = useMedia(NARROW);
   const [tab, setTab] = useState("conversation");
-  const [from, setFrom] = useState(
-    /** @type {"conversation" | "waterfall" | "address"} */ ("address"),
-  );
-  const byId = useMemo(
-    () => new Map(spans.map((span) => [span.span_id, span])),
-    [spans],
-  );
+  const [from, setFrom] = useState(/** @type {"conversation" | "waterfall" | "address"} */ ("address"));
+  const byId = useMemo(() => new Map(spans.map((span) => [span.span_id, span])), [spans]);
   const spanId = route.query.span;
   const span = spanId === undefined ? undefined : byId.get(spanId);
-  const chosen = useMemo(
-    () => (span ? { spanId: span.span_id, from } : null),
-    [span?.span_id, from],
-  );
-  const family = useMemo(
-    () => (span ? familyOf(span, byId, spans) : []),
-    [span, byId],
-  );
-  const spanOf = (/** @type {string | null} */ id) =>
-    id === null ? undefined : byId.get(id);
-  const choose = (
-    /** @type {string | null} */ id,
-    /** @type {"conversation" | "waterfall"} */ where,
-  ) => {
+  const chosen = useMemo(() => (span ? { spanId: span.span_id, from } : null), [span?.span_id, from]);
+  const family = useMemo(() => (span ? familyOf(span, byId, spans) : []), [span, byId]);
+  const spanOf = (/** @type {string | null} */ id) => (id === null ? undefined : byId.get(id));
+  const choose = (/** @type {string | null} */ id, /** @type {"conversation" | "waterfall"} */ where) => {
     setFrom(where);
-    navigate(
-      addressOf({ ...route, query: { ...route.query, span: id ?? "" } }),
-      { replace: true },
-    );
+    navigate(addressOf({ ...route, query: { ...route.query, span: id ?? "" } }), { replace: true });
   };
   useKeys(
     span
@@ -114,10 +90,7 @@ function Trajectory({ trajectory, route, go }) {
       ${span ? html`<${SpanPanel} traceId=${summary.trace_id} span=${span} onClose=${() => choose(null, "waterfall")} />` : null}
     </div>`,
   };
-  const names = /** @type {["conversation", "spans"]} */ ([
-    "conversation",
-    "spans",
-  ]);
+  const names = /** @type {["conversation", "spans"]} */ (["conversation", "spans"]);
   return html`<div class="trajectory-page">
     <${TrajectoryHeader} trajectory=${trajectory} go=${go} />
     ${
@@ -152,11 +125,7 @@ function TrajectoryHeader({ trajectory, go }) {
   const { summary, spans, previous, next } = trajectory;
   const { run } = useSurroundings();
   const seconds = (summary.end_time - summary.start_time) / 1e9;
-  const neighbour = (
-    /** @type {string | null} */ traceId,
-    /** @type {string} */ words,
-    /** @type {string} */ key,
-  ) =>
+  const neighbour = (/** @type {string | null} */ traceId, /** @type {string} */ words, /** @type {string} */ key) =>
     html`<button
       type="button"
       disabled=${traceId === null}
@@ -200,10 +169,7 @@ function titleOf({ prompt, name, trace_id: traceId }) {
  * @param {string | undefined} rollout
  */
 function traceIdOf(group, rollout) {
-  const at =
-    group?.summary.rollout_ns.findIndex(
-      (each) => inAddress(each) === rollout,
-    ) ?? -1;
+  const at = group?.summary.rollout_ns.findIndex((each) => inAddress(each) === rollout) ?? -1;
   return at < 0 ? undefined : group?.summary.trace_ids[at];
 }
 
@@ -229,10 +195,7 @@ function placeOf({ group, summary }) {
 function addressIn(route, group, traceId) {
   const numbers = group?.summary.rollout_ns ?? [];
   const number = numbers[group?.summary.trace_ids.indexOf(traceId) ?? -1];
-  if (
-    number == null ||
-    numbers.filter((each) => each === number).length !== 1
-  ) {
+  if (number == null || numbers.filter((each) => each === number).length !== 1) {
     return addressOf({ page: "trajectory", traceId });
   }
   return addressOf({ ...route, rollout: String(number), query: {} });
@@ -253,7 +216,6 @@ function familyOf(span, byId, spans) {
     found.add(parent.span_id);
     at = parent;
   }
-  for (const each of spans)
-    if (each.parent_id === span.span_id) found.add(each.span_id);
+  for (const each of spans) if (each.parent_id === span.span_id) found.add(each.span_id);
   return [...found];
 }

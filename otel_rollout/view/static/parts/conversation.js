@@ -25,13 +25,7 @@ const MOST_LINES = 50;
  * @param {(spanId: string) => void} props.onSelect
  * @param {string[]} props.family the chosen span and those around it, the nearest first
  */
-export function Conversation({
-  conversation,
-  spanOf,
-  chosen,
-  onSelect,
-  family,
-}) {
+export function Conversation({ conversation, spanOf, chosen, onSelect, family }) {
   const items = useMemo(() => pairCalls(conversation), [conversation]);
   const places = useMemo(() => placesOf(items), [items]);
   const {
@@ -47,21 +41,17 @@ export function Conversation({
   });
   const near = family.find((spanId) => places.has(spanId)) ?? null;
   useEffect(() => {
-    if (near === null || chosen === null || chosen.from === "conversation")
-      return;
+    if (near === null || chosen === null || chosen.from === "conversation") return;
     const place = places.get(near) ?? 0;
     show(place);
     // The entry is in the document in the next frame; only then is its height known.
     const frame = requestAnimationFrame(() => {
       show(place);
-      scroller.current
-        ?.querySelector(`[data-span="${CSS.escape(near)}"]`)
-        ?.scrollIntoView({ block: "nearest" });
+      scroller.current?.querySelector(`[data-span="${CSS.escape(near)}"]`)?.scrollIntoView({ block: "nearest" });
     });
     return () => cancelAnimationFrame(frame);
   }, [chosen?.spanId, chosen?.from, places]);
-  const moreOf = (/** @type {string | null} */ spanId) =>
-    spanId === null ? null : () => onSelect(spanId);
+  const moreOf = (/** @type {string | null} */ spanId) => (spanId === null ? null : () => onSelect(spanId));
   return html`<div
     ref=${scroller}
     class="conversation"
@@ -108,19 +98,8 @@ function placesOf(items) {
 /** @param {Item} item */
 function guess(item) {
   const lines = (/** @type {string} */ text) =>
-    Math.min(
-      MOST_LINES,
-      1 + text.length / WIDTH + text.slice(0, 4000).split("\n").length - 1,
-    );
+    Math.min(MOST_LINES, 1 + text.length / WIDTH + text.slice(0, 4000).split("\n").length - 1);
   const { role, text } = item.utterance;
-  const own =
-    role === "tool" ? 0 : AROUND + LINE * (role === "system" ? 1 : lines(text));
-  return (
-    own +
-    item.cards.reduce(
-      (sum, { result }) =>
-        sum + 2 * AROUND + LINE * (1 + lines(result?.text ?? "")),
-      0,
-    )
-  );
+  const own = role === "tool" ? 0 : AROUND + LINE * (role === "system" ? 1 : lines(text));
+  return own + item.cards.reduce((sum, { result }) => sum + 2 * AROUND + LINE * (1 + lines(result?.text ?? "")), 0);
 }

@@ -2,12 +2,7 @@ import { align } from "../data/alignment.js";
 import { pairCalls } from "../data/conversation.js";
 import { counted, whole } from "../data/formats.js";
 import { messageDifferences } from "../data/message_differences.js";
-import {
-  useEffect,
-  useMemo,
-  useRef,
-  useState,
-} from "../vendor/preact_hooks.js";
+import { useEffect, useMemo, useRef, useState } from "../vendor/preact_hooks.js";
 import { html } from "./html.js";
 import { Message } from "./message.js";
 
@@ -30,24 +25,12 @@ const FIRST = 1200;
  * @param {(rollout: Rollout) => string} props.addressOf
  * @param {boolean} props.isComparing marks the differences of the two that are shown
  */
-export function GroupColumns({
-  rollouts,
-  shown,
-  names,
-  headOf,
-  addressOf,
-  isComparing,
-}) {
-  const { common, rows } = useMemo(
-    () => align(rollouts.map(({ conversation }) => conversation)),
-    [rollouts],
-  );
+export function GroupColumns({ rollouts, shown, names, headOf, addressOf, isComparing }) {
+  const { common, rows } = useMemo(() => align(rollouts.map(({ conversation }) => conversation)), [rollouts]);
   const [isUnfolded, setUnfolded] = useState(false);
   const isOpen = isUnfolded || !rows.length;
   const [count, end] = useMore(rows.length);
-  const longest = rollouts.find(
-    ({ conversation }) => conversation.length >= common,
-  );
+  const longest = rollouts.find(({ conversation }) => conversation.length >= common);
   const columns = shown.map((at) => rollouts[at]);
   const nameAt = (/** @type {number} */ at) => names.get(rollouts[at]) ?? "";
   return html`<div
@@ -90,17 +73,15 @@ export function GroupColumns({
           </div>`
         : null
     }
-    ${rows
-      .slice(0, count)
-      .map(
-        (row, at) =>
-          html`<${Turn}
+    ${rows.slice(0, count).map(
+      (row, at) =>
+        html`<${Turn}
             key=${row.turn}
             ...${{ row, shown, nameAt, isComparing, addressAt: (/** @type {number} */ column) => addressOf(rollouts[column]) }}
             before=${rows[at - 1] ?? null}
             isFirst=${at === 0 && rollouts.length > 1}
           />`,
-      )}
+    )}
     ${rows.length === 0 && rollouts.length > 1 ? html`<p class="all-alike">${rollouts.length === 2 ? "Both rollouts say the same." : `All ${whole(rollouts.length)} rollouts say the same.`}</p>` : null}
     ${count < rows.length ? html`<div ref=${end} class="more-rows weak">${counted(rows.length - count, "turn")} more …</div>` : null}
   </div>`;
@@ -119,23 +100,12 @@ export function GroupColumns({
  * @param {(column: number) => string} props.addressAt
  */
 function Turn({ row, before, shown, isFirst, isComparing, nameAt, addressAt }) {
-  const items = useMemo(
-    () =>
-      row.cells.map((cell) =>
-        cell ? pairCalls(cell.utterances, cell.from) : [],
-      ),
-    [row],
-  );
+  const items = useMemo(() => row.cells.map((cell) => (cell ? pairCalls(cell.utterances, cell.from) : [])), [row]);
   const differences = useMemo(
-    () =>
-      isComparing && shown.length === 2
-        ? messageDifferences(items[shown[0]], items[shown[1]])
-        : null,
+    () => (isComparing && shown.length === 2 ? messageDifferences(items[shown[0]], items[shown[1]]) : null),
     [items, isComparing, shown.join()],
   );
-  const kinds = new Set(
-    shown.map((at) => (row.cells[at] ? (row.cells[at].sameAs ?? at) : "ended")),
-  );
+  const kinds = new Set(shown.map((at) => (row.cells[at] ? (row.cells[at].sameAs ?? at) : "ended")));
   return html`<div
       class="columns-row turn-name ${isFirst ? "first" : ""}"
       role="row"
@@ -193,9 +163,7 @@ function isRepeated(cell, shown) {
 /** @param {string} address */
 function leadTo(address) {
   return (/** @type {string | null} */ span) => () => {
-    location.hash = span
-      ? `${address}${address.includes("?") ? "&" : "?"}span=${span}`
-      : address;
+    location.hash = span ? `${address}${address.includes("?") ? "&" : "?"}span=${span}` : address;
   };
 }
 
@@ -204,8 +172,7 @@ function leadTo(address) {
  * @param {number} rollouts
  */
 function alike(messages, rollouts) {
-  if (rollouts === 2)
-    return `${counted(messages, "message")} alike in both rollouts`;
+  if (rollouts === 2) return `${counted(messages, "message")} alike in both rollouts`;
   return `${counted(messages, "message")} alike in all ${whole(rollouts)} rollouts`;
 }
 
@@ -221,9 +188,7 @@ function useMore(rows) {
   useEffect(() => {
     if (!end.current) return;
     const observer = new IntersectionObserver(
-      (entries) =>
-        entries.some((entry) => entry.isIntersecting) &&
-        setCount((old) => old + ROWS_AT_ONCE),
+      (entries) => entries.some((entry) => entry.isIntersecting) && setCount((old) => old + ROWS_AT_ONCE),
       { rootMargin: "800px" },
     );
     observer.observe(end.current);

@@ -50,8 +50,7 @@ export function LongText({ text, parts, cut, onMore, first = FIRST }) {
 
 /** @param {{text: string}} props */
 function Pieces({ text }) {
-  if (text.length <= PIECE)
-    return html`<div class="said">${visible(text)}</div>`;
+  if (text.length <= PIECE) return html`<div class="said">${visible(text)}</div>`;
   return html`<div class="said">
     ${pieces(text, PIECE).map((piece, at) => html`<div key=${at} class="piece">${visible(piece)}</div>`)}
   </div>`;
@@ -65,9 +64,7 @@ function Marked({ parts, length }) {
     if (left <= 0) break;
     const shown = visible(text.slice(0, left));
     left -= text.length;
-    nodes.push(
-      isChanged ? html`<mark key=${at} class="differs">${shown}</mark>` : shown,
-    );
+    nodes.push(isChanged ? html`<mark key=${at} class="differs">${shown}</mark>` : shown);
   }
   return html`<div class="said">${nodes}</div>`;
 }

@@ -26,16 +26,7 @@ import { SpanButton, ToolCard, Traceback } from "./tool_card.js";
  * @param {(spanId: string | null) => (() => void) | null} [props.moreOf] shows what the server left out
  * @param {number} [props.first] characters of a text that are shown first
  */
-export function Message({
-  item,
-  heading,
-  differences,
-  spanOf,
-  selected,
-  onSelect,
-  moreOf,
-  first,
-}) {
+export function Message({ item, heading, differences, spanOf, selected, onSelect, moreOf, first }) {
   const { utterance, cards } = item;
   const { role, text, reasoning, is_error: isError } = utterance;
   const isResult = role === "tool";
@@ -85,9 +76,7 @@ export function Message({
 /** @param {any} props */
 function Body({ role, text, utterance, parts, moreOf, first }) {
   if (!text.trim() && !utterance.cut) {
-    return utterance.calls.length || utterance.reasoning
-      ? null
-      : html`<p class="weak">no text</p>`;
+    return utterance.calls.length || utterance.reasoning ? null : html`<p class="weak">no text</p>`;
   }
   const body = html`<${LongText}
     text=${text}
@@ -129,12 +118,10 @@ function tokenText(id) {
 
 /** @param {{input: number | null, output: number | null}} tokens */
 function tokensText({ input, output }) {
-  return `${input == null ? "?" : whole(input)} → ${output == null ? "?" : whole(output)} tokens`;
+  return `${input == null ? "?" : whole(input)} → ${output == null ? "?" : whole(output)} tok`;
 }
 
 /** @param {string} role */
 function roleClass(role) {
-  return ["system", "developer", "user", "assistant", "tool"].includes(role)
-    ? role
-    : "other";
+  return ["system", "developer", "user", "assistant", "tool"].includes(role) ? role : "other";
 }

@@ -15,14 +15,7 @@ import { html } from "./html.js";
  * @param {number | null} props.highest
  * @param {{isChosen: boolean, onChange: () => void} | null} props.comparing
  */
-export function RolloutHead({
-  summary,
-  name,
-  address,
-  lowest,
-  highest,
-  comparing,
-}) {
+export function RolloutHead({ summary, name, address, lowest, highest, comparing }) {
   const { reward, advantage, fate, status } = summary;
   return html`<div class="rollout-head">
     <div class="rollout-name">
@@ -77,10 +70,7 @@ export function RewardParts({ parts }) {
 
 /** @param {{summary: TrajectorySummary}} props */
 function ToolErrors({ summary }) {
-  const errors = Object.values(summary.tools ?? {}).reduce(
-    (sum, tool) => sum + tool.errors,
-    0,
-  );
+  const errors = Object.values(summary.tools ?? {}).reduce((sum, tool) => sum + tool.errors, 0);
   if (!errors) return null;
   return html`<span class="failure"
     >${whole(errors)} tool ${errors === 1 ? "error" : "errors"}</span

@@ -77,7 +77,7 @@ export function rolloutColumns(step, rollouts) {
     number("input", "Input", "5rem", (each) => each.input_tokens, compact, "Input tokens of all turns"),
     number("time", "Time", "5.5rem", (each) => each.seconds, duration, "Duration"),
     {
-      ...number("tools", "Tool errors", "6rem", (each) => each.tool_errors, whole),
+      ...number("tools", "Tool errors", "6.2rem", (each) => each.tool_errors, whole),
       cell: (each) =>
         each.tool_calls
           ? html`${whole(each.tool_errors)}<span class="weak">

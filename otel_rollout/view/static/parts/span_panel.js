@@ -34,25 +34,17 @@ export function SpanPanel({ traceId, span: listed, onClose }) {
   });
   const isCurrent = state.spanId === listed.span_id;
   const span = (isCurrent && state.whole) || listed;
-  useEffect(
-    () => setState({ spanId: listed.span_id, whole: null, said: "" }),
-    [listed.span_id],
-  );
+  useEffect(() => setState({ spanId: listed.span_id, whole: null, said: "" }), [listed.span_id]);
   const loadWhole = async () => {
-    const found = /** @type {Span} */ (
-      await load(paths.span(traceId, listed.span_id))
-    );
+    const found = /** @type {Span} */ (await load(paths.span(traceId, listed.span_id)));
     setState({ spanId: listed.span_id, whole: found, said: "" });
     return found;
   };
   const onMore = () => {
     setState({ spanId: listed.span_id, whole: null, said: "Reading …" });
-    loadWhole().catch((error) =>
-      setState({ spanId: listed.span_id, whole: null, said: error.message }),
-    );
+    loadWhole().catch((error) => setState({ spanId: listed.span_id, whole: null, said: error.message }));
   };
-  const copy = async () =>
-    JSON.stringify((isCurrent && state.whole) || (await loadWhole()), null, 2);
+  const copy = async () => JSON.stringify((isCurrent && state.whole) || (await loadWhole()), null, 2);
   const seconds = Number(BigInt(span.end_time) - BigInt(span.start_time)) / 1e9;
   const entries = Object.entries(span.attributes);
   const ids = tokenIdsOf(span);
@@ -142,13 +134,9 @@ function tokenIdsOf(span) {
   for (const key of ["input.value", "output.value"]) {
     const value = parsed(span.attributes[key]);
     for (const [name, ids] of Object.entries(value)) {
-      if (!Array.isArray(ids) || !ids.length || !ids.every(Number.isInteger))
-        continue;
+      if (!Array.isArray(ids) || !ids.length || !ids.every(Number.isInteger)) continue;
       const start = Number(value.prompt_ids_start ?? 0);
-      const at =
-        name.startsWith("prompt") && span.prefix_break?.at != null
-          ? span.prefix_break.at - start
-          : null;
+      const at = name.startsWith("prompt") && span.prefix_break?.at != null ? span.prefix_break.at - start : null;
       found.push({
         name: `${name}`,
         values: ids,

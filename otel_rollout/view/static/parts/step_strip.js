@@ -17,11 +17,7 @@ const HIGHEST = 28;
 export function StepStrip({ here, others }) {
   const groups = groupsBySteps(here, others);
   const current = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(
-    () =>
-      current.current?.scrollIntoView({ block: "nearest", inline: "center" }),
-    [here.step],
-  );
+  useEffect(() => current.current?.scrollIntoView({ block: "nearest", inline: "center" }), [here.step]);
   if (groups.length < 2) return null;
   const means = groups.map(meanReward);
   const known = means.filter((mean) => mean !== null);
@@ -33,8 +29,7 @@ export function StepStrip({ here, others }) {
       ${groups.map((group, at) => {
         const mean = means[at];
         const isHere = group === here;
-        const reward =
-          mean === null ? "no reward" : `mean reward ${decimal(mean)}`;
+        const reward = mean === null ? "no reward" : `mean reward ${decimal(mean)}`;
         const words = `step ${group.step ?? "none"}: ${reward}, ${counted(group.rewards.length, "rollout")}`;
         return html`<li key=${`${group.step} ${group.run_id}`}>
           <a

@@ -1,18 +1,6 @@
-import {
-  useEffect,
-  useLayoutEffect,
-  useRef,
-  useState,
-} from "../vendor/preact_hooks.js";
+import { useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact_hooks.js";
 import { decimal, duration, visible } from "../data/formats.js";
-import {
-  KINDS,
-  panBy,
-  segmentAt,
-  ticks,
-  visibleLanes,
-  zoomAt,
-} from "../data/lanes.js";
+import { KINDS, panBy, segmentAt, ticks, visibleLanes, zoomAt } from "../data/lanes.js";
 import { drawLanes } from "../data/timeline_drawing.js";
 import { html } from "./html.js";
 import { useKeys } from "./keys.js";
@@ -41,26 +29,13 @@ const LINE = 16;
  * @param {Set<string>} props.late the trajectories that the step waited for
  * @param {(lane: TimelineLane) => void} props.onOpen
  */
-export function TimelineCanvas({
-  lanes,
-  names,
-  order,
-  bounds,
-  view,
-  onView,
-  laneHeight,
-  since,
-  late,
-  onOpen,
-}) {
+export function TimelineCanvas({ lanes, names, order, bounds, view, onView, laneHeight, since, late, onOpen }) {
   const scroller = useRef(/** @type {HTMLDivElement | null} */ (null));
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const [size, setSize] = useState({ width: 0, height: 0 });
   const [chosen, setChosen] = useState(/** @type {number | null} */ (null));
   const [hover, setHover] = useState(
-    /** @type {{place: number, segment: Segment | null, x: number, y: number} | null} */ (
-      null
-    ),
+    /** @type {{place: number, segment: Segment | null, x: number, y: number} | null} */ (null),
   );
   const colours = useColours();
   const latest = useRef({ view, bounds, onView });
@@ -71,10 +46,8 @@ export function TimelineCanvas({
     if (!context || !canvas.current || !scroller.current) return;
     const ratio = devicePixelRatio || 1;
     const { width, height } = size;
-    if (canvas.current.width !== Math.round(width * ratio))
-      canvas.current.width = Math.round(width * ratio);
-    if (canvas.current.height !== Math.round(height * ratio))
-      canvas.current.height = Math.round(height * ratio);
+    if (canvas.current.width !== Math.round(width * ratio)) canvas.current.width = Math.round(width * ratio);
+    if (canvas.current.height !== Math.round(height * ratio)) canvas.current.height = Math.round(height * ratio);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const top = scroller.current.scrollTop;
     const shown = visibleLanes(top, height, laneHeight, order.length);
@@ -102,9 +75,7 @@ export function TimelineCanvas({
   useEffect(() => {
     const element = scroller.current;
     if (!element) return;
-    const observer = new ResizeObserver(() =>
-      setSize({ width: element.clientWidth, height: element.clientHeight }),
-    );
+    const observer = new ResizeObserver(() => setSize({ width: element.clientWidth, height: element.clientHeight }));
     observer.observe(element);
     let frame = 0;
     const onScroll = () => {
@@ -129,8 +100,7 @@ export function TimelineCanvas({
     if (!element) return;
     const [top, bottom] = [next * laneHeight, (next + 1) * laneHeight];
     if (top < element.scrollTop) element.scrollTop = top;
-    else if (bottom > element.scrollTop + element.clientHeight)
-      element.scrollTop = bottom - element.clientHeight;
+    else if (bottom > element.scrollTop + element.clientHeight) element.scrollTop = bottom - element.clientHeight;
   };
   useKeys([
     { key: "j", does: "next lane", run: () => choose((chosen ?? -1) + 1) },
@@ -243,19 +213,9 @@ function Hover({ lane, segment, x, y, width }) {
 }
 
 /** @param {TimelineLane} lane */
-function describe({
-  sample_index: sample,
-  rollout_n: rollout,
-  status,
-  reward,
-}) {
-  const ended =
-    reward === null
-      ? (status ?? "no end yet")
-      : `${status ?? "no end yet"}, reward ${decimal(reward)}`;
-  return visible(
-    `sample ${sample ?? "none"}, rollout ${rollout ?? "none"}: ${ended}`,
-  );
+function describe({ sample_index: sample, rollout_n: rollout, status, reward }) {
+  const ended = reward === null ? (status ?? "no end yet") : `${status ?? "no end yet"}, reward ${decimal(reward)}`;
+  return visible(`sample ${sample ?? "none"}, rollout ${rollout ?? "none"}: ${ended}`);
 }
 
 /**
@@ -274,26 +234,13 @@ function takeGestures(element, latest) {
     const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? LINE : 1;
     if (event.ctrlKey || event.metaKey || event.altKey) {
       event.preventDefault();
-      onView(
-        zoomAt(
-          view,
-          Math.exp(-event.deltaY * unit * 0.01),
-          placeOf(event.clientX),
-          bounds,
-        ),
-      );
+      onView(zoomAt(view, Math.exp(-event.deltaY * unit * 0.01), placeOf(event.clientX), bounds));
       return;
     }
     const across = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
-    if (
-      !across ||
-      (!event.shiftKey && Math.abs(event.deltaX) < Math.abs(event.deltaY))
-    )
-      return;
+    if (!across || (!event.shiftKey && Math.abs(event.deltaX) < Math.abs(event.deltaY))) return;
     event.preventDefault();
-    onView(
-      panBy(view, (across * unit) / Math.max(1, element.clientWidth), bounds),
-    );
+    onView(panBy(view, (across * unit) / Math.max(1, element.clientWidth), bounds));
   };
   /** @type {Map<number, PointerEvent>} */
   const fingers = new Map();
@@ -305,26 +252,12 @@ function takeGestures(element, latest) {
     if (!before) return;
     fingers.set(event.pointerId, event);
     if (fingers.size !== 2) return;
-    const [other] = [...fingers.values()].filter(
-      (each) => each.pointerId !== event.pointerId,
-    );
+    const [other] = [...fingers.values()].filter((each) => each.pointerId !== event.pointerId);
     const { view, bounds, onView } = latest.current;
-    const [was, is] = [
-      Math.abs(before.clientX - other.clientX),
-      Math.abs(event.clientX - other.clientX),
-    ];
-    if (was > 10 && is > 10)
-      onView(
-        zoomAt(
-          view,
-          is / was,
-          placeOf((event.clientX + other.clientX) / 2),
-          bounds,
-        ),
-      );
+    const [was, is] = [Math.abs(before.clientX - other.clientX), Math.abs(event.clientX - other.clientX)];
+    if (was > 10 && is > 10) onView(zoomAt(view, is / was, placeOf((event.clientX + other.clientX) / 2), bounds));
   };
-  const onUp = (/** @type {PointerEvent} */ event) =>
-    void fingers.delete(event.pointerId);
+  const onUp = (/** @type {PointerEvent} */ event) => void fingers.delete(event.pointerId);
   element.addEventListener("wheel", onWheel, { passive: false });
   element.addEventListener("pointerdown", onDown);
   element.addEventListener("pointermove", onMove);
@@ -366,8 +299,7 @@ function useColours() {
 /** @returns {Colours} */
 function readColours() {
   const style = getComputedStyle(document.documentElement);
-  const of = (/** @type {string} */ name) =>
-    style.getPropertyValue(`--${name}`).trim();
+  const of = (/** @type {string} */ name) => style.getPropertyValue(`--${name}`).trim();
   return {
     kinds: Object.fromEntries(KINDS.map((kind) => [kind, of(`kind-${kind}`)])),
     failed: of("bad"),

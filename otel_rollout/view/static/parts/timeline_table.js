@@ -13,9 +13,7 @@ const SLOWEST = 50;
  * @param {{lanes: TimelineLane[], names: string[], addressOf: (lane: TimelineLane) => string, late: Set<string>}} props
  */
 export function TimelineTable({ lanes, names, addressOf, late }) {
-  const slowest = [...lanes]
-    .sort((one, other) => other.end - one.end)
-    .slice(0, SLOWEST);
+  const slowest = [...lanes].sort((one, other) => other.end - one.end).slice(0, SLOWEST);
   return html`<div
     class="plain-table-box"
     tabindex="0"
@@ -42,8 +40,7 @@ export function TimelineTable({ lanes, names, addressOf, late }) {
           return html`<tr key=${lane.trace_id}>
             <th scope="row">
               <a href=${addressOf(lane)}
-                >sample ${visible(String(lane.sample_index ?? "none"))}, rollout
-                ${visible(String(lane.rollout_n ?? "none"))}</a
+                >${visible(`sample ${lane.sample_index ?? "none"}, rollout ${lane.rollout_n ?? "none"}`)}</a
               >
               ${late.has(lane.trace_id) ? html` <span class="warning">last 5%</span>` : null}
             </th>
@@ -71,7 +68,5 @@ export function TimelineTable({ lanes, names, addressOf, late }) {
  * @param {{kind: number, name: string}} activity
  */
 export function activityName({ kind, name }) {
-  return visible(
-    KINDS[kind] === "waiting" || !name ? KINDS[kind] : `${KINDS[kind]} ${name}`,
-  );
+  return visible(KINDS[kind] === "waiting" || !name ? KINDS[kind] : `${KINDS[kind]} ${name}`);
 }

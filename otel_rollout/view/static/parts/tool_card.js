@@ -1,4 +1,4 @@
-import { pretty } from "../data/conversation.js";
+import { argumentsText, isPlain, pretty } from "../data/conversation.js";
 import { duration, visible } from "../data/formats.js";
 import { html } from "./html.js";
 import { LongText } from "./long_text.js";
@@ -6,9 +6,6 @@ import { LongText } from "./long_text.js";
 /** @import { Part } from "../data/bounded_difference.js" */
 /** @import { Card } from "../data/conversation.js" */
 /** @import { Span } from "../data/types.d.ts" */
-
-/** Arguments of a call up to which each stands in a line of its own. */
-const MOST_LINES = 8;
 
 /**
  * A call of a tool: its arguments and its result together.
@@ -23,16 +20,7 @@ const MOST_LINES = 8;
  * @param {(spanId: string | null) => (() => void) | null} [props.moreOf] shows what the server left out
  * @param {number} [props.first] characters of a text that are shown first
  */
-export function ToolCard({
-  card,
-  argumentParts,
-  resultParts,
-  spanOf,
-  selected,
-  onSelect,
-  moreOf,
-  first,
-}) {
+export function ToolCard({ card, argumentParts, resultParts, spanOf, selected, onSelect, moreOf, first }) {
   const { call, result } = card;
   const span = spanOf?.(result?.span_id ?? null);
   const name = call?.name || result?.name || span?.name || "tool";
@@ -92,9 +80,7 @@ export function SpanButton({ span, onSelect }) {
 
 /** @param {{span: Span}} props */
 export function Traceback({ span }) {
-  const stack = span.events
-    .map((event) => event.attributes?.["exception.stacktrace"])
-    .find((each) => each);
+  const stack = span.events.map((event) => event.attributes?.["exception.stacktrace"]).find((each) => each);
   if (typeof stack !== "string") return null;
   return html`<details class="traceback">
     <summary>Traceback</summary>
@@ -106,7 +92,7 @@ export function Traceback({ span }) {
 function Arguments({ value, parts, first }) {
   if (parts)
     return html`<div class="arguments">
-      <${LongText} text=${pretty(value)} parts=${parts} first=${first} />
+      <${LongText} text=${argumentsText(value)} parts=${parts} first=${first} />
     </div>`;
   if (!isPlain(value))
     return html`<div class="arguments">
@@ -126,19 +112,4 @@ function Arguments({ value, parts, first }) {
         </div>`,
     )}
   </dl>`;
-}
-
-/**
- * @param {unknown} value
- * @returns {value is Record<string, unknown>}
- */
-function isPlain(value) {
-  if (typeof value !== "object" || value === null || Array.isArray(value))
-    return false;
-  const values = Object.values(value);
-  return (
-    values.length > 0 &&
-    values.length <= MOST_LINES &&
-    values.every((each) => typeof each !== "object" || each === null)
-  );
 }

@@ -24,10 +24,7 @@ const KINDS = { LLM: "generating", TOOL: "tool", EVALUATOR: "reward" };
  */
 export function Waterfall({ spans, chosen, onSelect }) {
   const { rows, seconds } = useMemo(() => layOutWaterfall(spans), [spans]);
-  const places = useMemo(
-    () => new Map(rows.map((row, at) => [row.span.span_id, at])),
-    [rows],
-  );
+  const places = useMemo(() => new Map(rows.map((row, at) => [row.span.span_id, at])), [rows]);
   const { scroller, items, height, show } = useWindowed({
     count: rows.length,
     sizeOf: () => ROW,
