@@ -275,17 +275,62 @@ export type SearchLine =
   | { searched_bytes: number; total_bytes: number }
   | { error: string };
 
+export interface Evidence {
+  trace_id: string;
+  step: number | null;
+  validate: boolean;
+  sample_index: number | string | null;
+  rollout_n: number | string | null;
+  command: string;
+  /** Its address in the pages, from `#` on. */
+  address: string;
+}
+
+/** A check that is above its threshold; fields as in otel_rollout/analysis/findings. */
 export interface Finding {
   check: string;
-  severity: string;
   title: string;
-  text: string;
-  value?: number;
-  share?: number;
-  try?: string;
-  step?: number | null;
-  validate?: boolean;
-  evidence?: { trace_id: string; label?: string }[];
+  subject: string;
+  severity: string;
+  experiment_name: string | null;
+  run_id: string | null;
+  validate: boolean;
+  steps: (number | null)[];
+  number: number;
+  total: number;
+  share: number;
+  measured: string;
+  meaning: string;
+  advice: string;
+  evidence: Evidence[];
+}
+
+/** A trajectory that has started and not ended; fields as in otel_rollout/run/live.py. */
+export interface RunningTrajectory {
+  trace_id: string;
+  name: string;
+  step: number | null;
+  sample_index: number | string | null;
+  rollout_n: number | string | null;
+  validate: boolean;
+  experiment_name: string | null;
+  seconds: number;
+  op: string | null;
+  op_kind: string;
+  op_seconds: number | null;
+  op_p99: number | null;
+  ops: number;
+  worker: string;
+  host: string;
+  is_alive: boolean;
+  silent_seconds: number;
+}
+
+export interface LiveAnswer {
+  trajectories: RunningTrajectory[];
+  open?: number;
+  silent_workers?: string[];
+  why?: string | null;
 }
 
 /** A selected part of a run: what `validate`, `experiment` and `run` say in an address. */
