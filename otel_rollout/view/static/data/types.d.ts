@@ -305,34 +305,6 @@ export interface Finding {
   evidence: Evidence[];
 }
 
-/** A trajectory that has started and not ended; fields as in otel_rollout/run/live.py. */
-export interface RunningTrajectory {
-  trace_id: string;
-  name: string;
-  step: number | null;
-  sample_index: number | string | null;
-  rollout_n: number | string | null;
-  validate: boolean;
-  experiment_name: string | null;
-  seconds: number;
-  op: string | null;
-  op_kind: string;
-  op_seconds: number | null;
-  op_p99: number | null;
-  ops: number;
-  worker: string;
-  host: string;
-  is_alive: boolean;
-  silent_seconds: number;
-}
-
-export interface LiveAnswer {
-  trajectories: RunningTrajectory[];
-  open?: number;
-  silent_workers?: string[];
-  why?: string | null;
-}
-
 /** A selected part of a run: what `validate`, `experiment` and `run` say in an address. */
 export interface Selection {
   validate?: boolean;
@@ -359,4 +331,42 @@ declare global {
     /** The data of an exported page, by name; filled by its scripts `data/<name>.js`. */
     otelRolloutData?: Record<string, unknown>;
   }
+}
+
+export interface RunningTrajectory {
+  trace_id: string;
+  name: string;
+  step: number | null;
+  sample_index: number | string | null;
+  rollout_n: number | string | null;
+  validate: boolean;
+  experiment_name: string | null;
+  seconds: number;
+  op: string | null;
+  op_kind: string;
+  op_seconds: number | null;
+  op_p99: number | null;
+  ops: number;
+  worker: string;
+  host: string;
+  is_alive: boolean;
+  is_late: boolean;
+  silent_seconds: number;
+}
+
+export interface StepWait {
+  step: number | null;
+  validate: boolean;
+  running: number;
+  ended: number;
+  ops: Record<string, number>;
+  longest: RunningTrajectory;
+}
+
+export interface LiveAnswer {
+  trajectories: RunningTrajectory[];
+  open: number;
+  waits: StepWait[];
+  /** Why there are none. */
+  why: string;
 }

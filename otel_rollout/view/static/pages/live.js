@@ -1,102 +1,113 @@
 import { paths } from "../data/client.js";
-import { counted, duration, visible } from "../data/formats.js";
-import { addressOf, inAddress } from "../data/router.js";
+import { counted, duration, visible, whole } from "../data/formats.js";
+import { addressOf } from "../data/router.js";
 import { html } from "../parts/html.js";
 import { EmptyState, ErrorState, LoadingState } from "../parts/states.js";
 import { Table } from "../parts/table.js";
-import { useData } from "../parts/use_data.js";
+import { usePolled } from "../parts/use_polled.js";
 
-/** @import { LiveAnswer, RunningTrajectory } from "../data/types.d.ts" */
 /** @import { Column } from "../parts/table.js" */
+/** @import { LiveAnswer, RunningTrajectory, StepWait } from "../data/types.d.ts" */
 
-const SECONDS_BETWEEN_LOOKS = 2;
-
-/** The trajectories that run now, the oldest first. */
-export function LivePage() {
-  const { data, error } = useData(paths.live(), SECONDS_BETWEEN_LOOKS);
-  if (!data) return error ? html`<${ErrorState} error=${error} />` : html`<${LoadingState} />`;
-  const { trajectories, open, silent_workers: silent = [], why } = /** @type {LiveAnswer} */ (data);
-  if (!trajectories.length) {
-    return html`<${EmptyState} title="Nothing runs now">${why ? visible(why) : "Trajectories that run longer than a few seconds stand here."}</${EmptyState}>`;
-  }
-  const late = trajectories.filter(isLate).length;
-  const text = `${counted(open ?? trajectories.length, "trajectory runs", "trajectories run")}; ${late} in an op for longer than 99% of its kind took`;
-  return html`<div class="live-page">
-    <div class="heading">
-      <h1>Live</h1>
-      <span class="weak" role="status">${text}</span>
-    </div>
-    ${silent.length ? html`<p class="weak">${`${counted(silent.length, "process", "processes")} of this folder don't say what runs: ${silent.map(visible).join(", ")}`}</p>` : null}
-    <${Table}
-      label="running trajectories"
-      columns=${COLUMNS}
-      rows=${trajectories}
-      keyOf=${(/** @type {RunningTrajectory} */ each) => each.trace_id}
-      addressOf=${address}
-      rowName="trajectory"
-    />
-  </div>`;
-}
+const MILLISECONDS_BETWEEN = 2000;
+const BETWEEN_OPS = "between ops";
 
 /** @type {Column[]} */
 const COLUMNS = [
+  column("seconds", "age", "5rem", (row) => duration(row.seconds)),
+  column(
+    "step",
+    "step",
+    "5rem",
+    (row) => `${row.step ?? "none"}${row.validate ? " val" : ""}`,
+  ),
+  column("sample_index", "sample", "minmax(4rem, 8rem)", (row) =>
+    visible(String(row.sample_index ?? "–")),
+  ),
+  column("rollout_n", "rollout", "5rem", (row) =>
+    visible(String(row.rollout_n ?? "–")),
+  ),
   {
-    key: "place",
-    title: "Trajectory",
-    width: "minmax(15rem, 1fr)",
-    cell: (/** @type {RunningTrajectory} */ each) =>
-      html`<a class="said" href=${address(each)}>${visible(placeOf(each))}</a>`,
+    ...column("op", "in", "minmax(8rem, 1fr)", (row) =>
+      visible(row.op ?? BETWEEN_OPS),
+    ),
+    isNumber: false,
+  },
+  column("op_seconds", "for", "6rem", (row) =>
+    row.is_late
+      ? html`<strong class="bad" title="longer than 99% of such ops"
+          >${duration(row.op_seconds)}</strong
+        >`
+      : duration(row.op_seconds),
+  ),
+  column("op_p99", "p99", "6rem", (row) => duration(row.op_p99)),
+  column("ops", "open ops", "5rem", (row) => whole(row.ops)),
+  {
+    ...column("worker", "process", "minmax(8rem, 14rem)", (row) =>
+      visible(row.worker),
+    ),
+    isNumber: false,
   },
   {
-    key: "age",
-    title: "Runs for",
-    width: "6rem",
-    isNumber: true,
-    cell: (/** @type {RunningTrajectory} */ each) => duration(each.seconds),
-  },
-  {
-    key: "op",
-    title: "Now in",
-    width: "minmax(12rem, 1fr)",
-    cell: (/** @type {RunningTrajectory} */ each) =>
-      html`<span class="said">${visible(each.op ?? "between ops")}</span>`,
-  },
-  {
-    key: "op-age",
-    title: "for",
-    width: "6rem",
-    isNumber: true,
-    cell: (/** @type {RunningTrajectory} */ each) =>
-      html`<span class=${isLate(each) ? "status-error" : ""}>${`${duration(each.op_seconds)}${isLate(each) ? " late" : ""}`}</span>`,
-  },
-  {
-    key: "p99",
-    title: "p99 of the op",
-    width: "7.5rem",
-    isNumber: true,
-    cell: (/** @type {RunningTrajectory} */ each) => duration(each.op_p99),
-  },
-  {
-    key: "worker",
-    title: "Process",
-    width: "minmax(12rem, 1fr)",
-    cell: (/** @type {RunningTrajectory} */ each) =>
-      html`<span class="said">${visible(each.worker) + (each.is_alive ? "" : " (gone)")}</span>`,
+    ...column("is_alive", "alive", "9rem", (row) =>
+      row.is_alive
+        ? "yes"
+        : html`<span class="bad"
+            >no sign for ${duration(row.silent_seconds)}</span
+          >`,
+    ),
+    isNumber: false,
   },
 ];
 
-/** @param {RunningTrajectory} trajectory */
-function isLate({ op_seconds, op_p99 }) {
-  return op_seconds !== null && op_p99 !== null && op_seconds > op_p99;
+/** The page of what runs now. */
+export function LivePage() {
+  const { data, error } = usePolled(paths.live(), MILLISECONDS_BETWEEN);
+  const live = /** @type {LiveAnswer | undefined} */ (data);
+  if (!live)
+    return error
+      ? html`<${ErrorState} error=${error} />`
+      : html`<${LoadingState}>Looking what runs …</${LoadingState}>`;
+  if (!live.trajectories.length)
+    return html`<${EmptyState} title="Nothing runs">${live.why}</${EmptyState}>`;
+  return html`<div class="live-page">
+    <h1>${counted(live.open, "running trajectory", "running trajectories")}</h1>
+    <ul class="waits">
+      ${live.waits.map((wait) => html`<li key=${`${wait.step} ${wait.validate}`}>${sentence(wait)}</li>`)}
+    </ul>
+    <${Table}
+      label="running trajectories, the longest first"
+      columns=${COLUMNS}
+      rows=${live.trajectories}
+      keyOf=${(/** @type {RunningTrajectory} */ row) => row.trace_id}
+      addressOf=${(/** @type {RunningTrajectory} */ row) => addressOf({ page: "trajectory", traceId: row.trace_id })}
+      rowName="trajectory"
+    />
+    ${live.open > live.trajectories.length ? html`<p class="weak">and ${whole(live.open - live.trajectories.length)} more</p>` : null}
+  </div>`;
 }
 
-/** @param {RunningTrajectory} trajectory */
-function placeOf({ step, validate, sample_index, rollout_n, name }) {
-  if (sample_index === null) return name;
-  return `step ${inAddress(step)}${validate ? " validation" : ""} · sample ${sample_index} · rollout ${inAddress(rollout_n)}`;
+/** @param {StepWait} wait */
+function sentence(wait) {
+  const [[op, count]] = Object.entries(wait.ops);
+  const { longest } = wait;
+  const share = count === wait.running ? "all" : whole(count);
+  const inOp =
+    longest.op === null
+      ? ""
+      : `, ${duration(longest.op_seconds)} of it in ${visible(longest.op)}`;
+  const usual =
+    longest.op_p99 === null ? "" : ` (p99 ${duration(longest.op_p99)})`;
+  return `Step ${wait.step ?? "none"}${wait.validate ? " validation" : ""} waits for ${whole(wait.running)} of ${whole(wait.running + wait.ended)}: ${share} ${op === BETWEEN_OPS ? op : `in ${visible(op)}`}; the longest runs for ${duration(longest.seconds)}${inOp}${usual}`;
 }
 
-/** @param {RunningTrajectory} trajectory */
-function address({ trace_id }) {
-  return addressOf({ page: "trajectory", traceId: trace_id, query: {} });
+/**
+ * @param {string} key
+ * @param {string} title
+ * @param {string} width
+ * @param {(row: RunningTrajectory) => unknown} cell
+ * @returns {Column}
+ */
+function column(key, title, width, cell) {
+  return { key, title, width, cell, isNumber: true };
 }

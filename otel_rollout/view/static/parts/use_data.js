@@ -15,10 +15,9 @@ const PAUSE_BY_LOADING_TIME = 4;
  * Load an answer of the server, and anew when the folders change; the last one stays meanwhile.
  *
  * @param {string | null} path one of `paths`; null: nothing yet
- * @param {number} [seconds] load it anew so often, for what isn't part of the folders' version
  * @returns {{data: any, error: Error | null, isLoading: boolean}} `data` is undefined until it is there
  */
-export function useData(path, seconds = 0) {
+export function useData(path) {
   const [state, setState] = useState({
     path,
     data: recall(path),
@@ -66,14 +65,12 @@ export function useData(path, seconds = 0) {
       isStale = true;
       if (!isBusy) reload();
     });
-    const clock = seconds ? setInterval(() => !isBusy && reload(), seconds * 1000) : undefined;
     return () => {
       stop.abort();
       clearTimeout(timer);
-      clearInterval(clock);
       ignore();
     };
-  }, [path, seconds]);
+  }, [path]);
   const isCurrent = state.path === path;
   const data = isCurrent ? state.data : recall(path);
   const error = isCurrent ? state.error : null;
