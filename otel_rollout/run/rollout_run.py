@@ -16,7 +16,8 @@ from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import NoTracesError
 from otel_rollout.run.search import Search, SearchQuery
 from otel_rollout.run.step_file import StepFile, find_groups, read_step_file
-from otel_rollout.run.step_making import SummarisedRun, make_step, summarise_runs
+from otel_rollout.run.step_makers import make_steps
+from otel_rollout.run.step_making import SummarisedRun, summarise_runs
 from otel_rollout.run.step_places import Places, StepPlace, find_places
 from otel_rollout.run.step_reading import LooseTraces, OnProblem, parts_of, read_loose, read_step, summaries_of
 from otel_rollout.trace_folder.index_entry import place_of
@@ -222,11 +223,7 @@ class Run:
                 for place in found
                 if self._place(place) is None
             ]
-            for done, place in enumerate(missing):
-                self._on_progress(done, len(missing))
-                self._keep(place, make_step(place))
-            if missing:
-                self._on_progress(len(missing), len(missing))
+            make_steps(missing, self._keep, self._on_progress)
 
     def _place(self, place: StepPlace) -> StepFile | None:
         """Return the summaries of a step's folder if they have been made."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate, groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout.trace_folder import layout
+from otel_rollout.trace_folder.collector_file import FOR_IMPORT, Framing, framing_of, is_length
 from otel_rollout.trace_folder.file_lock import size_of
 from otel_rollout.trace_folder.frames import (
     DamagedFrameError,
@@ -20,7 +23,7 @@ from otel_rollout.trace_folder.frames import (
     read_range,
     scan_frames,
 )
-from otel_rollout.trace_folder.index import entries_of, read_rows, write_journal_index
+from otel_rollout.trace_folder.index import entries_of, read_rows, write_index
 from otel_rollout.trace_folder.index_entry import IndexEntry, Row, place_of
 from otel_rollout.trace_folder.lines import checksum_of, scan_lines, unseal
 from otel_rollout.trace_folder.otlp_json_reading import decode_line, lazy_spans
@@ -34,6 +37,7 @@ MIN_BYTES: Final = 2**20
 _OFFSET: Final = place_of("offset")
 _LENGTH: Final = place_of("length")
 _CHECKSUM: Final = place_of("checksum")
+_SUMMARY: Final = place_of("summary")
 _MAX_BLANK_BYTES: Final = 4096
 
 
@@ -46,7 +50,7 @@ class ReadProblem:
     """Something that could not be read, and was skipped.
 
     Args:
-        what: `torn frame`, `torn line`, `unreadable line` or `unreadable file`.
+        what: `torn frame`, `torn line`, `unreadable line`, `unreadable file`, or a file that `import` reads.
         path: The file.
         offset: The first byte of it.
     """
@@ -92,11 +96,20 @@ class StoredFile:
         self._place = file.place
         self._cache = cache
         self._on_problem = on_problem
+        self._framing = framing_of(file) if file.index_place is None and not file.is_journal else Framing.OURS
+        self._is_compressed = file.is_compressed or self._framing is Framing.COMPRESSED_REQUESTS
+        self._traces: dict[int, int] = {}
+        """The number of traces in the line at an offset, if it is more than one."""
 
     @property
     def is_journal(self) -> bool:
-        """True if its lines are uncompressed, as a journal's, from which lines are removed again."""
-        return not self._file.is_compressed
+        """True if it is a journal, from which lines are removed again."""
+        return self._file.is_journal
+
+    def stored_bytes(self, row: Row) -> int:
+        """Return the size of a row's trace on disk: its share of a line that has several."""
+        length: int = row[_LENGTH]
+        return length // self._traces.get(row[_OFFSET], 1)
 
     @property
     def worker(self) -> str:
@@ -106,7 +119,10 @@ class StoredFile:
     def parts(self) -> list[Part]:
         """Return the file's traces, from its index as far as that reaches; none once the file is gone."""
         try:
-            rows = self._frames() if self._file.is_compressed else self._lines()
+            if self._framing is Framing.OTHER:
+                self._report(FOR_IMPORT, 0)
+                return []
+            rows = self._frames() if self._is_compressed else self._lines()
         except FileNotFoundError:
             # Old steps may be removed meanwhile.
             return []
@@ -114,6 +130,34 @@ class StoredFile:
             self._report("unreadable file", 0)
             return []
         return [(self, row) for row in rows]
+
+    def make_summaries(self, on_line: Callable[[], None]) -> list[Row]:
+        """Return all rows, with their summaries made where the index lacks them, and write the index with them.
+
+        Args:
+            on_line: Called for each line that was read.
+        """
+        rows = [row for _, row in self.parts()]
+        made: list[Row] = []
+        is_new = False
+        for offset, group in groupby(rows, itemgetter(_OFFSET)):
+            known = list(group)
+            if not all(row[_SUMMARY] for row in known):
+                try:
+                    entries = entries_of(self.read_line(known[0]), offset, known[0][_LENGTH], known[0][_CHECKSUM])
+                except (OSError, ValueError):
+                    self._report("unreadable line", offset)
+                else:
+                    known, is_new = [*entries], True
+                on_line()
+            made += known
+        path = self._file.path
+        is_ours = layout.is_frame_file(path.name) and layout.is_step_folder(path.parent.name) and not path.is_symlink()
+        if is_new and (self._file.is_journal or is_ours):
+            with suppress(OSError):
+                if _covered(_first_rows(made)) == size_of(self._place):
+                    write_index(path, made)
+        return made
 
     def read_spans(self, row: Row) -> list[ReadableSpan]:
         """Return the spans of a row.
@@ -127,7 +171,7 @@ class StoredFile:
         try:
             spans = self._cache.spans_of(entry.trace_id, self._place, entry.offset, lambda: self.read_line(row))
         except (FileNotFoundError, ValueError):
-            if self._file.is_compressed:
+            if self._is_compressed:
                 raise
             spans = []
         if not spans:
@@ -141,11 +185,10 @@ class StoredFile:
             OSError: The file can't be read.
             ValueError: The frame is damaged, or another line stands there.
         """
-        entry = IndexEntry._make(row)
-        if self._file.is_compressed:
-            return read_frame(self._place, entry.offset, entry.length)
-        line = read_range(self._place, entry.offset, entry.length)
-        if checksum_of(line[:-1]) != entry.checksum:
+        if self._is_compressed:
+            return read_frame(self._place, row[_OFFSET], row[_LENGTH])
+        line = read_range(self._place, row[_OFFSET], row[_LENGTH])
+        if checksum_of(line[:-1]) != row[_CHECKSUM]:
             raise ValueError("another line")
         return self._unseal(line)
 
@@ -203,6 +246,8 @@ class StoredFile:
                     continue
             elif start >= end and self._file.is_being_written():
                 return
+            if self._framing is Framing.COMPRESSED_REQUESTS and is_length(self._place, frame):
+                continue
             if not is_damaged:
                 self._report("torn frame", frame.offset)
             is_damaged = True
@@ -215,7 +260,7 @@ class StoredFile:
             known, end = [], 0
         rows = [*known, *self._scan_lines(end)]
         if self._file.is_journal and size - end > MIN_BYTES and _covered(rows):
-            write_journal_index(self._file.path, rows)
+            write_index(self._file.path, rows)
         return rows
 
     def _scan_lines(self, start: int) -> Iterator[Row]:
@@ -231,10 +276,13 @@ class StoredFile:
         if len(line) <= _MAX_BLANK_BYTES and line.isspace():
             return []
         try:
-            return entries_of(self._unseal(line), *extent, checksum)
+            entries = entries_of(self._unseal(line), *extent, checksum)
         except ValueError:
             self._report("unreadable line", extent[0])
             return []
+        if len(entries) > 1:
+            self._traces[extent[0]] = len(entries)
+        return entries
 
     def _is_last_line(self, row: Row) -> bool:
         """Return True if that line stands there and no whole one follows it."""
@@ -260,6 +308,11 @@ Part: TypeAlias = tuple[StoredFile, Row]
 def _of_trace(trace_id: str, spans: list[ReadableSpan]) -> list[ReadableSpan]:
     number = int(trace_id, 16)
     return [span for span in spans if span.context and span.context.trace_id == number]
+
+
+def _first_rows(rows: Sequence[Row]) -> list[Row]:
+    """Return the first row of each line."""
+    return [next(group) for _, group in groupby(rows, itemgetter(_OFFSET))]
 
 
 def _covered(rows: Sequence[Row]) -> int | None:

@@ -103,12 +103,8 @@ class TestStep:
         lane = timeline["lanes"][0]
         assert (lane["start"], lane["end"]) == (0, 1_000_000)
         names = timeline["names"]
-        numbers = iter(lane["segments"])
-        segments = [
-            (kind, start, took, names[name], status)
-            for kind, start, took, name, status in zip(*[numbers] * 5, strict=True)
-        ]
-        assert segments == [(0, 0, 600_000, "generate", 0), (1, 600_000, 300_000, "look_up", 0)]
+        generated, looked_up = names.index("generate"), names.index("look_up")
+        assert lane["segments"] == [0, 0, 600_000, generated, 0, 1, 600_000, 300_000, looked_up, 0]
         assert int(timeline["end_time"]) - int(timeline["start_time"]) == 1_000_000_000
 
 
@@ -172,9 +168,8 @@ class TestTrajectory:
 
     def test_an_exception_has_its_traceback(self, view):
         """A failed span has its error, and the exception's event with the traceback."""
-        event = Event(
-            "exception", {"exception.type": "a.B", "exception.message": "no", "exception.stacktrace": "T"}, START
-        )
+        facts = {"exception.type": "a.B", "exception.message": "no", "exception.stacktrace": "T"}
+        event = Event("exception", facts, START)
         spans = make_trajectory(status="error")
         spans[1] = make_span(
             "look_up", 3, trace_id_of(1, 0, 0), error="no", events=(event,), attributes={semconv.SPAN_KIND: "TOOL"}
@@ -219,9 +214,8 @@ class TestTokens:
                 semconv.OUTPUT_VALUE: json.dumps({"response_text": "r", "token_ids": response}),
                 **({semconv.PREFIX_BROKEN: True} if is_broken else {}),
             }
-            spans.append(
-                make_span("generate", number + 2, trace_id, seconds=(number, number + 1), attributes=attributes)
-            )
+            seconds = (number, number + 1)
+            spans.append(make_span("generate", number + 2, trace_id, seconds=seconds, attributes=attributes))
         return [*spans, make_trajectory()[-1]]
 
     def test_a_generation_has_its_tokens(self, view):
@@ -235,7 +229,7 @@ class TestTokens:
         ("turns", "expected"),
         [
             ([([1, 2], 0, [3], False), ([1, 9, 3, 4], 0, [5], True)], {"at": 1, "expected": 2, "got": 9}),
-            ([([1], 0, [2], False), ([3], 2, [4], False), ([1, 2, 3, 5], 0, [6], True)], {"at": 3, "expected": 4, "got": 5}),
+            ([([1], 0, [2], 0), ([3], 2, [4], 0), ([1, 2, 3, 5], 0, [], 1)], {"at": 3, "expected": 4, "got": 5}),
             ([([1], 0, [2, 3], False), ([1, 2], 0, [4], True)], {"at": 2, "expected": 3, "got": None}),
             ([([1], 7, [2], False), ([1, 5], 0, [4], True)], {"at": None, "expected": None, "got": None}),
         ],

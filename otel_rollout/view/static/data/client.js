@@ -1,7 +1,7 @@
-import { queryOf, selectionQuery } from "./router.js";
+import { queryOf, selectionOf, selectionQuery } from "./router.js";
 import { fullSelection } from "./selection.js";
 
-/** @import { Selection } from "./types.d.ts" */
+/** @import { Selection, StepSummary } from "./types.d.ts" */
 
 /** An answer that isn't there; its message says what to do. */
 export class ClientError extends Error {
@@ -146,12 +146,40 @@ async function request(path, signal) {
 
 /** @param {string} path */
 async function loadExported(path) {
+  /** @type {Record<string, any>} */
   const data = window.otelRolloutData ?? {};
-  const name = exportedName(path);
+  const name = exportedName(asExported(path, data.run?.steps ?? []));
   if (!(name in data)) await loadScript(`data/${name}.js`);
   if (!(name in data))
     throw new ClientError("This isn't part of the export. Open the trace folder with `otel-rollout view`.");
   return data[name];
+}
+
+/**
+ * Return the path under which an export has an answer: as the server, it takes the newest experiment that has the step
+ * if none is named.
+ *
+ * @param {string} path
+ * @param {StepSummary[]} steps
+ */
+export function asExported(path, steps) {
+  const [place, search = ""] = path.split("?");
+  const { step: named, validate, experiment, run, ...rest } = Object.fromEntries(new URLSearchParams(search));
+  const step = place.startsWith("step/") ? place.split("/")[1] : named;
+  if (step === undefined) return path;
+  const found = steps.filter(
+    (each) =>
+      String(each.step ?? "none") === step &&
+      each.validate === (validate === "1") &&
+      (experiment === undefined || (each.experiment_name ?? "") === experiment) &&
+      (run === undefined || each.run_id === run),
+  );
+  if (!found.length) return path;
+  const newest = found.reduce((one, other) => (other.start_time > one.start_time ? other : one));
+  return (
+    place +
+    queryOf({ ...(named === undefined ? {} : { step: named }), ...selectionQuery(selectionOf(newest)), ...rest })
+  );
 }
 
 /**

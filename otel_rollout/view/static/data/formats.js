@@ -47,6 +47,24 @@ export function decimal(value) {
 }
 
 /**
+ * Write a mean of whole numbers with one decimal: 3.6.
+ *
+ * @param {number | null | undefined} value
+ */
+export function tenth(value) {
+  return value == null ? "" : decimal(Math.round(value * 10) / 10).replace(/(\.\d)0+$/, "$1");
+}
+
+/**
+ * Write a value of an axis: no more decimals than it has.
+ *
+ * @param {number | null | undefined} value
+ */
+export function tick(value) {
+  return value == null ? "" : minus(String(Number(value.toFixed(6))));
+}
+
+/**
  * Write a share: 0%, 0.4%, 12%, 99.6%, 100%. Only none is 0% and only all is 100%.
  *
  * @param {number | null | undefined} share
@@ -115,6 +133,15 @@ export function clock(nanoseconds) {
   const time = new Date(nanoseconds / 1e6);
   const date = `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())}`;
   return `${date} ${two(time.getHours())}:${two(time.getMinutes())}:${two(time.getSeconds())}`;
+}
+
+/**
+ * Write a class without its module: TimeoutError.
+ *
+ * @param {string} name
+ */
+export function shortClass(name) {
+  return name.slice(name.lastIndexOf(".") + 1) || name;
 }
 
 /**

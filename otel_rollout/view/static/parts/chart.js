@@ -21,11 +21,12 @@ import { themeColor, useThemeVersion } from "./theme.js";
  * @param {number[]} props.x
  * @param {Line[]} props.lines
  * @param {(value: number | null | undefined) => string} props.format
+ * @param {(value: number | null | undefined) => string} [props.formatTick] of the axis
  * @param {(index: number) => void} [props.onOpen] gets the position in `x`
  * @param {[number, number]} [props.range] of y, if it is known before
  * @param {number} [props.height]
  */
-export function LineChart({ title, x, lines, format, onOpen, range, height = 130 }) {
+export function LineChart({ title, x, lines, format, formatTick = format, onOpen, range, height = 130 }) {
   const place = useRef(/** @type {HTMLDivElement | null} */ (null));
   const plot = useRef(/** @type {any} */ (null));
   const open = useRef(onOpen);
@@ -69,8 +70,8 @@ export function LineChart({ title, x, lines, format, onOpen, range, height = 130
             grid,
             ticks: grid,
             font,
-            size: 48,
-            values: (/** @type {any} */ _, /** @type {number[]} */ ys) => ys.map((y) => format(y)),
+            size: 52,
+            values: (/** @type {any} */ _, /** @type {number[]} */ ys) => ys.map((y) => formatTick(y)),
           },
         ],
         series: [

@@ -1,4 +1,4 @@
-import { compact, decimal, duration, percent, visible, whole } from "../data/formats.js";
+import { compact, duration, percent, tenth, visible, whole } from "../data/formats.js";
 import { addressOf, groupRoute, inAddress } from "../data/router.js";
 import { RewardStrip } from "./badges.js";
 import { html } from "./html.js";
@@ -70,21 +70,19 @@ export function groupColumns(step, most) {
             >`
           : "",
     },
-    spread("tokens", "Tokens", "7.5rem", (group) => group.tokens, compact, "Output tokens: mean, lowest to highest"),
-    spread("turns", "Turns", "5.5rem", (group) => group.turns, turns, "Turns: mean, lowest to highest"),
-    spread("time", "Time", "9rem", (group) => group.seconds, duration, "Duration: mean, lowest to highest"),
+    ...amount("tokens", "Tokens", ["4.8rem", "4.8rem"], (group) => group.tokens, compact, "Output tokens"),
+    ...amount("turns", "Turns", ["4.2rem", "3.5rem"], (group) => group.turns, tenth, "Turns"),
+    ...amount("time", "Time", ["5rem", "5rem"], (group) => group.seconds, duration, "Duration"),
     {
       key: "tools",
       title: "Tool errors",
-      width: "5.8rem",
+      width: "6.2rem",
       isNumber: true,
       isDescendingFirst: true,
       value: (group) => group.tool_errors,
       cell: (group) =>
         group.tool_calls
-          ? html`${whole(group.tool_errors)}<span class="weak">
-                of ${whole(group.tool_calls)}</span
-              >`
+          ? html`${whole(group.tool_errors)}<span class="weak">${` of ${whole(group.tool_calls)}`}</span>`
           : "",
     },
     {
@@ -139,40 +137,37 @@ function mean({ rewards }) {
   return known.length ? known.reduce((sum, reward) => sum + reward, 0) / known.length : null;
 }
 
-/** @param {number | null | undefined} value */
-function turns(value) {
-  return value == null ? "" : decimal(Math.round(value * 10) / 10);
-}
-
 /**
+ * The columns of an amount: its mean, and the highest.
+ *
  * @param {string} key
  * @param {string} title
- * @param {string} width
+ * @param {[string, string]} widths
  * @param {(group: GroupSummary) => Spread | null} spreadOf
  * @param {(value: number | null | undefined) => string} format
  * @param {string} help
- * @returns {Column}
+ * @returns {Column[]}
  */
-function spread(key, title, width, spreadOf, format, help) {
-  return {
-    key,
-    title,
-    help,
-    width,
-    isNumber: true,
-    isDescendingFirst: true,
-    value: (group) => spreadOf(group)?.mean,
-    cell: (group) => {
-      const values = spreadOf(group);
-      if (!values) return "";
-      const { lowest, mean: middle, highest } = values;
-      const range =
-        lowest === highest
-          ? null
-          : html`<span class="weak range"
-              >${format(lowest)}–${format(highest)}</span
-            >`;
-      return html`${range}${format(middle)}`;
+function amount(key, title, widths, spreadOf, format, help) {
+  const number = { isNumber: true, isDescendingFirst: true };
+  return [
+    {
+      ...number,
+      key,
+      title,
+      help: `${help}: mean of the group`,
+      width: widths[0],
+      value: (group) => spreadOf(group)?.mean,
+      cell: (group) => format(spreadOf(group)?.mean),
     },
-  };
+    {
+      ...number,
+      key: `${key}-max`,
+      title: "max",
+      help: `${help}: highest of the group`,
+      width: widths[1],
+      value: (group) => spreadOf(group)?.highest,
+      cell: (group) => html`<span class="weak">${format(spreadOf(group)?.highest)}</span>`,
+    },
+  ];
 }

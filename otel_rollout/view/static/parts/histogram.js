@@ -1,4 +1,4 @@
-import { decimal, percentOf, whole } from "../data/formats.js";
+import { decimal, percentOf, tick, whole } from "../data/formats.js";
 import { rewardLevel } from "../data/reward_scale.js";
 import { histogram } from "../data/rollouts.js";
 import { useMemo } from "../vendor/preact_hooks.js";
@@ -44,20 +44,22 @@ export function RewardHistogram({ rollouts, lowest, highest, addressOf }) {
         const level = rewardLevel((bar.from + bar.to) / 2, lowest, highest);
         return html`<a
           key=${bar.from}
-          class="bar"
+          class="histogram-bar"
           href=${addressOf(bar)}
           title=${words}
           aria-label=${words}
         >
-          ${isExact ? html`<b>${whole(bar.count)}</b>` : null}
-          <i
-            class="reward-${level}"
-            style=${{ height: `${Math.max(bar.count ? 2 : 0, (bar.count / most) * 100)}%` }}
-          ></i>
-          ${isExact ? html`<span>${decimal(bar.from)}</span>` : null}
+          <div class="bar-track">
+            ${isExact ? html`<b>${whole(bar.count)}</b>` : null}
+            <i
+              class="reward-${level}"
+              style=${{ height: `calc((100% - 1.3rem) * ${bar.count / most} + ${bar.count ? 1 : 0}px)` }}
+            ></i>
+          </div>
+          ${isExact ? html`<span>${tick(bar.from)}</span>` : null}
         </a>`;
       })}
     </div>
-    ${isExact ? null : html`<p class="bars-ends"><span>${decimal(lowest)}</span><span>${decimal(highest)}</span></p>`}
+    ${isExact ? null : html`<p class="bars-ends"><span>${tick(lowest)}</span><span>${tick(highest)}</span></p>`}
   </figure>`;
 }

@@ -77,12 +77,10 @@ export function rolloutColumns(step, rollouts) {
     number("input", "Input", "5rem", (each) => each.input_tokens, compact, "Input tokens of all turns"),
     number("time", "Time", "5.5rem", (each) => each.seconds, duration, "Duration"),
     {
-      ...number("tools", "Tool errors", "6rem", (each) => each.tool_errors, whole),
+      ...number("tools", "Tool errors", "6.2rem", (each) => each.tool_errors, whole),
       cell: (each) =>
         each.tool_calls
-          ? html`${whole(each.tool_errors)}<span class="weak">
-                of ${whole(each.tool_calls)}</span
-              >`
+          ? html`${whole(each.tool_errors)}<span class="weak">${` of ${whole(each.tool_calls)}`}</span>`
           : "",
     },
     number("breaks", "Prefix breaks", "7rem", (each) => each.prefix_breaks || null, whole),

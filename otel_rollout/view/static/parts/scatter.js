@@ -1,4 +1,4 @@
-import { compact, decimal } from "../data/formats.js";
+import { compact, decimal, tick } from "../data/formats.js";
 import { statusOf } from "../data/rollouts.js";
 import { sorted } from "../data/sorting.js";
 import UPlot from "../vendor/uplot.js";
@@ -126,8 +126,8 @@ function options(width) {
       },
       {
         ...axis,
-        size: 44,
-        values: (/** @type {any} */ _, /** @type {number[]} */ all) => all.map((value) => decimal(value)),
+        size: 40,
+        values: (/** @type {any} */ _, /** @type {number[]} */ all) => all.map(tick),
       },
     ],
     series: [

@@ -1,4 +1,4 @@
-import { compact, decimal, duration, percent } from "../data/formats.js";
+import { compact, decimal, duration, percent, tick } from "../data/formats.js";
 import { noSignalShare, share, toolErrorShare } from "../data/step_figures.js";
 import { useMemo } from "../vendor/preact_hooks.js";
 import { LineChart } from "./chart.js";
@@ -13,6 +13,7 @@ import { html } from "./html.js";
  * @typedef {object} Figure
  * @property {string} title
  * @property {(value: number | null | undefined) => string} format
+ * @property {(value: number | null | undefined) => string} [formatTick]
  * @property {{label: string, color: string, value: (step: StepSummary) => number | null | undefined}[]} lines
  */
 
@@ -21,6 +22,7 @@ const FIGURES = [
   {
     title: "Mean reward",
     format: decimal,
+    formatTick: tick,
     lines: [{ label: "reward", color: "series-1", value: (step) => step.reward_mean }],
   },
   {
@@ -105,7 +107,7 @@ export function StepCharts({ steps, against = [], names, onOpen }) {
           </p>`
         : null
     }
-    ${FIGURES.map(({ title, format, lines }) => {
+    ${FIGURES.map(({ title, format, formatTick, lines }) => {
       /** @type {Line[]} */
       const drawn = lines.map(({ label, color, value }) => ({
         label,
@@ -129,6 +131,7 @@ export function StepCharts({ steps, against = [], names, onOpen }) {
         x=${x}
         lines=${drawn}
         format=${format}
+        formatTick=${formatTick}
         onOpen=${(/** @type {number} */ index) => {
           const step = numbered.get(x[index]) ?? others.get(x[index]);
           if (step) onOpen(step);

@@ -1,4 +1,15 @@
-import { bytes, compact, counted, decimal, duration, percent, percentOf, visible, whole } from "../data/formats.js";
+import {
+  bytes,
+  compact,
+  decimal,
+  duration,
+  percent,
+  percentOf,
+  shortClass,
+  tenth,
+  visible,
+  whole,
+} from "../data/formats.js";
 import { allToolCalls, groupsWithoutSignal, noSignalShare, toolErrorShare } from "../data/step_figures.js";
 import { html } from "./html.js";
 
@@ -10,10 +21,12 @@ import { html } from "./html.js";
  * @typedef {object} Tile
  * @property {string} title
  * @property {string} value
- * @property {unknown} [detail]
+ * @property {Detail[]} [details]
  * @property {string} [help]
- * @property {string} [address] what it leads to
+ * @property {string} [address] the place that it leads to
  */
+
+/** @typedef {{text: string, address?: string}} Detail */
 
 /**
  * The figures of a step; those that count trajectories lead to them.
@@ -24,15 +37,20 @@ import { html } from "./html.js";
  * @param {string} props.timeline the address of the timeline
  */
 export function StepTiles({ step, addressOf, timeline }) {
+  const tiles = [...always(step, addressOf, timeline), ...ifThere(step, addressOf)].filter((tile) => tile !== null);
   return html`<div class="tiles">
-    ${tilesOf(step, addressOf, timeline).map(
-      ({ title, value, detail, help, address }) =>
+    ${tiles.map(
+      ({ title, value, details = [], help, address }) =>
         html`<div class="tile" key=${title} title=${help}>
-          <span class="tile-title">${title}</span>
-          <span class="tile-value"
-            >${address ? html`<a href=${address}>${value}</a>` : value}</span
-          >
-          <span class="tile-detail">${detail}</span>
+          <span class="tile-title said">${title}</span>
+          <span class="tile-value">${address ? html`<a href=${address}>${value}</a>` : value}</span>
+          <span class="tile-details">
+            ${details.map((detail, index) =>
+              detail.address
+                ? html`<a key=${index} href=${detail.address}>${detail.text}</a>`
+                : html`<span key=${index} class="said">${detail.text}</span>`,
+            )}
+          </span>
         </div>`,
     )}
   </div>`;
@@ -42,133 +60,146 @@ export function StepTiles({ step, addressOf, timeline }) {
  * @param {StepSummary} step
  * @param {(query: Record<string, string>) => string} addressOf
  * @param {string} timeline
- * @returns {Tile[]}
+ * @returns {(Tile | null)[]}
  */
-function tilesOf(step, addressOf, timeline) {
+function always(step, addressOf, timeline) {
   const { zero_variance: zero, trajectories: all } = step;
-  const tools = allToolCalls(step.tools);
-  const trajectories = (/** @type {Record<string, string>} */ query) => addressOf({ tab: "trajectories", ...query });
-  /** @type {(Tile | null)[]} */
-  const tiles = [
+  const calls = allToolCalls(step.tools);
+  const truncated = { tab: "trajectories", status: "truncated" };
+  return [
     {
       title: "Mean reward",
       value: decimal(step.reward_mean) || "–",
-      detail:
+      details:
         step.reward_std == null
-          ? "no reward yet"
-          : `± ${decimal(step.reward_std)} · ${decimal(step.group_std) || "–"} in groups`,
+          ? []
+          : [{ text: `± ${decimal(step.reward_std)}` }, { text: `${decimal(step.group_std) || "–"} in groups` }],
       help: "The mean of all rewards, their standard deviation, and the mean one within groups",
     },
     {
-      title: "Without signal",
+      title: "Groups without signal",
       value: percent(noSignalShare(step)) || "–",
-      detail: html`${link(zero.best, "all best", addressOf({ signal: "best" }))}
-      ${link(zero.worst, "all worst", addressOf({ signal: "worst" }))}
-      ${link(zero.other, "equal", addressOf({ signal: "other" }))}`,
-      help: "Groups whose rewards are all equal",
+      details: [
+        ...some(zero.best, "all best", addressOf({ signal: "best" })),
+        ...some(zero.worst, "all worst", addressOf({ signal: "worst" })),
+        ...some(zero.other, "all equal", addressOf({ signal: "other" })),
+      ],
+      help: "Groups whose rewards are all equal teach nothing",
       address: groupsWithoutSignal(step) ? addressOf({ signal: "none" }) : undefined,
     },
     {
       title: "Truncated",
       value: percentOf(step.truncated, all),
-      detail: step.truncated
-        ? html`${link(step.truncated, "in all", trajectories({ status: "truncated" }))}
-            <a href=${trajectories({ status: "truncated", reward: "known" })}
-              >with a reward</a
-            >`
-        : "none",
-      help: `${step.truncated_with_worst_reward} of them have the step's lowest reward`,
-      address: step.truncated ? trajectories({ status: "truncated" }) : undefined,
+      details: step.truncated
+        ? [
+            { text: whole(step.truncated) },
+            { text: "with a reward", address: addressOf({ ...truncated, reward: "known" }) },
+            ...some(step.truncated_with_worst_reward, "with the worst", addressOf({ ...truncated, reward: "worst" })),
+          ]
+        : [],
+      help: "Trajectories that were cut off",
+      address: step.truncated ? addressOf(truncated) : undefined,
     },
     {
       title: "Errors",
       value: percentOf(step.errors, all),
-      detail: errorsText(step),
-      address: step.errors ? trajectories({ status: "error" }) : undefined,
+      details: parts(step.error_types, whole, shortClass),
+      help: "Trajectories that ended in an error; below, by the type of their first error",
+      address: step.errors ? addressOf({ tab: "trajectories", status: "error" }) : undefined,
     },
-    tools.calls
+    calls.calls
       ? {
           title: "Tool errors",
           value: percent(toolErrorShare(step)),
-          detail: `${whole(tools.errors)} of ${counted(tools.calls, "call")}`,
-          address: tools.errors ? trajectories({ tools: "errors" }) : undefined,
+          details: [{ text: `${whole(calls.errors)} of ${whole(calls.calls)} calls` }],
+          address: calls.errors ? addressOf({ tab: "trajectories", tools: "errors" }) : undefined,
         }
       : null,
-    spread("Turns", step.turns, (value) => (value == null ? "" : decimal(Math.round(value * 10) / 10))),
+    spread("Turns", step.turns, tenth),
     spread("Output tokens", step.tokens, compact),
     spread("Duration", step.seconds, duration),
     step.last_5_percent_share == null
       ? null
       : {
-          title: "Waiting for the last 5%",
+          title: "Wait for the last 5%",
           value: percent(step.last_5_percent_share),
-          detail: html`<a href=${timeline}>who held it up</a>`,
+          details: [{ text: "who held it up", address: timeline }],
           help: "The share of the step's time after 95% of its trajectories had ended",
           address: timeline,
         },
-    ...Object.entries(step.reward_parts).map(([name, mean]) => ({
-      title: `Reward: ${visible(name)}`,
-      value: decimal(mean),
-      detail: "mean of the part",
-    })),
-    ...Object.entries(step.fates).map(([fate, count]) => ({
-      title: visible(fate),
-      value: percentOf(count, all),
-      detail: html`<a href=${trajectories({ fate })}>${whole(count)}</a>`,
-    })),
-    spreadIf("Staleness", step.staleness, decimal),
-    count("Prefix breaks", step.prefix_breaks, "trajectories whose prompt doesn't extend the turn before"),
-    count("Duplicates", step.duplicates, "rollouts that equal an earlier one of their group"),
-    step.rootless
-      ? {
-          title: "Open",
-          value: whole(step.rootless),
-          detail: "no end yet",
-          address: trajectories({ status: "open" }),
-        }
-      : null,
-    step.cancelled
-      ? {
-          title: "Cancelled",
-          value: whole(step.cancelled),
-          address: trajectories({ status: "cancelled" }),
-        }
-      : null,
-    count("Spans dropped", step.dropped_spans, "tracing dropped them: the figures lack them"),
-    step.truncated_bytes
-      ? {
-          title: "Payload cut",
-          value: bytes(step.truncated_bytes),
-          detail: "by tracing's limits",
-        }
-      : null,
   ];
-  return tiles.filter((tile) => tile !== null);
 }
 
-/** @param {StepSummary} step */
-function errorsText(step) {
-  const types = Object.entries(step.error_types).sort(([, one], [, other]) => other - one);
-  if (!step.errors) return "none";
-  return html`<span
-    class="said"
-    title=${types.map(([type, number]) => `${visible(type)} ${number}`).join(", ")}
-    >${
-      types
-        .slice(0, 2)
-        .map(([type, number]) => `${visible(type)} ${number}`)
-        .join(", ") || whole(step.errors)
-    }</span
-  >`;
+/**
+ * @param {StepSummary} step
+ * @param {(query: Record<string, string>) => string} addressOf
+ * @returns {(Tile | null)[]}
+ */
+function ifThere(step, addressOf) {
+  const { trajectories: all } = step;
+  const rewardParts = parts(step.reward_parts, decimal);
+  const fates = Object.entries(step.fates);
+  return [
+    rewardParts.length
+      ? {
+          title: "Parts of the reward",
+          value: whole(rewardParts.length),
+          details: rewardParts,
+          help: "The mean of each part",
+        }
+      : null,
+    fates.length
+      ? {
+          title: "Fate",
+          value: `${percentOf(fates[0][1], all)} ${visible(fates[0][0])}`,
+          details: fates.map(([fate, count]) => ({
+            text: `${visible(fate)} ${whole(count)}`,
+            address: addressOf({ tab: "trajectories", fate }),
+          })),
+        }
+      : null,
+    step.staleness?.highest ? spread("Staleness", step.staleness, tenth) : null,
+    count("Prefix breaks", step.prefix_breaks, "Trajectories whose prompt doesn't extend the turn before"),
+    count("Duplicates", step.duplicates, "Rollouts that equal an earlier one of their group"),
+    count(
+      "No end yet",
+      step.rootless,
+      "They run, or their process ended before they did",
+      addressOf({ tab: "trajectories", status: "open" }),
+    ),
+    count(
+      "Cancelled",
+      step.cancelled,
+      "Trajectories that were cancelled",
+      addressOf({ tab: "trajectories", status: "cancelled" }),
+    ),
+    count("Spans dropped", step.dropped_spans, "Tracing dropped them: the figures lack them"),
+    step.truncated_bytes
+      ? { title: "Payload cut", value: bytes(step.truncated_bytes), help: "Cut by tracing's limits" }
+      : null,
+  ];
+}
+
+/**
+ * @param {Record<string, number>} values
+ * @param {(value: number) => string} format
+ * @param {(name: string) => string} [short]
+ * @returns {Detail[]} the largest first
+ */
+function parts(values, format, short = (name) => name) {
+  return Object.entries(values)
+    .sort(([, one], [, other]) => other - one)
+    .map(([name, value]) => ({ text: `${visible(short(name))} ${format(value)}` }));
 }
 
 /**
  * @param {number | undefined} number
  * @param {string} words
  * @param {string} address
+ * @returns {Detail[]}
  */
-function link(number, words, address) {
-  return number ? html`<a href=${address}>${whole(number)} ${words}</a>` : null;
+function some(number, words, address) {
+  return number ? [{ text: `${whole(number)} ${words}`, address }] : [];
 }
 
 /**
@@ -182,26 +213,18 @@ function spread(title, values, format) {
   return {
     title,
     value: format(values.p50),
-    detail: `p99 ${format(values.p99)} · max ${format(values.highest)}`,
+    details: [{ text: `p99 ${format(values.p99)}` }, { text: `max ${format(values.highest)}` }],
     help: `${title}: median, 99th percentile, highest`,
   };
 }
 
 /**
  * @param {string} title
- * @param {Percentiles | null} values
- * @param {(value: number | null | undefined) => string} format
- */
-function spreadIf(title, values, format) {
-  return values && values.highest ? spread(title, values, format) : null;
-}
-
-/**
- * @param {string} title
  * @param {number} number
  * @param {string} help
+ * @param {string} [address]
  * @returns {Tile | null}
  */
-function count(title, number, help) {
-  return number ? { title, value: whole(number), detail: help, help } : null;
+function count(title, number, help, address) {
+  return number ? { title, value: whole(number), help, address } : null;
 }
