@@ -25,7 +25,7 @@ test: $(VENV)/.dev  ## Run all tests; servers are installed and started where th
 test-fast: $(VENV)/.dev  ## Run the tests that need no server
 	@$(PYTEST) -m "not integration" $(ARGS)
 
-test-slow: $(VENV)/.dev  ## The tests that CI leaves out: older versions, Ray actors, databases, Weave's production store; twenty minutes or more
+test-slow: $(VENV)/.dev  ## The tests that CI leaves out: older versions, Ray actors, databases, kills of the Collector, Weave's production store; twenty minutes or more
 	@SLOW_TESTS=1 $(PYTEST) -m slow $(ARGS)
 	@TEST_WEAVE_CLICKHOUSE=1 $(BIN)/python -m pytest tests/exporters/weave -k clickhouse
 

@@ -137,6 +137,15 @@ class ReceivedFolder:
             self._journal.compact(self._open.live_parts())
         return False
 
+    def write_all(self) -> None:
+        """Write all open traces, those without a root too.
+
+        Raises:
+            OSError: The disk failed; nothing is lost.
+        """
+        while self._open:
+            self._write(self._open.idlest())
+
     def note_written(self, trace_id: bytes, ids: bytes, has_root: bool, step: int | None, *, validate: bool) -> None:
         """Note spans of a trace that are in a frame already.
 

@@ -14,8 +14,10 @@ from otel_rollout.analysis.group_summary import GroupSummary
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import NoTracesError
+from otel_rollout.run.search import Search, SearchQuery
 from otel_rollout.run.step_file import StepFile, find_groups, read_step_file
-from otel_rollout.run.step_making import SummarisedRun, make_step, summarise_runs
+from otel_rollout.run.step_makers import make_steps
+from otel_rollout.run.step_making import SummarisedRun, summarise_runs
 from otel_rollout.run.step_places import Places, StepPlace, find_places
 from otel_rollout.run.step_reading import LooseTraces, OnProblem, parts_of, read_loose, read_step, summaries_of
 from otel_rollout.trace_folder.index_entry import place_of
@@ -176,6 +178,30 @@ class Run:
         """
         return self._step_of(trace_id).summaries[trace_id]
 
+    def search(self, query: SearchQuery) -> Search:
+        """Search the trajectories in order; the hits come while the search goes on.
+
+        Raises:
+            ValueError: The query is empty, or of another kind.
+        """
+        return Search(query, self._searched(query))
+
+    def _searched(self, query: SearchQuery) -> Iterator[RecordedTrajectory]:
+        places, loose = self._look()
+        for key in sorted({*places.steps, *loose.steps}):
+            if query.step is not None and query.step != ("none" if key.has_no_step else key.step):
+                continue
+            if query.validate not in (None, key.validate):
+                continue
+            step = self._loaded.get(key)
+            if step is not None and step.sizes == _sizes(key, places, loose):
+                recorded: Sequence[RecordedTrajectory] = list(step.recorded.values())
+            else:
+                recorded = read_step(places.steps.get(key, ()), loose.steps.get(key, {}), self._find, self._note)
+            for each in recorded:
+                if query.experiment in (None, each.experiment_name) and query.run_id in (None, each.run_id):
+                    yield each
+
     def _look(self) -> tuple[Places, LooseTraces]:
         """Return the files as they are now, and the traces of those that are of no step."""
         places = find_places(self.folders)
@@ -197,11 +223,7 @@ class Run:
                 for place in found
                 if self._place(place) is None
             ]
-            for done, place in enumerate(missing):
-                self._on_progress(done, len(missing))
-                self._keep(place, make_step(place))
-            if missing:
-                self._on_progress(len(missing), len(missing))
+            make_steps(missing, self._keep, self._on_progress)
 
     def _place(self, place: StepPlace) -> StepFile | None:
         """Return the summaries of a step's folder if they have been made."""

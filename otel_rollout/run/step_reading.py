@@ -15,7 +15,7 @@ from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory, jo
 from otel_rollout.trace_folder.stored_file import LineCache, Part, StoredFile
 from otel_rollout.trace_folder.trace_files import StepKey, TraceFile
 
-__all__ = ["LooseTraces", "OnProblem", "parts_of", "read_loose", "read_step", "summaries_of"]
+__all__ = ["LooseTraces", "OnProblem", "parts_of", "read_loose", "read_step", "summaries_of", "summary_of"]
 
 OnProblem: TypeAlias = Callable[[ReadProblem], None]
 
@@ -68,10 +68,11 @@ def parts_of(files: Iterable[TraceFile], on_problem: OnProblem) -> list[Part]:
 
 def summaries_of(recorded: Iterable[RecordedTrajectory], on_problem: OnProblem) -> Iterator[TrajectorySummary]:
     """Return the summary of each trajectory; of one that can't be read, what its index entry says."""
-    return (_summary_of(each, on_problem) for each in recorded)
+    return (summary_of(each, on_problem) for each in recorded)
 
 
-def _summary_of(recorded: RecordedTrajectory, on_problem: OnProblem) -> TrajectorySummary:
+def summary_of(recorded: RecordedTrajectory, on_problem: OnProblem) -> TrajectorySummary:
+    """Return a trajectory's summary; if it can't be read, what its index entry says."""
     try:
         return recorded.summary
     except UnreadableTraceError:

@@ -23,7 +23,7 @@ from otel_rollout.trace_folder.selection import Selection
 from otel_rollout.trace_folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.trace_folder.trace_files import StepKey, TraceFile, find_trace_files
 
-__all__ = ["ReadProblem", "RecordedTrajectory", "join_parts", "main_row", "parts_by_trace", "read"]
+__all__ = ["ReadProblem", "RecordedTrajectory", "join_parts", "main_row", "parts_by_trace", "read", "stored_parts"]
 
 _TRACE_ID: Final = place_of("trace_id")
 _HAS_ROOT: Final = place_of("has_root")
@@ -167,6 +167,11 @@ def main_row(parts: Sequence[Part]) -> Row:
     )
 
 
+def stored_parts(trajectory: RecordedTrajectory) -> Sequence[Part]:
+    """Return the lines that a trajectory's spans stand in."""
+    return trajectory._parts  # noqa: SLF001 - of this module's class
+
+
 @dataclass(init=False, repr=False, eq=False, slots=True)
 class RecordedTrajectory:
     """A recorded trajectory, made by `read`; its spans are read on first use."""
@@ -276,7 +281,7 @@ class RecordedTrajectory:
     @property
     def stored_bytes(self) -> int:
         """Its size in bytes on disk, without the index."""
-        return sum(entry.length for entry in self._entries())
+        return sum(file.stored_bytes(row) for file, row in self._parts)
 
     @property
     def summary(self) -> TrajectorySummary:

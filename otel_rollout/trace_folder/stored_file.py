@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout.trace_folder.collector_file import FOR_IMPORT, Framing, framing_of, is_length
 from otel_rollout.trace_folder.file_lock import size_of
 from otel_rollout.trace_folder.frames import (
     DamagedFrameError,
@@ -46,7 +47,7 @@ class ReadProblem:
     """Something that could not be read, and was skipped.
 
     Args:
-        what: `torn frame`, `torn line`, `unreadable line` or `unreadable file`.
+        what: `torn frame`, `torn line`, `unreadable line`, `unreadable file`, or a file that `import` reads.
         path: The file.
         offset: The first byte of it.
     """
@@ -92,11 +93,20 @@ class StoredFile:
         self._place = file.place
         self._cache = cache
         self._on_problem = on_problem
+        self._framing = framing_of(file) if file.index_place is None and not file.is_journal else Framing.OURS
+        self._is_compressed = file.is_compressed or self._framing is Framing.COMPRESSED_REQUESTS
+        self._traces: dict[int, int] = {}
+        """The number of traces in the line at an offset, if it is more than one."""
 
     @property
     def is_journal(self) -> bool:
-        """True if its lines are uncompressed, as a journal's, from which lines are removed again."""
-        return not self._file.is_compressed
+        """True if it is a journal, from which lines are removed again."""
+        return self._file.is_journal
+
+    def stored_bytes(self, row: Row) -> int:
+        """Return the size of a row's trace on disk: its share of a line that has several."""
+        length: int = row[_LENGTH]
+        return length // self._traces.get(row[_OFFSET], 1)
 
     @property
     def worker(self) -> str:
@@ -106,7 +116,10 @@ class StoredFile:
     def parts(self) -> list[Part]:
         """Return the file's traces, from its index as far as that reaches; none once the file is gone."""
         try:
-            rows = self._frames() if self._file.is_compressed else self._lines()
+            if self._framing is Framing.OTHER:
+                self._report(FOR_IMPORT, 0)
+                return []
+            rows = self._frames() if self._is_compressed else self._lines()
         except FileNotFoundError:
             # Old steps may be removed meanwhile.
             return []
@@ -124,24 +137,30 @@ class StoredFile:
             ValueError: The frame is damaged.
         """
         entry = IndexEntry._make(row)
-
-        def read() -> bytes:
-            if self._file.is_compressed:
-                return read_frame(self._place, entry.offset, entry.length)
-            line = read_range(self._place, entry.offset, entry.length)
-            if checksum_of(line[:-1]) != entry.checksum:
-                raise ValueError("another line")
-            return self._unseal(line)
-
         try:
-            spans = self._cache.spans_of(entry.trace_id, self._place, entry.offset, read)
+            spans = self._cache.spans_of(entry.trace_id, self._place, entry.offset, lambda: self.read_line(row))
         except (FileNotFoundError, ValueError):
-            if self._file.is_compressed:
+            if self._is_compressed:
                 raise
             spans = []
         if not spans:
             raise MovedError(f"{entry.trace_id} is no longer at byte {entry.offset} of {self._place}")
         return spans
+
+    def read_line(self, row: Row) -> bytes:
+        """Return the line of a row.
+
+        Raises:
+            OSError: The file can't be read.
+            ValueError: The frame is damaged, or another line stands there.
+        """
+        entry = IndexEntry._make(row)
+        if self._is_compressed:
+            return read_frame(self._place, entry.offset, entry.length)
+        line = read_range(self._place, entry.offset, entry.length)
+        if checksum_of(line[:-1]) != entry.checksum:
+            raise ValueError("another line")
+        return self._unseal(line)
 
     def _frames(self) -> Sequence[Row]:
         rows = read_rows(self._file.index_place) if self._file.index_place else []
@@ -197,6 +216,8 @@ class StoredFile:
                     continue
             elif start >= end and self._file.is_being_written():
                 return
+            if self._framing is Framing.COMPRESSED_REQUESTS and is_length(self._place, frame):
+                continue
             if not is_damaged:
                 self._report("torn frame", frame.offset)
             is_damaged = True
@@ -225,10 +246,13 @@ class StoredFile:
         if len(line) <= _MAX_BLANK_BYTES and line.isspace():
             return []
         try:
-            return entries_of(self._unseal(line), *extent, checksum)
+            entries = entries_of(self._unseal(line), *extent, checksum)
         except ValueError:
             self._report("unreadable line", extent[0])
             return []
+        if len(entries) > 1:
+            self._traces[extent[0]] = len(entries)
+        return entries
 
     def _is_last_line(self, row: Row) -> bool:
         """Return True if that line stands there and no whole one follows it."""

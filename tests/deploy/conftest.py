@@ -69,7 +69,7 @@ def stacks(
     uncaptured: Callable[[], AbstractContextManager[None]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Mapping[str, Stack]]:
-    """The profile `mlflow-phoenix` with an agent before it, running, and `careless`: MLflow without its --allowed-hosts."""
+    """The profile `mlflow-phoenix` with an agent before it, and `careless`: MLflow without its --allowed-hosts."""
     reason = network.why_not()
     if reason:
         pytest.skip(reason)
