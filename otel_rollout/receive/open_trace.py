@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from otel_rollout.trace_folder.index import TraceSummary
+from otel_rollout.analysis.summary_builder import SummaryBuilder
 from otel_rollout.trace_folder.journal import JournalPart
 
 __all__ = ["OpenTrace", "OpenTraces", "WrittenTrace", "WrittenTraces", "has_id"]
@@ -35,7 +35,7 @@ class OpenTrace:
         validate: True if that part is of a validation pass.
     """
 
-    summary: TraceSummary | None
+    summary: SummaryBuilder | None
     ids: bytearray
     parts: list[JournalPart] = field(default_factory=list)
     bytes: int = 0

@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout.analysis.summary_builder import SummaryBuilder
 from otel_rollout.receive.open_trace import OpenTrace, OpenTraces, WrittenTrace, WrittenTraces, has_id
 from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.trace_folder import layout
 from otel_rollout.trace_folder.folder_writer import MAX_LINE_BYTES
 from otel_rollout.trace_folder.frames import require_zstandard
-from otel_rollout.trace_folder.index import TraceSummary
 from otel_rollout.trace_folder.journal import Journal, JournalPart
 from otel_rollout.trace_folder.otlp_json import EncodedSpan, decode_line, join_lines, join_spans
 from otel_rollout.trace_folder.step_files import StepFiles
@@ -265,11 +265,11 @@ class ReceivedFolder:
         trace.summary = _new_summary(trace_id)
 
 
-def _new_summary(trace_id: bytes) -> TraceSummary:
-    return TraceSummary(int.from_bytes(trace_id, "big"))
+def _new_summary(trace_id: bytes) -> SummaryBuilder:
+    return SummaryBuilder(int.from_bytes(trace_id, "big"))
 
 
-def _summarise(summary: TraceSummary, spans: Iterable[ReadableSpan]) -> None:
+def _summarise(summary: SummaryBuilder, spans: Iterable[ReadableSpan]) -> None:
     try:
         summary.add(spans)
     except Exception:
