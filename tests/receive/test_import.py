@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from otel_rollout.trace_folder.folder_stats import count_folder
+from otel_rollout.run.folder_stats import count_folder
 
 from otel_rollout import read
 from otel_rollout.cli.main import main

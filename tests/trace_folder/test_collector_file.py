@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 import pytest
-from otel_rollout.trace_folder.folder_stats import count_folder
+from otel_rollout.run.folder_stats import count_folder
 
 from otel_rollout import read
 from otel_rollout.trace_folder import otlp_json_reading
