@@ -131,7 +131,9 @@ def _sealed_lines(place: StepPlace, content: StepFile) -> Iterator[bytes]:
         "steps": len(content.steps),
         "groups": len(content.groups),
         "files": place.sizes,
-        "problems": [(each.what, replace_surrogates(each.path.name), each.offset) for each in content.problems[:MAX_PROBLEMS]],
+        "problems": [
+            (each.what, replace_surrogates(each.path.name), each.offset) for each in content.problems[:MAX_PROBLEMS]
+        ],
     }
     for each in (header, *content.steps, *content.groups):
         start = to_json(each)[:-1]
