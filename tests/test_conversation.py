@@ -173,7 +173,10 @@ class TestMessages:
         ]
         result = [{"type": "tool_result", "tool_use_id": "x", "content": [{"type": "text", "text": "1"}]}]
         found = messages_of([{"role": "assistant", "content": blocks}, {"role": "user", "content": result}])
-        assert found == [Message("assistant", "Hm.", (ToolCall("add", "a=1", "x", {"a": 1}),)), Message("tool", "1", call_id="x")]
+        assert found == [
+            Message("assistant", "Hm.", (ToolCall("add", "a=1", "x", {"a": 1}),)),
+            Message("tool", "1", call_id="x"),
+        ]
 
     @pytest.mark.parametrize("value", [None, 3, "text", [], [1], {}, {"role": "user"}, [{"content": "x"}]])
     def test_what_is_no_message(self, value):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import orjson
 import pytest
+from otel_rollout.trace_folder.folder_stats import count_folder
 
 from otel_rollout import read
 from otel_rollout.trace_folder import otlp_json_reading
-from otel_rollout.trace_folder.folder_stats import count_folder
 from tests.trace_folder.collector_files import write_collector_file
 from tests.trace_folder.recordings import make_trajectory
 
