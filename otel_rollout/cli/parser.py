@@ -143,7 +143,14 @@ with their answers, rewards and advantages.
     )
     _add_folder(parser)
     _add_filters(parser)
-    parser.add_argument("--json", action="store_true", help="a JSON object on a line of its own for each row")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="a JSON object on a line of its own for each row")
+    forms.add_argument(
+        "--perfetto",
+        metavar="FILE",
+        type=Path,
+        help="write when each span ran into FILE, for ui.perfetto.dev and chrome://tracing",
+    )
 
 
 def _add_show(commands: Any) -> None:

@@ -13,7 +13,6 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.analysis.findings.diagnosis import last_steps
 from otel_rollout.analysis.findings.finding import Finding
 from otel_rollout.analysis.group_summary import GroupSummary
-from otel_rollout.analysis.plain_text import counted
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import NoTracesError
@@ -198,12 +197,11 @@ class Endpoints:
     def live(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/live`."""
         live = read_live(self._state.folders)
-        silent = len(live.silent_workers)
         return {
             "trajectories": [{**_fields(each), "is_late": each.is_late} for each in live.trajectories],
             "open": live.open,
             "waits": live.waits,
-            "why": f"{counted(silent, 'process')} of this run don't say what runs" if silent else "",
+            "why": live.why_none,
         }
 
     def _asked(self, path: Parameters, query: Parameters) -> Asked:
