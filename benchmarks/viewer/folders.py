@@ -10,12 +10,11 @@ from hashlib import blake2b
 from multiprocessing import get_context
 from pathlib import Path
 
-from otel_rollout_file import FileSpanExporter
-
 import otel_rollout
 from benchmarks.viewer import trajectories as module
 from benchmarks.viewer.trajectories import Load, trajectories
 from otel_rollout.export.outcome import Verdict
+from otel_rollout_file import FileSpanExporter
 
 PROMPTS_PER_TASK = 64
 
