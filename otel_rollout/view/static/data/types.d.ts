@@ -220,6 +220,8 @@ export interface TrajectoryAnswer {
   version: string;
   summary: TrajectorySummary;
   conversation: Utterance[];
+  /** The messages that are left out of the conversation's middle. */
+  left_out?: number;
   spans: Span[];
   group: {
     step: number | null;
