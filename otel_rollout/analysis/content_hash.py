@@ -1,76 +1,107 @@
-"""Hashes of what was said, equal for equal content whatever ids and times stand beside it."""
+"""Hashes of what was said, equal for equal content whatever ids and times stand beside it.
+
+They are 32 bits; 0 stands for content that is not recorded.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 from zlib import crc32
 
-__all__ = ["call_hash", "hash_of", "output_hash", "result_hash"]
+__all__ = ["call_hash", "output_hash", "result_hash", "turn_hash"]
 
 _TEXT: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _IDS: Final = "tool_call_id|call_id|tool_use_id|request_id|response_id|message_id|conversation_id|session_id|trace_id"
 _TIMES: Final = (
-    "created|created_at|updated_at|started_at|ended_at|finished_at|completed_at|timestamp|time_stamp|start_time|end_time"
-    "|elapsed|elapsed_ms|elapsed_seconds|latency|latency_ms|duration_ms"
+    "created|created_at|updated_at|started_at|ended_at|finished_at|completed_at|timestamp|time_stamp|start_time"
+    "|end_time|elapsed|elapsed_ms|elapsed_seconds|latency|latency_ms|duration_ms"
 )
+_ENDINGS: Final = frozenset(f'{name[-2:]}"' for name in f"id|{_IDS}|{_TIMES}|finish_reason".split("|"))
+"""The ends of all these names: an object without them has no ids and no times."""
+_MAX_COLONS: Final = 64
 
 
-def _field(names: str) -> str:
+def _members(names: str) -> str:
     """Return a pattern for members of a JSON object, with one comma beside them."""
-    member = rf'"(?:{names})":(?:null|-?\d[-+.\deE]*|{_TEXT})'
+    member = rf'"(?:{names})":\s?(?:null|-?\d[-+.\deE]*|{_TEXT})'
     return f"{member},|,?{member}"
 
 
-_CALL_ID: Final = (
-    r'(?<="type":"tool_call",)"id":(?:null|"[^"\\]*"),?'
-    r'|(?<="type":"tool_call_response",)"id":(?:null|"[^"\\]*"),?'
-    r'|"id":"(?:call|chatcmpl|cmpl|fc|gen|msg|req|resp|run|toolu)[-_][^"\\]*",?'
-)
 # Inside a string quotes are escaped, so these match members of objects alone.
-_OF_OUTPUTS: Final = re.compile(f"{_CALL_ID}|{_field(f'{_IDS}|{_TIMES}|finish_reason|stop_reason')}")
-_OF_CALLS: Final = re.compile(_field(_IDS))
-_HAS_IDS: Final = ('"id":', '_id":', '_reason":', '"created', '_at":', "time", '"elapsed', '"latency', '_ms":')
-_RESPONSE_TEXT: Final = re.compile(rf'"response_text":({_TEXT})')
-_TOKENS: Final = re.compile(r'"(?:token_ids|response_ids|output_ids)":\[([^\]]*)\]')
+_CALL_ID: Final = (
+    r'(?<="type":"tool_call",)"id":(?:null|"[^"\\]*"),?|(?<="type":"tool_call_response",)"id":(?:null|"[^"\\]*"),?'
+    r'|"id":\s?"(?:call|chatcmpl|cmpl|fc|gen|msg|req|resp|run|toolu)[-_][^"\\]*",?'
+)
+_OF_OUTPUTS: Final = re.compile(f"{_CALL_ID}|{_members(f'{_IDS}|{_TIMES}|finish_reason|stop_reason')}")
+_OF_CALLS: Final = re.compile(_members(_IDS))
+_RESPONSE_TEXT: Final = '"response_text":'
+_STRING: Final = re.compile(rf"\s?({_TEXT})", re.DOTALL)
+_TOKENS: Final = ('"token_ids":[', '"response_ids":[', '"output_ids":[')
+
+_REASON: Final = ',"finish_reason":"'
+_MAX_REASON: Final = 64
+_CALL_WITH_ID: Final = '"tool_call","id":"'
 
 
-def hash_of(text: str) -> str:
-    """Return eight hexadecimal digits for a text."""
-    return f"{crc32(text.encode('utf-8', 'surrogatepass')):08x}"
-
-
-def output_hash(messages: str | None, value: str | None) -> str:
+def output_hash(messages: Any, value: Any) -> int:
     """Return the hash of what a generation said: its messages, else its text, its tokens, or its payload.
 
     Args:
         messages: `gen_ai.output.messages`.
         value: `output.value`.
     """
-    if messages:
-        return hash_of(_without_ids(messages))
-    if not value:
-        return ""
-    if value[0] == "{" and (found := _RESPONSE_TEXT.search(value) or _TOKENS.search(value)):
-        return hash_of(found[1])
-    return hash_of(_without_ids(value))
+    if type(messages) is str and messages:
+        # Our own form, in which the finish reason is the last member.
+        end = messages.rfind(_REASON, -_MAX_REASON)
+        if end > 0 and messages.endswith('"}]') and "{" not in messages[end:] and _CALL_WITH_ID not in messages:
+            return _hash(messages[:end])
+        return _hash(_without_ids(messages))
+    if type(value) is not str or not value:
+        return 0
+    if value[0] == "{":
+        # One attempt at each: hostile text could begin thousands.
+        at = value.find(_RESPONSE_TEXT)
+        if at >= 0 and (found := _STRING.match(value, at + len(_RESPONSE_TEXT))):
+            return _hash(found[1])
+        for key in _TOKENS:
+            start = value.find(key)
+            if start >= 0 and (end := value.find("]", start)) >= 0:
+                return _hash(value[start + len(key) : end])
+    return _hash(_without_ids(value))
 
 
-def result_hash(value: str | None) -> str:
+def result_hash(value: Any) -> int:
     """Return the hash of a tool's result, `output.value`."""
-    return hash_of(_without_ids(value)) if value else ""
+    return _hash(_without_ids(value)) if type(value) is str and value else 0
 
 
-def call_hash(tool: str, arguments: str | None) -> str:
-    """Return the hash of a tool call; empty if its arguments are not recorded."""
-    if not arguments:
-        return ""
-    if arguments[0] == "{" and '_id":' in arguments:
+def call_hash(tool: str, arguments: Any) -> int:
+    """Return the hash of a tool's name and its arguments, `input.value`."""
+    if type(arguments) is not str or not arguments:
+        return 0
+    if '_id":' in arguments:
         arguments = _OF_CALLS.sub("", arguments)
-    return hash_of(f"{tool}\0{arguments}")
+    return _hash(f"{tool}\0{arguments}")
+
+
+def turn_hash(output: int, results: Sequence[int]) -> str:
+    """Return the hash of a turn: eight hexadecimal digits; empty if its output is not recorded."""
+    return f"{crc32(repr((output, *results)).encode()):08x}" if output else ""
+
+
+def _hash(text: str) -> int:
+    return crc32(text.encode("utf-8", "surrogatepass")) or 1
 
 
 def _without_ids(text: str) -> str:
-    if text[0] in "{[" and any(mark in text for mark in _HAS_IDS):
-        return _OF_OUTPUTS.sub("", text)
+    if text[0] in "{[":
+        # A search for one character is faster than any other.
+        at, colons = text.find(":"), 0
+        while at >= 0:
+            colons += 1
+            if text[at - 3 : at] in _ENDINGS or colons > _MAX_COLONS:
+                return _OF_OUTPUTS.sub("", text)
+            at = text.find(":", at + 1)
     return text

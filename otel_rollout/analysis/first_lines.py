@@ -1,4 +1,8 @@
-"""The first line of a trajectory's prompt and answer, without parsing large payloads."""
+"""The first line of a prompt and of an answer, found without parsing the payload.
+
+A finding is raw: a JSON string without its end, which begins with its quote, or a text after a space. `line_of` decodes
+it, so that of all answers of a trajectory only one is decoded.
+"""
 
 from __future__ import annotations
 
@@ -7,85 +11,95 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from opentelemetry.sdk.trace import ReadableSpan
-
 from otel_rollout import semconv
-from otel_rollout.analysis.conversation import input_messages, said_by
 from otel_rollout.analysis.plain_text import shorten
 from otel_rollout.values.sanitize import replace_surrogates
 
-__all__ = ["MAX_CHARACTERS", "answer_of", "prompt_of"]
+__all__ = ["MAX_LINE_CHARACTERS", "find_answer", "find_prompt", "line_of"]
 
-MAX_CHARACTERS: Final = 200
+MAX_LINE_CHARACTERS: Final = 200
 """Longer lines are cut, and end in an ellipsis."""
-MAX_PARSED_CHARACTERS: Final = 2**18
-"""A longer payload of a form that isn't ours is not parsed."""
-_MAX_RAW: Final = 10 * MAX_CHARACTERS
-_TEXT: Final = re.compile(rf'"((?:[^"\\]|\\.){{0,{_MAX_RAW}}})', re.DOTALL)
-_SAID: Final = r',"(?:parts":\[\{"type":"text","content|content":\[\{"type":"text","text|content)":(?=")'
-_ASKED: Final = re.compile(rf'"role":"user"{_SAID}')
-_ANSWERED: Final = re.compile(rf'"role":"assistant"{_SAID}')
+_MAX_RAW: Final = 1000
+_STRING: Final = re.compile(r'"((?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*)', re.DOTALL)
+_ASKED: Final = re.compile(
+    r'"role":\s?"user",\s?"(?:parts":\s?\[\{"type":\s?"text",\s?"content|content":\s?\[\{"type":\s?"text",\s?"text'
+    r'|content)":\s?(?=")'
+)
+_ANSWERED: Final = '"type":"text","content":"'
+_PROMPT_KEYS: Final = re.compile(
+    r'"(?:prompt|question|query|problem|instruction|task|user_prompt|input|prompt_text|text|content|message)":\s?(?=")'
+)
+_ANSWER_KEYS: Final = re.compile(
+    r'"(?:response_text|output_text|answer|response|completion|content|text|output|result)":\s?(?=")'
+)
 
 
-def prompt_of(span: ReadableSpan) -> str:
-    """Return the first line that the user asked on a root or a generation; empty if it has none."""
-    attributes = span.attributes or {}
+def find_prompt(attributes: Mapping[str, Any], *, is_root: bool) -> str:
+    """Return the beginning of what the user asked, raw; empty if the span has none.
+
+    Args:
+        attributes: The span's.
+        is_root: The span is a trajectory's root, whose whole input is the prompt.
+    """
     value, messages = attributes.get(semconv.INPUT_VALUE), attributes.get(semconv.INPUT_MESSAGES)
-    if span.parent is None and (line := _plain(attributes, semconv.INPUT_MIME_TYPE, value)):
-        return line
-    if line := _said(_ASKED, messages) or _said(_ASKED, value):
-        return line
-    if _is_small(value) and _is_small(messages):
-        users = [message.text for message in input_messages(span) if message.role == "user"]
-        if users:
-            return _first_line(users[0])
-    return _first_line(str(value)) if span.parent is None and value not in (None, "null") else ""
+    text = _text(value)
+    if is_root and (plain := _plain(text, attributes.get(semconv.INPUT_MIME_TYPE))):
+        return plain
+    for payload in (_text(messages), text):
+        if payload and (found := _ASKED.search(payload)):
+            return payload[found.end() : found.end() + _MAX_RAW]
+    return _by_key(_PROMPT_KEYS, text, attributes.get(semconv.INPUT_MIME_TYPE), is_root=is_root)
 
 
-def answer_of(span: ReadableSpan) -> str:
-    """Return the first line that a root or a generation answered; empty if it has none."""
-    attributes = span.attributes or {}
-    value, messages = attributes.get(semconv.OUTPUT_VALUE), attributes.get(semconv.OUTPUT_MESSAGES)
-    if span.parent is None and (line := _plain(attributes, semconv.OUTPUT_MIME_TYPE, value)):
-        return line
-    if line := _said(_ANSWERED, messages):
-        return line
-    if _is_small(value) and _is_small(messages) and (line := _first_line(said_by(span))):
-        return line
-    return _first_line(str(value)) if span.parent is None and value not in (None, "null") else ""
+def find_answer(attributes: Mapping[str, Any], *, is_root: bool) -> str:
+    """Return the beginning of what was answered, raw; empty if the span has no text: tool calls are no answer.
+
+    Args:
+        attributes: The span's.
+        is_root: The span is a trajectory's root, whose whole output is the answer.
+    """
+    text = _text(attributes.get(semconv.OUTPUT_VALUE))
+    if is_root and (plain := _plain(text, attributes.get(semconv.OUTPUT_MIME_TYPE))):
+        return plain
+    messages = _text(attributes.get(semconv.OUTPUT_MESSAGES))
+    if messages:
+        at = messages.find(_ANSWERED) + len(_ANSWERED) - 1
+        if at >= len(_ANSWERED) - 1:
+            return messages[at : at + _MAX_RAW]
+        if not is_root:
+            return ""
+    return _by_key(_ANSWER_KEYS, text, attributes.get(semconv.OUTPUT_MIME_TYPE), is_root=is_root)
 
 
-def _plain(attributes: Mapping[str, Any], mime_key: str, value: Any) -> str:
-    """Return the first line of a payload that is a text, or a JSON string."""
-    if not isinstance(value, str) or value == "null":
+def line_of(raw: str) -> str:
+    """Return the first line of a finding."""
+    text = raw[:_MAX_RAW]
+    if text[:1] == '"':
+        found = _STRING.match(text)
+        try:
+            # Unlike orjson it takes half a surrogate pair, which may stand at the bound.
+            text = str(json.loads(f'"{found[1]}"', strict=False)) if found else ""
+        except ValueError:
+            return ""
+    return replace_surrogates(shorten(text.strip().partition("\n")[0], MAX_LINE_CHARACTERS))
+
+
+def _plain(text: str, mime_type: Any) -> str:
+    """Return a payload that is a text or a JSON string, raw."""
+    if not text or text == "null":
         return ""
-    if value[:1] == '"' and (text := _string_at(value, 0)):
-        return _first_line(text)
-    is_text = attributes.get(mime_key) == semconv.TEXT_MIME_TYPE or value[:1] not in ("{", "[", '"')
-    return _first_line(value) if is_text else ""
+    if mime_type == semconv.TEXT_MIME_TYPE or text[0] not in '{["':
+        return " " + text[:_MAX_RAW]
+    return text[:_MAX_RAW] if text[0] == '"' else ""
 
 
-def _said(pattern: re.Pattern[str], payload: Any) -> str:
-    found = pattern.search(payload) if isinstance(payload, str) else None
-    return _first_line(_string_at(payload, found.end())) if found else ""
+def _by_key(keys: re.Pattern[str], text: str, mime_type: Any, *, is_root: bool) -> str:
+    if plain := _plain(text, mime_type):
+        return plain
+    if found := keys.search(text):
+        return text[found.end() : found.end() + _MAX_RAW]
+    return " " + text[:_MAX_RAW] if is_root and text and text != "null" else ""
 
 
-def _string_at(payload: str, start: int) -> str:
-    """Return the beginning of the JSON string at a position; empty if there is none."""
-    found = _TEXT.match(payload, start)
-    if found is None:
-        return ""
-    try:
-        # Unlike orjson it takes half a surrogate pair, which may stand at the bound.
-        return str(json.loads(f'"{found[1]}"', strict=False))
-    except ValueError:
-        return ""
-
-
-def _is_small(payload: Any) -> bool:
-    return not isinstance(payload, str) or len(payload) <= MAX_PARSED_CHARACTERS
-
-
-def _first_line(text: str) -> str:
-    text = replace_surrogates(text[:_MAX_RAW]).strip()
-    return shorten(text.partition("\n")[0], MAX_CHARACTERS)
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

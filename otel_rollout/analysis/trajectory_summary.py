@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -47,16 +47,19 @@ class Provenance(NamedTuple):
     Times are in nanoseconds since 1970, or 0.
 
     Args:
-        main: The sort key of the span that has the identity; the lowest one has it.
+        main: The sort key of the span that has the identity, which the lowest one has: 0 if it is a root, 0 if it has
+            a step, its start, its id.
         end_of_reward: The end of the span that the reward came from; 0 if that is the root.
+        end_of_training: The end of the span that advantage and fate came from; 0 if that is the root.
         start_of_prompt: The start of the generation that the prompt came from; 0 if that is the root.
         start_of_answer: The start of the generation that the answer came from; 0 if that is the root.
         start_of_finish: The start of the generation that the finish reason came from; 0 if that is the root.
         has_totals: True if the turns and tokens are those that the root has, not sums over spans.
     """
 
-    main: tuple[int, int, int, str] = (2, 2, 0, "")
+    main: tuple[int, int, int, int] = (2, 2, 0, 0)
     end_of_reward: int = 0
+    end_of_training: int = 0
     start_of_prompt: int = 0
     start_of_answer: int = 0
     start_of_finish: int = 0
@@ -188,7 +191,7 @@ class TrajectorySummary:
     prompt: str = ""
     answer: str = ""
     turn_hashes: tuple[str, ...] = ()
-    shape: tuple[SpanShape, ...] = ()
+    shape: Sequence[SpanShape] = ()
     spans: int = 0
     bytes: int = 0
     stored_bytes: int = 0

@@ -34,6 +34,13 @@ _LEFT_OUT = ("shape", "provenance")
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     problems = ProblemLog()
+    if arguments.perfetto is not None:
+        from otel_rollout.cli.timeline_file import write_timeline
+
+        if not write_timeline(selected(arguments, problems), arguments.perfetto):
+            complain(nothing_matches(arguments))
+        problems.print()
+        return 0
     is_by_step = arguments.step is None and arguments.sample_index is None
     if arguments.json:
         if is_by_step:

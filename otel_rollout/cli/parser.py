@@ -46,6 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
         _add_ls,
         _add_show,
         _add_stats,
+        _add_diagnose,
         _add_view,
         _add_top,
         _add_replay,
@@ -142,7 +143,14 @@ with their answers, rewards and advantages.
     )
     _add_folder(parser)
     _add_filters(parser)
-    parser.add_argument("--json", action="store_true", help="a JSON object on a line of its own for each row")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="a JSON object on a line of its own for each row")
+    forms.add_argument(
+        "--perfetto",
+        metavar="FILE",
+        type=Path,
+        help="write when each span ran into FILE, for ui.perfetto.dev and chrome://tracing",
+    )
 
 
 def _add_show(commands: Any) -> None:
@@ -216,6 +224,40 @@ The address has a random token, without which nothing is shown.
         "--export", type=Path, metavar="OUT", help="write the same pages into a folder, to be opened from the disk"
     )
     export.add_argument("--step", type=_steps, metavar="N", help="only a training step: 7, or 1,4,7, or 3..9, or 100..")
+
+
+def _add_diagnose(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "diagnose",
+        "find what is wrong with a run, with the trajectories that prove it",
+        """\
+Check a trace folder: groups without signal, truncation, tools that fail,
+failures that the model isn't to blame for, duplicates, prefix breaks, parts of
+the reward that are hacked, stragglers, stale weights, lost spans. Each finding
+has its threshold, what it means, what to try, and trajectories that prove it.
+""",
+        """\
+exit codes:
+  0    nothing is above its threshold
+  1    something is
+  2    the command line or the folder needs a change
+""",
+    )
+    _add_folder(parser)
+    parser.add_argument("--step", type=_steps, metavar="N", help="a training step: 7, or 1,4,7, or 3..9, or 100..")
+    parser.add_argument(
+        "--against", metavar="STEP|DIR", help="compare with a step of this folder, or with another folder"
+    )
+    parser.add_argument(
+        "--threshold",
+        action="append",
+        default=[],
+        type=_threshold,
+        metavar="NAME=VALUE",
+        help="another threshold of a check, such as truncated=0.05; may be given more than once",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def _add_top(commands: Any) -> None:
@@ -449,6 +491,15 @@ def _steps(text: str) -> int | range | set[int]:
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a step: 7, or 1,4,7, or 3..9, or 100..") from None
     return steps.pop() if len(steps) == 1 else steps
+
+
+def _threshold(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    with suppress(ValueError):
+        number = float(value)
+        if 0 <= number < math.inf:
+            return name.strip(), number
+    raise argparse.ArgumentTypeError(f"{text!r} is not a threshold: truncated=0.05")
 
 
 def _range_of_rewards(text: str) -> tuple[float | None, float | None]:

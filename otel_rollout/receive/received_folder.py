@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from otel_rollout.analysis.summary_builder import SummaryBuilder
 from otel_rollout.receive.open_trace import OpenTrace, OpenTraces, WrittenTrace, WrittenTraces, has_id
 from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.trace_folder import layout
 from otel_rollout.trace_folder.folder_writer import MAX_LINE_BYTES
 from otel_rollout.trace_folder.frames import require_zstandard
-from otel_rollout.trace_folder.index import TraceSummary
 from otel_rollout.trace_folder.journal import Journal, JournalPart
 from otel_rollout.trace_folder.otlp_json import EncodedSpan, decode_line, join_lines, join_spans
 from otel_rollout.trace_folder.step_files import StepFiles
@@ -242,7 +242,7 @@ class ReceivedFolder:
                 # An error would hold up all later spans.
                 warn_once("journal", "%s was changed by another process: traces miss spans", self._journal.path)
             if lines:
-                summary = TraceSummary(int.from_bytes(trace_id, "big"))
+                summary = SummaryBuilder(int.from_bytes(trace_id, "big"))
                 try:
                     for line in lines:
                         summary.add(decode_line(line))

@@ -12,7 +12,7 @@ from typing import Final
 
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.run.text_match import Match, TextMatcher
-from otel_rollout.trace_folder.reader import RecordedTrajectory, stored_parts
+from otel_rollout.trace_folder.reader import RecordedTrajectory
 
 __all__ = ["Search", "SearchHit", "SearchQuery"]
 
@@ -162,7 +162,7 @@ def _search(batch: Sequence[RecordedTrajectory], matcher: TextMatcher) -> _Found
 
 
 def _first_match(trajectory: RecordedTrajectory, matcher: TextMatcher, found: _Found) -> Match | None:
-    for file, row in stored_parts(trajectory):
+    for file, row in trajectory.parts:
         line = file.read_line(row)
         found.searched_bytes += len(line)
         match = matcher.find(line, trajectory.trace_id)

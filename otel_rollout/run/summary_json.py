@@ -8,6 +8,7 @@ from typing import Any, Final
 import orjson
 
 from otel_rollout.analysis.group_summary import GroupSummary, Spread
+from otel_rollout.analysis.span_shapes import Shapes
 from otel_rollout.analysis.step_signals import StepSignals
 from otel_rollout.analysis.step_summary import Percentiles, StepSummary
 from otel_rollout.analysis.trajectory_summary import ToolCounts
@@ -49,6 +50,8 @@ def group_from(fields: _Mapping) -> GroupSummary:
 def _as_object(value: Any) -> Any:
     if hasattr(value, "_asdict"):
         return value._asdict()
+    if isinstance(value, Shapes):
+        return tuple(value)
     raise TypeError
 
 
@@ -69,8 +72,8 @@ def _signals(value: _Mapping) -> StepSignals:
 
 
 _STEP: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "tools": _tools,
     "signals": _signals,
+    "tools": _tools,
     **dict.fromkeys(("turns", "tokens", "seconds", "staleness"), _percentiles),
 }
 _GROUP: Final[Mapping[str, Callable[[Any], Any]]] = {

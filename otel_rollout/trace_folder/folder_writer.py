@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import threading
 from collections import OrderedDict
@@ -14,10 +13,10 @@ from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout.analysis.summary_builder import SummaryBuilder
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout.trace_folder import frames, layout
 from otel_rollout.trace_folder.frames import require_zstandard
-from otel_rollout.trace_folder.index import TraceSummary
 from otel_rollout.trace_folder.journal import Journal, JournalPart
 from otel_rollout.trace_folder.otlp_json import decode_line, encode_line, join_lines
 from otel_rollout.trace_folder.step_files import StepFiles
@@ -40,7 +39,7 @@ MAX_STORED: Final = 100_000
 class _OpenTrace:
     """A trace whose root has not ended yet."""
 
-    summary: TraceSummary
+    summary: SummaryBuilder
     parts: list[JournalPart] = field(default_factory=list)
     bytes: int = 0
 
@@ -162,7 +161,7 @@ class FolderWriter:
         for (trace_id, batch), part in zip(traces.items(), parts, strict=True):
             trace = self._open.get(trace_id)
             if trace is None:
-                trace = self._open[trace_id] = _OpenTrace(TraceSummary(trace_id))
+                trace = self._open[trace_id] = _OpenTrace(SummaryBuilder(trace_id))
             trace.summary.add(batch)
             trace.parts.append(part)
             trace.bytes += part.length
@@ -188,17 +187,17 @@ class FolderWriter:
             self._files.append(join_lines(lines), summary)
         self._forget(trace_id)
 
-    def _read_open(self, trace_id: int) -> tuple[list[bytes], TraceSummary]:
+    def _read_open(self, trace_id: int) -> tuple[list[bytes], SummaryBuilder]:
         """Return a trajectory's lines in the journal, and a copy of its summary, since a failed write is repeated."""
         trace = self._open.get(trace_id)
         if trace is None:
-            return [], TraceSummary(trace_id)
+            return [], SummaryBuilder(trace_id)
         lines = self._journal.read(trace.parts)
         if len(lines) == len(trace.parts):
-            return lines, copy.copy(trace.summary)
+            return lines, trace.summary.copy()
         # An error would hold up all later spans.
         warn_once("journal", "%s was changed by another process: running trajectories miss spans", self._journal.path)
-        summary = TraceSummary(trace_id)
+        summary = SummaryBuilder(trace_id)
         for line in lines:
             summary.add(decode_line(line))
         return lines, summary

@@ -8,13 +8,20 @@ from operator import itemgetter
 from types import UnionType
 from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
+import orjson
+
 from otel_rollout import semconv
+from otel_rollout.analysis.span_figures import text_of
+from otel_rollout.analysis.span_rows import ERROR
+from otel_rollout.analysis.summary_columns import summary_of, tag_of
+from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.trace_folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES
 
-__all__ = ["ATTRIBUTE_FIELDS", "IndexEntry", "Row", "attributes_of", "place_of", "row_of"]
+__all__ = ["ATTRIBUTE_FIELDS", "IndexEntry", "Row", "attributes_of", "place_of", "row_of", "summary_of_row"]
 
 
 Scalar: TypeAlias = str | int | float | bool | None
+Json: TypeAlias = bytes
 
 
 class IndexEntry(NamedTuple):
@@ -41,6 +48,8 @@ class IndexEntry(NamedTuple):
     project_name: str | None
     run_id: str | None
     attributes: dict[str, Any]
+    summary: Json = b""
+    """The columns of its summary, as members of a JSON object; empty if the index is of an earlier version."""
 
 
 Row: TypeAlias = Sequence[Any]
@@ -60,18 +69,27 @@ ATTRIBUTE_FIELDS: Final = {
 }
 """The attributes that have a field of their own."""
 
-_fields_of: Final[Callable[[Mapping[str, Any]], tuple[Any, ...]]] = itemgetter(*IndexEntry._fields)
+_fields_of: Final[Callable[[Mapping[str, Any]], tuple[Any, ...]]] = itemgetter(*IndexEntry._fields[:-1])
 _is_trace_id: Final = re.compile("[0-9a-f]{32}").fullmatch
 _TYPES: Final[Sequence[frozenset[Any]]] = [
     frozenset(get_args(hint) if get_origin(hint) is UnionType else (get_origin(hint) or hint,))
-    for hint in get_type_hints(IndexEntry).values()
+    for hint in list(get_type_hints(IndexEntry).values())[:-1]
 ]
+_SAME: Final = (
+    *("trace_id", "start_time", "end_time", "has_root", "step", "reward", "name", "project_name", "run_id"),
+    *("spans", "bytes"),
+)
+"""The fields that a summary has as they are."""
 _MAX_CACHED: Final = 1024
 _sound_types: set[tuple[type, ...]] = set()
 
 
-def row_of(message: Mapping[str, Any]) -> Row:
+def row_of(message: Mapping[str, Any], summary: bytes = b"") -> Row:
     """Return the row of a parsed line of an index; unknown names are ignored.
+
+    Args:
+        message: The line.
+        summary: The columns of its summary, not parsed.
 
     Raises:
         LookupError: A field is missing.
@@ -96,7 +114,34 @@ def row_of(message: Mapping[str, Any]) -> Row:
         or _is_trace_id(trace_id) is None
     ):
         raise ValueError("a field is out of range")
-    return row
+    return (*row, summary)
+
+
+def summary_of_row(row: Row, worker: str) -> TrajectorySummary | None:
+    """Return the summary of a row's spans; None if the index doesn't have it.
+
+    Args:
+        row: The row.
+        worker: The process that wrote the file.
+    """
+    entry = IndexEntry._make(row)
+    if not entry.summary:
+        return None
+    identity = {name: getattr(entry, name) for name in _SAME}
+    identity |= {
+        "sample_index": tag_of(entry.sample_index),
+        "rollout_n": tag_of(entry.rollout_n),
+        "validate": entry.validate is True,
+        "experiment_name": text_of(entry.experiment_name),
+        "status": text_of(entry.status) or ("error" if entry.has_root and entry.status_code == ERROR else None),
+        "worker": worker,
+        "stored_bytes": entry.length,
+    }
+    try:
+        return summary_of(identity, orjson.loads(b"{%b}" % entry.summary))
+    except ValueError:
+        # Of another program or version.
+        return None
 
 
 def attributes_of(row: Row) -> dict[str, Any]:

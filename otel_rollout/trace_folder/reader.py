@@ -14,21 +14,23 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout.analysis.plain_text import printable
-from otel_rollout.analysis.summarise import summarise_trajectory
+from otel_rollout.analysis.summarise import is_disjoint, merge_summaries, summarise_trajectory
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import RolloutTraceError, UnreadableTraceError
-from otel_rollout.trace_folder.index_entry import IndexEntry, Row, attributes_of, place_of
+from otel_rollout.trace_folder.index_entry import IndexEntry, Row, attributes_of, place_of, summary_of_row
 from otel_rollout.trace_folder.otlp_json import encode_line
 from otel_rollout.trace_folder.selection import Selection
 from otel_rollout.trace_folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.trace_folder.trace_files import StepKey, TraceFile, find_trace_files
 
-__all__ = ["ReadProblem", "RecordedTrajectory", "join_parts", "main_row", "parts_by_trace", "read", "stored_parts"]
+__all__ = ["ReadProblem", "RecordedTrajectory", "join_parts", "main_row", "parts_by_trace", "read"]
 
 _TRACE_ID: Final = place_of("trace_id")
 _HAS_ROOT: Final = place_of("has_root")
 _STEP: Final = place_of("step")
 _START_TIME: Final = place_of("start_time")
+_END_TIME: Final = place_of("end_time")
+_REWARD: Final = place_of("reward")
 _NAME: Final = place_of("name")
 _line_of: Final = itemgetter(*map(place_of, ("trace_id", "checksum", "bytes", "spans", "start_time", "end_time")))
 """Identifies a line; it comes twice if a file was copied, or a write repeated."""
@@ -161,15 +163,16 @@ def main_row(parts: Sequence[Part]) -> Row:
     """
     if len(parts) == 1:
         return parts[0][1]
-    return min(
+    main = min(
         (row for _, row in parts),
         key=lambda row: (not row[_HAS_ROOT], row[_STEP] is None, row[_START_TIME], row[_NAME]),
     )
-
-
-def stored_parts(trajectory: RecordedTrajectory) -> Sequence[Part]:
-    """Return the lines that a trajectory's spans stand in."""
-    return trajectory._parts  # noqa: SLF001 - of this module's class
+    late = [row for _, row in parts if not row[_HAS_ROOT] and row[_REWARD] is not None]
+    if not late:
+        return main
+    # A reward that came after the root's.
+    reward = max(late, key=itemgetter(_END_TIME))[_REWARD]
+    return (*main[:_REWARD], reward, *main[_REWARD + 1 :])
 
 
 @dataclass(init=False, repr=False, eq=False, slots=True)
@@ -177,7 +180,8 @@ class RecordedTrajectory:
     """A recorded trajectory, made by `read`; its spans are read on first use."""
 
     _row: Row
-    _parts: Sequence[Part]
+    parts: Sequence[Part]
+    """Its lines: the file and the index's row of each."""
     _find: Callable[[str], Sequence[Part]]
     _spans: list[ReadableSpan] | None
     # Attributes, not properties, which take ten times as long: there are thousands of trajectories.
@@ -212,7 +216,7 @@ class RecordedTrajectory:
 
     def __init__(self, row: Row, parts: Sequence[Part], find: Callable[[str], Sequence[Part]]) -> None:
         self._row = row
-        self._parts = parts
+        self.parts = parts
         self._find = find
         self._spans = None
         (
@@ -236,6 +240,7 @@ class RecordedTrajectory:
             self.name,
             self.project_name,
             self.run_id,
+            _,
             _,
         ) = row
         self.validate = validate is True
@@ -267,7 +272,7 @@ class RecordedTrajectory:
     @property
     def span_count(self) -> int:
         """The number of its spans."""
-        if len(self._parts) > 1 and any(file.is_journal for file, _ in self._parts):
+        if len(self.parts) > 1 and any(file.is_journal for file, _ in self.parts):
             # After a crash a journal may have spans that are in a frame as well.
             with suppress(UnreadableTraceError):
                 return len(self.spans)
@@ -281,18 +286,24 @@ class RecordedTrajectory:
     @property
     def stored_bytes(self) -> int:
         """Its size in bytes on disk, without the index."""
-        return sum(file.stored_bytes(row) for file, row in self._parts)
+        return sum(file.stored_bytes(row) for file, row in self.parts)
 
     @property
     def summary(self) -> TrajectorySummary:
         """Everything that is said of it without its payload.
 
         Raises:
-            UnreadableTraceError: The file is damaged or gone.
+            UnreadableTraceError: The index doesn't have it, and the file is damaged or gone.
         """
+        parts = [summary for file, row in self.parts if (summary := summary_of_row(row, file.worker)) is not None]
+        if len(parts) == len(self.parts):
+            merged = merge_summaries(parts)
+            # After a crash a journal may have spans that are in a frame as well.
+            if len(parts) == 1 or is_disjoint(parts):
+                return merged
         return replace(
             summarise_trajectory(self.spans),
-            worker=self._parts[0][0].worker,
+            worker=self.parts[0][0].worker,
             bytes=self.size_bytes,
             stored_bytes=self.stored_bytes,
         )
@@ -310,7 +321,7 @@ class RecordedTrajectory:
                     self._spans = self._read()
                 except MovedError:
                     # It was running when it was listed: its spans have moved from the journal to a frame.
-                    self._parts = self._find(self.trace_id) or self._parts
+                    self.parts = self._find(self.trace_id) or self.parts
                     self._spans = self._read()
             except RolloutTraceError:
                 raise
@@ -331,10 +342,10 @@ class RecordedTrajectory:
             raise UnreadableTraceError(f"the trajectory {self.trace_id} can't be encoded as OTLP: {error}") from error
 
     def _entries(self) -> Iterator[IndexEntry]:
-        return (IndexEntry._make(row) for _, row in self._parts)
+        return (IndexEntry._make(row) for _, row in self.parts)
 
     def _read(self) -> list[ReadableSpan]:
-        lines = [file.read_spans(row) for file, row in self._parts]
+        lines = [file.read_spans(row) for file, row in self.parts]
         if len(lines) == 1:
             return lines[0]
         spans = {span.context.span_id: span for line in lines for span in line if span.context}

@@ -8,10 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from otel_rollout.analysis.summary_builder import SummaryBuilder
 from otel_rollout.trace_folder import layout
 from otel_rollout.trace_folder.append_file import AppendFile, FileGoneError
 from otel_rollout.trace_folder.frames import FrameFile
-from otel_rollout.trace_folder.index import MAX_INDEX_LINE_BYTES, TraceSummary, index_line
+from otel_rollout.trace_folder.index import MAX_INDEX_LINE_BYTES, entry_of, index_line
 from otel_rollout.trace_folder.retention import enforce_bound
 
 __all__ = ["StepFiles"]
@@ -43,12 +44,12 @@ class StepFiles:
         self._numbers: dict[str, int] = {}
         self._written = 0
 
-    def append(self, pieces: Sequence[bytes | memoryview], summary: TraceSummary) -> None:
+    def append(self, pieces: Sequence[bytes | memoryview], summary: SummaryBuilder) -> None:
         """Append a trajectory to the file of its step.
 
         Args:
             pieces: Its spans as a line, in pieces.
-            summary: The fields of its index entry.
+            summary: What is said of its spans.
 
         Raises:
             OSError: The disk did not take it, and has none of it.
@@ -115,7 +116,7 @@ class _StepFile:
             raise
         self._waiting: list[bytes] = []
 
-    def append(self, pieces: Sequence[bytes | memoryview], summary: TraceSummary) -> int:
+    def append(self, pieces: Sequence[bytes | memoryview], summary: SummaryBuilder) -> int:
         """Append a trajectory, and return its size on disk.
 
         Raises:
@@ -125,7 +126,7 @@ class _StepFile:
         # The index keeps the order of the frames: readers decompress each frame that it has no line for.
         self._write_index()
         offset, length = self.frames.append(*pieces)
-        line = index_line(summary.entry(offset, length, sum(map(len, pieces)), self.frames.checksum))
+        line = index_line(entry_of(summary, offset, length, sum(map(len, pieces)), self.frames.checksum))
         if len(line) > MAX_INDEX_LINE_BYTES:
             return length
         self._waiting.append(line)

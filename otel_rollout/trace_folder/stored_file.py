@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate, groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout.trace_folder import layout
 from otel_rollout.trace_folder.collector_file import FOR_IMPORT, Framing, framing_of, is_length
 from otel_rollout.trace_folder.file_lock import size_of
 from otel_rollout.trace_folder.frames import (
@@ -22,7 +24,7 @@ from otel_rollout.trace_folder.frames import (
     read_range,
     scan_frames,
 )
-from otel_rollout.trace_folder.index import entries_of, read_rows, write_journal_index
+from otel_rollout.trace_folder.index import entries_of, read_rows, write_index
 from otel_rollout.trace_folder.index_entry import IndexEntry, Row, place_of
 from otel_rollout.trace_folder.lines import checksum_of, scan_lines, unseal
 from otel_rollout.trace_folder.otlp_json_reading import decode_line, lazy_spans
@@ -39,6 +41,7 @@ MAX_CACHED_BYTES: Final = 32 * 2**20
 _OFFSET: Final = place_of("offset")
 _LENGTH: Final = place_of("length")
 _CHECKSUM: Final = place_of("checksum")
+_SUMMARY: Final = place_of("summary")
 _MAX_BLANK_BYTES: Final = 4096
 
 
@@ -77,7 +80,9 @@ class LineCache:
         """Return the spans of a trace in the line at `offset` of `path`; `read` returns that line."""
         number = int(trace_id, 16)
         if (known := self._lines.get((path, offset))) is not None and number in known[1]:
-            self._lines.move_to_end((path, offset))
+            # Another thread may have removed it meanwhile.
+            with suppress(KeyError):
+                self._lines.move_to_end((path, offset))
             return known[1][number]
         line = read()
         lazy = lazy_spans(line, trace_id)
@@ -97,7 +102,8 @@ class LineCache:
         self._lines[place] = size, traces
         self._bytes += size
         while self._bytes > MAX_CACHED_BYTES and len(self._lines) > 1:
-            self._bytes -= self._lines.popitem(last=False)[1][0]
+            with suppress(KeyError):
+                self._bytes -= self._lines.popitem(last=False)[1][0]
 
 
 class StoredFile:
@@ -143,6 +149,34 @@ class StoredFile:
             return []
         return [(self, row) for row in rows]
 
+    def make_summaries(self, on_line: Callable[[], None]) -> list[Row]:
+        """Return all rows, with their summaries made where the index lacks them, and write the index with them.
+
+        Args:
+            on_line: Called for each line that was read.
+        """
+        rows = [row for _, row in self.parts()]
+        made: list[Row] = []
+        is_new = False
+        for offset, group in groupby(rows, itemgetter(_OFFSET)):
+            known = list(group)
+            if not all(row[_SUMMARY] for row in known):
+                try:
+                    entries = entries_of(self.read_line(known[0]), offset, known[0][_LENGTH], known[0][_CHECKSUM])
+                except (OSError, ValueError):
+                    self._report("unreadable line", offset)
+                else:
+                    known, is_new = [*entries], True
+                on_line()
+            made += known
+        path = self._file.path
+        is_ours = layout.is_frame_file(path.name) and layout.is_step_folder(path.parent.name) and not path.is_symlink()
+        if is_new and (self._file.is_journal or is_ours):
+            with suppress(OSError):
+                if _covered(_first_rows(made)) == size_of(self._place):
+                    write_index(path, made)
+        return made
+
     def read_spans(self, row: Row) -> list[ReadableSpan]:
         """Return the spans of a row.
 
@@ -169,11 +203,10 @@ class StoredFile:
             OSError: The file can't be read.
             ValueError: The frame is damaged, or another line stands there.
         """
-        entry = IndexEntry._make(row)
         if self._is_compressed:
-            return read_frame(self._place, entry.offset, entry.length)
-        line = read_range(self._place, entry.offset, entry.length)
-        if checksum_of(line[:-1]) != entry.checksum:
+            return read_frame(self._place, row[_OFFSET], row[_LENGTH])
+        line = read_range(self._place, row[_OFFSET], row[_LENGTH])
+        if checksum_of(line[:-1]) != row[_CHECKSUM]:
             raise ValueError("another line")
         return self._unseal(line)
 
@@ -245,7 +278,7 @@ class StoredFile:
             known, end = [], 0
         rows = [*known, *self._scan_lines(end)]
         if self._file.is_journal and size - end > MIN_BYTES and _covered(rows):
-            write_journal_index(self._file.path, rows)
+            write_index(self._file.path, rows)
         return rows
 
     def _scan_lines(self, start: int) -> Iterator[Row]:
@@ -288,6 +321,11 @@ class StoredFile:
 
 Part: TypeAlias = tuple[StoredFile, Row]
 """The spans of one trace in one line: the file and the row."""
+
+
+def _first_rows(rows: Sequence[Row]) -> list[Row]:
+    """Return the first row of each line."""
+    return [next(group) for _, group in groupby(rows, itemgetter(_OFFSET))]
 
 
 def _covered(rows: Sequence[Row]) -> int | None:

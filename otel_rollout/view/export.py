@@ -133,7 +133,10 @@ def _write_data(
 
     run = endpoints.run({}, {})
     write("run", {**run, "steps": steps, "is_live": False, "progress": None, "waiting": None})
-    write("live", {"trajectories": [], "why": "these pages are an export, which no process changes"})
+    write(
+        "live",
+        {"trajectories": [], "open": 0, "waits": [], "why": "these pages are an export, which no process changes"},
+    )
     write("findings", endpoints.findings({}, {}))
     known = {(step.step, step.validate, step.experiment_name, step.run_id) for step in steps}
     on_progress(0, total)

@@ -8,13 +8,15 @@ import tracemalloc
 import zlib
 from pathlib import Path
 
+import orjson
 import pytest
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
+from otel_rollout.analysis.summary_builder import SummaryBuilder
 from otel_rollout.trace_folder import layout
-from otel_rollout.trace_folder.index import MAX_INDEX_LINE_BYTES, TraceSummary, entries_of, index_line, read_index
+from otel_rollout.trace_folder.index import MAX_INDEX_LINE_BYTES, entries_of, entry_of, index_line, read_index
 from otel_rollout.trace_folder.index_entry import IndexEntry, attributes_of
 from otel_rollout.trace_folder.lines import seal_of
 from otel_rollout.trace_folder.otlp_json import encode_line
@@ -42,7 +44,7 @@ def make_span(span_id, attributes=None, *, start=100, end=200, trace_id=TRACE, *
 
 
 def summarise(*spans):
-    summary = TraceSummary(TRACE)
+    summary = SummaryBuilder(TRACE)
     summary.add(spans)
     return summary
 
@@ -62,6 +64,9 @@ class TestSummary:
             "input.mime_type": "application/json",
             "output.mime_type": "application/json",
             "metadata": "{}",
+            "gen_ai.input.messages": "[]",
+            "gen_ai.output.messages": "[]",
+            "gen_ai.tool.definitions": "[]",
             "openinference.span.kind": "AGENT",
             "gen_ai.operation.name": "invoke_agent",
             "x": 1,
@@ -72,7 +77,7 @@ class TestSummary:
         }
         root = make_span(1, attributes, start=50, end=150, status=Status(StatusCode.ERROR))
         summary = summarise(make_span(2, {"rollout.step": 8}), root, make_span(3, start=60, end=300))
-        entry = summary.entry(10, 20, 30, "0000abcd")
+        entry = entry_of(summary, 10, 20, 30, "0000abcd")
         assert entry == IndexEntry(
             trace_id=f"{TRACE:032x}",
             start_time=50,
@@ -95,17 +100,18 @@ class TestSummary:
             project_name="project",
             run_id="run",
             attributes={"x": 1},
+            summary=orjson.dumps(summary.columns())[1:-1],
         )
         attributes = {**TAGS, "rollout.status": "error", "rollout.reward": 0.5, "x": 1}
         assert attributes_of(entry) == attributes
         assert (summary.step, summary.validate) == (7, True)
 
     def test_without_a_root(self):
-        """The tags of whichever span has them, and the first span's name."""
+        """The tags and the name of the first span that has a step."""
         summary = summarise(make_span(2), make_span(3, {**TAGS, "rollout.status": "cancelled", "x": 1}), make_span(4))
-        entry = summary.entry(0, 1, 2, CHECKSUM)
+        entry = entry_of(summary, 0, 1, 2, CHECKSUM)
         assert (entry.has_root, entry.spans, entry.status) == (False, 3, None)
-        assert (entry.name, entry.project_name, entry.run_id) == ("span 2", "project", "run")
+        assert (entry.name, entry.project_name, entry.run_id) == ("span 3", "project", "run")
         assert attributes_of(entry) == TAGS
         assert (summary.step, summary.validate) == (7, True)
 
@@ -115,13 +121,13 @@ class TestSummary:
             ({}, (None, None, None)),
             ({"rollout.step": "warm-up", "rollout.reward": "high"}, (None, None, None)),
             ({"rollout.validate": 1, "rollout.reward": 2}, (None, True, 2.0)),
-            ({"rollout.validate": False, "rollout.reward": True}, (None, False, 1.0)),
+            ({"rollout.validate": False, "rollout.reward": True}, (None, False, None)),
             ({"rollout.sample_index": 1.5}, (1.5, None, None)),
         ],
     )
     def test_attributes_of_other_types(self, attributes, fields):
         """A field has what it can say, and the attributes stay as they were set, to their types."""
-        entry = summarise(make_span(1, attributes)).entry(0, 1, 2, CHECKSUM)
+        entry = entry_of(summarise(make_span(1, attributes)), 0, 1, 2, CHECKSUM)
         assert (entry.sample_index, entry.validate, entry.reward) == fields
         found = attributes_of(entry)
         assert {key: (type(value), value) for key, value in found.items()} == {
@@ -139,15 +145,18 @@ class TestIndexFile:
 
     def test_what_is_written_is_read(self, tmp_path):
         """Entry for entry, in order."""
-        entries = [summarise(make_span(1, {**TAGS, "n": number})).entry(number, 5, 6, CHECKSUM) for number in range(3)]
+        entries = [
+            entry_of(summarise(make_span(1, {**TAGS, "n": number})), number, 5, 6, CHECKSUM) for number in range(3)
+        ]
         path = tmp_path / "x.index.jsonl"
         path.write_bytes(b"".join(map(index_line, entries)))
         assert read_index(path) == entries
 
     def test_text_that_json_cannot_say(self, tmp_path):
         """A lone surrogate becomes a question mark, as in the spans."""
-        entry = summarise(make_span(1, {"a\ud800": "\ud800", "rollout.sample_index": "\ud800"}, name="\ud800")).entry(
-            0, 1, 2, CHECKSUM
+        entry = entry_of(
+            summarise(make_span(1, {"a\ud800": "\ud800", "rollout.sample_index": "\ud800"}, name="\ud800")),
+            *(0, 1, 2, CHECKSUM),
         )
         path = tmp_path / "x.index.jsonl"
         path.write_bytes(index_line(entry))
@@ -158,7 +167,7 @@ class TestIndexFile:
     @pytest.mark.parametrize("damage", [b"[1,2", b"[1]\n", b"\0" * 300, b"\0\0\0\n", b"7\n", b'{"a":1}\n'])
     def test_a_damaged_end_harms_no_entry_before_it(self, tmp_path, damage):
         """What was written whole is read; what stands behind is left to a scan."""
-        entries = [summarise(make_span(1)).entry(number, 5, 6, CHECKSUM) for number in range(3)]
+        entries = [entry_of(summarise(make_span(1)), number, 5, 6, CHECKSUM) for number in range(3)]
         path = tmp_path / "x.index.jsonl"
         path.write_bytes(b"".join(map(index_line, entries)) + damage)
         assert read_index(path) == entries
@@ -176,9 +185,10 @@ class TestIndexFile:
 
     def test_fields_of_a_later_version_are_passed_over(self, tmp_path):
         """Names that another version adds harm nothing, in whatever order the names stand."""
-        entry = summarise(make_span(1)).entry(0, 5, 6, CHECKSUM)
+        entry = entry_of(summarise(make_span(1)), 0, 5, 6, CHECKSUM)._replace(summary=b"")
         path = tmp_path / "x.index.jsonl"
-        start = json.dumps({"turns": [1, 2], **dict(reversed(entry._asdict().items())), "more": {}})[:-1].encode()
+        fields = {name: value for name, value in reversed(entry._asdict().items()) if name != "summary"}
+        start = json.dumps({"levels": [1, 2], **fields, "more": {}})[:-1].encode()
         path.write_bytes(start + seal_of(start))
         assert read_index(path) == [entry]
 
@@ -189,13 +199,13 @@ class TestDamagedLine:
     @pytest.fixture
     def lines(self):
         """Three lines of an index."""
-        return [index_line(summarise(make_span(1, TAGS)).entry(number, 5, 6, CHECKSUM)) for number in range(3)]
+        return [index_line(entry_of(summarise(make_span(1, TAGS)), number, 5, 6, CHECKSUM)) for number in range(3)]
 
     def test_it_is_a_json_object_with_a_checksum_at_its_end(self, lines):
         """Any reader has the fields by name; the checksum is that of what stands before it."""
         entry = json.loads(lines[1])
         assert (entry["step"], entry["validate"], entry["offset"], entry["attributes"]) == (7, True, 1, {})
-        assert list(entry) == [*IndexEntry._fields, "crc32"]
+        assert list(entry) == [*IndexEntry._fields[:-1], *summarise(make_span(1, TAGS)).columns(), "crc32"]
         start, _, checksum = lines[1].rpartition(b',"crc32":"')
         assert int(checksum[:8], 16) == zlib.crc32(start)
 
@@ -206,7 +216,8 @@ class TestDamagedLine:
         entries = read_index(path)
         assert len(entries) == 3
         for place in range(len(lines[1])):
-            for bit in range(8):
+            # A line has 12,000 bits: one of each byte, and each of every 16th byte.
+            for bit in range(8) if place % 16 == 0 else (place % 8,):
                 damaged = bytearray(lines[1])
                 damaged[place] ^= 1 << bit
                 path.write_bytes(lines[0] + damaged + lines[2])
@@ -272,7 +283,7 @@ class TestEntriesOfALine:
         """The same as from the spans themselves."""
         spans = [make_span(2, TAGS), make_span(1, {**TAGS, "rollout.reward": 1.0})]
         line = encode_line(spans)
-        assert entries_of(line + b"\n", 3, 4, CHECKSUM) == [summarise(*spans).entry(3, 4, len(line), CHECKSUM)]
+        assert entries_of(line + b"\n", 3, 4, CHECKSUM) == [entry_of(summarise(*spans), 3, 4, len(line), CHECKSUM)]
 
     def test_a_line_of_several_traces(self):
         """A spool's line has what was in a batch: an entry for each trace."""

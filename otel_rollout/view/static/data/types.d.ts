@@ -315,3 +315,41 @@ declare global {
     otelRolloutData?: Record<string, unknown>;
   }
 }
+
+export interface RunningTrajectory {
+  trace_id: string;
+  name: string;
+  step: number | null;
+  sample_index: number | string | null;
+  rollout_n: number | string | null;
+  validate: boolean;
+  experiment_name: string | null;
+  seconds: number;
+  op: string | null;
+  op_kind: string;
+  op_seconds: number | null;
+  op_p99: number | null;
+  ops: number;
+  worker: string;
+  host: string;
+  is_alive: boolean;
+  is_late: boolean;
+  silent_seconds: number;
+}
+
+export interface StepWait {
+  step: number | null;
+  validate: boolean;
+  running: number;
+  ended: number;
+  ops: Record<string, number>;
+  longest: RunningTrajectory;
+}
+
+export interface LiveAnswer {
+  trajectories: RunningTrajectory[];
+  open: number;
+  waits: StepWait[];
+  /** Why there are none. */
+  why: string;
+}

@@ -1,24 +1,32 @@
-"""One span as what a summary takes of it."""
+"""A span's kind and names, its error, and the tool calls that went wrong in it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.analysis.chat_templates import split_tool_calls
-from otel_rollout.analysis.content_hash import call_hash, output_hash, result_hash
 from otel_rollout.export.span_facts import exception_attributes
 from otel_rollout.values.sanitize import INT64_MAX, replace_surrogates
 
-__all__ = ["MAX_NAME_CHARACTERS", "SpanRecord", "kind_of", "record_of", "short_name"]
+__all__ = [
+    "MAX_NAME_CHARACTERS",
+    "count_of",
+    "error_type_of",
+    "is_unknown_tool",
+    "kind_of",
+    "short_name",
+    "text_of",
+    "unparsed_calls_of",
+]
 
 MAX_NAME_CHARACTERS: Final = 128
+MAX_TEXT_CHARACTERS: Final = 1024
 _OPERATIONS: Final = {
     "chat": "LLM",
     "create_agent": "AGENT",
@@ -34,72 +42,9 @@ _UNKNOWN_TOOL: Final = re.compile(
     re.IGNORECASE,
 )
 _MARK: Final = "<tool_call>"
+_END_MARK: Final = "</tool_call>"
 _MAX_MESSAGE_CHARACTERS: Final = 500
 MAX_PARSED_CHARACTERS: Final = 2**18
-
-
-class SpanRecord(NamedTuple):
-    """A span's part of a summary.
-
-    Args:
-        span_id: Its id, 16 hexadecimal digits.
-        parent_id: Its parent's; empty if it is a root.
-        name: Its name, shortened; of a tool call, the tool's.
-        kind: Its kind; empty if it has none.
-        start: Its start in microseconds since 1970.
-        end: Its end.
-        status: 0 unset, 1 ok, 2 error.
-        content: A hash of what it said or returned.
-        call: A hash of the tool and its arguments.
-        input_tokens: Its input tokens.
-        output_tokens: Its output tokens.
-    """
-
-    span_id: str
-    parent_id: str
-    name: str
-    kind: str
-    start: int
-    end: int
-    status: int
-    content: str = ""
-    call: str = ""
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-
-
-def record_of(span: ReadableSpan) -> SpanRecord:
-    """Return a span's record."""
-    attributes = span.attributes or {}
-    kind = kind_of(attributes)
-    name, content, call = span.name, "", ""
-    input_tokens = output_tokens = None
-    status = span.status.status_code.value
-    if kind == "LLM":
-        content = output_hash(
-            _text(attributes.get(semconv.OUTPUT_MESSAGES)), _text(attributes.get(semconv.OUTPUT_VALUE))
-        )
-        input_tokens = count_of(attributes.get(semconv.USAGE_INPUT_TOKENS))
-        output_tokens = count_of(attributes.get(semconv.USAGE_OUTPUT_TOKENS))
-    elif kind == "TOOL":
-        name = _text(attributes.get(semconv.TOOL_NAME)) or name
-        content = result_hash(_text(attributes.get(semconv.OUTPUT_VALUE)))
-        call = call_hash(name, _text(attributes.get(semconv.INPUT_VALUE)))
-    context, parent = span.context, span.parent
-    start = min(span.start_time or 0, INT64_MAX) // 1000
-    return SpanRecord(
-        f"{context.span_id if context else 0:016x}",
-        f"{parent.span_id:016x}" if parent else "",
-        short_name(name),
-        kind,
-        start,
-        max(start, min(span.end_time or 0, INT64_MAX) // 1000),
-        status,
-        content,
-        call,
-        input_tokens,
-        output_tokens,
-    )
 
 
 def kind_of(attributes: Mapping[str, Any]) -> str:
@@ -108,7 +53,7 @@ def kind_of(attributes: Mapping[str, Any]) -> str:
     if kind is None:
         operation = attributes.get(semconv.OPERATION_NAME)
         return _OPERATIONS.get(operation, "") if isinstance(operation, str) else ""
-    return kind if kind in semconv.SPAN_KINDS else ""
+    return kind if isinstance(kind, str) and kind in semconv.SPAN_KINDS else ""
 
 
 def count_of(value: Any) -> int | None:
@@ -140,9 +85,8 @@ def is_unknown_tool(span: ReadableSpan) -> bool:
     return any(isinstance(text, str) and _UNKNOWN_TOOL.search(text[:_MAX_MESSAGE_CHARACTERS]) for text in said)
 
 
-def unparsed_calls_of(span: ReadableSpan) -> int:
+def unparsed_calls_of(attributes: Mapping[str, Any]) -> int:
     """Return the number of tool calls in a generation's text that are no calls in the template's form."""
-    attributes = span.attributes or {}
     for key in (semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE):
         payload = attributes.get(key)
         if isinstance(payload, str) and payload:
@@ -155,8 +99,20 @@ def unparsed_calls_of(span: ReadableSpan) -> int:
                 except ValueError:
                     parsed = None
             texts = [payload] if parsed is None else _texts_of(parsed)
-            return sum(split_tool_calls(text)[0].count(_MARK) for text in texts if _MARK in text)
+            return sum(not _is_call(piece) for text in texts for piece in text.split(_MARK)[1:])
     return 0
+
+
+def _is_call(text: str) -> bool:
+    """Return True if a text after the mark is a tool call: an object with a name, and the mark of its end."""
+    end = text.find(_END_MARK)
+    if end < 0:
+        return False
+    try:
+        call = orjson.loads(text[:end])
+    except ValueError:
+        return False
+    return isinstance(call, dict) and any(isinstance(call.get(key), str) for key in ("name", "tool"))
 
 
 def _texts_of(value: Any) -> list[str]:
@@ -174,5 +130,6 @@ def _texts_of(value: Any) -> list[str]:
     return texts
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+def text_of(value: Any) -> str | None:
+    """Return a text that is not empty, cut if it is long; None if the value is none."""
+    return replace_surrogates(value[:MAX_TEXT_CHARACTERS]) if isinstance(value, str) and value else None

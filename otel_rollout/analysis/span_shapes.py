@@ -1,0 +1,180 @@
+"""The shape of a trajectory in an index: flat lists, made without an object for each span, and read on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, overload
+
+from otel_rollout.analysis.span_rows import KINDS, SpanRow
+from otel_rollout.analysis.trajectory_summary import SpanShape
+from otel_rollout.values.sanitize import INT64_MAX
+
+__all__ = ["MAX_SHAPES", "Shapes", "shape_columns"]
+
+MAX_SHAPES: Final = 512
+_NUMBERS: Final = 10
+_ID_DIGITS: Final = 16
+_UINT32_MAX: Final = 2**32 - 1
+
+
+def shape_columns(rows: Sequence[SpanRow], names: Sequence[str], start: int) -> dict[str, Any]:
+    """Return the first rows as the index has them; docs/reference/trace-folder.md describes them.
+
+    Args:
+        rows: The rows, sorted.
+        names: The names that they refer to.
+        start: The trajectory's start in microseconds.
+    """
+    rows = rows[:MAX_SHAPES]
+    positions = {row[2]: position for position, row in enumerate(rows)}
+    used: dict[int, int] = {}
+    numbers: list[int] = []
+    elsewhere: list[int | str] = []
+    for row_start, end, _, parent, content, call, asked, answered, name, kind, status in rows:
+        at = positions.get(parent, -1)
+        if at < 0 and parent:
+            elsewhere += (len(numbers) // _NUMBERS, f"{parent:016x}")
+        numbers += (
+            used.setdefault(name, len(used)),
+            kind,
+            row_start - start,
+            end - row_start,
+            status,
+            at,
+            content,
+            call,
+            asked,
+            answered,
+        )
+    columns: dict[str, Any] = {
+        "names": [names[name] for name in used],
+        "ids": b"".join([row[2].to_bytes(8, "big") for row in rows]).hex(),
+        "spans": numbers,
+    }
+    if elsewhere:
+        columns["parents"] = elsewhere
+    return columns
+
+
+class Shapes(Sequence[SpanShape]):
+    """The spans by start, as `SpanShape`s that are made on first use.
+
+    Args:
+        columns: As `shape_columns` returns them.
+
+    Raises:
+        ValueError: They are of another form.
+    """
+
+    __slots__ = ("_columns", "_shapes")
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        _check(columns)
+        self._columns = columns
+        self._shapes: tuple[SpanShape, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self._columns["spans"]) // _NUMBERS
+
+    @overload
+    def __getitem__(self, position: int) -> SpanShape: ...
+    @overload
+    def __getitem__(self, position: slice) -> Sequence[SpanShape]: ...
+    def __getitem__(self, position: int | slice) -> SpanShape | Sequence[SpanShape]:
+        return self._all()[position]
+
+    def __iter__(self) -> Iterator[SpanShape]:
+        return iter(self._all())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._all() == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self._all())
+
+    def rows(self, start: int, names: dict[str, int]) -> Iterator[SpanRow]:
+        """Yield the rows that the shapes were made of.
+
+        Args:
+            start: The trajectory's start in microseconds.
+            names: The positions of names that other rows refer to; those of the shapes are added.
+        """
+        own = [names.setdefault(name, len(names)) for name in self._columns["names"]]
+        ids, parents = self._ids(), self._parents()
+        for span_id, parent, numbers in zip(ids, parents, self._spans(), strict=True):
+            name, kind, offset, duration, status, _, content, call, asked, answered = numbers
+            begin = start + offset
+            yield begin, begin + duration, span_id, parent, content, call, asked, answered, own[name], kind, status
+
+    def _all(self) -> tuple[SpanShape, ...]:
+        if self._shapes is None:
+            names = self._columns["names"]
+            self._shapes = tuple(
+                SpanShape(
+                    names[name],
+                    KINDS[kind],
+                    offset,
+                    duration,
+                    status,
+                    at,
+                    f"{span_id:016x}",
+                    f"{parent:016x}" if parent else "",
+                    f"{content:08x}" if content else "",
+                    f"{call:08x}" if call else "",
+                    None if asked < 0 else asked,
+                    None if answered < 0 else answered,
+                )
+                for span_id, parent, (name, kind, offset, duration, status, at, content, call, asked, answered) in zip(
+                    self._ids(), self._parents(), self._spans(), strict=True
+                )
+            )
+        return self._shapes
+
+    def _spans(self) -> Iterator[tuple[int, ...]]:
+        numbers = self._columns["spans"]
+        return zip(*(numbers[first::_NUMBERS] for first in range(_NUMBERS)), strict=True)
+
+    def _ids(self) -> list[int]:
+        ids = self._columns["ids"]
+        return [int(ids[at : at + _ID_DIGITS], 16) for at in range(0, len(ids), _ID_DIGITS)]
+
+    def _parents(self) -> list[int]:
+        ids = self._ids()
+        elsewhere = self._columns.get("parents", ())
+        known = dict(zip(elsewhere[::2], elsewhere[1::2], strict=True))
+        positions = self._columns["spans"][5::_NUMBERS]
+        return [
+            ids[position] if position >= 0 else int(known.get(own, "0"), 16) for own, position in enumerate(positions)
+        ]
+
+
+def _check(columns: Any) -> None:
+    """Check the form of columns, which another program may have written."""
+    try:
+        names, ids, numbers = columns["names"], columns["ids"], columns["spans"]
+        elsewhere = columns.get("parents", [])
+        if type(names) is not list or type(numbers) is not list or type(elsewhere) is not list or type(ids) is not str:
+            raise ValueError("a field has another type")
+        count, rest = divmod(len(numbers), _NUMBERS)
+        if rest or count > MAX_SHAPES or len(ids) != _ID_DIGITS * count or len(bytes.fromhex(ids)) * 2 != len(ids):
+            raise ValueError("spans are missing")
+        if count == 0:
+            return
+        if not set(map(type, numbers)) == {int} or not set(map(type, names)) == {str}:
+            raise ValueError("a field has another type")
+        bounds = (len(names) - 1, len(KINDS) - 1, INT64_MAX, INT64_MAX, 2, count - 1, _UINT32_MAX, _UINT32_MAX)
+        lowest = (0, 0, 0, 0, 0, -1, 0, 0, -1, -1)
+        for first, low in enumerate(lowest):
+            column = numbers[first::_NUMBERS]
+            if min(column) < low or (first < len(bounds) and max(column) > bounds[first]):
+                raise ValueError("a number is out of range")
+        if not all(type(each) is int for each in elsewhere[::2]) or not all(
+            type(each) is str and len(each) == _ID_DIGITS and bytes.fromhex(each) for each in elsewhere[1::2]
+        ):
+            raise ValueError("a parent has another type")
+        if len(elsewhere) % 2:
+            raise ValueError("a parent is missing")
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError("no shape") from error

@@ -1,0 +1,366 @@
+"""Collects a trajectory's summary span by span, in a few dozen bytes a span: many may be running."""
+
+from __future__ import annotations
+
+import copy
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import StatusCode
+
+from otel_rollout import semconv
+from otel_rollout.analysis.content_hash import call_hash, output_hash, result_hash
+from otel_rollout.analysis.first_lines import find_answer, find_prompt, line_of
+from otel_rollout.analysis.span_figures import (
+    count_of,
+    error_type_of,
+    is_unknown_tool,
+    kind_of,
+    short_name,
+    text_of,
+    unparsed_calls_of,
+)
+from otel_rollout.analysis.span_rows import ERROR, KINDS, LLM, PACKED, TOOL, figures_of, unpack
+from otel_rollout.analysis.span_shapes import shape_columns
+from otel_rollout.export.reward_parts import MAX_PARTS, REWARD, reward_parts
+from otel_rollout.export.span_facts import reward_of
+from otel_rollout.values.sanitize import INT64_MAX, fits_int64
+
+__all__ = ["MAX_ERRORS", "SummaryBuilder"]
+
+MAX_ERRORS: Final = 8
+MAX_NAMES: Final = 1024
+"""Later names of spans are an ellipsis."""
+MAX_TEXT_CHARACTERS: Final = 1024
+"""Longer strings of the root are left out of its scalar attributes."""
+
+_PAYLOAD: Final = frozenset(
+    {
+        semconv.INPUT_VALUE,
+        semconv.OUTPUT_VALUE,
+        semconv.INPUT_MIME_TYPE,
+        semconv.OUTPUT_MIME_TYPE,
+        semconv.INPUT_MESSAGES,
+        semconv.OUTPUT_MESSAGES,
+        semconv.TOOL_DEFINITIONS,
+        semconv.METADATA,
+        semconv.SPAN_KIND,
+        semconv.OPERATION_NAME,
+    }
+)
+_KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
+_TOTALS: Final = (
+    ("turns", semconv.TURNS),
+    ("input_tokens", semconv.INPUT_TOKENS),
+    ("output_tokens", semconv.OUTPUT_TOKENS),
+)
+UINT64_MAX: Final = 2**64 - 1
+_NOBODY: Final = (2, 0, 0, 0)
+
+
+class SummaryBuilder:
+    """Collects what is said of the spans of one trace; texts and numbers in it are bounded.
+
+    Args:
+        trace_id: The trace.
+    """
+
+    def __init__(self, trace_id: int) -> None:
+        self.trace_id = trace_id
+        self.spans = 0
+        self.start_time = INT64_MAX
+        self.end_time = 0
+        self.main: tuple[int, int, int, int] = _NOBODY
+        """The sort key of the span that has the identity; that of a root begins with 0."""
+        self.name = ""
+        self.status_code = 0
+        """The root's: 0 unset, 1 ok, 2 error."""
+        self.project_name: str | None = None
+        self.run_id: str | None = None
+        self.attributes: dict[str, Any] = {}
+        """The root's scalar attributes without payload; without a root, the tags."""
+        self.reward: float | None = None
+        self._reward_at = (-1, 0)
+        self._advantage: float | None = None
+        self._fate: str | None = None
+        self._training_at = (-1, 0)
+        self._reward_parts: dict[str, tuple[tuple[int, int], float]] = {}
+        self._service_name: str | None = None
+        self._rows = bytearray()
+        self._names: dict[str, int] = {}
+        self._errors: list[tuple[int, int, str, str, str]] = []
+        self._error_type: str | None = None
+        self._root_prompt = self._root_answer = ""
+        self._prompt, self._prompt_at = "", INT64_MAX
+        self._answer, self._answer_at = "", -1
+        self._finish_reason: Any = None
+        self._finish_at = -1
+        self._unknown_tool_calls = self._unparsed_tool_calls = self._prefix_breaks = 0
+        self._weights: tuple[int | None, int | None] = (None, None)
+
+    def copy(self) -> SummaryBuilder:
+        """Return a copy, to which spans can be added without changing this one."""
+        other = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, (bytearray, dict, list)):
+                setattr(other, name, value.copy())
+        return other
+
+    @property
+    def has_root(self) -> bool:
+        """True if a root is among the spans."""
+        return self.main[0] == 0
+
+    @property
+    def step(self) -> int | None:
+        """The training step, if it is an integer."""
+        return _integer(self.attributes.get(semconv.STEP))
+
+    @property
+    def validate(self) -> bool:
+        """True if it is part of a validation pass."""
+        return bool(self.attributes.get(semconv.VALIDATE))
+
+    def set_place(self, step: int | None, *, validate: bool) -> None:
+        """Give it the step of the trajectory that its spans belong to, if they have none themselves.
+
+        Args:
+            step: The training step.
+            validate: Whether it is a validation pass.
+        """
+        if step is not None and self.attributes.get(semconv.STEP) is None:
+            self.attributes[semconv.STEP] = step
+            self.attributes[semconv.VALIDATE] = validate
+
+    def add(self, spans: Iterable[ReadableSpan]) -> None:
+        """Add spans; none of them may have been added before."""
+        for span in spans:
+            context, parent = span.context, span.parent
+            if context is None:
+                continue
+            attributes = span.attributes or {}
+            end = span.end_time or 0
+            start = span.start_time or end
+            if end > INT64_MAX or start > INT64_MAX:
+                start, end = min(start, INT64_MAX), min(end, INT64_MAX)
+            self.start_time = min(self.start_time, start)
+            self.end_time = max(self.end_time, end)
+            self.spans += 1
+            code = span.status.status_code
+            status = 0 if code is StatusCode.UNSET else ERROR if code is StatusCode.ERROR else 1
+            kind = _KIND_NUMBERS[kind_of(attributes)]
+            name = span.name
+            content = call = 0
+            asked = answered = -1
+            if kind == LLM:
+                content = output_hash(attributes.get(semconv.OUTPUT_MESSAGES), attributes.get(semconv.OUTPUT_VALUE))
+                asked = _tokens(attributes.get(semconv.USAGE_INPUT_TOKENS))
+                answered = _tokens(attributes.get(semconv.USAGE_OUTPUT_TOKENS))
+                self._add_generation(span, attributes, start)
+            elif kind == TOOL:
+                tool = attributes.get(semconv.TOOL_NAME)
+                if type(tool) is str and tool:
+                    name = tool
+                content = result_hash(attributes.get(semconv.OUTPUT_VALUE))
+                call = call_hash(name, attributes.get(semconv.INPUT_VALUE))
+                if status == ERROR or semconv.REQUESTED_TOOL in attributes:
+                    self._unknown_tool_calls += is_unknown_tool(span)
+            if status == ERROR:
+                self._add_error(span, start, short_name(name), KINDS[kind])
+            if parent is None or self.main[0]:
+                self._add_identity(span, attributes, start, status)
+            if semconv.REWARD in attributes or semconv.REWARD_PARTS in attributes:
+                self._add_reward(span, (0 if parent is None else end, context.span_id))
+            if semconv.FATE in attributes or semconv.ADVANTAGE in attributes:
+                self._add_training(attributes, (0 if parent is None else end, context.span_id))
+            position = self._names.get(name)
+            self._rows += PACKED.pack(
+                start // 1000,
+                (end if end > start else start) // 1000,
+                context.span_id & UINT64_MAX,
+                0 if parent is None else parent.span_id & UINT64_MAX,
+                content,
+                call,
+                asked,
+                answered,
+                self._position_of(name) if position is None else position,
+                kind,
+                status,
+            )
+
+    def columns(self) -> dict[str, Any]:
+        """Return the summary as the index has it, without what `IndexEntry` has; the numbers are those of JSON."""
+        rows, names = unpack(self._rows), list(self._names)
+        root_id = self.main[3] if self.has_root else 0
+        figures = figures_of(rows, names, root_id)
+        attributes = self.attributes if self.has_root else {}
+        totals = [count_of(attributes.get(key)) for _, key in _TOTALS]
+        has_totals = totals != [None, None, None]
+        llm, tool, reward, waiting = figures.seconds
+        prompt, prompt_at = (self._root_prompt, 0) if self._root_prompt else (self._prompt, self._prompt_at)
+        answer, answer_at = (self._root_answer, 0) if self._root_answer else (self._answer, self._answer_at)
+        finish_reason, finish_at = text_of(attributes.get(semconv.FINISH_REASON)), 0
+        if finish_reason is None:
+            finish_reason, finish_at = _last_text(self._finish_reason), self._finish_at
+        shape = shape_columns(rows, names, self.start_time // 1000)
+        return {
+            "service_name": self._service_name,
+            "finish_reason": finish_reason,
+            "reward_parts": {name: value for name, (_, value) in sorted(self._reward_parts.items())},
+            "advantage": self._advantage,
+            "fate": self._fate,
+            **dict(
+                zip(("turns", "input_tokens", "output_tokens"), totals if has_totals else figures.totals, strict=True)
+            ),
+            "llm_seconds": llm,
+            "tool_seconds": tool,
+            "reward_seconds": reward,
+            "waiting_seconds": waiting,
+            "tools": {tool: tuple(counts) for tool, counts in figures.tools.items()},
+            "repeated_calls": figures.repeated_calls,
+            "unknown_tool_calls": self._unknown_tool_calls,
+            "unparsed_tool_calls": self._unparsed_tool_calls,
+            "errors": self._listed_errors(shape["ids"]) if self._errors else [],
+            "error_type": self._error_type if self.has_root else None,
+            "prefix_breaks": self._prefix_breaks,
+            "min_weights_version": self._weights[0],
+            "max_weights_version": self._weights[1],
+            "staleness": _integer(attributes.get(semconv.STALENESS)),
+            "dropped_spans": count_of(attributes.get(semconv.DROPPED_SPANS)) or 0,
+            "truncated_bytes": count_of(attributes.get(semconv.TRUNCATED_BYTES)) or 0,
+            "prompt": line_of(prompt),
+            "answer": line_of(answer),
+            "turn_hashes": figures.turn_hashes,
+            "shape": shape,
+            "provenance": [
+                *self.main,
+                max(0, self._reward_at[0]),
+                max(0, self._training_at[0]),
+                prompt_at if prompt else 0,
+                answer_at if answer else 0,
+                finish_at if finish_reason else 0,
+                int(has_totals),
+            ],
+        }
+
+    def _add_generation(self, span: ReadableSpan, attributes: Mapping[str, Any], start: int) -> None:
+        if start < self._prompt_at and (prompt := find_prompt(attributes, is_root=False)):
+            self._prompt, self._prompt_at = prompt, start
+        if start > self._answer_at and (answer := find_answer(attributes, is_root=False)):
+            self._answer, self._answer_at = answer, start
+        if start > self._finish_at and (reasons := attributes.get(semconv.FINISH_REASONS)):
+            self._finish_reason, self._finish_at = reasons, start
+        self._unparsed_tool_calls += unparsed_calls_of(attributes)
+        if semconv.PREFIX_BROKEN in attributes and attributes[semconv.PREFIX_BROKEN] is True:
+            self._prefix_breaks += 1
+        if semconv.MIN_WEIGHTS_VERSION in attributes or semconv.MAX_WEIGHTS_VERSION in attributes:
+            self._add_weights(attributes)
+
+    def _add_identity(self, span: ReadableSpan, attributes: Mapping[str, Any], start: int, status: int) -> None:
+        context, parent = span.context, span.parent
+        is_root = parent is None
+        has_no_step = attributes.get(semconv.STEP) is None
+        main = (int(not is_root), int(has_no_step), start, context.span_id if context else 0)
+        if main >= self.main:
+            return
+        self.main = main
+        self.name = short_name(span.name)
+        self.status_code = status if is_root else 0
+        resource = span.resource.attributes
+        self.project_name = text_of(resource.get(semconv.PROJECT_NAME))
+        self.run_id = text_of(resource.get(semconv.RUN_ID))
+        self._service_name = text_of(resource.get(semconv.SERVICE_NAME))
+        if not is_root:
+            self.attributes = _scalars({key: attributes[key] for key in semconv.TAGS if key in attributes}, "")
+            return
+        self.attributes = _scalars(attributes, f"{context.trace_id:032x}" if context else "")
+        self._error_type = (error_type_of(span) or None) if status == ERROR else None
+        self._root_prompt = find_prompt(attributes, is_root=True)
+        self._root_answer = find_answer(attributes, is_root=True)
+        self._add_weights(attributes)
+
+    def _add_reward(self, span: ReadableSpan, at: tuple[int, int]) -> None:
+        reward = reward_of(span)
+        if reward is not None and at > self._reward_at:
+            self.reward, self._reward_at = reward, at
+        for part in reward_parts(span):
+            if part.name == REWARD or isinstance(part.value, str):
+                continue
+            known = self._reward_parts.get(part.name)
+            if (known is None and len(self._reward_parts) < MAX_PARTS) or (known is not None and at > known[0]):
+                self._reward_parts[part.name] = (at, float(part.value))
+
+    def _add_training(self, attributes: Mapping[str, Any], at: tuple[int, int]) -> None:
+        if at > self._training_at:
+            advantage, fate = _number(attributes.get(semconv.ADVANTAGE)), text_of(attributes.get(semconv.FATE))
+            self._advantage = self._advantage if advantage is None else advantage
+            self._fate = self._fate if fate is None else fate
+            self._training_at = at
+
+    def _add_error(self, span: ReadableSpan, start: int, name: str, kind: str) -> None:
+        span_id = span.context.span_id if span.context else 0
+        self._errors.append((start // 1000, span_id, name, kind, error_type_of(span)))
+        if len(self._errors) > 8 * MAX_ERRORS:
+            self._errors = sorted(self._errors)[:MAX_ERRORS]
+
+    def _listed_errors(self, ids: str) -> list[tuple[str, str, str, int]]:
+        positions = {ids[at : at + 16]: at // 16 for at in range(0, len(ids), 16)}
+        first = sorted(self._errors)[:MAX_ERRORS]
+        return [(name, kind, type_, positions.get(f"{span_id:016x}", -1)) for _, span_id, name, kind, type_ in first]
+
+    def _add_weights(self, attributes: Mapping[str, Any]) -> None:
+        oldest, newest = self._weights
+        low = _integer(attributes.get(semconv.MIN_WEIGHTS_VERSION))
+        high = _integer(attributes.get(semconv.MAX_WEIGHTS_VERSION))
+        if low is not None:
+            oldest = low if oldest is None else min(oldest, low)
+        if high is not None:
+            newest = high if newest is None else max(newest, high)
+        self._weights = (oldest, newest)
+
+    def _position_of(self, name: Any) -> int:
+        short = short_name(name)
+        if short not in self._names and len(self._names) >= MAX_NAMES:
+            short = "…"
+        return self._names.setdefault(short, len(self._names))
+
+
+def _scalars(attributes: Mapping[str, Any], trace_id: str) -> dict[str, Any]:
+    """Return the attributes that fit into an index: strings other than the trace id, booleans and numbers."""
+    scalars: dict[str, Any] = {}
+    for key, value in attributes.items():
+        if key in _PAYLOAD:
+            continue
+        if isinstance(value, str):
+            if len(value) <= MAX_TEXT_CHARACTERS and value != trace_id:
+                scalars[key] = value
+        elif isinstance(value, float):
+            if math.isfinite(value):
+                scalars[key] = float(value)
+        elif isinstance(value, int) and fits_int64(value):
+            scalars[key] = value
+    return scalars
+
+
+def _last_text(reasons: Any) -> str | None:
+    """Return the last of the finish reasons."""
+    if isinstance(reasons, Sequence) and not isinstance(reasons, str):
+        reasons = reasons[-1] if reasons else None
+    return text_of(reasons)
+
+
+def _tokens(value: Any) -> int:
+    return value if type(value) is int and 0 <= value <= INT64_MAX else -1
+
+
+def _integer(value: Any) -> int | None:
+    return value if type(value) is int and fits_int64(value) else None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > sys.float_info.max:
+        return None
+    return None if math.isnan(value) else float(value)

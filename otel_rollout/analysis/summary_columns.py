@@ -1,0 +1,145 @@
+"""A summary's columns in an index, as `SummaryBuilder.columns` makes them, and the summary that they stand for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from otel_rollout import semconv
+from otel_rollout.analysis.span_figures import text_of
+from otel_rollout.analysis.span_shapes import Shapes
+from otel_rollout.analysis.summary_builder import SummaryBuilder
+from otel_rollout.analysis.trajectory_summary import Provenance, SpanError, ToolCounts, TrajectorySummary
+from otel_rollout.values.sanitize import INT64_MAX, INT64_MIN
+
+__all__ = ["FIRST_COLUMN", "identity_of", "summary_of", "tag_of"]
+
+FIRST_COLUMN: Final = "service_name"
+"""The column that the others follow."""
+
+
+def summary_of(identity: Mapping[str, Any], columns: Mapping[str, Any]) -> TrajectorySummary:
+    """Return a summary.
+
+    Args:
+        identity: The fields that `columns` lacks.
+        columns: The columns, which another program may have written.
+
+    Raises:
+        ValueError: A column has another form.
+    """
+    values: dict[str, Any] = dict(identity)
+    try:
+        for names, check in _CHECKS:
+            for name in names:
+                value = columns[name]
+                if not check(value):
+                    raise ValueError(f"{name} has another form")
+                values[name] = value
+        values["tools"] = {name: ToolCounts(*counts) for name, counts in columns["tools"].items()}
+        values["errors"] = tuple(SpanError(*error) for error in columns["errors"])
+        values["turn_hashes"] = tuple(columns["turn_hashes"])
+        values["shape"] = Shapes(columns["shape"])
+        *main, reward, training, prompt, answer, finish, has_totals = columns["provenance"]
+        values["provenance"] = Provenance(tuple(main), reward, training, prompt, answer, finish, bool(has_totals))
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError(f"no summary: {error}") from error
+    return TrajectorySummary(**values)
+
+
+def identity_of(builder: SummaryBuilder) -> dict[str, Any]:
+    """Return the fields of a summary that its columns lack."""
+    attributes = builder.attributes
+    status = text_of(attributes.get(semconv.STATUS)) if builder.has_root else None
+    return {
+        "trace_id": f"{builder.trace_id:032x}",
+        "step": builder.step,
+        "sample_index": tag_of(attributes.get(semconv.SAMPLE_INDEX)),
+        "rollout_n": tag_of(attributes.get(semconv.ROLLOUT_N)),
+        "validate": builder.validate,
+        "experiment_name": text_of(attributes.get(semconv.EXPERIMENT_NAME)),
+        "project_name": builder.project_name,
+        "run_id": builder.run_id,
+        "name": builder.name,
+        "start_time": builder.start_time,
+        "end_time": builder.end_time,
+        "has_root": builder.has_root,
+        "status": status or ("error" if builder.status_code == 2 else None),
+        "reward": builder.reward,
+        "spans": builder.spans,
+    }
+
+
+def tag_of(value: Any) -> int | str | None:
+    """Return a tag: an integer or a text; None if the value is neither."""
+    return value if type(value) is int else text_of(value)
+
+
+def _is_text(value: Any) -> bool:
+    return value is None or type(value) is str
+
+
+def _is_line(value: Any) -> bool:
+    return type(value) is str
+
+
+def _is_integer(value: Any) -> bool:
+    return value is None or type(value) is int
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= INT64_MAX
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (type(value) in (int, float) and math.isfinite(value))
+
+
+def _is_seconds(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _is_parts(value: Any) -> bool:
+    return type(value) is dict and all(_is_seconds(part) for part in value.values())
+
+
+def _is_tools(value: Any) -> bool:
+    return type(value) is dict and all(
+        type(counts) in (list, tuple) and len(counts) == 2 and all(map(_is_count, counts)) for counts in value.values()
+    )
+
+
+def _is_errors(value: Any) -> bool:
+    return type(value) is list and all(
+        type(error) in (list, tuple) and [type(each) for each in error] == [str, str, str, int] for error in value
+    )
+
+
+def _is_hashes(value: Any) -> bool:
+    return type(value) in (list, tuple) and all(type(each) is str for each in value)
+
+
+def _is_provenance(value: Any) -> bool:
+    return (
+        type(value) is list
+        and len(value) == 10
+        and all(type(each) is int and INT64_MIN <= each < 2**64 for each in value)
+    )
+
+
+_CHECKS: Final[tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...]] = (
+    (("service_name", "finish_reason", "fate", "error_type"), _is_text),
+    (("prompt", "answer"), _is_line),
+    (("turns", "input_tokens", "output_tokens"), _is_integer),
+    (("min_weights_version", "max_weights_version", "staleness"), _is_integer),
+    (("advantage",), _is_number),
+    (("llm_seconds", "tool_seconds", "reward_seconds", "waiting_seconds"), _is_seconds),
+    (("repeated_calls", "unknown_tool_calls", "unparsed_tool_calls", "prefix_breaks"), _is_count),
+    (("dropped_spans", "truncated_bytes"), _is_count),
+    (("reward_parts",), _is_parts),
+    (("tools",), _is_tools),
+    (("errors",), _is_errors),
+    (("turn_hashes",), _is_hashes),
+    (("provenance",), _is_provenance),
+)
