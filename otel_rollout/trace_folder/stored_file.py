@@ -29,6 +29,7 @@ from otel_rollout.trace_folder.index_entry import IndexEntry, Row, place_of
 from otel_rollout.trace_folder.lines import checksum_of, scan_lines, unseal
 from otel_rollout.trace_folder.otlp_json_reading import decode_line, lazy_spans
 from otel_rollout.trace_folder.trace_files import TraceFile
+from otel_rollout.values.sanitize import replace_surrogates
 
 __all__ = ["LineCache", "MovedError", "Part", "ReadProblem", "StoredFile"]
 
@@ -132,7 +133,8 @@ class StoredFile:
     @property
     def worker(self) -> str:
         """The name of the process that wrote it."""
-        return self._file.worker
+        # A file that another program named may have any bytes.
+        return replace_surrogates(self._file.worker)
 
     def parts(self) -> list[Part]:
         """Return the file's traces, from its index as far as that reaches; none once the file is gone."""
