@@ -205,8 +205,7 @@ function CompareBar({ chosen, names, total, onEnd }) {
       >${`Rollouts ${first} and ${second} `}${
         difference === null
           ? "say the same."
-          : html`first differ in <b>${where}</b>, message
-              ${difference.index + 1}.`
+          : html`first differ in <b>${where}</b>${`, message ${difference.index + 1}.`}`
       }</span
     >
     <button type="button" onClick=${onEnd}>

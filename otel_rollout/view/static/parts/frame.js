@@ -99,7 +99,7 @@ export function Frame() {
         </ol>
       </nav>
       <div class="frame-tools">
-        ${run?.is_live && isConnected ? html`<span class="live" title="The folder is being written."><span aria-hidden="true">●</span> live</span>` : null}
+        ${run?.is_live && isConnected ? html`<a class="live" href="#/live" title="The folder is being written: what runs now"><span aria-hidden="true">●</span> live</a>` : null}
         ${isExported() ? null : html`<a class="tool" href=${search}>Search <kbd>/</kbd></a>`}
         <${ThemeSwitch} />
         <button type="button" class="icon-button" aria-label="Keys" title="Keys (?)" onClick=${() => setHelpOpen(true)}>?</button>

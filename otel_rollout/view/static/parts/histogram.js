@@ -44,7 +44,7 @@ export function RewardHistogram({ rollouts, lowest, highest, addressOf }) {
         const level = rewardLevel((bar.from + bar.to) / 2, lowest, highest);
         return html`<a
           key=${bar.from}
-          class="bar"
+          class="histogram-bar"
           href=${addressOf(bar)}
           title=${words}
           aria-label=${words}
