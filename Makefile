@@ -11,7 +11,7 @@ SITE_SOURCE := README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docker-compose
 # Behind a proxy that has a certificate of its own, uv needs to be told of the system's; pip asks them by itself.
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem),true,false)
 
-.PHONY: help demo test test-fast test-slow test-versions soak fuzz check check-web format drift bench bench-file bench-smoke docs site screenshots clean
+.PHONY: help demo test test-fast test-slow test-versions soak fuzz check check-web format drift bench bench-file bench-receive bench-smoke docs site screenshots clean
 
 help:  ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -25,7 +25,7 @@ test: $(VENV)/.dev  ## Run all tests; servers are installed and started where th
 test-fast: $(VENV)/.dev  ## Run the tests that need no server
 	@$(PYTEST) -m "not integration" $(ARGS)
 
-test-slow: $(VENV)/.dev  ## The tests that CI leaves out: older versions, Ray actors, databases, Weave's production store; twenty minutes or more
+test-slow: $(VENV)/.dev  ## The tests that CI leaves out: older versions, Ray actors, databases, kills of the Collector, Weave's production store; twenty minutes or more
 	@SLOW_TESTS=1 $(PYTEST) -m slow $(ARGS)
 	@TEST_WEAVE_CLICKHOUSE=1 $(BIN)/python -m pytest tests/exporters/weave -k clickhouse
 
@@ -39,6 +39,7 @@ fuzz: $(VENV)/.dev  ## Any values, races and signals against ops; then trace fol
 	@$(BIN)/python scripts/test_versions.py --only 3.10 3.14 -- -m tests.fuzz.capture --seconds 240
 	@$(BIN)/python -m tests.fuzz.folder --mutations 10000 --seed 1
 	@$(BIN)/python -m tests.fuzz.kills --kills 200 --seed 1
+	@$(BIN)/python -m tests.fuzz.receive_kills --kills 100 --seed 1
 
 check: $(VENV)/.dev check-web  ## Lint, formatting, types, the layers, the workflows of .github, the viewer's pages
 	@$(BIN)/ruff check .
@@ -69,10 +70,14 @@ bench: $(VENV)/.dev  ## Measure, against plain OpenTelemetry and other tracers
 bench-file: $(VENV)/.dev  ## Measure the trace folder beside JSON lines, Parquet with DuckDB, and SQLite
 	@$(BIN)/python -m benchmarks.file $(ARGS)
 
+bench-receive: $(VENV)/.dev  ## Measure `receive` beside the Collector's `file` exporter
+	@$(BIN)/python -m benchmarks.receive
+
 bench-smoke: $(VENV)/.dev  ## The same, briefly: does it run at all
 	@$(BIN)/python -m benchmarks --smoke
 	@$(BIN)/python -m benchmarks.snapshot --smoke
 	@$(BIN)/python -m benchmarks.file --smoke
+	@$(BIN)/python -m benchmarks.receive --smoke
 
 docs: $(VENV)/.dev  ## Write the generated tables of docs/
 	@$(BIN)/python scripts/write_tables.py

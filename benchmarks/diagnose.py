@@ -35,8 +35,8 @@ EXPECTED: Final = {
 """The checks that must fire on each fault."""
 
 ENTAILED: Final = {
-    # Groups of one draw are all best or all worst.
-    Fault.DUPLICATES: {"groups_all_worst", "groups_all_best"},
+    # Groups of one draw are all best or all worst, or all fail.
+    Fault.DUPLICATES: {"failures", "groups_all_worst", "groups_all_best"},
     # The policy asks for a broken entry in the same words until its turns end.
     Fault.TOOL_ARGUMENTS: {
         "duplicates",

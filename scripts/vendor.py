@@ -81,7 +81,7 @@ PACKAGES = (
         "BSD-3-Clause",
         "b898bf23c95594607576e25ddd4013f1d51ed0e862aaf0732815830c87b3b58f",
         {f"diff/{name}.js": f"libesm/{name}.js" for name in _DIFF},
-        types={f"diff/{name}.js": f"diff/lib/{name}.js" for name in _DIFF if name.startswith("diff/")},
+        types={f"diff/{name}.js": f"diff/libesm/{name}.js" for name in _DIFF if name.startswith("diff/")},
     ),
     Package(
         "@tanstack/virtual-core",

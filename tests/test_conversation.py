@@ -11,7 +11,7 @@ from otel_rollout import semconv
 from otel_rollout.analysis.chat_templates import ToolCall, read_template, split_tool_calls
 from otel_rollout.analysis.conversation import conversation_of, said_by
 from otel_rollout.analysis.messages import Message, messages_of
-from otel_rollout.analysis.rollouts import advantages, prompt_of, rollout_of
+from otel_rollout.analysis.rollouts import advantages, answer_of, prompt_of
 from tests.trace_folder.recordings import make_span, make_trajectory
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
@@ -173,7 +173,10 @@ class TestMessages:
         ]
         result = [{"type": "tool_result", "tool_use_id": "x", "content": [{"type": "text", "text": "1"}]}]
         found = messages_of([{"role": "assistant", "content": blocks}, {"role": "user", "content": result}])
-        assert found == [Message("assistant", "Hm.", (ToolCall("add", "a=1", "x"),)), Message("tool", "1", call_id="x")]
+        assert found == [
+            Message("assistant", "Hm.", (ToolCall("add", "a=1", "x", {"a": 1}),)),
+            Message("tool", "1", call_id="x"),
+        ]
 
     @pytest.mark.parametrize("value", [None, 3, "text", [], [1], {}, {"role": "user"}, [{"content": "x"}]])
     def test_what_is_no_message(self, value):
@@ -210,19 +213,14 @@ class TestTemplates:
 class TestRollouts:
     """A rollout beside the others of its group."""
 
-    def test_is_what_its_spans_tell(self):
-        """Status, reward, counts, failed tools and the answer."""
-        spans = make_trajectory(reward=0.5, payload='"42"')
-        spans[1] = make_span("look_up", 3, 2, attributes={semconv.SPAN_KIND: "TOOL"}, error="no")
-        rollout = rollout_of(spans)
-        assert (rollout.status, rollout.reward, rollout.turns, rollout.tool_errors) == ("completed", 0.5, 1, 1)
-        assert (rollout.input_tokens, rollout.output_tokens, rollout.answer) == (90, 2, "42")
-        assert prompt_of(spans) == "42"
+    def test_prompt_and_answer(self):
+        """They are the root's input and output."""
+        spans = make_trajectory(payload='"42"')
+        assert (prompt_of(spans), answer_of(spans)) == ("42", "42")
 
     def test_one_that_is_running(self):
-        """Without a root there is no outcome; the last words of the model are the answer."""
-        rollout = rollout_of(make_trajectory(payload='"so far"')[:2])
-        assert (rollout.status, rollout.reward, rollout.answer) == ("no root", None, "so far")
+        """Without a root the last words of the model are the answer."""
+        assert answer_of(make_trajectory(payload='"so far"')[:2]) == "so far"
 
     def test_advantages_are_measured_against_the_group(self):
         """The one that did better than its group stands above zero, the others below, and their sum is zero."""

@@ -14,6 +14,7 @@ export default [
       "no-script-url": "error",
       "no-console": "error",
       "prefer-const": "error",
+      "no-unused-vars": ["error", { ignoreRestSiblings: true }],
       "no-var": "error",
       eqeqeq: ["error", "always", { null: "ignore" }],
       "no-restricted-properties": [

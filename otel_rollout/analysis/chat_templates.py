@@ -41,11 +41,13 @@ class ToolCall(NamedTuple):
         name: The tool.
         arguments: Its arguments as text: `key=value` with JSON values, or text that is no object.
         call_id: Its id, which its result repeats.
+        fields: Its arguments if they are an object.
     """
 
     name: str
     arguments: str = ""
     call_id: str = ""
+    fields: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, name: str, arguments: Any, call_id: Any = None) -> ToolCall:
@@ -54,7 +56,7 @@ class ToolCall(NamedTuple):
             text = ", ".join(f"{key}={json_of(value)}" for key, value in arguments.items())
         else:
             text = "" if arguments is None else arguments if isinstance(arguments, str) else json_of(arguments)
-        return cls(name, text, str(call_id or ""))
+        return cls(name, text, str(call_id or ""), arguments if isinstance(arguments, Mapping) else None)
 
     def __str__(self) -> str:
         return f"{self.name}({self.arguments})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -15,7 +16,7 @@ from otel_rollout.analysis.messages import Message, ToolCall, message_of, messag
 from otel_rollout.analysis.trace_tree import error_of, place_of
 from otel_rollout.export.chat_messages import ChatMessage, chat_messages
 
-__all__ = ["RESPONSE_TEXT", "Utterance", "conversation_of", "input_messages", "output_messages", "said_by"]
+__all__ = ["RESPONSE_TEXT", "Utterance", "conversation_of", "input_messages", "outermost", "output_messages", "said_by"]
 
 SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
 PROMPT_TEXT: Final = "prompt_text"
@@ -44,22 +45,24 @@ class Utterance:
 def conversation_of(spans: Sequence[ReadableSpan]) -> list[Utterance]:
     """Return what was said in a trajectory: prompts, generations, tool calls, tool results."""
     ordered = sorted(spans, key=lambda span: span.start_time or 0)
-    turns = _outermost(ordered, "LLM")
+    turns = outermost(ordered, "LLM")
     if not turns:
         return _without_turns(ordered)
-    tools = _outermost(ordered, "TOOL")
+    tools = deque(outermost(ordered, "TOOL"))
     told: list[Utterance] = []
     known: list[Message] = []
     for turn in turns:
         prompt = input_messages(turn) or (_prompt_of(ordered) if not told else [])
         at = _common(known, prompt)
         is_other = bool(known) and at < len(known) and bool(prompt)
-        ran, tools = _split(tools, turn.start_time or 0)
+        ran = _take_before(tools, turn.start_time or 0)
         if ran and (is_other or not any(message.role == "tool" for message in prompt[at:])):
             told += map(_result, ran)
-        told += [
-            Utterance(message, is_new_prompt=is_other and position == 0) for position, message in enumerate(prompt[at:])
-        ]
+            ran = []
+        for position, message in enumerate(prompt[at:]):
+            tool = _take(ran, message) if message.role == "tool" else None
+            is_error = tool is not None and tool.status.status_code is StatusCode.ERROR
+            told.append(Utterance(message, tool, is_error, is_new_prompt=is_other and position == 0))
         generated = output_messages(turn)
         told += [Utterance(message, turn) for message in generated]
         if turn.status.status_code is StatusCode.ERROR:
@@ -70,6 +73,33 @@ def conversation_of(spans: Sequence[ReadableSpan]) -> list[Utterance]:
             known = prompt + generated
     told += map(_result, tools)
     return list(_named(told))
+
+
+def outermost(ordered: Sequence[ReadableSpan], kind: str) -> list[ReadableSpan]:
+    """Return the spans of a kind that are not inside another of that kind, in their order.
+
+    Args:
+        ordered: All spans of a trajectory.
+        kind: The OpenInference kind.
+    """
+    places = {place_of(span).span_id: span for span in ordered}
+    # Of each span that was passed: a chain is walked once, not once for each of its spans.
+    inside: dict[int, bool] = {}
+
+    def is_inside(span: ReadableSpan) -> bool:
+        passed: dict[int, None] = {}
+        parent, found = place_of(span).parent_id, False
+        while parent in places and parent not in passed and not found:
+            if parent in inside:
+                found = inside[parent]
+                break
+            found = _kind(places[parent]) == kind
+            passed[parent] = None
+            parent = place_of(places[parent]).parent_id
+        inside.update(dict.fromkeys(passed, found))
+        return found
+
+    return [span for span in ordered if _kind(span) == kind and not is_inside(span)]
 
 
 def input_messages(span: ReadableSpan) -> list[Message]:
@@ -120,23 +150,6 @@ def _from_template(text: str, role: str) -> list[Message]:
     return [Message(role, text)] if text else []
 
 
-def _outermost(ordered: Sequence[ReadableSpan], kind: str) -> list[ReadableSpan]:
-    """Return the spans of a kind that are not inside another of that kind."""
-    places = {place_of(span).span_id: span for span in ordered}
-
-    def is_inside(span: ReadableSpan) -> bool:
-        seen = set()
-        parent = place_of(span).parent_id
-        while parent in places and parent not in seen:
-            seen.add(parent)
-            if _kind(places[parent]) == kind:
-                return True
-            parent = place_of(places[parent]).parent_id
-        return False
-
-    return [span for span in ordered if _kind(span) == kind and not is_inside(span)]
-
-
 def _kind(span: ReadableSpan) -> Any:
     return (span.attributes or {}).get(semconv.SPAN_KIND)
 
@@ -153,10 +166,22 @@ def _common(known: Sequence[Message], prompt: Sequence[Message]) -> int:
     return at
 
 
-def _split(tools: Sequence[ReadableSpan], time: int) -> tuple[list[ReadableSpan], list[ReadableSpan]]:
-    """Return the tools that started before a time, and the others."""
-    before = [tool for tool in tools if (tool.start_time or 0) < time]
-    return before, list(tools[len(before) :])
+def _take_before(tools: deque[ReadableSpan], time: int) -> list[ReadableSpan]:
+    """Take the tools that started before a time from the beginning of those that are left."""
+    taken: list[ReadableSpan] = []
+    while tools and (tools[0].start_time or 0) < time:
+        taken.append(tools.popleft())
+    return taken
+
+
+def _take(tools: list[ReadableSpan], result: Message) -> ReadableSpan | None:
+    """Remove the span of a tool's result and return it: by the call's id, else by the tool's name, else in order."""
+    for key, wanted in ((semconv.TOOL_CALL_ID, result.call_id), (semconv.TOOL_NAME, result.name)):
+        for tool in tools:
+            if wanted and (tool.attributes or {}).get(key) == wanted:
+                tools.remove(tool)
+                return tool
+    return tools.pop(0) if tools else None
 
 
 def _result(tool: ReadableSpan) -> Utterance:
@@ -182,7 +207,7 @@ def _tokens_of(turn: ReadableSpan) -> str:
 
 def _without_turns(ordered: Sequence[ReadableSpan]) -> list[Utterance]:
     """Return the root's input and output, and the tools between them."""
-    told = [*map(Utterance, _prompt_of(ordered)), *map(_result, _outermost(ordered, "TOOL"))]
+    told = [*map(Utterance, _prompt_of(ordered)), *map(_result, outermost(ordered, "TOOL"))]
     if (root := _root_of(ordered)) is None:
         return told
     answer = output_messages(root)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-__all__ = ["counted", "duration", "printable", "shorten", "size", "step_name"]
+__all__ = ["counted", "duration", "printable", "shorten", "size", "status_name", "step_name"]
 
 JOINERS: Final = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
 
@@ -61,3 +61,8 @@ def step_name(step: int | None, *, validate: bool) -> str:
     """Return a step's name in tables: its number, with `val` for a validation pass."""
     name = "none" if step is None else str(step)
     return f"{name} val" if validate else name
+
+
+def status_name(status: object, *, has_root: bool) -> str:
+    """Return a trajectory's status in tables: `no root` while it is running, `-` if it is unknown."""
+    return printable(str(status or "-")) if has_root else "no root"

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any, Final
 
-from otel_rollout.analysis.rollouts import NO_ROOT
-from otel_rollout.cli.reading import prompt_order
+from otel_rollout.analysis.grouping import prompt_order
+from otel_rollout.analysis.plain_text import status_name
 from otel_rollout.trace_folder.reader import RecordedTrajectory
 
 __all__ = ["Candidates"]
@@ -74,14 +74,13 @@ def _cells(each: RecordedTrajectory) -> list[str]:
     def option(name: str, value: Any) -> str:
         return "" if value is None else f"{name} {value}"
 
-    status = str(each.status or "-") if each.has_root else NO_ROOT
     return [
         f"--trace {each.trace_id}",
         option("--step", each.step),
         "--validate" if each.validate else "",
         option("--sample", each.sample_index),
         option("--rollout", each.rollout_n),
-        status,
+        status_name(each.status, has_root=each.has_root),
         "no reward" if each.reward is None else f"reward {each.reward:.3g}",
         option("--experiment", each.experiment_name),
     ]

@@ -6,19 +6,20 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from opentelemetry.sdk.trace import ReadableSpan
 from rich.console import Console
 from rich.text import Text
 
+from otel_rollout.analysis.grouping import split_runs
 from otel_rollout.analysis.plain_text import counted, printable, shorten, step_name
-from otel_rollout.analysis.rollouts import NO_ROOT, Rollout, prompt_of, rollout_of
+from otel_rollout.analysis.rollouts import answer_of, prompt_of
+from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.cli.reading import ProblemLog
 from otel_rollout.cli.tables import all_groups_table, telling_digits
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.terminal.group_table import group_table
 from otel_rollout.terminal.table import print_lines
-from otel_rollout.trace_folder.folder_stats import split_runs
 from otel_rollout.trace_folder.reader import RecordedTrajectory
+from otel_rollout.trace_folder.summaries import summaries_of
 
 __all__ = ["print_groups"]
 
@@ -37,7 +38,7 @@ def print_groups(screen: Console, trajectories: Sequence[RecordedTrajectory], pr
     groups = list(_groups(trajectories))
     if not screen.is_terminal:
         if groups:
-            rows = ((group[0], [_rollout(each, problems) for each in group]) for group in groups)
+            rows = ((group, *_columns(group, problems)) for group in groups)
             print_lines(screen, all_groups_table(rows))
         return bool(groups)
     has_experiments = len({each.experiment_name for each in trajectories}) > 1
@@ -51,11 +52,12 @@ def print_groups(screen: Console, trajectories: Sequence[RecordedTrajectory], pr
         named += [f"run {str(first.run_id)[:8]}"] if has_runs else []
         rest = f"  {counted(len(group), 'rollout')} of one prompt"
         screen.print(Text.assemble((printable("  ".join(named)), "bold"), (rest, "dim")), soft_wrap=True)
-        rollouts = [_rollout(each, problems) for each in group]
+        summaries, answers = _columns(group, problems)
         if prompt := _prompt(group):
             line = printable(shorten(prompt, 3 * screen.width))
             screen.print(Text(line, style="italic"))
-        print_lines(screen, group_table(rollouts, id_digits=telling_digits([each.trace_id for each in group])))
+        digits = telling_digits([each.trace_id for each in group])
+        print_lines(screen, group_table(summaries, answers, id_digits=digits))
     return bool(groups)
 
 
@@ -73,20 +75,23 @@ def _key(trajectory: RecordedTrajectory) -> tuple[Any, ...]:
     )
 
 
-def _rollout(trajectory: RecordedTrajectory, problems: ProblemLog) -> Rollout:
+def _columns(group: Sequence[RecordedTrajectory], problems: ProblemLog) -> tuple[list[TrajectorySummary], list[str]]:
+    """Return the summaries and the answers of a group's rollouts."""
+    return list(summaries_of(group)), [_answer(each, problems) for each in group]
+
+
+def _answer(trajectory: RecordedTrajectory, problems: ProblemLog) -> str:
     try:
-        return rollout_of(trajectory.spans)
+        return answer_of(trajectory.spans)
     except UnreadableTraceError as error:
         problems.complain(str(error))
-        status = str(trajectory.status or "-") if trajectory.has_root else NO_ROOT
-        took = trajectory.end_time - trajectory.start_time
-        return Rollout(trajectory.rollout_n, status, took, trajectory.reward, trace_id=trajectory.trace_id)
+        return ""
 
 
 def _prompt(group: Sequence[RecordedTrajectory]) -> str:
     for each in group:
         try:
-            spans: Sequence[ReadableSpan] = each.spans
+            spans = each.spans
         except UnreadableTraceError:
             continue
         if prompt := prompt_of(spans):

@@ -3,55 +3,54 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from dataclasses import fields
+from itertools import groupby
 from typing import Any
 
-import orjson
-
+from otel_rollout.analysis.step_summary import StepSummary
+from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.cli.reading import (
     ProblemLog,
     complain,
+    filters_of,
     in_order_of_prompts,
     nothing_matches,
     print_json,
     require_reader,
     selected,
 )
-from otel_rollout.trace_folder.folder_stats import summarise_steps
+from otel_rollout.run.rollout_run import Run
+from otel_rollout.run.step_making import summarise_runs
+from otel_rollout.run.summary_json import to_json
 from otel_rollout.trace_folder.reader import RecordedTrajectory
+from otel_rollout.trace_folder.summaries import summaries_of
 
 __all__ = ["run"]
 
-# The names in the JSON, and the attributes of a trajectory, where they differ.
-_RENAMED = {"spans": "span_count", "bytes": "size_bytes"}
-_FIELDS = (
-    "trace_id",
-    "name",
-    "step",
-    "sample_index",
-    "rollout_n",
-    "validate",
-    "experiment_name",
-    "project_name",
-    "run_id",
-    "status",
-    "reward",
-    "has_root",
-    "start_time",
-    "end_time",
-    "spans",
-    "bytes",
-    "stored_bytes",
-)
+_LEFT_OUT = ("shape", "provenance")
+"""The fields of a summary that only pages draw."""
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     problems = ProblemLog()
+    if arguments.perfetto is not None:
+        from otel_rollout.cli.timeline_file import write_timeline
+
+        if not write_timeline(selected(arguments, problems), arguments.perfetto):
+            complain(nothing_matches(arguments))
+        problems.print()
+        return 0
     is_by_step = arguments.step is None and arguments.sample_index is None
     if arguments.json:
-        trajectories = selected(arguments, problems)
-        for row in summarise_steps(trajectories) if is_by_step else map(_as_dict, trajectories):
-            print_json(orjson.dumps(row))
+        if is_by_step:
+            for step in _steps(arguments, problems):
+                print_json(to_json(step))
+        else:
+            trajectories = list(selected(arguments, problems))
+            for each, summary in zip(trajectories, summaries_of(trajectories), strict=True):
+                print_json(to_json(_as_dict(each, summary)))
     else:
         _print_tables(arguments, problems, is_by_step=is_by_step)
     problems.print()
@@ -66,15 +65,15 @@ def _print_tables(arguments: argparse.Namespace, problems: ProblemLog, *, is_by_
     from otel_rollout.terminal.table import print_lines
 
     screen = open_screen()
-    trajectories = selected(arguments, problems)
     if arguments.sample_index is not None:
-        has_any = print_groups(screen, in_order_of_prompts(trajectories), problems)
+        has_any = print_groups(screen, in_order_of_prompts(selected(arguments, problems)), problems)
     else:
-        table = (
-            step_table(summarise_steps(trajectories), is_terminal=screen.is_terminal)
-            if is_by_step
-            else trajectory_table(in_order_of_prompts(trajectories), is_terminal=screen.is_terminal)
-        )
+        if is_by_step:
+            table = step_table(_steps(arguments, problems), is_terminal=screen.is_terminal)
+        else:
+            trajectories = in_order_of_prompts(selected(arguments, problems))
+            pairs = zip(trajectories, summaries_of(trajectories), strict=True)
+            table = trajectory_table(list(pairs), is_terminal=screen.is_terminal)
         has_any = bool(table.rows)
         if has_any:
             print_lines(screen, table)
@@ -82,6 +81,16 @@ def _print_tables(arguments: argparse.Namespace, problems: ProblemLog, *, is_by_
         complain(nothing_matches(arguments))
 
 
-def _as_dict(trajectory: RecordedTrajectory) -> dict[str, Any]:
-    row = {name: getattr(trajectory, _RENAMED.get(name, name)) for name in _FIELDS}
+def _steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[StepSummary]:
+    """Yield the steps of the command line's folder; with filters, of what they let through."""
+    if not any(value is not None for value in filters_of(arguments).values()):
+        yield from Run([arguments.folder], problems.note).steps()
+        return
+    for _, step in groupby(selected(arguments, problems), lambda each: (each.step, each.validate)):
+        for run in summarise_runs(summaries_of(step)):
+            yield run.summary
+
+
+def _as_dict(trajectory: RecordedTrajectory, summary: TrajectorySummary) -> dict[str, Any]:
+    row = {each.name: getattr(summary, each.name) for each in fields(summary) if each.name not in _LEFT_OUT}
     return {**row, "attributes": dict(trajectory.attributes)}

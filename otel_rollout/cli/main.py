@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None, at_start: Callable[[], object] 
         if parsed is None:
             return 0
         command = f" {parsed.command}"
-        code: int = importlib.import_module(f"otel_rollout.cli.{parsed.command}").run(parsed)
+        code: int = importlib.import_module(f"otel_rollout.cli.{getattr(parsed, 'module', parsed.command)}").run(parsed)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return 130

@@ -32,7 +32,7 @@ _BELOW_ZERO: Final = re.compile(r"-[\d.]")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; `command` is the module of `otel_rollout.cli` that runs it."""
+    """Return the parser of the whole command line; `module`, else `command`, of `otel_rollout.cli` runs it."""
     parser = argparse.ArgumentParser(
         prog="otel-rollout",
         description="Trace agentic RL rollouts: one OpenTelemetry trace per trajectory.",
@@ -46,10 +46,12 @@ def build_parser() -> argparse.ArgumentParser:
         _add_ls,
         _add_show,
         _add_stats,
+        _add_diagnose,
         _add_view,
         _add_top,
         _add_replay,
         _add_receive,
+        _add_import,
         _add_doctor,
     ):
         add(commands)
@@ -109,8 +111,9 @@ Run a small agentic rollout and trace it: word problems, an agent loop with two
 tools, and a policy that makes mistakes.
 
 Without --backend, OTEL_TRACES_EXPORTER and OTEL_EXPORTER_OTLP_ENDPOINT say where
-the traces go; without those, they go to MLflow in the file mlruns.db of this
-folder, or stay on the screen if mlflow is not installed.
+the traces go; without those, they go to the trace folder rollout-traces, which
+otel-rollout view opens, and, if mlflow is installed, to MLflow in the file
+mlruns.db of this folder.
 """,
     )
     parser.add_argument("--backend", metavar="NAME[,NAME]", help="mlflow, weave, otlp, console, or another exporter")
@@ -126,6 +129,7 @@ folder, or stay on the screen if mlflow is not installed.
         help="make these go wrong, for diagnose to find; a wrong name lists them all",
     )
     _add_seconds(parser, "--timeout", "wait for the backend at the end (default: 60)")
+    parser.add_argument("--view", action="store_true", help="trace into the folder, and open it in the browser")
 
 
 def _add_ls(commands: Any) -> None:
@@ -141,7 +145,14 @@ with their answers, rewards and advantages.
     )
     _add_folder(parser)
     _add_filters(parser)
-    parser.add_argument("--json", action="store_true", help="a JSON object on a line of its own for each row")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="a JSON object on a line of its own for each row")
+    forms.add_argument(
+        "--perfetto",
+        metavar="FILE",
+        type=Path,
+        help="write when each span ran into FILE, for ui.perfetto.dev and chrome://tracing",
+    )
 
 
 def _add_show(commands: Any) -> None:
@@ -210,6 +221,45 @@ The address has a random token, without which nothing is shown.
         help="a name that the pages are opened by, behind a proxy: hub.example.com",
     )
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    export = parser.add_argument_group("export")
+    export.add_argument(
+        "--export", type=Path, metavar="OUT", help="write the same pages into a folder, to be opened from the disk"
+    )
+    export.add_argument("--step", type=_steps, metavar="N", help="only a training step: 7, or 1,4,7, or 3..9, or 100..")
+
+
+def _add_diagnose(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "diagnose",
+        "find what is wrong with a run, with the trajectories that prove it",
+        """\
+Check a trace folder: groups without signal, truncation, tools that fail,
+failures that the model isn't to blame for, duplicates, prefix breaks, parts of
+the reward that are hacked, stragglers, stale weights, lost spans. Each finding
+has its threshold, what it means, what to try, and trajectories that prove it.
+""",
+        """\
+exit codes:
+  0    nothing is above its threshold
+  1    something is
+  2    the command line or the folder needs a change
+""",
+    )
+    _add_folder(parser)
+    parser.add_argument("--step", type=_steps, metavar="N", help="a training step: 7, or 1,4,7, or 3..9, or 100..")
+    parser.add_argument(
+        "--against", metavar="STEP|DIR", help="compare with a step of this folder, or with another folder"
+    )
+    parser.add_argument(
+        "--threshold",
+        action="append",
+        default=[],
+        type=_threshold,
+        metavar="NAME=VALUE",
+        help="another threshold of a check, such as truncated=0.05; may be given more than once",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def _add_top(commands: Any) -> None:
@@ -301,6 +351,37 @@ OTEL_ROLLOUT_RECEIVE_TOKEN or in the file of --token-file.
     parser.add_argument("--token-file", type=Path, metavar="FILE", help="the file with the token that senders show")
     parser.add_argument("--certificate", type=Path, metavar="FILE", help="serve TLS with this certificate (PEM)")
     parser.add_argument("--key", type=Path, metavar="FILE", help="the certificate's key (PEM)")
+
+
+def _add_import(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "import",
+        "add the OpenTelemetry Collector's files to a trace folder",
+        """\
+Add the spans of files that the Collector's `file` exporter has written to a
+trace folder: OTLP JSON and protobuf, compressed or not, rotated or not. Spans that
+the folder has are left out: importing a file again, or once it has grown, adds
+what is new.
+""",
+        """\
+exit codes:
+  0    all spans of the files are in the folder
+  1    some could not be read; what and why is on standard error
+  2    a file or the folder needs a change
+  130  interrupted; run it again to go on
+""",
+    )
+    # `import` is no name of a module.
+    parser.set_defaults(module="import_files")
+    parser.add_argument("files", metavar="FILE|DIR", nargs="+", type=Path, help="files, or folders of files")
+    parser.add_argument(
+        "--into",
+        metavar="DIR",
+        type=Path,
+        default=_default_folder(),
+        help="the trace folder (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
+    )
 
 
 def _add_doctor(commands: Any) -> None:
@@ -412,6 +493,15 @@ def _steps(text: str) -> int | range | set[int]:
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a step: 7, or 1,4,7, or 3..9, or 100..") from None
     return steps.pop() if len(steps) == 1 else steps
+
+
+def _threshold(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    with suppress(ValueError):
+        number = float(value)
+        if 0 <= number < math.inf:
+            return name.strip(), number
+    raise argparse.ArgumentTypeError(f"{text!r} is not a threshold: truncated=0.05")
 
 
 def _range_of_rewards(text: str) -> tuple[float | None, float | None]:

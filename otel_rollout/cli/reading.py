@@ -9,8 +9,9 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
+from otel_rollout.analysis.grouping import prompt_order
 from otel_rollout.analysis.plain_text import counted, printable
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.installing import install_line
@@ -24,7 +25,6 @@ __all__ = [
     "in_order_of_prompts",
     "nothing_matches",
     "print_json",
-    "prompt_order",
     "require_reader",
     "selected",
 ]
@@ -102,26 +102,6 @@ def require_reader() -> None:
 def in_order_of_prompts(trajectories: Iterable[RecordedTrajectory]) -> list[RecordedTrajectory]:
     """Sort trajectories by step, experiment, prompt and rollout."""
     return sorted(trajectories, key=prompt_order)
-
-
-def prompt_order(trajectory: RecordedTrajectory) -> tuple[Any, ...]:
-    """Return the sort key of `in_order_of_prompts`."""
-    return (
-        trajectory.step is None,
-        trajectory.step or 0,
-        trajectory.validate,
-        str(trajectory.experiment_name or ""),
-        _sortable(trajectory.sample_index),
-        _sortable(trajectory.rollout_n),
-        trajectory.start_time,
-    )
-
-
-def _sortable(value: object) -> tuple[int, float, str]:
-    # Numbers by value, then text, then None; a trace of another program may have any type here.
-    if value is None:
-        return 2, 0, ""
-    return (0, value, "") if isinstance(value, (int, float)) else (1, 0, str(value))
 
 
 def print_json(line: bytes) -> None:

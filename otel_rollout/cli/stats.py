@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-import orjson
-
 from otel_rollout.cli.reading import ProblemLog, print_json, require_reader
-from otel_rollout.trace_folder.folder_stats import count_folder
+from otel_rollout.run.folder_stats import count_folder
+from otel_rollout.run.summary_json import to_json
 
 __all__ = ["run"]
 
@@ -19,7 +18,7 @@ def run(arguments: argparse.Namespace) -> int:
     problems = ProblemLog()
     stats = count_folder(arguments.folder, on_problem=problems.note)
     if arguments.json:
-        print_json(orjson.dumps(stats))
+        print_json(to_json(stats))
     else:
         from otel_rollout.cli.tables import step_table, totals_table
         from otel_rollout.terminal.screen import open_screen

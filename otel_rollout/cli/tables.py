@@ -6,13 +6,12 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from otel_rollout import semconv
 from otel_rollout.analysis.plain_text import duration, printable, size, step_name
-from otel_rollout.analysis.rollouts import Rollout
-from otel_rollout.analysis.trace_tree import STATUS_STYLES
-from otel_rollout.terminal.group_table import COLUMNS, group_cells, token_counts
+from otel_rollout.analysis.step_summary import StepSummary
+from otel_rollout.analysis.trajectory_summary import TrajectorySummary
+from otel_rollout.run.folder_stats import FolderStats
+from otel_rollout.terminal.group_table import COLUMNS, group_cells, status_cell, token_counts
 from otel_rollout.terminal.table import Cell, Column, Table
-from otel_rollout.trace_folder.folder_stats import FolderStats, StepSummary
 from otel_rollout.trace_folder.reader import RecordedTrajectory
 
 __all__ = ["all_groups_table", "step_table", "telling_digits", "totals_table", "trajectory_table"]
@@ -43,6 +42,8 @@ def step_table(steps: Iterable[StepSummary], *, is_terminal: bool) -> Table:
             Column("truncated", rank=4),
             Column("cancelled", rank=4),
             Column("no root", rank=2),
+            Column("no signal", rank=6),
+            Column("p99", rank=6),
             Column("spans", rank=7),
             Column("size", rank=8),
             Column("on disk", rank=9),
@@ -59,12 +60,14 @@ def step_table(steps: Iterable[StepSummary], *, is_terminal: bool) -> Table:
         table.add_row(
             step_name(step.step, validate=step.validate),
             f"{step.trajectories:,}",
-            f"{step.samples:,}",
-            "-" if step.mean_reward is None else f"{step.mean_reward:.3f}",
+            f"{step.groups:,}",
+            "-" if step.reward_mean is None else f"{step.reward_mean:.3f}",
             _flagged(step.errors, "red"),
             _flagged(step.truncated, "yellow"),
             _flagged(step.cancelled, "yellow"),
             _flagged(step.rootless, "yellow"),
+            _share(sum(step.zero_variance.values()), step.comparable_groups),
+            "-" if step.seconds is None else duration(round(step.seconds.p99 * 1e9)),
             f"{step.spans:,}",
             size(step.bytes),
             size(step.stored_bytes),
@@ -81,15 +84,17 @@ def step_table(steps: Iterable[StepSummary], *, is_terminal: bool) -> Table:
     return table
 
 
-def trajectory_table(trajectories: Sequence[RecordedTrajectory], *, is_terminal: bool) -> Table:
+def trajectory_table(
+    trajectories: Sequence[tuple[RecordedTrajectory, TrajectorySummary]], *, is_terminal: bool
+) -> Table:
     """Return a table with one row a trajectory, the rollouts of a prompt one below the other.
 
     Args:
-        trajectories: In the order of `in_order_of_prompts`.
+        trajectories: Trajectories with their summaries, in the order of `in_order_of_prompts`.
         is_terminal: Leave out what repeats the row above or is the same in each row, and cut trace ids as short as they
             stay unique; programs get the same columns always, and whole rows.
     """
-    digits = telling_digits([each.trace_id for each in trajectories]) if is_terminal else FULL_ID
+    digits = telling_digits([each.trace_id for each, _ in trajectories]) if is_terminal else FULL_ID
     table = Table(
         [
             Column("step", rank=1),
@@ -109,22 +114,25 @@ def trajectory_table(trajectories: Sequence[RecordedTrajectory], *, is_terminal:
     )
     for (step, experiment, sample), rollouts in groupby(
         trajectories,
-        lambda each: (step_name(each.step, validate=each.validate), each.experiment_name, _text(each.sample_index)),
+        lambda pair: (
+            step_name(pair[0].step, validate=pair[0].validate),
+            pair[0].experiment_name,
+            _text(pair[0].sample_index),
+        ),
     ):
-        for position, each in enumerate(rollouts):
+        for position, (each, summary) in enumerate(rollouts):
             is_again = is_terminal and position > 0
-            attributes = each.attributes
             table.add_row(
                 step,
                 "" if is_again else sample,
                 _text(each.rollout_n),
-                _status(each),
-                "-" if each.reward is None else f"{each.reward:.3g}",
-                _text(attributes.get(semconv.TURNS)),
-                token_counts(attributes.get(semconv.INPUT_TOKENS), attributes.get(semconv.OUTPUT_TOKENS)),
-                duration(each.end_time - each.start_time),
-                f"{each.span_count:,}",
-                size(each.size_bytes),
+                status_cell(each.status or summary.status, has_root=summary.has_root),
+                "-" if summary.reward is None else f"{summary.reward:.3g}",
+                _text(summary.turns),
+                token_counts(summary.input_tokens, summary.output_tokens),
+                duration(summary.end_time - summary.start_time),
+                f"{summary.spans:,}",
+                size(summary.bytes),
                 _text(experiment),
                 _text(each.run_id)[: SHORT_ID if is_terminal else None],
                 each.trace_id[:digits],
@@ -133,23 +141,26 @@ def trajectory_table(trajectories: Sequence[RecordedTrajectory], *, is_terminal:
         table.leave_out(
             "run",
             *(["step"] if len({row[0].text for row in table.rows}) < 2 else []),
-            *(["experiment"] if len({each.experiment_name for each in trajectories}) < 2 else []),
+            *(["experiment"] if len({each.experiment_name for each, _ in trajectories}) < 2 else []),
         )
     return table
 
 
-def all_groups_table(groups: Iterable[tuple[RecordedTrajectory, Sequence[Rollout]]]) -> Table:
+def all_groups_table(
+    groups: Iterable[tuple[Sequence[RecordedTrajectory], Sequence[TrajectorySummary], Sequence[str]]],
+) -> Table:
     """Return a table for programs, with one row a rollout and whole answers.
 
     Args:
-        groups: The rollouts of each prompt, with one of the recorded trajectories.
+        groups: The rollouts of each prompt, with their summaries and answers.
     """
     tags = ("step", "sample", *(column.name for column in COLUMNS), "experiment", "run", "trace")
     table = Table([Column(name, is_text=name in ("status", "answer", "experiment", "run", "trace")) for name in tags])
-    for first, group in groups:
+    for group, summaries, answers in groups:
+        first = group[0]
         step, sample = step_name(first.step, validate=first.validate), _text(first.sample_index)
         names = _text(first.experiment_name), _text(first.run_id)
-        for each, cells in zip(group, group_cells(group, LONGEST), strict=True):
+        for each, cells in zip(group, group_cells(summaries, answers, LONGEST), strict=True):
             table.add_row(step, sample, *cells, *names, each.trace_id)
     return table
 
@@ -187,11 +198,8 @@ def _flagged(count: int, style: str) -> Cell:
     return Cell(f"{count:,}", style if count else "")
 
 
-def _status(trajectory: RecordedTrajectory) -> Cell:
-    if not trajectory.has_root:
-        return Cell("no root", "yellow")
-    status = trajectory.status or ("error" if trajectory.failed else "-")
-    return Cell(printable(str(status)), STATUS_STYLES.get(status, ""))
+def _share(count: int, total: int) -> str:
+    return f"{count / total:.0%}" if total else "-"
 
 
 def _text(value: Any) -> str:

@@ -74,17 +74,8 @@ def _draw(screen: Console, live: LiveRun, most: int) -> None:
         print_lines(screen, _table(live.trajectories[:most], has_dead=bool(dead)))
         if live.open > most:
             screen.print(f"and {counted(live.open - most, 'trajectory')} more", style="dim")
-    elif live.silent_workers:
-        _complain(
-            f"{len(live.silent_workers):,} processes write here and tell of ended spans alone: a receiver knows no "
-            "others, and a trainer tells of trajectories that run for longer than 3 s"
-        )
     else:
-        _complain("nothing runs here for longer than 3 s; only the exporter `file` tells of running trajectories")
-
-
-def _complain(message: str) -> None:
-    print(f"otel-rollout top: {message}", file=sys.stderr)
+        print(f"otel-rollout top: {live.why_none}", file=sys.stderr)
 
 
 def _sentence(wait: StepWait) -> str:

@@ -6,25 +6,77 @@ import argparse
 import importlib.util
 import os
 import sys
+from typing import Final
 
+from otel_rollout.analysis.plain_text import counted
+from otel_rollout.cli.reading import complain
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.installing import install_line
 
-__all__ = ["run"]
+__all__ = ["require_server", "run"]
+
+PAGE: Final = "index.html"
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    packages = ("rich", "starlette", "uvicorn", "zstandard")
-    missing = [package for package in packages if importlib.util.find_spec(package) is None]
-    if missing:
-        raise MissingExtraError(f"this needs {' and '.join(missing)}: {install_line('view')}")
+    require_server()
+    if arguments.export is not None:
+        return _export(arguments)
+    if arguments.step is not None:
+        complain("otel-rollout view: --step is for --export; the page of a step is #/step/N")
+        return 2
     try:
         _serve(arguments)
     except KeyboardInterrupt:
         sys.stdout.flush()
         # At once: threads may be in the middle of a large folder.
         os._exit(130)
+    return 0
+
+
+def require_server() -> None:
+    """Check that the server and what it reads with are installed.
+
+    Raises:
+        MissingExtraError: They are not.
+    """
+    packages = ("rich", "starlette", "uvicorn", "zstandard")
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        raise MissingExtraError(f"this needs {' and '.join(missing)}: {install_line('view')}")
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    from rich import progress
+    from rich.console import Console
+
+    from otel_rollout.view.application import STATIC
+    from otel_rollout.view.export import export_run
+    from otel_rollout.view.run_state import RunState
+
+    state = RunState(arguments.folders)
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(bar_width=28),
+        progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(compact=True),
+    )
+    console = Console(stderr=True)
+    with progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        task = bars.add_task("trajectories", total=None)
+        exported = export_run(
+            state,
+            STATIC,
+            arguments.export,
+            arguments.step,
+            on_progress=lambda done, total: bars.update(task, completed=done, total=total),
+        )
+    for problem in state.problems():
+        complain(problem)
+    megabytes = exported.bytes / 1e6
+    counts = f"{counted(exported.steps, 'step')}, {counted(exported.trajectories, 'trajectory')}, {megabytes:.1f} MB"
+    print(f"{counts}: open it in a browser\n\n    {(arguments.export / PAGE).resolve().as_uri()}")
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 from rich.console import Console
@@ -13,7 +13,9 @@ from rich.text import Text
 
 from otel_rollout import ExporterStats
 from otel_rollout.analysis.plain_text import counted
-from otel_rollout.analysis.rollouts import Rollout, rollout_of
+from otel_rollout.analysis.rollouts import answer_of
+from otel_rollout.analysis.summarise import summarise_trajectory
+from otel_rollout.analysis.trajectory_summary import ToolCounts, TrajectorySummary
 from otel_rollout.demo.rollout import Trajectory
 from otel_rollout.terminal.group_table import group_table
 from otel_rollout.terminal.table import Cell, Column, Table, print_lines
@@ -74,27 +76,41 @@ def print_trajectory(console: Console, trajectory: Trajectory, spans: Sequence[R
         console.print(Text.assemble(" " * INDENT, line), no_wrap=True, overflow="ellipsis")
 
 
-def print_group(console: Console, group: Sequence[Rollout], question: str) -> None:
+def print_group(console: Console, group: Sequence[RolloutRow], question: str) -> None:
     """Print the rollouts of one prompt side by side, as `otel-rollout ls --sample` does."""
     rest = f"{counted(len(group), 'rollout')} of one prompt, one session in the backend"
     _heading(console, "Its group", rest if console.width >= NARROW else counted(len(group), "rollout"))
     console.print(Padding(Text(question, style="italic"), (0, 0, 0, INDENT), expand=False))
-    print_lines(console, group_table(group), indent=INDENT)
+    print_lines(console, group_table([row.summary for row in group], [row.answer for row in group]), indent=INDENT)
 
 
-def rollout_row(trajectory: Trajectory, spans: Sequence[ReadableSpan]) -> Rollout:
-    """Return a trajectory's row in the table of its group: what its spans tell, or if it wasn't traced, the demo."""
+class RolloutRow(NamedTuple):
+    """A trajectory's row in the table of its group.
+
+    Args:
+        summary: The trajectory.
+        answer: Its answer.
+    """
+
+    summary: TrajectorySummary
+    answer: str
+
+
+def rollout_row(trajectory: Trajectory, spans: Sequence[ReadableSpan]) -> RolloutRow:
+    """Return a trajectory's row: what its spans tell, or if it wasn't traced, the demo."""
     if any(span.parent is None for span in spans):
-        return rollout_of(spans)
-    return Rollout(
-        trajectory.rollout_n,
-        trajectory.status,
-        round(trajectory.seconds * 1e9),
-        trajectory.reward,
-        trajectory.turns or None,
-        tool_errors=trajectory.tool_errors,
-        answer=trajectory.answer or "",
+        return RolloutRow(summarise_trajectory(spans), answer_of(spans))
+    summary = TrajectorySummary(
+        "",
+        rollout_n=trajectory.rollout_n,
+        status=trajectory.status,
+        has_root=True,
+        end_time=round(trajectory.seconds * 1e9),
+        reward=trajectory.reward,
+        turns=trajectory.turns or None,
+        tools={"": ToolCounts(trajectory.tool_errors, trajectory.tool_errors)},
     )
+    return RolloutRow(summary, trajectory.answer or "")
 
 
 def print_delivery(console: Console, counts: Mapping[str, ExporterStats]) -> bool:

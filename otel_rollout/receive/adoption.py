@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -33,27 +33,28 @@ def adopt(folder: ReceivedFolder) -> Generator[int, None, None]:
         folder: The folder that takes them; whatever of them is in a frame already is left out.
 
     Yields:
-        The number of spans of each line.
+        0 once the folder knows what is in frames, so that it may take other spans; then the number of spans of each
+        line.
 
     Raises:
-        OSError: The disk failed; the journal stays, and may be adopted again.
+        OSError: The disk failed; the journals stay, and may be adopted again.
     """
-    open_folder = folder.folder / layout.OPEN
-    for path in sorted(open_folder.glob(f"{ROLE}*{layout.LINES}")):
-        if layout.is_journal_file(path.name) and layout.worker_of(path) != folder.worker:
-            with suppress(FileNotFoundError), exclusive_lock(path) as descriptor:
-                if descriptor is not None:
-                    yield from _adopt_journal(folder, path)
-
-
-def _adopt_journal(folder: ReceivedFolder, path: Path) -> Iterator[int]:
-    traces = {ids[0] for line in _lines_of(path) for ids in _IDS.findall(line)}
-    if traces:
-        _note_frames(folder, {trace_id.decode() for trace_id in traces}, path.stat().st_mtime - MAX_AGE_SECONDS)
-    for line in _lines_of(path):
-        yield folder.take(encode_spans(decode_line(line))).new
-    layout.index_path(path).unlink(missing_ok=True)
-    path.unlink()
+    with ExitStack() as locks:
+        journals: list[Path] = []
+        for path in sorted((folder.folder / layout.OPEN).glob(f"{ROLE}*{layout.LINES}")):
+            if layout.is_journal_file(path.name) and layout.worker_of(path) != folder.worker:
+                with suppress(FileNotFoundError):
+                    if locks.enter_context(exclusive_lock(path)) is not None:
+                        journals.append(path)
+        traces = {ids[0].decode() for path in journals for line in _lines_of(path) for ids in _IDS.findall(line)}
+        if traces:
+            _note_frames(folder, traces, min(path.stat().st_mtime for path in journals) - MAX_AGE_SECONDS)
+        yield 0
+        for path in journals:
+            for line in _lines_of(path):
+                yield folder.take(encode_spans(decode_line(line))).new
+            layout.index_path(path).unlink(missing_ok=True)
+            path.unlink()
 
 
 def _lines_of(path: Path) -> Iterator[bytes]:

@@ -12,10 +12,10 @@ from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from starlette.responses import Response
 
-__all__ = ["JSON", "PROTOBUF", "failure", "success"]
+from otel_rollout.receive.media_types import JSON, PROTOBUF
 
-PROTOBUF: Final = "application/x-protobuf"
-JSON: Final = "application/json"
+__all__ = ["failure", "success"]
+
 RETRY_AFTER_SECONDS: Final = 1
 _RETRYABLE: Final = (429, 503)
 # google.rpc.Code

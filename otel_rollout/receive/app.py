@@ -11,7 +11,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from otel_rollout.receive.access import is_authorized
-from otel_rollout.receive.answers import JSON, PROTOBUF, failure, success
+from otel_rollout.receive.answers import failure, success
+from otel_rollout.receive.media_types import JSON, PROTOBUF
 from otel_rollout.receive.receiver import Receiver
 from otel_rollout.receive.request_body import ENCODINGS, BodyTooLargeError
 from otel_rollout.safety.log_once import internal_error

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from otel_rollout.analysis.summary_builder import SummaryBuilder
 from otel_rollout.trace_folder.journal import JournalPart
 
 __all__ = ["OpenTrace", "OpenTraces", "WrittenTrace", "WrittenTraces", "has_id"]
@@ -24,6 +25,7 @@ class OpenTrace:
     """A trace whose spans are in the journal.
 
     Args:
+        summary: The summary of its spans that are in the journal; None if they have to be read for it.
         ids: The ids of all its spans that are known, one behind the other: a set would take ten times the memory.
         parts: The places of its lines in the journal, that of its root last.
         bytes: Their size.
@@ -33,6 +35,7 @@ class OpenTrace:
         validate: True if that part is of a validation pass.
     """
 
+    summary: SummaryBuilder | None
     ids: bytearray
     parts: list[JournalPart] = field(default_factory=list)
     bytes: int = 0

@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from opentelemetry.sdk.trace import ReadableSpan
+
 from otel_rollout.analysis.summary_builder import SummaryBuilder
 from otel_rollout.receive.open_trace import OpenTrace, OpenTraces, WrittenTrace, WrittenTraces, has_id
 from otel_rollout.safety.log_once import internal_error, warn_once
@@ -114,6 +116,8 @@ class ReceivedFolder:
                 trace = self._open.get(trace_id)
                 if trace is not None:
                     trace.ids += b"".join([span.span_id for span in batch])
+                    if trace.summary is not None:
+                        _summarise(trace.summary, [span.readable for span in batch])
             with suppress(OSError):
                 # All spans are stored; what fails here is repeated.
                 self._make_room(new)
@@ -136,6 +140,15 @@ class ReceivedFolder:
         finally:
             self._journal.compact(self._open.live_parts())
         return False
+
+    def write_all(self) -> None:
+        """Write all open traces, those without a root too.
+
+        Raises:
+            OSError: The disk failed; nothing is lost.
+        """
+        while self._open:
+            self._write(self._open.idlest())
 
     def note_written(self, trace_id: bytes, ids: bytes, has_root: bool, step: int | None, *, validate: bool) -> None:
         """Note spans of a trace that are in a frame already.
@@ -190,10 +203,10 @@ class ReceivedFolder:
         trace = self._open.get(trace_id)
         if trace is None:
             written = self._known.pop(trace_id)
-            trace = OpenTrace(bytearray())
+            trace = OpenTrace(_new_summary(trace_id), bytearray())
             if written is not None:
                 ids, knows_root, step, validate = written
-                trace = OpenTrace(bytearray(ids), has_root=knows_root, step=step, validate=validate)
+                trace = OpenTrace(trace.summary, bytearray(ids), has_root=knows_root, step=step, validate=validate)
         if has_root or not trace.has_root or not trace.parts:
             trace.parts.append(part)
         else:
@@ -227,19 +240,21 @@ class ReceivedFolder:
 
     def _write_parts(self, trace_id: bytes, trace: OpenTrace) -> None:
         """Write the spans of an open trace that are in the journal."""
-        for parts in _by_size(trace.parts):
+        groups = list(_by_size(trace.parts))
+        if len(groups) > 1:
+            trace.summary = None
+        for parts in groups:
             lines = self._journal.read(parts)
+            summary = trace.summary
             if len(lines) < len(parts):
                 # An error would hold up all later spans.
                 warn_once("journal", "%s was changed by another process: traces miss spans", self._journal.path)
+                summary = None
+            if summary is None:
+                summary = _new_summary(trace_id)
+                for line in lines:
+                    _summarise(summary, decode_line(line))
             if lines:
-                summary = SummaryBuilder(int.from_bytes(trace_id, "big"))
-                try:
-                    for line in lines:
-                        summary.add(decode_line(line))
-                except ValueError:
-                    # They were written by us. An error would hold up all later spans.
-                    internal_error("reading spans that were received")
                 summary.set_place(trace.step, validate=trace.validate)
                 self._files.append(join_lines(lines), summary)
                 trace.step, trace.validate = summary.step, summary.validate
@@ -247,6 +262,18 @@ class ReceivedFolder:
             self._open.parts -= len(parts)
             trace.bytes -= sum(part.length for part in parts)
             del trace.parts[: len(parts)]
+        trace.summary = _new_summary(trace_id)
+
+
+def _new_summary(trace_id: bytes) -> SummaryBuilder:
+    return SummaryBuilder(int.from_bytes(trace_id, "big"))
+
+
+def _summarise(summary: SummaryBuilder, spans: Iterable[ReadableSpan]) -> None:
+    try:
+        summary.add(spans)
+    except Exception:
+        internal_error("summarising spans that were received")
 
 
 def _is_root(span: EncodedSpan) -> bool:

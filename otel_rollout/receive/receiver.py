@@ -87,6 +87,10 @@ class Receiver:
         """
         return await self._run(lambda: self._store(body, encoding, media_type))
 
+    async def begin(self) -> None:
+        """Learn which spans of the journals that others have left behind are in frames; before any request."""
+        await self._run(lambda: next(self._adoption, None))
+
     async def work(self) -> None:
         """Adopt journals and write what is due, until it is cancelled."""
         while True:

@@ -72,11 +72,20 @@ def run_server(
     with _listen(address) as listener:
         host, port = listener.getsockname()[:2]
         scheme = "http" if address.certificate is None else "https"
-        on_start(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{PATH}")
-        return asyncio.run(_serve(_Server(config), receiver, listener, show))
+        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
+        return asyncio.run(_serve(_Server(config), receiver, listener, lambda: on_start(url), show))
 
 
-async def _serve(server: _Server, receiver: Receiver, listener: socket.socket, show: Callable[[], None]) -> int:
+async def _serve(
+    server: _Server,
+    receiver: Receiver,
+    listener: socket.socket,
+    on_start: Callable[[], None],
+    show: Callable[[], None],
+) -> int:
+    server.handle_signals()
+    await receiver.begin()
+    on_start()
     tasks = [asyncio.create_task(receiver.work()), asyncio.create_task(_show_often(show))]
     try:
         await server.serve([listener])
@@ -102,11 +111,14 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle the signals meanwhile."""
+        """Leave the signals to `handle_signals`."""
+        yield
+
+    def handle_signals(self) -> None:
+        """Let SIGTERM and SIGINT end the server."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._end, number)
-        yield
 
     def _end(self, number: int) -> None:
         # A second signal ends the wait for requests; all that was answered is stored.

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.receive.answers import JSON
+from otel_rollout.receive.media_types import JSON
 from otel_rollout.trace_folder.otlp_json import EncodedSpan, encode_spans
 from otel_rollout.trace_folder.otlp_json_reading import decode_request
 from otel_rollout.trace_folder.otlp_protobuf import encode_request

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import orjson
 
+from otel_rollout.analysis.plain_text import counted
 from otel_rollout.trace_folder.file_lock import is_being_written, open_to_read
 from otel_rollout.trace_folder.layout import (
     INDEX,
@@ -118,6 +119,16 @@ class LiveRun:
     open: int
     waits: Sequence[StepWait]
     silent_workers: Sequence[str]
+
+    @property
+    def why_none(self) -> str:
+        """The reason why nothing is told."""
+        if self.silent_workers:
+            return (
+                f"{counted(len(self.silent_workers), 'process')} here told of ended spans alone: a receiver knows no "
+                "others, and a trainer tells of trajectories that run for longer than 3 s"
+            )
+        return "nothing runs here for longer than 3 s; only the exporter `file` tells of running trajectories"
 
 
 def read_live(folders: Sequence[str | os.PathLike[str]]) -> LiveRun:

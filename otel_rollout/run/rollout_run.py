@@ -14,13 +14,16 @@ from otel_rollout.analysis.group_summary import GroupSummary
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import NoTracesError
+from otel_rollout.run.search import Search, SearchQuery
 from otel_rollout.run.step_file import StepFile, find_groups, read_step_file
-from otel_rollout.run.step_making import SummarisedRun, make_step, summarise_runs
+from otel_rollout.run.step_makers import make_steps
+from otel_rollout.run.step_making import SummarisedRun, summarise_runs
 from otel_rollout.run.step_places import Places, StepPlace, find_places
-from otel_rollout.run.step_reading import LooseTraces, OnProblem, parts_of, read_loose, read_step, summaries_of
+from otel_rollout.run.step_reading import LooseTraces, OnProblem, parts_of, read_loose, read_step
 from otel_rollout.trace_folder.index_entry import place_of
 from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory
 from otel_rollout.trace_folder.stored_file import Part
+from otel_rollout.trace_folder.summaries import summaries_of
 from otel_rollout.trace_folder.trace_files import StepKey
 
 __all__ = ["Run"]
@@ -176,6 +179,30 @@ class Run:
         """
         return self._step_of(trace_id).summaries[trace_id]
 
+    def search(self, query: SearchQuery) -> Search:
+        """Search the trajectories in order; the hits come while the search goes on.
+
+        Raises:
+            ValueError: The query is empty, or of another kind.
+        """
+        return Search(query, self._searched(query))
+
+    def _searched(self, query: SearchQuery) -> Iterator[RecordedTrajectory]:
+        places, loose = self._look()
+        for key in sorted({*places.steps, *loose.steps}):
+            if query.step is not None and query.step != ("none" if key.has_no_step else key.step):
+                continue
+            if not key.has_no_step and query.validate not in (None, key.validate):
+                continue
+            step = self._loaded.get(key)
+            if step is not None and step.sizes == _sizes(key, places, loose):
+                recorded: Sequence[RecordedTrajectory] = list(step.recorded.values())
+            else:
+                recorded = read_step(places.steps.get(key, ()), loose.steps.get(key, {}), self._find, self._note)
+            for each in recorded:
+                if _is_in(each, query):
+                    yield each
+
     def _look(self) -> tuple[Places, LooseTraces]:
         """Return the files as they are now, and the traces of those that are of no step."""
         places = find_places(self.folders)
@@ -197,11 +224,7 @@ class Run:
                 for place in found
                 if self._place(place) is None
             ]
-            for done, place in enumerate(missing):
-                self._on_progress(done, len(missing))
-                self._keep(place, make_step(place))
-            if missing:
-                self._on_progress(len(missing), len(missing))
+            make_steps(missing, self._keep, self._on_progress)
 
     def _place(self, place: StepPlace) -> StepFile | None:
         """Return the summaries of a step's folder if they have been made."""
@@ -241,9 +264,11 @@ class Run:
     ) -> Iterator[SummarisedRun]:
         places, loose = self._look()
         for run in self._load(StepKey.of(step, validate=validate), places, loose).runs:
-            if experiment not in (None, run.summary.experiment_name) or run_id not in (None, run.summary.run_id):
-                continue
-            yield run
+            found = run.summary
+            # The folder of trajectories without a step has those of validation too.
+            is_asked_for = experiment in (None, found.experiment_name) and run_id in (None, found.run_id)
+            if is_asked_for and found.validate == validate:
+                yield run
 
     def _groups_with(self, key: StepKey, sample: str, places: Places, loose: LooseTraces) -> Sequence[GroupSummary]:
         if key not in loose.steps and len(places.steps[key]) == 1:
@@ -283,7 +308,7 @@ class Run:
             step = self._loaded.get(key)
             if step is None or step.sizes != sizes:
                 recorded = read_step(places.steps.get(key, ()), loose.steps.get(key, {}), self._find, self._note)
-                summaries = {each.trace_id: each for each in summaries_of(recorded, self._note)}
+                summaries = {each.trace_id: each for each in summaries_of(recorded)}
                 runs = summarise_runs(summaries.values())
                 step = _LoadedStep(sizes, runs, {each.trace_id: each for each in recorded}, summaries)
             with self._lock:
@@ -325,6 +350,14 @@ def _joined(contents: Sequence[StepFile]) -> list[StepSummary] | None:
     if len(experiments) > len(set(experiments)):
         return None
     return sorted(steps, key=lambda step: str(step.experiment_name or ""))
+
+
+def _is_in(trajectory: RecordedTrajectory, query: SearchQuery) -> bool:
+    return (
+        query.validate in (None, trajectory.validate)
+        and query.experiment in (None, trajectory.experiment_name)
+        and query.run_id in (None, trajectory.run_id)
+    )
 
 
 def _as_json(sample: str) -> Iterator[bytes]:

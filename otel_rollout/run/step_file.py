@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
-from hashlib import blake2b
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final
+from zlib import crc32
 
 import orjson
 
@@ -21,24 +21,22 @@ from otel_rollout.analysis.group_summary import GroupSummary
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.export.file_modes import open_private
 from otel_rollout.run.step_places import StepPlace
-from otel_rollout.run.summary_json import group_from, step_from, to_json
+from otel_rollout.run.summary_json import FIELDS, group_from, step_from, to_json
 from otel_rollout.trace_folder.file_lock import open_to_read, try_lock
-from otel_rollout.trace_folder.layout import NEW, STEP_SUMMARY
+from otel_rollout.trace_folder.layout import NEW_STEP_SUMMARY, STEP_SUMMARY
 from otel_rollout.trace_folder.lines import SEAL_BYTES, is_whole, seal_of
 from otel_rollout.trace_folder.stored_file import ReadProblem
+from otel_rollout.values.sanitize import replace_surrogates
+from otel_rollout.version import __version__
 
 __all__ = ["StepFile", "find_groups", "read_step_file", "write_step_file"]
 
-FORMAT: Final = 1
-"""Counts up when a figure is computed in another way."""
+FORMAT: Final = f"{__version__} {crc32(repr(FIELDS).encode()):08x}"
+"""Another version may compute a figure in another way."""
 MAX_LINE_BYTES: Final = 2**24
 """A group of a hundred thousand trajectories is a longer line, and not kept."""
 MAX_BYTES: Final = 2**29
 MAX_PROBLEMS: Final = 1000
-
-_FIELDS: Final = blake2b(
-    repr([each.name for summary in (StepSummary, GroupSummary) for each in fields(summary)]).encode(), digest_size=4
-).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,7 @@ def write_step_file(place: StepPlace, content: StepFile) -> bool:
     if _is_linked(place):
         return False
     path = os.path.join(place.folder, STEP_SUMMARY)  # noqa: PTH118 - one of many
-    new = f"{place.folder}/.{STEP_SUMMARY}{NEW}"
+    new = os.path.join(place.folder, NEW_STEP_SUMMARY)  # noqa: PTH118 - one of many
     try:
         descriptor = open_private(new, os.O_WRONLY)
     except OSError:
@@ -130,11 +128,12 @@ class _TooLongError(ValueError):
 def _sealed_lines(place: StepPlace, content: StepFile) -> Iterator[bytes]:
     header = {
         "format": FORMAT,
-        "fields": _FIELDS,
         "steps": len(content.steps),
         "groups": len(content.groups),
         "files": place.sizes,
-        "problems": [(each.what, each.path.name, each.offset) for each in content.problems[:MAX_PROBLEMS]],
+        "problems": [
+            (each.what, replace_surrogates(each.path.name), each.offset) for each in content.problems[:MAX_PROBLEMS]
+        ],
     }
     for each in (header, *content.steps, *content.groups):
         start = to_json(each)[:-1]
@@ -150,9 +149,7 @@ def _open(place: StepPlace) -> BinaryIO:
 def _read_start(place: StepPlace, file: BinaryIO) -> tuple[StepFile, int] | None:
     """Return the steps and problems, and the number of groups that follow; None unless the sizes are these."""
     header = _next(file)
-    if (header["format"], header["fields"]) != (FORMAT, _FIELDS):
-        return None
-    if tuple(map(tuple, header["files"])) != place.sizes:
+    if header["format"] != FORMAT or tuple(map(tuple, header["files"])) != place.sizes:
         return None
     steps = [step_from(_next(file)) for _ in range(header["steps"])]
     folder = Path(place.folder)

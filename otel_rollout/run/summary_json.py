@@ -9,12 +9,19 @@ import orjson
 
 from otel_rollout.analysis.group_summary import GroupSummary, Spread
 from otel_rollout.analysis.span_shapes import Shapes
+from otel_rollout.analysis.step_signals import StepSignals
 from otel_rollout.analysis.step_summary import Percentiles, StepSummary
 from otel_rollout.analysis.trajectory_summary import ToolCounts
 
-__all__ = ["group_from", "step_from", "to_json"]
+__all__ = ["FIELDS", "group_from", "step_from", "to_json"]
 
 _Mapping = Mapping[str, Any]
+
+FIELDS: Final = tuple(
+    (each.__name__, *each.__annotations__)
+    for each in (StepSummary, StepSignals, Percentiles, GroupSummary, Spread, ToolCounts)
+)
+"""The names of the objects."""
 
 
 def to_json(summary: Any) -> bytes:
@@ -60,7 +67,12 @@ def _tools(value: _Mapping) -> dict[str, ToolCounts]:
     return {name: ToolCounts(**counts) for name, counts in value.items()}
 
 
+def _signals(value: _Mapping) -> StepSignals:
+    return StepSignals(**value)
+
+
 _STEP: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "signals": _signals,
     "tools": _tools,
     **dict.fromkeys(("turns", "tokens", "seconds", "staleness"), _percentiles),
 }

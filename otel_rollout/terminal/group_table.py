@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from otel_rollout.analysis.plain_text import duration, printable, shorten
-from otel_rollout.analysis.rollouts import Rollout, advantages
+from otel_rollout.analysis.plain_text import duration, printable, shorten, status_name
+from otel_rollout.analysis.rollouts import advantages
 from otel_rollout.analysis.trace_tree import STATUS_STYLES
+from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.terminal.table import Cell, Column, Table
 
-__all__ = ["COLUMNS", "group_cells", "group_table", "token_counts"]
+__all__ = ["COLUMNS", "group_cells", "group_table", "status_cell", "token_counts"]
 
 MAX_ANSWER: Final = 60
 COLUMNS: Final = (
@@ -26,41 +27,49 @@ COLUMNS: Final = (
 )
 
 
-def group_table(group: Sequence[Rollout], *, id_digits: int = 0) -> Table:
+def group_table(group: Sequence[TrajectorySummary], answers: Sequence[str], *, id_digits: int = 0) -> Table:
     """Return a table with one row a rollout, with the advantage that GRPO would give it.
 
     Args:
         group: The rollouts of one prompt.
+        answers: Their answers.
         id_digits: The digits of the trace ids that are shown.
     """
     table = Table([*COLUMNS, *([Column("trace", is_text=True, rank=3)] if id_digits else [])])
-    for each, cells in zip(group, group_cells(group, MAX_ANSWER), strict=True):
+    for each, cells in zip(group, group_cells(group, answers, MAX_ANSWER), strict=True):
         table.add_row(*cells, *([each.trace_id[:id_digits]] if id_digits else []))
     return table
 
 
-def group_cells(group: Sequence[Rollout], max_answer: int) -> list[list[str | Cell]]:
+def group_cells(group: Sequence[TrajectorySummary], answers: Sequence[str], max_answer: int) -> list[list[str | Cell]]:
     """Return the cells of `COLUMNS` for each rollout of one prompt.
 
     Args:
         group: The rollouts.
+        answers: Their answers.
         max_answer: The most characters of an answer; its beginning and its end are kept.
     """
     compared = advantages([each.reward for each in group])
     return [
         [
             _text(each.rollout_n),
-            Cell(printable(each.status), STATUS_STYLES.get(each.status, "yellow" if each.status != "-" else "")),
+            status_cell(each.status, has_root=each.has_root),
             _text(each.turns),
             token_counts(each.input_tokens, each.output_tokens),
-            _text(each.tool_errors),
-            duration(each.duration),
-            _answer(each.answer, max_answer),
+            f"{sum(tool.errors for tool in each.tools.values()):,}",
+            duration(each.end_time - each.start_time),
+            _answer(answer, max_answer),
             "-" if each.reward is None else f"{each.reward:.3g}",
             "-" if advantage is None else f"{advantage:+.2f}",
         ]
-        for each, advantage in zip(group, compared, strict=True)
+        for each, answer, advantage in zip(group, answers, compared, strict=True)
     ]
+
+
+def status_cell(status: object, *, has_root: bool) -> Cell:
+    """Return a trajectory's status as a cell."""
+    name = status_name(status, has_root=has_root)
+    return Cell(name, STATUS_STYLES.get(name, "yellow" if name != "-" else ""))
 
 
 def token_counts(given: Any, generated: Any) -> str:

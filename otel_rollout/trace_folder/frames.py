@@ -19,11 +19,13 @@ from otel_rollout.trace_folder.append_file import AppendFile
 from otel_rollout.trace_folder.file_lock import open_to_read
 
 __all__ = [
+    "MAGIC",
     "DamagedFrameError",
     "FrameExtent",
     "FrameFile",
     "TornFrame",
     "checksum_at",
+    "has_content_size",
     "read_frame",
     "read_range",
     "require_zstandard",
@@ -38,7 +40,7 @@ MAX_LINE_BYTES: Final = 2**28
 MAX_FRAME_BYTES: Final = MAX_LINE_BYTES + MAX_LINE_BYTES // 128
 """Incompressible data becomes a little longer."""
 
-_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _DICTIONARY_BYTES: Final = (0, 1, 2, 4)
 _CONTENT_SIZE_BYTES: Final = (0, 2, 4, 8)
 _MAX_HEADER: Final = 18
@@ -141,6 +143,15 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
     return line[:-1] if line.endswith(b"\n") else line
 
 
+def has_content_size(start: bytes) -> bool:
+    """Return True if a frame says how long its line is, as ours do; `start` is its header."""
+    zstandard = require_zstandard()
+    try:
+        return bool(zstandard.frame_content_size(start) >= 0)
+    except zstandard.ZstdError:
+        return False
+
+
 def read_range(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
     """Return a part of a file, or as much of it as there is."""
     descriptor = open_to_read(path)
@@ -222,7 +233,7 @@ def _decompressor() -> Any:
 def _frame_end(descriptor: int, offset: int) -> int | None:
     """Return the end of the frame at `offset` by its headers; None if there is no frame."""
     header = os.pread(descriptor, _MAX_HEADER + 3, offset)
-    if len(header) < 6 or not header.startswith(_MAGIC):
+    if len(header) < 6 or not header.startswith(MAGIC):
         return None
     description = header[4]
     is_single_segment = bool(description & 0x20)
@@ -249,11 +260,11 @@ def _next_frame(descriptor: int, offset: int, size: int) -> int:
     """Return the offset of the first frame at or behind `offset`; `size` if there is none."""
     while offset < size:
         data = os.pread(descriptor, _SEARCH_BYTES, offset)
-        if len(data) < len(_MAGIC):
+        if len(data) < len(MAGIC):
             return size
-        found = data.find(_MAGIC)
+        found = data.find(MAGIC)
         if found < 0:
-            offset += len(data) - len(_MAGIC) + 1
+            offset += len(data) - len(MAGIC) + 1
             continue
         end = _frame_end(descriptor, offset + found)
         if end is not None and end <= size:

@@ -25,6 +25,7 @@ __all__ = [
     "INDEX",
     "LINES",
     "NEW",
+    "NEW_STEP_SUMMARY",
     "NO_STEP",
     "OPEN",
     "RUNNING",
@@ -37,6 +38,7 @@ __all__ = [
     "is_journal_file",
     "is_running_file",
     "is_step_folder",
+    "is_step_summary",
     "journal_path",
     "new_worker",
     "running_path",
@@ -53,6 +55,8 @@ NEW: Final = ".new"
 """The suffix of a journal, or of its index, that is being rewritten and will replace the old one."""
 STEP_SUMMARY: Final = "summary.ndjson"
 """Not an ending that readers, of earlier versions too, take for traces."""
+NEW_STEP_SUMMARY: Final = f".{STEP_SUMMARY}{NEW}"
+"""A summary that is being written."""
 
 STEP: Final = "step="
 VALIDATE: Final = "validate"
@@ -109,6 +113,11 @@ def is_step_folder(name: str) -> bool:
 def is_frame_file(name: str) -> bool:
     """Return True if we name a file of frames so, in a trace folder or a spool."""
     return _FRAME_FILE.fullmatch(name) is not None
+
+
+def is_step_summary(name: str) -> bool:
+    """Return True if this is the file of a step's summary, or the one that will replace it."""
+    return name in (STEP_SUMMARY, NEW_STEP_SUMMARY)
 
 
 def is_journal_file(name: str, *, may_be_new: bool = False) -> bool:

@@ -68,6 +68,7 @@ class EncodedSpan(NamedTuple):
         resource: A `ResourceSpans` up to its first scope.
         scope: A `ScopeSpans` up to its first span.
         json: The span.
+        readable: The span for summaries.
     """
 
     trace_id: bytes
@@ -76,6 +77,7 @@ class EncodedSpan(NamedTuple):
     resource: bytes
     scope: bytes
     json: bytes
+    readable: ReadableSpan
 
 
 def encode_line(spans: Sequence[ReadableSpan], *, with_end: bool = False) -> bytes:
@@ -138,6 +140,7 @@ def encode_spans(spans: Iterable[ReadableSpan]) -> Iterator[EncodedSpan]:
                 encode_resource(span.resource),
                 encode_scope(span.instrumentation_scope),
                 b"".join(pieces),
+                span,
             )
 
 
@@ -145,7 +148,7 @@ def join_spans(spans: Iterable[EncodedSpan]) -> bytes:
     """Return spans as one line, with its line end; the same as `encode_line` makes of them."""
     pieces: list[bytes] = [START]
     last_resource, last_scope = b"", b""
-    for _, _, _, resource, scope, json in spans:
+    for _, _, _, resource, scope, json, _ in spans:
         if resource == last_resource and scope == last_scope:
             pieces += (b",\t", json)
             continue

@@ -6,6 +6,7 @@ Source: https://opentelemetry.io/docs/specs/otlp/ and opentelemetry-proto's trac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -14,8 +15,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, Status, StatusCode
 
 from otel_rollout.trace_folder.otlp_json import EncodedSpan, encode_resource, encode_scope
+from otel_rollout.trace_folder.otlp_json_reading import LazySpan
 from otel_rollout.trace_folder.otlp_json_values import add_attributes, dumps, encode_attributes, remember, span_head
 from otel_rollout.values.sanitize import INT64_MAX
 
@@ -24,9 +27,12 @@ __all__ = ["encode_request"]
 _FLAGS: Final = 0x3FF
 """W3C's flags, and those that tell a remote parent."""
 _STATUS_CODES: Final = (1, 2)
+_UNSET: Final = Status(StatusCode.UNSET)
+_NO_TRACE: Final = bytes(16)
+_NO_SPAN: Final = bytes(8)
 _MAX_CACHED: Final = 256
-_encoded_resources: dict[bytes, bytes] = {}
-_encoded_scopes: dict[bytes, bytes] = {}
+_resources: dict[bytes, tuple[Resource, bytes]] = {}
+_scopes: dict[bytes, tuple[InstrumentationScope, bytes]] = {}
 
 
 def encode_request(request: ExportTraceServiceRequest, on_refused: Callable[[str], object]) -> Iterator[EncodedSpan]:
@@ -37,73 +43,90 @@ def encode_request(request: ExportTraceServiceRequest, on_refused: Callable[[str
         on_refused: Called with the reason for each span that can't be encoded.
     """
     for resource_spans in request.resource_spans:
-        resource = _encode_resource(resource_spans)
+        resource = _read_resource(resource_spans)
         for scope_spans in resource_spans.scope_spans:
-            scope = _encode_scope(scope_spans)
+            scope = _read_scope(scope_spans)
             for span in scope_spans.spans:
-                trace_id, span_id = span.trace_id, span.span_id
-                try:
-                    json = _encode_span(span, trace_id, span_id)
-                except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
-                    on_refused(str(error))
-                else:
-                    yield EncodedSpan(trace_id, span_id, not any(span.parent_span_id), resource, scope, json)
+                encoded = _try_encode(span, resource, scope, on_refused)
+                if encoded is not None:
+                    yield encoded
 
 
-def _encode_resource(message: ResourceSpans) -> bytes:
+def _try_encode(
+    span: SpanMessage,
+    resource: tuple[Resource, bytes],
+    scope: tuple[InstrumentationScope, bytes],
+    on_refused: Callable[[str], object],
+) -> EncodedSpan | None:
+    try:
+        return _encode_span(span, resource, scope)
+    except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
+        on_refused(str(error))
+        return None
+
+
+def _read_resource(message: ResourceSpans) -> tuple[Resource, bytes]:
     key = message.resource.SerializeToString() + b"\0" + message.schema_url.encode()
-    return _encoded_resources.get(key) or remember(
-        _encoded_resources,
-        key,
-        encode_resource(Resource(dict(_pairs(message.resource.attributes)), message.schema_url)),
-        _MAX_CACHED,
-    )
+    if (known := _resources.get(key)) is None:
+        resource = Resource(_values(message.resource.attributes), message.schema_url)
+        known = remember(_resources, key, (resource, encode_resource(resource)), _MAX_CACHED)
+    return known
 
 
-def _encode_scope(message: ScopeSpans) -> bytes:
+def _read_scope(message: ScopeSpans) -> tuple[InstrumentationScope, bytes]:
     key = message.scope.SerializeToString() + b"\0" + message.schema_url.encode()
-    scope = message.scope
-    return _encoded_scopes.get(key) or remember(
-        _encoded_scopes,
-        key,
-        encode_scope(
-            InstrumentationScope(
-                scope.name, scope.version or None, message.schema_url or None, dict(_pairs(scope.attributes)) or None
-            )
-        ),
-        _MAX_CACHED,
-    )
+    if (known := _scopes.get(key)) is None:
+        inner = message.scope
+        scope = InstrumentationScope(
+            inner.name, inner.version or None, message.schema_url or None, _values(inner.attributes) or None
+        )
+        known = remember(_scopes, key, (scope, encode_scope(scope)), _MAX_CACHED)
+    return known
 
 
-def _encode_span(span: SpanMessage, trace_id: bytes, span_id: bytes) -> bytes:
-    parent_id = span.parent_span_id
+def _encode_span(
+    span: SpanMessage, resource: tuple[Resource, bytes], scope: tuple[InstrumentationScope, bytes]
+) -> EncodedSpan:
+    trace_id, span_id, parent_id = span.trace_id, span.span_id, span.parent_span_id
     if len(trace_id) != 16 or len(span_id) != 8 or len(parent_id) not in (0, 8):
         raise ValueError("an id of another length than 16 bytes (trace) or 8 bytes (span)")
-    if not any(trace_id) or not any(span_id):
+    if trace_id == _NO_TRACE or span_id == _NO_SPAN:
         raise ValueError("an id of zeros")
+    if parent_id == _NO_SPAN:
+        parent_id = b""
     start, end = span.start_time_unix_nano, span.end_time_unix_nano
-    _check_time(start)
-    _check_time(end)
+    if start > INT64_MAX or end > INT64_MAX:
+        raise ValueError("a time beyond 64 bits")
+    name, attributes = span.name, _values(span.attributes)
+    trace_hex, span_hex, parent_hex = trace_id.hex(), span_id.hex(), parent_id.hex()
     pieces = [
-        span_head(
-            trace_id.hex(),
-            span_id.hex(),
-            parent_id.hex() if any(parent_id) else "",
-            span.flags & _FLAGS,
-            span.name,
-            span.kind,
-            start or None,
-            end or None,
-        )
+        span_head(trace_hex, span_hex, parent_hex, span.flags & _FLAGS, name, span.kind, start or None, end or None)
     ]
-    if attributes := span.attributes:
+    if attributes:
         pieces.append(b',"attributes":[')
         first = len(pieces)
-        add_attributes(pieces, _pairs(attributes))
+        add_attributes(pieces, attributes.items())
         pieces[first] = pieces[first][1:]
         pieces.append(b"]")
-    pieces += (b",", dumps(_rest(span))[1:])
-    return b"".join(pieces)
+    rest = _rest(span)
+    pieces += (b",", dumps(rest)[1:])
+    json = b"".join(pieces)
+    # Summaries read these fields; for any other the JSON is parsed.
+    readable = LazySpan(json, resource[0], scope[0])
+    fields = vars(readable)
+    fields["_name"], fields["_resource"], fields["_attributes"] = name, resource[0], attributes
+    fields["_start_time"], fields["_end_time"] = start or None, end or None
+    trace_number = int.from_bytes(trace_id, "big")
+    fields["_context"] = SpanContext(trace_number, int.from_bytes(span_id, "big"), False)
+    fields["_parent"] = _parent(trace_number, parent_id) if parent_id else None
+    if not rest["status"]:
+        fields["_status"] = _UNSET
+    return EncodedSpan(trace_id, span_id, not parent_id, resource[1], scope[1], json, readable)
+
+
+@lru_cache(_MAX_CACHED)
+def _parent(trace_id: int, span_id: bytes) -> SpanContext:
+    return SpanContext(trace_id, int.from_bytes(span_id, "big"), False)
 
 
 def _rest(span: SpanMessage) -> dict[str, Any]:
@@ -155,17 +178,19 @@ def _link(link: SpanMessage.Link) -> dict[str, Any]:
 
 def _with_attributes(message: dict[str, Any], of: Any) -> dict[str, Any]:
     if of.attributes:
-        message["attributes"] = encode_attributes(dict(_pairs(of.attributes)))
+        message["attributes"] = encode_attributes(_values(of.attributes))
     if dropped := of.dropped_attributes_count:
         message["droppedAttributesCount"] = dropped
     return message
 
 
-def _pairs(attributes: Sequence[KeyValue]) -> Iterator[tuple[str, Any]]:
+def _values(attributes: Sequence[KeyValue]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
     for pair in attributes:
         value = pair.value
-        kind = value.WhichOneof("value")
-        yield pair.key, value.string_value if kind == "string_value" else _value(value, kind)
+        # Strings first: they are the most frequent. An empty one may be of any kind.
+        values[pair.key] = value.string_value or _value(value, value.WhichOneof("value"))
+    return values
 
 
 def _value(value: AnyValue, kind: str | None) -> Any:

@@ -286,7 +286,7 @@ class RecordedTrajectory:
     @property
     def stored_bytes(self) -> int:
         """Its size in bytes on disk, without the index."""
-        return sum(entry.length for entry in self._entries())
+        return sum(file.stored_bytes(row) for file, row in self.parts)
 
     @property
     def summary(self) -> TrajectorySummary:

@@ -50,10 +50,18 @@ def _remove_oldest(folder: Path, max_bytes: int) -> int:
         if not remove(file.path, file.index_path):
             continue
         removed += file.bytes
-        with suppress(OSError):
-            # Fails unless the step's folder is empty.
-            file.path.parent.rmdir()
+        _remove_if_empty(file.path.parent)
     return removed
+
+
+def _remove_if_empty(folder: Path) -> None:
+    """Remove a folder without files of spans, with the summary that a reader has left there."""
+    with suppress(OSError):
+        files = list(folder.iterdir())
+        if all(layout.is_step_summary(file.name) for file in files):
+            for file in files:
+                file.unlink()
+            folder.rmdir()
 
 
 def _our_files(folder: Path) -> list[_StoredFile]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Final, TypeAlias
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.trace_folder import layout
+from otel_rollout.trace_folder.collector_file import FOR_IMPORT, Framing, framing_of, is_length
 from otel_rollout.trace_folder.file_lock import size_of
 from otel_rollout.trace_folder.frames import (
     DamagedFrameError,
@@ -27,11 +29,15 @@ from otel_rollout.trace_folder.index_entry import IndexEntry, Row, place_of
 from otel_rollout.trace_folder.lines import checksum_of, scan_lines, unseal
 from otel_rollout.trace_folder.otlp_json_reading import decode_line, lazy_spans
 from otel_rollout.trace_folder.trace_files import TraceFile
+from otel_rollout.values.sanitize import replace_surrogates
 
 __all__ = ["LineCache", "MovedError", "Part", "ReadProblem", "StoredFile"]
 
 MIN_BYTES: Final = 2**20
 """A smaller journal gets no index: it is parsed in milliseconds."""
+
+MAX_CACHED_BYTES: Final = 32 * 2**20
+"""Of lines as JSON; a longer one is cached alone."""
 
 _OFFSET: Final = place_of("offset")
 _LENGTH: Final = place_of("length")
@@ -49,7 +55,7 @@ class ReadProblem:
     """Something that could not be read, and was skipped.
 
     Args:
-        what: `torn frame`, `torn line`, `unreadable line` or `unreadable file`.
+        what: `torn frame`, `torn line`, `unreadable line`, `unreadable file`, or a file that `import` reads.
         path: The file.
         offset: The first byte of it.
     """
@@ -63,28 +69,39 @@ class ReadProblem:
 
 
 class LineCache:
-    """Caches the last line that was read, for the traces of a line that has several."""
+    """Caches the spans of lines that have those of several traces: each line would be parsed for each of them."""
 
-    __slots__ = ("_last",)
+    __slots__ = ("_bytes", "_lines")
 
     def __init__(self) -> None:
-        self._last: tuple[str, int, list[ReadableSpan]] | None = None
+        self._lines: OrderedDict[tuple[str, int], tuple[int, dict[int, list[ReadableSpan]]]] = OrderedDict()
+        self._bytes = 0
 
     def spans_of(self, trace_id: str, path: str, offset: int, read: Callable[[], bytes]) -> list[ReadableSpan]:
         """Return the spans of a trace in the line at `offset` of `path`; `read` returns that line."""
-        last = self._last
-        if last is not None and (last[0], last[1]) == (path, offset):
-            spans = _of_trace(trace_id, last[2])
-            if spans:
-                return spans
+        number = int(trace_id, 16)
+        if (known := self._lines.get((path, offset))) is not None and number in known[1]:
+            self._lines.move_to_end((path, offset))
+            return known[1][number]
         line = read()
         lazy = lazy_spans(line, trace_id)
         if lazy is not None:
             return lazy
-        everything = decode_line(line)
-        spans = _of_trace(trace_id, everything)
-        self._last = (path, offset, everything) if len(spans) < len(everything) else None
-        return spans
+        traces: dict[int, list[ReadableSpan]] = {}
+        for span in decode_line(line):
+            if span.context is not None:
+                traces.setdefault(span.context.trace_id, []).append(span)
+        if len(traces) > 1:
+            self._add((path, offset), len(line), traces)
+        return traces.get(number, [])
+
+    def _add(self, place: tuple[str, int], size: int, traces: dict[int, list[ReadableSpan]]) -> None:
+        if (old := self._lines.pop(place, None)) is not None:
+            self._bytes -= old[0]
+        self._lines[place] = size, traces
+        self._bytes += size
+        while self._bytes > MAX_CACHED_BYTES and len(self._lines) > 1:
+            self._bytes -= self._lines.popitem(last=False)[1][0]
 
 
 class StoredFile:
@@ -95,21 +112,34 @@ class StoredFile:
         self._place = file.place
         self._cache = cache
         self._on_problem = on_problem
+        self._framing = framing_of(file) if file.index_place is None and not file.is_journal else Framing.OURS
+        self._is_compressed = file.is_compressed or self._framing is Framing.COMPRESSED_REQUESTS
+        self._traces: dict[int, int] = {}
+        """The number of traces in the line at an offset, if it is more than one."""
 
     @property
     def is_journal(self) -> bool:
-        """True if its lines are uncompressed, as a journal's, from which lines are removed again."""
-        return not self._file.is_compressed
+        """True if it is a journal, from which lines are removed again."""
+        return self._file.is_journal
+
+    def stored_bytes(self, row: Row) -> int:
+        """Return the size of a row's trace on disk: its share of a line that has several."""
+        length: int = row[_LENGTH]
+        return length // self._traces.get(row[_OFFSET], 1)
 
     @property
     def worker(self) -> str:
         """The name of the process that wrote it."""
-        return self._file.worker
+        # A file that another program named may have any bytes.
+        return replace_surrogates(self._file.worker)
 
     def parts(self) -> list[Part]:
         """Return the file's traces, from its index as far as that reaches; none once the file is gone."""
         try:
-            rows = self._frames() if self._file.is_compressed else self._lines()
+            if self._framing is Framing.OTHER:
+                self._report(FOR_IMPORT, 0)
+                return []
+            rows = self._frames() if self._is_compressed else self._lines()
         except FileNotFoundError:
             # Old steps may be removed meanwhile.
             return []
@@ -131,7 +161,7 @@ class StoredFile:
             known = list(group)
             if not all(row[_SUMMARY] for row in known):
                 try:
-                    entries = entries_of(self._line_of(known[0]), offset, known[0][_LENGTH], known[0][_CHECKSUM])
+                    entries = entries_of(self.read_line(known[0]), offset, known[0][_LENGTH], known[0][_CHECKSUM])
                 except (OSError, ValueError):
                     self._report("unreadable line", offset)
                 else:
@@ -156,18 +186,23 @@ class StoredFile:
         """
         entry = IndexEntry._make(row)
         try:
-            spans = self._cache.spans_of(entry.trace_id, self._place, entry.offset, lambda: self._line_of(row))
+            spans = self._cache.spans_of(entry.trace_id, self._place, entry.offset, lambda: self.read_line(row))
         except (FileNotFoundError, ValueError):
-            if self._file.is_compressed:
+            if self._is_compressed:
                 raise
             spans = []
         if not spans:
             raise MovedError(f"{entry.trace_id} is no longer at byte {entry.offset} of {self._place}")
         return spans
 
-    def _line_of(self, row: Row) -> bytes:
-        """Return the line of a row."""
-        if self._file.is_compressed:
+    def read_line(self, row: Row) -> bytes:
+        """Return the line of a row.
+
+        Raises:
+            OSError: The file can't be read.
+            ValueError: The frame is damaged, or another line stands there.
+        """
+        if self._is_compressed:
             return read_frame(self._place, row[_OFFSET], row[_LENGTH])
         line = read_range(self._place, row[_OFFSET], row[_LENGTH])
         if checksum_of(line[:-1]) != row[_CHECKSUM]:
@@ -228,6 +263,8 @@ class StoredFile:
                     continue
             elif start >= end and self._file.is_being_written():
                 return
+            if self._framing is Framing.COMPRESSED_REQUESTS and is_length(self._place, frame):
+                continue
             if not is_damaged:
                 self._report("torn frame", frame.offset)
             is_damaged = True
@@ -256,10 +293,13 @@ class StoredFile:
         if len(line) <= _MAX_BLANK_BYTES and line.isspace():
             return []
         try:
-            return entries_of(self._unseal(line), *extent, checksum)
+            entries = entries_of(self._unseal(line), *extent, checksum)
         except ValueError:
             self._report("unreadable line", extent[0])
             return []
+        if len(entries) > 1:
+            self._traces[extent[0]] = len(entries)
+        return entries
 
     def _is_last_line(self, row: Row) -> bool:
         """Return True if that line stands there and no whole one follows it."""
@@ -280,11 +320,6 @@ class StoredFile:
 
 Part: TypeAlias = tuple[StoredFile, Row]
 """The spans of one trace in one line: the file and the row."""
-
-
-def _of_trace(trace_id: str, spans: list[ReadableSpan]) -> list[ReadableSpan]:
-    number = int(trace_id, 16)
-    return [span for span in spans if span.context and span.context.trace_id == number]
 
 
 def _first_rows(rows: Sequence[Row]) -> list[Row]:

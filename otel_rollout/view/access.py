@@ -6,11 +6,11 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -119,13 +119,10 @@ class Access:
 
     def _is_known(self, headers: Headers) -> bool:
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            return self._is_token(given.strip())
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
-        except CookieError:
-            return False
-        return cookie is not None and self._is_token(cookie.value)
+        if scheme.lower() == "bearer" and self._is_token(given.strip()):
+            return True
+        # Python's own parser stops at names that other programs of this host may use.
+        return self._is_token(cookie_parser(headers.get("cookie", "")).get(self._cookie, ""))
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self._token.encode())

@@ -22,6 +22,7 @@ from otel_rollout.view.access import Access
 from otel_rollout.view.answers import AskedWrongError, error_answer, json_bytes
 from otel_rollout.view.endpoints import Endpoints, Parameters
 from otel_rollout.view.run_state import RunState
+from otel_rollout.view.searching import searching
 
 __all__ = ["STATIC", "make_application"]
 
@@ -55,6 +56,7 @@ def make_application(state: RunState, token: str, hosts: Iterable[str] = ()) -> 
         Route("/api/step/{step}/group/{sample_index:path}", answering(endpoints.group)),
         Route("/api/trajectory/{trace_id}", answering(endpoints.trajectory)),
         Route("/api/trajectory/{trace_id}/span/{span_id}", answering(endpoints.span)),
+        Route("/api/search", searching(state.run, threads)),
         Route("/api/findings", answering(endpoints.findings)),
         Route("/api/live", answering(endpoints.live)),
         # Of its own, or requests that wait for a large folder would stop it.

@@ -10,9 +10,14 @@ from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout.analysis.findings.diagnosis import last_steps
+from otel_rollout.analysis.findings.finding import Finding
 from otel_rollout.analysis.group_summary import GroupSummary
+from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import NoTracesError
+from otel_rollout.run.diagnosis import diagnose_run
+from otel_rollout.run.live import read_live
 from otel_rollout.view.answers import AskedWrongError
 from otel_rollout.view.cut import Cutter
 from otel_rollout.view.prefix_break import prefix_breaks
@@ -32,6 +37,10 @@ FIRST_PATIENCE: Final = 0.4
 PATIENCE: Final = 120.0
 MAX_COLUMNS: Final = 64
 """The most rollouts of a group whose conversations are sent at once."""
+
+MAX_DIAGNOSES: Final = 256
+"""The most diagnoses that are kept until the folder changes."""
+_SELECTION: Final = ("step", "validate", "experiment", "run")
 
 _TRAJECTORY_FIELDS: Final = [each.name for each in fields(TrajectorySummary) if each.name != "shape"]
 _PLAIN_COLUMNS: Final = (
@@ -54,6 +63,7 @@ class Endpoints:
     def __init__(self, state: RunState) -> None:
         self._state = state
         self._run = state.run
+        self._findings: dict[tuple[str | None, ...], Sequence[Finding]] = {}
 
     def run(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/run`."""
@@ -139,12 +149,14 @@ class Endpoints:
         ids = group.trace_ids if group is not None else (summary.trace_id,)
         at = ids.index(summary.trace_id)
         told, left_out = utterances(spans, Cutter())
+        records, spans_left_out = span_records(spans, Cutter())
         return {
             "version": version,
             "summary": summary,
             "conversation": told,
             "left_out": left_out,
-            "spans": span_records(spans, Cutter()),
+            "spans": records,
+            "spans_left_out": spans_left_out,
             "group": {
                 "step": summary.step,
                 "validate": summary.validate,
@@ -165,12 +177,32 @@ class Endpoints:
         return span_record(found[-1], Cutter(each=None), turn_numbers(spans), prefix_breaks(spans))
 
     def findings(self, path: Parameters, query: Parameters) -> dict[str, Any]:
-        """Answer `api/findings`."""
-        return {"findings": []}
+        """Answer `api/findings`: those of a step, or of the steps of an experiment."""
+        known = self._state.steps(PATIENCE)
+        steps = [self._asked(query, query).summary] if "step" in query else _of_experiment(known, query)
+        key = (self._state.version(), *(query.get(name) for name in _SELECTION))
+        found = self._findings.get(key)
+        if found is None:
+            found = diagnose_run(
+                self._run,
+                steps,
+                folder=str(self._state.folders[0]) if len(self._state.folders) == 1 else None,
+                running=last_steps(known) if self._state.is_live() else (),
+            ).findings
+            if len(self._findings) >= MAX_DIAGNOSES:
+                self._findings.clear()
+            self._findings[key] = found
+        return {"findings": found}
 
     def live(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/live`."""
-        return {"trajectories": [], "why": "running trajectories are not recorded in this folder"}
+        live = read_live(self._state.folders)
+        return {
+            "trajectories": [{**_fields(each), "is_late": each.is_late} for each in live.trajectories],
+            "open": live.open,
+            "waits": live.waits,
+            "why": live.why_none,
+        }
 
     def _asked(self, path: Parameters, query: Parameters) -> Asked:
         return asked_step(path["step"], query, self._state.steps(PATIENCE))
@@ -207,5 +239,19 @@ def _row(each: TrajectorySummary) -> Sequence[Any]:
     return *_plain_of(each), seconds, calls, errors, *_last_of(each)
 
 
+def _fields(value: Any) -> dict[str, Any]:
+    return {each.name: getattr(value, each.name) for each in fields(value)}
+
+
 def _without_shape(each: TrajectorySummary) -> dict[str, Any]:
     return {name: getattr(each, name) for name in _TRAJECTORY_FIELDS}
+
+
+def _of_experiment(steps: Sequence[StepSummary], query: Parameters) -> list[StepSummary]:
+    """Return the steps of the experiment and run that a request names, with their validation; else all."""
+    experiment, run_id = query.get("experiment"), query.get("run")
+    return [
+        step
+        for step in steps
+        if experiment in (None, str(step.experiment_name or "")) and run_id in (None, step.run_id)
+    ]

@@ -125,7 +125,8 @@ class RunState:
         except Exception as error:
             failure = error
         with self._lock:
-            self._steps = self._steps if steps is None else steps
+            if steps is not None or isinstance(failure, NoTracesError):
+                self._steps = steps or []
             self._steps_version, self._failure = version, failure
             self._reading = self._progress = None
         done.set()

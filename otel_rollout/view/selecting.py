@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.view.answers import AskedWrongError
 
-__all__ = ["Asked", "asked_step"]
+__all__ = ["Asked", "asked_step", "is_validation", "step_in"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,23 @@ class Asked:
     summary: StepSummary
 
 
+def step_in(text: str) -> int | None:
+    """Return the step in an address.
+
+    Raises:
+        AskedWrongError: It is neither a number nor `none`.
+    """
+    try:
+        return None if text == "none" else int(text)
+    except ValueError:
+        raise AskedWrongError(400, f"{text!r} is no step: a number, or `none`") from None
+
+
+def is_validation(query: Mapping[str, str]) -> bool:
+    """Return True if parameters ask for validation."""
+    return query.get("validate", "") not in ("", "0", "false")
+
+
 def asked_step(path: str, query: Mapping[str, str], steps: Sequence[StepSummary]) -> Asked:
     """Return the step that a request asks for, of the newest experiment if it names none.
 
@@ -33,11 +50,7 @@ def asked_step(path: str, query: Mapping[str, str], steps: Sequence[StepSummary]
     Raises:
         AskedWrongError: It is no step, or the run has no such step.
     """
-    try:
-        step = None if path == "none" else int(path)
-    except ValueError:
-        raise AskedWrongError(400, f"{path!r} is no step: a number, or `none`") from None
-    validate = query.get("validate", "") not in ("", "0", "false")
+    step, validate = step_in(path), is_validation(query)
     experiment, run_id = query.get("experiment"), query.get("run")
     found = [
         each

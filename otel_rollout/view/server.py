@@ -17,7 +17,7 @@ import uvicorn
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.view.access import Access
 
-__all__ = ["DEFAULT_PORT", "listen", "open_browser", "serve", "url_of"]
+__all__ = ["DEFAULT_PORT", "listen", "make_server", "open_browser", "serve", "url_of"]
 
 DEFAULT_PORT: Final = 8642
 PORTS_TO_TRY: Final = 50
@@ -63,17 +63,8 @@ def url_of(listener: socket.socket, host: str, token: str) -> str:
     return f"http://{name}:{listener.getsockname()[1]}/?token={token}"
 
 
-def serve(application: Access, listener: socket.socket, on_start: Callable[[], None]) -> None:
-    """Serve until the process is interrupted.
-
-    Args:
-        application: The application.
-        listener: The socket.
-        on_start: Called once it answers.
-
-    Raises:
-        KeyboardInterrupt: It was interrupted.
-    """
+def make_server(application: Access) -> uvicorn.Server:
+    """Return a server of the application, which has not started."""
     config = uvicorn.Config(
         application,
         loop="asyncio",
@@ -87,7 +78,21 @@ def serve(application: Access, listener: socket.socket, on_start: Callable[[], N
         # A page that waits for changes never ends its request.
         timeout_graceful_shutdown=0,
     )
-    server = uvicorn.Server(config)
+    return uvicorn.Server(config)
+
+
+def serve(application: Access, listener: socket.socket, on_start: Callable[[], None]) -> None:
+    """Serve until the process is interrupted.
+
+    Args:
+        application: The application.
+        listener: The socket.
+        on_start: Called once it answers.
+
+    Raises:
+        KeyboardInterrupt: It was interrupted.
+    """
+    server = make_server(application)
     threading.Thread(target=_when_started, args=(server, on_start), daemon=True).start()
     asyncio.run(server.serve(sockets=[listener]))
 

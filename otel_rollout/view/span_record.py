@@ -16,6 +16,8 @@ from otel_rollout.view.turns import turn_numbers
 
 __all__ = ["span_id_of", "span_record", "span_records"]
 
+MAX_SPANS: Final = 10_000
+"""Of more spans the first and the last are listed."""
 STATUSES: Final = {StatusCode.UNSET: "unset", StatusCode.OK: "ok", StatusCode.ERROR: "error"}
 
 
@@ -24,8 +26,8 @@ def span_id_of(span: ReadableSpan) -> str:
     return f"{place_of(span).span_id:016x}"
 
 
-def span_records(spans: Sequence[ReadableSpan], cutter: Cutter) -> list[dict[str, Any]]:
-    """Return a trajectory's spans by start.
+def span_records(spans: Sequence[ReadableSpan], cutter: Cutter) -> tuple[list[dict[str, Any]], int]:
+    """Return a trajectory's spans by start, and the number of those that are left out of its middle.
 
     Args:
         spans: All of them.
@@ -33,7 +35,10 @@ def span_records(spans: Sequence[ReadableSpan], cutter: Cutter) -> list[dict[str
     """
     turns, breaks = turn_numbers(spans), prefix_breaks(spans)
     ordered = sorted(spans, key=lambda span: (span.start_time or 0, span.parent is not None))
-    return [span_record(span, cutter, turns, breaks) for span in ordered]
+    left_out = max(0, len(ordered) - MAX_SPANS)
+    if left_out:
+        ordered = ordered[: MAX_SPANS // 2] + ordered[-MAX_SPANS // 2 :]
+    return [span_record(span, cutter, turns, breaks) for span in ordered], left_out
 
 
 def span_record(

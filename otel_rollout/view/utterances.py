@@ -18,7 +18,7 @@ from otel_rollout.view.turns import turn_numbers
 
 __all__ = ["utterances"]
 
-MAX_UTTERANCES: Final = 20_000
+MAX_UTTERANCES: Final = 10_000
 """Of a longer conversation the beginning and the end are shown."""
 MAX_TOKEN_IDS: Final = 20_000
 _REASONING: Final = re.compile(r"\A\s*<think(?:ing)?>(.*?)(?:</think(?:ing)?>\s*|\Z)", re.DOTALL)
@@ -82,7 +82,7 @@ def _record(
 
 
 def _call(call: ToolCall, cutter: Cutter) -> dict[str, Any]:
-    arguments, cut = cutter.value(call.arguments)
+    arguments, cut = cutter.value(call.arguments if call.fields is None else call.fields)
     return {"name": call.name, "arguments": arguments, "call_id": call.call_id, "cut": cut}
 
 

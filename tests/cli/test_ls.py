@@ -102,11 +102,11 @@ class TestSteps:
         assert [(row["step"], row["validate"]) for row in found] == [(1, False), (2, False), (2, True), (None, False)]
         first = found[0]
         assert {
-            key: first[key] for key in ("trajectories", "samples", "mean_reward", "errors", "rootless", "spans")
+            key: first[key] for key in ("trajectories", "groups", "reward_mean", "errors", "rootless", "spans")
         } == {
             "trajectories": 4,
-            "samples": 3,
-            "mean_reward": 0.5,
+            "groups": 3,
+            "reward_mean": 0.5,
             "errors": 1,
             "rootless": 0,
             "spans": 12,

@@ -140,7 +140,7 @@ class TestOtherFolders:
         writer = FolderWriter(tmp_path)
         writer.write(make_trajectory(1, 0)[:2])
         assert main(["top", str(tmp_path)]) == 0
-        assert "tell of ended spans alone" in capsys.readouterr().err
+        assert "told of ended spans alone" in capsys.readouterr().err
         writer.close()
 
     @pytest.mark.parametrize("content", ["", "[]", '{"beat": 1}', '{"trajectories": 3}', "\ufffd" * 10])

@@ -46,10 +46,12 @@ class TestRolloutRow:
     def test_is_what_its_spans_tell(self):
         """The demo's table has the numbers that `otel-rollout ls --sample` has."""
         row = rollout_row(OVERCAME, make_trajectory())
-        assert (row.rollout_n, row.status, row.reward, row.tool_errors) == (2, "completed", 1.0, 1)
+        summary = row.summary
+        assert (summary.rollout_n, summary.status, summary.reward) == (2, "completed", 1.0)
+        assert sum(tool.errors for tool in summary.tools.values()) == 1
 
     def test_is_the_demos_own_if_it_was_not_traced(self):
         """Tokens are unknown then; a trajectory that failed has no answer."""
         row = rollout_row(WRONG, [])
-        assert (row.rollout_n, row.turns, row.input_tokens, row.answer) == (1, 3, None, "46")
+        assert (row.summary.rollout_n, row.summary.turns, row.summary.input_tokens, row.answer) == (1, 3, None, "46")
         assert rollout_row(FAILED, []).answer == ""

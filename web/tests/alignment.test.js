@@ -3,8 +3,20 @@ import { test } from "node:test";
 import { align, firstDifference, turnsOf, whatWasSaid } from "../../otel_rollout/view/static/data/alignment.js";
 
 const says = (role, text, more = {}) => ({
-  role, text, calls: [], name: "", call_id: "", span_id: null, turn: null,
-  is_error: false, is_new_prompt: false, reasoning: null, tokens: null, token_ids: null, cut: 0, ...more,
+  role,
+  text,
+  calls: [],
+  name: "",
+  call_id: "",
+  span_id: null,
+  turn: null,
+  is_error: false,
+  is_new_prompt: false,
+  reasoning: null,
+  tokens: null,
+  token_ids: null,
+  cut: 0,
+  ...more,
 });
 const prompt = [says("system", "Solve it."), says("user", "2 * 3?")];
 const calls = (expression, span) =>
@@ -29,14 +41,23 @@ test("The messages that all rollouts begin with are counted, and each turn after
   const other = [...prompt, calls("2 * 3", "c"), result("five"), answers("5", "d")];
   const { common, rows } = align([one, other, []]);
   assert.equal(common, 3);
-  assert.deepEqual(rows.map((row) => row.turn), [1, 2]);
-  assert.deepEqual(rows[0].cells.map((cell) => cell?.utterances.map((each) => each.text)), [["6"], ["five"], undefined]);
+  assert.deepEqual(
+    rows.map((row) => row.turn),
+    [1, 2],
+  );
+  assert.deepEqual(
+    rows[0].cells.map((cell) => cell?.utterances.map((each) => each.text)),
+    [["6"], ["five"], undefined],
+  );
   assert.equal(rows[0].cells[0]?.from, 3);
 });
 
 test("A cell names the earlier column that says the same", () => {
   const rollouts = ["5", "6", "5"].map((text, n) => [...prompt, answers(text, `s${n}`)]);
-  assert.deepEqual(align(rollouts).rows[0].cells.map((cell) => cell?.sameAs), [null, null, 0]);
+  assert.deepEqual(
+    align(rollouts).rows[0].cells.map((cell) => cell?.sameAs),
+    [null, null, 0],
+  );
 });
 
 test("Rollouts that are all alike have no rows", () => {

@@ -8,17 +8,32 @@ const result = (text, name = "", id = "") => ({ role: "tool", text, calls: [], n
 
 test("A result is beside its call: by id, else by name, else in order", () => {
   const [item] = pairCalls([asks(call("a", "1"), call("b", "2")), result("of b", "", "2"), result("of a", "", "1")]);
-  assert.deepEqual(item.cards.map((card) => card.result?.text), ["of a", "of b"]);
+  assert.deepEqual(
+    item.cards.map((card) => card.result?.text),
+    ["of a", "of b"],
+  );
   const [named] = pairCalls([asks(call("a"), call("b")), result("of b", "b"), result("of a", "a")]);
-  assert.deepEqual(named.cards.map((card) => card.result?.text), ["of a", "of b"]);
+  assert.deepEqual(
+    named.cards.map((card) => card.result?.text),
+    ["of a", "of b"],
+  );
   const [ordered] = pairCalls([asks(call("a"), call("b")), result("first"), result("second")]);
-  assert.deepEqual(ordered.cards.map((card) => card.result?.text), ["first", "second"]);
+  assert.deepEqual(
+    ordered.cards.map((card) => card.result?.text),
+    ["first", "second"],
+  );
   assert.equal(messagesOf(ordered).length, 3);
 });
 
 test("A result without a call, and a call without a result, are kept", () => {
   const items = pairCalls([result("lone", "a"), asks(call("b"))], 5);
-  assert.deepEqual(items.map((item) => [item.index, item.cards.length]), [[5, 1], [6, 1]]);
+  assert.deepEqual(
+    items.map((item) => [item.index, item.cards.length]),
+    [
+      [5, 1],
+      [6, 1],
+    ],
+  );
   assert.equal(items[1].cards[0].result, null);
   assert.equal(messagesOf(items[0]).length, 1);
 });

@@ -1,12 +1,26 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  activities, orderLanes, panBy, segmentAt, stragglersOf, ticks, visibleLanes, zoomAt,
+  activities,
+  orderLanes,
+  panBy,
+  segmentAt,
+  stragglersOf,
+  ticks,
+  visibleLanes,
+  zoomAt,
 } from "../../otel_rollout/view/static/data/lanes.js";
 
 const names = ["generate", "search"];
 const lane = (id, start, end, segments = []) => ({
-  trace_id: id, sample_index: 0, rollout_n: 0, status: "completed", reward: null, start, end, segments,
+  trace_id: id,
+  sample_index: 0,
+  rollout_n: 0,
+  status: "completed",
+  reward: null,
+  start,
+  end,
+  segments,
 });
 const whole = { from: 0, to: 1_000_000 };
 
@@ -43,12 +57,16 @@ test("The innermost segment is under the pointer, and a short one within the sla
 
 test("A lane's time is its innermost segments' and the waiting between them, each moment once", () => {
   const one = lane("a", 0, 100, [3, 0, 100, 0, 0, 0, 10, 40, 0, 0, 1, 20, 10, 1, 0]);
-  const found = Object.fromEntries([...activities(one, names, { from: 0, to: 100 }).values()].map((each) => [each.name, each.time]));
+  const found = Object.fromEntries(
+    [...activities(one, names, { from: 0, to: 100 }).values()].map((each) => [each.name, each.time]),
+  );
   assert.deepEqual(found, { "": 60, generate: 30, search: 10 });
 });
 
 test("The last 5% are those that ended after the others, with what they did meanwhile", () => {
-  const lanes = Array.from({ length: 40 }, (_, n) => lane(`t${n}`, 0, n < 38 ? 10 + n / 100 : 100, n < 38 ? [] : [1, 0, 90, 1, 0]));
+  const lanes = Array.from({ length: 40 }, (_, n) =>
+    lane(`t${n}`, 0, n < 38 ? 10 + n / 100 : 100, n < 38 ? [] : [1, 0, 90, 1, 0]),
+  );
   const late = stragglersOf(lanes, names);
   assert.deepEqual([late?.count, late?.total, late?.until], [2, 40, 100]);
   assert.deepEqual([late?.did[0].name, late?.did[1].kind], ["search", 4]);

@@ -4,16 +4,29 @@ import { layOutWaterfall } from "../../otel_rollout/view/static/data/waterfall.j
 
 const START = 1795368938060251591n;
 const span = (id, parent, start, end) => ({
-  span_id: id, parent_id: parent, start_time: String(START + BigInt(start)), end_time: String(START + BigInt(end)),
+  span_id: id,
+  parent_id: parent,
+  start_time: String(START + BigInt(start)),
+  end_time: String(START + BigInt(end)),
 });
 
 test("Children are below their parent by start, with bars in parts of the whole time", () => {
   const { rows, seconds } = layOutWaterfall([
-    span("late", "root", 600e6, 1000e6), span("root", null, 0, 1000e6), span("early", "root", 0, 500e6),
+    span("late", "root", 600e6, 1000e6),
+    span("root", null, 0, 1000e6),
+    span("early", "root", 0, 500e6),
     span("inner", "early", 250e6, 500e6),
   ]);
   assert.equal(seconds, 1);
-  assert.deepEqual(rows.map((row) => [row.span.span_id, row.depth]), [["root", 0], ["early", 1], ["inner", 2], ["late", 1]]);
+  assert.deepEqual(
+    rows.map((row) => [row.span.span_id, row.depth]),
+    [
+      ["root", 0],
+      ["early", 1],
+      ["inner", 2],
+      ["late", 1],
+    ],
+  );
   assert.deepEqual([rows[2].left, rows[2].width], [0.25, 0.25]);
 });
 
@@ -31,5 +44,8 @@ test("100,000 spans under one root, and a chain of 20,000, are laid out", () => 
 
 test("No spans, and spans without a duration, have places", () => {
   assert.deepEqual(layOutWaterfall([]), { rows: [], seconds: 0 });
-  assert.deepEqual(layOutWaterfall([span("a", null, 0, 0)]).rows.map((row) => [row.left, row.width]), [[0, 1]]);
+  assert.deepEqual(
+    layOutWaterfall([span("a", null, 0, 0)]).rows.map((row) => [row.left, row.width]),
+    [[0, 1]],
+  );
 });

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from otel_rollout.analysis.findings.finding import Severity
 from otel_rollout.analysis.group_summary import GroupSummary, summarise_groups
+from otel_rollout.analysis.plain_text import shorten
 from otel_rollout.analysis.step_signals import worst_reward
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 
 __all__ = ["Check", "Measure", "StepContents", "Threshold", "percent", "ranked"]
+
+MAX_NAME: Final = 80
 
 
 class Measure(NamedTuple):
@@ -24,7 +27,7 @@ class Measure(NamedTuple):
         total: Those that were looked at.
         value: What the threshold is compared with.
         subject: The tool, class of failure or reward part; empty if the check has none.
-        detail: More facts for the sentence.
+        detail: More facts for the sentence; of the step with the highest value, if there are several.
     """
 
     number: int
@@ -32,6 +35,16 @@ class Measure(NamedTuple):
     value: float
     subject: str = ""
     detail: str = ""
+
+    @property
+    def name(self) -> str:
+        """The subject, shortened for a sentence."""
+        return shorten(self.subject, MAX_NAME)
+
+    @property
+    def clause(self) -> str:
+        """The detail as the end of a sentence; empty if there is none."""
+        return f": {self.detail}" if self.detail else ""
 
     @classmethod
     def share(cls, number: int, total: int, subject: str = "", detail: str = "") -> Measure:
@@ -46,11 +59,17 @@ class Threshold(NamedTuple):
         default: Its default.
         of: The value that it is compared with, in words.
         reason: The reason for the default.
+        is_share: True if it is a share, which is written in percent.
     """
 
     default: float
     of: str
     reason: str
+    is_share: bool = True
+
+    def text(self, value: float) -> str:
+        """Return a value as text."""
+        return percent(value) if self.is_share else f"{value:.3g}"
 
 
 class StepContents:

@@ -16,7 +16,7 @@ from otel_rollout.analysis.findings.registry import CHECKS, default_thresholds
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 
-__all__ = ["MAX_EVIDENCE", "Diagnosis", "diagnose"]
+__all__ = ["MAX_EVIDENCE", "Diagnosis", "diagnose", "last_steps"]
 
 MAX_EVIDENCE: Final = 5
 MAX_SUBJECTS: Final = 5
@@ -67,7 +67,7 @@ def diagnose(
     thresholds: Mapping[str, float] | None = None,
     against: Sequence[StepSummary] | None = None,
     folder: str | None = None,
-    is_live: bool = False,
+    running: Sequence[StepSummary] = (),
 ) -> Diagnosis:
     """Run all checks.
 
@@ -77,7 +77,7 @@ def diagnose(
         thresholds: Thresholds other than the defaults.
         against: The steps to compare with.
         folder: The folder for the commands of evidence; None for the default one.
-        is_live: True if the steps are being written: trajectories without a root may be running in each run's last.
+        running: The steps that are being written: their trajectories without a root may be running.
     """
     limits = {**default_thresholds(), **(thresholds or {})}
     loaded: dict[int, StepContents] = {}
@@ -89,10 +89,10 @@ def diagnose(
         return loaded[key]
 
     before = _highest(against) if against is not None else None
-    found = list(_find(steps, limits, is_live=is_live))
+    found = list(_find(steps, limits, running))
     findings = [_finding(each, limits, before, contents_of, folder) for each in found]
     keys = {_key(each) for each in findings}
-    earlier = [_finding(each, limits, None, None, folder) for each in _find(against or (), limits, is_live=False)]
+    earlier = [_finding(each, limits, None, None, folder) for each in _find(against or (), limits)]
     return Diagnosis(
         steps=len(steps),
         trajectories=sum(step.trajectories for step in steps),
@@ -107,12 +107,19 @@ def diagnose(
     )
 
 
-def _find(steps: Sequence[StepSummary], limits: Mapping[str, float], *, is_live: bool) -> Iterator[_Found]:
+def last_steps(steps: Sequence[StepSummary]) -> list[StepSummary]:
+    """Return the last step of each run, and its last validation: those that a live run writes."""
+    return [run[-1] for run in _runs(steps)]
+
+
+def _find(
+    steps: Sequence[StepSummary], limits: Mapping[str, float], running: Sequence[StepSummary] = ()
+) -> Iterator[_Found]:
     for run in _runs(steps):
         for check in CHECKS:
             limit = limits[check.name]
             above: dict[str, list[tuple[StepSummary, Measure]]] = {}
-            for step, measure in _measure(check, run, is_live=is_live):
+            for step, measure in _measure(check, run, running):
                 if measure.value > limit and measure.total >= check.least:
                     above.setdefault(measure.subject, []).append((step, measure))
             subjects = sorted(above, key=lambda name: (-sum(each.number for _, each in above[name]), name))
@@ -128,12 +135,15 @@ def _runs(steps: Sequence[StepSummary]) -> list[list[StepSummary]]:
     return [sorted(run, key=lambda step: (step.step is None, step.step or 0)) for run in runs.values()]
 
 
-def _measure(check: Check, run: Sequence[StepSummary], *, is_live: bool) -> Iterator[tuple[StepSummary, Measure]]:
+def _measure(
+    check: Check, run: Sequence[StepSummary], running: Sequence[StepSummary] = ()
+) -> Iterator[tuple[StepSummary, Measure]]:
     if run[0].validate and not check.in_validation:
         return
     if check.in_step is not None:
-        ended = run[:-1] if is_live and check.name == ROOTLESS else run
-        for step in ended:
+        for step in run:
+            if check.name == ROOTLESS and step in running:
+                continue
             for measure in check.in_step(step):
                 yield step, measure
     elif check.over_steps is not None and not run[0].validate:
@@ -148,7 +158,7 @@ def _highest(steps: Sequence[StepSummary]) -> dict[tuple[str, str, bool], float]
     highest: dict[tuple[str, str, bool], float] = {}
     for run in _runs(steps):
         for check in CHECKS:
-            for _, measure in _measure(check, run, is_live=False):
+            for _, measure in _measure(check, run):
                 key = (check.name, measure.subject, run[0].validate)
                 highest[key] = max(measure.value, highest.get(key, measure.value))
     return highest
@@ -165,10 +175,15 @@ def _finding(
     worst_step, worst = max(measures, key=lambda each: each[1].value)
     number, total = sum(each.number for _, each in measures), sum(each.total for _, each in measures)
     subject, first = worst.subject, run[0]
+    earlier = None if before is None else before.get((check.name, subject, first.validate), 0.0)
     proofs = check.evidence(contents_of(worst_step), subject) if contents_of is not None else ()
     compared = [step.step for step in run if step.step is not None]
+    detail = worst.detail
+    if check.in_step and len(measures) > 1 and detail:
+        detail = f"in step {worst_step.step}, {detail}"
     return Finding(
         check=check.name,
+        title=check.name.replace("_", " ") + (f": {worst.name}" if subject else ""),
         subject=subject,
         severity=check.severity,
         experiment_name=first.experiment_name,
@@ -180,11 +195,18 @@ def _finding(
         share=number / total if total else 0.0,
         value=worst.value,
         threshold=limits[check.name],
-        before=None if before is None else before.get((check.name, subject, first.validate), 0.0),
-        meaning=check.sentence(worst._replace(number=number, total=total)),
+        before=earlier,
+        measured=_measured(check, worst.value, limits[check.name], earlier),
+        meaning=check.sentence(worst._replace(number=number, total=total, detail=detail)),
         advice=check.advice,
         evidence=tuple(evidence_of(each, folder=folder, run_id=first.run_id) for each in islice(proofs, MAX_EVIDENCE)),
     )
+
+
+def _measured(check: Check, value: float, limit: float, before: float | None) -> str:
+    text = check.threshold.text
+    known = "" if before is None else f", before {text(before)}"
+    return f"{text(value)}, threshold {text(limit)}{known}"
 
 
 def _key(finding: Finding) -> tuple[str, str, bool]:

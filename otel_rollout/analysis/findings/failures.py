@@ -82,7 +82,7 @@ CHECKS = (
         least=16,
         sentence=lambda found: (
             f"{found.number:,} of {found.total:,} trajectories have the worst reward for a failure that is not the "
-            f"model's ({found.detail} in the step with the most)"
+            f"model's{found.clause}"
         ),
         advice="give such trajectories no reward, and mask them or roll them out again",
         evidence=_punished_evidence,

@@ -50,6 +50,7 @@ class Finding:
 
     Args:
         check: The check's name, which is its threshold's too.
+        title: The check and its subject in words.
         subject: The tool, class of failure or reward part; empty if the check has none.
         severity: `error` or `warning`.
         experiment_name: The experiment.
@@ -62,12 +63,14 @@ class Finding:
         value: What the threshold is compared with; the highest one of the steps.
         threshold: The threshold.
         before: The same value in the step or folder that this is compared with; None without one.
+        measured: Value, threshold and the value before, in words.
         meaning: A sentence that says what it means.
         advice: A sentence that says what to try.
         evidence: Trajectories that prove it, the clearest first.
     """
 
     check: str
+    title: str
     subject: str
     severity: Severity
     experiment_name: str | None
@@ -80,6 +83,7 @@ class Finding:
     value: float
     threshold: float
     before: float | None
+    measured: str
     meaning: str
     advice: str
     evidence: tuple[Evidence, ...]

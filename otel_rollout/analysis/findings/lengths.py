@@ -26,8 +26,10 @@ def _over_steps(steps: Sequence[StepSummary]) -> Iterator[Measure]:
     if rewards.last - rewards.first > _RISE * (highest - lowest):
         return
     last = steps[-1]
-    detail = f"from {tokens.first:,.0f} to {tokens.last:,.0f} tokens, the mean reward from {rewards.first:.3g} to "
-    f"{rewards.last:.3g}"
+    detail = (
+        f"from {tokens.first:,.0f} to {tokens.last:,.0f} tokens, the mean reward from {rewards.first:.3g} to "
+        f"{rewards.last:.3g}"
+    )
     yield Measure(last.trajectories, last.trajectories, tokens.last / tokens.first, detail=detail)
 
 
@@ -44,6 +46,7 @@ CHECKS = (
             "mean output tokens of the last third of the steps, by those of the first, if the mean reward doesn't rise",
             "longer answers that pay are wanted; half as long again for nothing is cost, and the usual way into "
             "truncation",
+            is_share=False,
         ),
         least=16,
         sentence=lambda found: f"trajectories went {found.detail}: they grow, and the reward doesn't",

@@ -16,7 +16,7 @@ ROOTLESS = "rootless"
 
 def _dropped_in(step: StepSummary) -> Iterable[Measure]:
     total = step.spans + step.dropped_spans
-    yield Measure.share(step.dropped_spans, total, detail=f"{step.signals.lossy:,}")
+    yield Measure.share(step.dropped_spans, total, detail=f"{step.signals.lossy:,} trajectories are not whole")
 
 
 def _rootless_in(step: StepSummary) -> Iterable[Measure]:
@@ -29,11 +29,7 @@ CHECKS = (
         severity=Severity.ERROR,
         threshold=Threshold(0.0, "share of a step's spans", "tracing drops none if it is sized well: any loss is told"),
         least=1,
-        sentence=lambda found: (
-            f"tracing dropped {found.number:,} of {found.total:,} spans, of {found.detail} trajectories in the step "
-            "with the "
-            "most: what is shown of them is not whole"
-        ),
+        sentence=lambda found: f"tracing dropped {found.number:,} of {found.total:,} spans{found.clause}",
         advice="`otel_rollout.stats()` names the reason; give the queue more room (OTEL_ROLLOUT_MAX_QUEUE_BYTES) or "
         "a spool",
         evidence=lambda step, _: ranked(step.trajectories, lambda each: each.dropped_spans),

@@ -47,8 +47,10 @@ def _traded(steps: Sequence[StepSummary]) -> Iterator[Measure]:
     for name, change in changes.items():
         rise = change.last - change.first
         if rise > 0:
-            detail = f"from {change.first:.3g} to {change.last:.3g} while {loser} falls from {fall.first:.3g} to "
-            f"{fall.last:.3g}"
+            detail = (
+                f"from {change.first:.3g} to {change.last:.3g} while {loser} falls "
+                f"from {fall.first:.3g} to {fall.last:.3g}"
+            )
             value = min(rise, fall.first - fall.last) / largest
             yield Measure(last.trajectories, last.trajectories, value, name, detail)
 
@@ -86,7 +88,7 @@ CHECKS = (
             "of a hacked reward",
         ),
         least=16,
-        sentence=lambda found: f"the reward's part {found.subject} rises {found.detail}",
+        sentence=lambda found: f"the reward's part {found.name} rises {found.detail}",
         advice="read trajectories that have most of it: do they deserve it? Bound the part, or give it only with "
         "the other",
         evidence=_evidence,
@@ -102,7 +104,7 @@ CHECKS = (
         ),
         least=16,
         sentence=lambda found: (
-            f"the part {found.subject} went {found.detail} of the reward: the others hardly count any more"
+            f"the part {found.name} went {found.detail} of the reward: the others hardly count any more"
         ),
         advice="bound the part, or weigh the others more",
         evidence=_evidence,

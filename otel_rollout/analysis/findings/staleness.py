@@ -20,7 +20,7 @@ def _in_step(step: StepSummary) -> Iterator[Measure]:
     for steps, number in counts:
         older += number
         if older >= _TENTH * total:
-            yield Measure(older, total, steps, detail=f"{steps:,} steps old or older")
+            yield Measure(older, total, steps, detail=f"{older:,} are {steps:,} steps old or older")
             return
 
 
@@ -34,11 +34,10 @@ CHECKS = (
             "asynchronous training is run at a staleness of up to 4 with little loss; above it the ratio of new to "
             "old policy is "
             "clipped for many tokens",
+            is_share=False,
         ),
         least=16,
-        sentence=lambda found: (
-            f"{found.number:,} of {found.total:,} trajectories are of weights that are {found.detail}"
-        ),
+        sentence=lambda found: f"{found.number:,} of {found.total:,} trajectories are of old weights{found.clause}",
         advice="bound the staleness (verl: `staleness_threshold`), synchronise weights more often, or use fewer "
         "rollout workers",
         evidence=lambda step, _: ranked(step.trajectories, lambda each: each.staleness or 0),

@@ -15,13 +15,17 @@ __all__ = ["CHECKS"]
 def _in_step(step: StepSummary) -> Iterable[Measure]:
     share = step.signals.straggler_share
     if share is not None:
-        detail = f"{percent(share)} of its {(step.end_time - step.start_time) / 1e9:,.3g} s"
+        detail = f"{percent(share)} of the time went by after 95% of the trajectories had ended"
         yield Measure(step.trajectories // 20, step.trajectories, share, detail=detail)
 
 
 def _evidence(step: StepContents, _subject: str) -> list[TrajectorySummary]:
-    awaited = [each for each in step.trajectories if each.status != "cancelled"]
-    return sorted(awaited, key=lambda each: -each.end_time)
+    """Return the trajectories that end in the second half of the wait, the last one first."""
+    awaited = sorted(
+        (each for each in step.trajectories if each.status != "cancelled"), key=lambda each: -each.end_time
+    )
+    last, begun = awaited[0].end_time, awaited[len(awaited) // 20].end_time
+    return [each for each in awaited if each.end_time > (last + begun) // 2]
 
 
 CHECKS = (
@@ -35,7 +39,7 @@ CHECKS = (
             "twentieth of the batch",
         ),
         least=20,
-        sentence=lambda found: f"the step waited {found.detail} for the last 5% of its trajectories",
+        sentence=lambda found: f"the step waited for its last trajectories{found.clause}",
         advice="see where they wait: a tool without a timeout, a busy replica, or very long answers; bound it, or "
         "train without "
         "waiting (partial or asynchronous rollout)",

@@ -56,7 +56,7 @@ CHECKS = (
             "broken",
         ),
         least=10,
-        sentence=lambda found: f"{found.number:,} of {found.total:,} calls of {found.subject} failed",
+        sentence=lambda found: f"{found.number:,} of {found.total:,} calls of {found.name} failed",
         advice="look at the arguments of the failed calls: if they are good, the tool is broken; if not, its "
         "description "
         "or its error message doesn't tell the model what to write",

@@ -19,8 +19,8 @@ def _in_step(step: StepSummary) -> Iterable[Measure]:
         cost = (whole - truncated) * step.truncated / step.trajectories
         worst = step.truncated_with_worst_reward
         detail = (
-            f"; {worst:,} of them have the worst reward, their mean reward is {truncated:.3g} and that of the others "
-            f"{whole:.3g}, which costs the step {max(cost, 0.0):.2g} of its mean"
+            f"{worst:,} of {step.truncated:,} have the worst reward; their mean reward is {truncated:.3g} and that "
+            f"of the others {whole:.3g}, which costs the step {max(cost, 0.0):.2g} of its mean reward"
         )
     yield Measure.share(step.truncated, step.trajectories, detail=detail)
 
@@ -45,7 +45,7 @@ CHECKS = (
             "decides rewards",
         ),
         least=16,
-        sentence=lambda found: f"{found.number:,} of {found.total:,} trajectories were cut off{found.detail}",
+        sentence=lambda found: f"{found.number:,} of {found.total:,} trajectories were cut off{found.clause}",
         advice="raise the limit of tokens or turns, mask truncated trajectories out of the loss, or shape their "
         "reward by "
         "length, as a 0 for an unfinished answer teaches to be short",

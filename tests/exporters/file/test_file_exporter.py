@@ -318,7 +318,7 @@ class TestOtherTools:
 
     @pytest.mark.integration
     def test_a_collector_takes_the_lines_as_they_are(self, collector, received, tmp_path, make_trajectory):
-        """Posted to a collector byte for byte, every span comes out at the other side with its ids, times and payload."""
+        """Posted to a collector byte for byte, every span comes out of it with its ids, times and payload."""
         import requests
 
         folder = tmp_path / "traces"

@@ -6,7 +6,13 @@ import { isExported } from "./client.js";
  * One connection serves all who listen; the browser opens it anew if it breaks.
  */
 
-/** @type {Set<(version: string) => void>} */
+/**
+ * A change: the folders' version, and how far the reading of the run is.
+ *
+ * @typedef {{version: string, progress: {done: number, total: number} | null}} Change
+ */
+
+/** @type {Set<(change: Change) => void>} */
 const listeners = new Set();
 /** @type {Set<(isConnected: boolean) => void>} */
 const watchers = new Set();
@@ -14,9 +20,9 @@ const watchers = new Set();
 let source = null;
 
 /**
- * Call a function with the folders' version when it changes.
+ * Call a function when the folders change.
  *
- * @param {(version: string) => void} listener
+ * @param {(change: Change) => void} listener
  * @returns {() => void} what ends it
  */
 export function onChange(listener) {
@@ -43,8 +49,8 @@ function connect() {
   source.onerror = () => tell(false);
   source.onmessage = (event) => {
     tell(true);
-    const { version } = JSON.parse(event.data);
-    for (const listener of [...listeners]) listener(version);
+    const change = JSON.parse(event.data);
+    for (const listener of [...listeners]) listener(change);
   };
   addEventListener("pagehide", () => {
     source?.close();

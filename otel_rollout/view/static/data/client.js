@@ -1,6 +1,7 @@
-import { queryOf, selectionQuery } from "./router.js";
+import { queryOf, selectionOf, selectionQuery } from "./router.js";
+import { fullSelection } from "./selection.js";
 
-/** @import { Selection } from "./types.d.ts" */
+/** @import { Selection, StepSummary } from "./types.d.ts" */
 
 /** An answer that isn't there; its message says what to do. */
 export class ClientError extends Error {
@@ -28,29 +29,41 @@ export function isExported() {
 export const paths = {
   run: () => "run",
   /** @param {string} step @param {Selection} selection */
-  step: (step, selection) =>
-    `step/${encodeURIComponent(step)}` + queryOf(selectionQuery(selection)),
+  step: (step, selection) => ofStep(step, "", selection),
   /** @param {string} step @param {string} sample @param {Selection} selection */
-  group: (step, sample, selection) =>
-    `step/${encodeURIComponent(step)}/group/${encodeURIComponent(sample)}` +
-    queryOf(selectionQuery(selection)),
+  group: (step, sample, selection) => ofStep(step, `/group/${encodeURIComponent(sample)}`, selection),
   /** @param {string} step @param {Selection} selection */
-  timeline: (step, selection) =>
-    `step/${encodeURIComponent(step)}/timeline` +
-    queryOf(selectionQuery(selection)),
+  timeline: (step, selection) => ofStep(step, "/timeline", selection),
   /** @param {string} traceId */
   trajectory: (traceId) => `trajectory/${encodeURIComponent(traceId)}`,
   /** @param {string} traceId @param {string} spanId */
-  span: (traceId, spanId) =>
-    `trajectory/${encodeURIComponent(traceId)}/span/${encodeURIComponent(spanId)}`,
+  span: (traceId, spanId) => `trajectory/${encodeURIComponent(traceId)}/span/${encodeURIComponent(spanId)}`,
   /** @param {Record<string, string | undefined>} query @param {Selection} selection */
-  search: (query, selection) =>
-    "search" + queryOf({ ...query, ...selectionQuery(selection) }),
+  search: (query, selection) => "search" + queryOf({ ...query, ...selectionQuery(selection) }),
   /** @param {string | undefined} step @param {Selection} selection */
   findings: (step, selection) =>
-    "findings" + queryOf({ step, ...selectionQuery(selection) }),
+    "findings" + queryOf(step === undefined ? {} : { step, ...selectionQuery(asked(step, selection)) }),
   live: () => "live",
 };
+
+/**
+ * @param {string} step
+ * @param {string} rest
+ * @param {Selection} selection
+ */
+function ofStep(step, rest, selection) {
+  return `step/${encodeURIComponent(step)}${rest}` + queryOf(selectionQuery(asked(step, selection)));
+}
+
+/**
+ * The server fills in what a selection leaves out; an export's data are named in full.
+ *
+ * @param {string} step
+ * @param {Selection} selection
+ */
+function asked(step, selection) {
+  return isExported() ? fullSelection(step, selection) : selection;
+}
 
 /**
  * Load an answer.
@@ -76,9 +89,7 @@ export async function load(path, { signal } = {}) {
  */
 export async function* stream(path, { signal } = {}) {
   if (isExported())
-    throw new ClientError(
-      "Exported pages can't be searched: open the trace folder with `otel-rollout view`.",
-    );
+    throw new ClientError("Exported pages can't be searched: open the trace folder with `otel-rollout view`.");
   const answer = await request(path, signal);
   if (!answer.body) return;
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -95,18 +106,20 @@ export async function* stream(path, { signal } = {}) {
 
 /**
  * The name of an answer among the data of an exported page: other characters than these are `~` and two hexadecimal
- * digits for each byte of their UTF-8.
+ * digits for each byte of their UTF-8; a long name is cut, and ends in its FNV-1a hash.
  *
  * @param {string} path
  */
 export function exportedName(path) {
   const bytes = new TextEncoder().encode(path);
-  return Array.from(bytes, (byte) => {
+  const name = Array.from(bytes, (byte) => {
     const character = String.fromCharCode(byte);
-    return /[\w.-]/.test(character)
-      ? character
-      : `~${byte.toString(16).toUpperCase().padStart(2, "0")}`;
+    return /[a-z0-9_.-]/.test(character) ? character : `~${byte.toString(16).padStart(2, "0")}`;
   }).join("");
+  if (name.length <= 120) return name;
+  let hash = 0xcbf29ce484222325n;
+  for (const byte of new TextEncoder().encode(name)) hash = BigInt.asUintN(64, (hash ^ BigInt(byte)) * 0x100000001b3n);
+  return `${name.slice(0, 80)}~${hash.toString(16).padStart(16, "0")}`;
 }
 
 /**
@@ -123,9 +136,7 @@ async function request(path, signal) {
     });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ClientError(
-      "The server doesn't answer. Is `otel-rollout view` still running?",
-    );
+    throw new ClientError("The server doesn't answer. Is `otel-rollout view` still running?");
   }
   if (answer.ok) return answer;
   let said = `The server answered ${answer.status}.`;
@@ -139,14 +150,40 @@ async function request(path, signal) {
 
 /** @param {string} path */
 async function loadExported(path) {
+  /** @type {Record<string, any>} */
   const data = window.otelRolloutData ?? {};
-  const name = exportedName(path);
+  const name = exportedName(asExported(path, data.run?.steps ?? []));
   if (!(name in data)) await loadScript(`data/${name}.js`);
   if (!(name in data))
-    throw new ClientError(
-      "This isn't part of the export. Open the trace folder with `otel-rollout view`.",
-    );
+    throw new ClientError("This isn't part of the export. Open the trace folder with `otel-rollout view`.");
   return data[name];
+}
+
+/**
+ * Return the path under which an export has an answer: as the server, it takes the newest experiment that has the step
+ * if none is named.
+ *
+ * @param {string} path
+ * @param {StepSummary[]} steps
+ */
+export function asExported(path, steps) {
+  const [place, search = ""] = path.split("?");
+  const { step: named, validate, experiment, run, ...rest } = Object.fromEntries(new URLSearchParams(search));
+  const step = place.startsWith("step/") ? place.split("/")[1] : named;
+  if (step === undefined) return path;
+  const found = steps.filter(
+    (each) =>
+      String(each.step ?? "none") === step &&
+      each.validate === (validate === "1") &&
+      (experiment === undefined || (each.experiment_name ?? "") === experiment) &&
+      (run === undefined || each.run_id === run),
+  );
+  if (!found.length) return path;
+  const newest = found.reduce((one, other) => (other.start_time > one.start_time ? other : one));
+  return (
+    place +
+    queryOf({ ...(named === undefined ? {} : { step: named }), ...selectionQuery(selectionOf(newest)), ...rest })
+  );
 }
 
 /**

@@ -35,7 +35,12 @@ export function pairCalls(conversation, from = 0) {
       if (card) {
         card.result = utterance;
         open = open.filter((each) => each !== card);
-      } else items.push({ utterance, index, cards: [{ call: null, result: utterance }] });
+      } else
+        items.push({
+          utterance,
+          index,
+          cards: [{ call: null, result: utterance }],
+        });
       return;
     }
     open = utterance.calls.map((call) => ({ call, result: null }));
@@ -71,6 +76,37 @@ export function pretty(value) {
   }
 }
 
+/** Arguments of a call up to which each stands in a line of its own. */
+const MOST_LINES = 8;
+
+/**
+ * Return if a call's arguments are few plain values by name.
+ *
+ * @param {unknown} value
+ * @returns {value is Record<string, string | number | boolean | null>}
+ */
+export function isPlain(value) {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  const values = Object.values(value);
+  return (
+    values.length > 0 &&
+    values.length <= MOST_LINES &&
+    values.every((each) => typeof each !== "object" || each === null)
+  );
+}
+
+/**
+ * Return a call's arguments as a text: a line for each if they are plain, else JSON.
+ *
+ * @param {unknown} value
+ */
+export function argumentsText(value) {
+  if (!isPlain(value)) return pretty(value);
+  return Object.entries(value)
+    .map(([key, each]) => `${key} ${typeof each === "string" ? each : JSON.stringify(each)}`)
+    .join("\n");
+}
+
 /**
  * Return a text in pieces that a browser lays out one by one, cut at ends of lines where there are any.
  *
@@ -80,7 +116,7 @@ export function pretty(value) {
  */
 export function pieces(text, size) {
   const found = [];
-  for (let at = 0; at < text.length; ) {
+  for (let at = 0; at < text.length;) {
     const end = at + size;
     const line = end < text.length ? text.lastIndexOf("\n", end) : -1;
     const to = line > at ? line + 1 : end;

@@ -20,11 +20,7 @@ export function compact(value) {
   if (value == null) return "";
   const size = Math.abs(value);
   if (size < 10 && !Number.isInteger(value)) return value.toFixed(1);
-  for (const [
-    limit,
-    unit,
-    letter,
-  ] of /** @type {[number, number, string][]} */ ([
+  for (const [limit, unit, letter] of /** @type {[number, number, string][]} */ ([
     [9999.5, 1, ""],
     [999_500, 1e3, "k"],
     [999_500_000, 1e6, "M"],
@@ -32,11 +28,7 @@ export function compact(value) {
   ])) {
     if (size >= limit) continue;
     const amount = value / unit;
-    return (
-      (letter && Math.abs(amount) < 99.95
-        ? amount.toFixed(1)
-        : WHOLE.format(amount)) + letter
-    );
+    return (letter && Math.abs(amount) < 99.95 ? amount.toFixed(1) : WHOLE.format(amount)) + letter;
   }
   return String(value);
 }
@@ -48,11 +40,28 @@ export function compact(value) {
  */
 export function decimal(value) {
   if (value == null) return "";
-  if (Number.isInteger(value) && Math.abs(value) < 1e6)
-    return minus(String(value));
+  if (Number.isInteger(value) && Math.abs(value) < 1e6) return minus(String(value));
   const size = Math.abs(value);
   if (size >= 1e6 || size < 5e-4) return minus(value.toExponential(1));
   return minus(value.toFixed(size < 100 ? 3 : 1));
+}
+
+/**
+ * Write a mean of whole numbers with one decimal: 3.6.
+ *
+ * @param {number | null | undefined} value
+ */
+export function tenth(value) {
+  return value == null ? "" : decimal(Math.round(value * 10) / 10).replace(/(\.\d)0+$/, "$1");
+}
+
+/**
+ * Write a value of an axis: no more decimals than it has.
+ *
+ * @param {number | null | undefined} value
+ */
+export function tick(value) {
+  return value == null ? "" : minus(String(Number(value.toFixed(6))));
 }
 
 /**
@@ -86,13 +95,12 @@ export function percentOf(part, all) {
  */
 export function duration(seconds) {
   if (seconds == null) return "";
-  if (seconds < 0.0995)
-    return `${(seconds * 1000).toFixed(seconds < 0.00995 ? 1 : 0)} ms`;
+  if (seconds > 0 && seconds < 9.95e-5) return `${(seconds * 1e6).toFixed(0)} µs`;
+  if (seconds < 0.0995) return `${(seconds * 1000).toFixed(seconds < 0.00995 ? 1 : 0)} ms`;
   if (seconds < 9.995) return `${seconds.toFixed(2)} s`;
   if (seconds < 99.95) return `${seconds.toFixed(1)} s`;
   const rounded = Math.round(seconds);
-  if (rounded < 3600)
-    return `${Math.floor(rounded / 60)}m ${two(rounded % 60)}s`;
+  if (rounded < 3600) return `${Math.floor(rounded / 60)}m ${two(rounded % 60)}s`;
   return `${Math.floor(rounded / 3600)}h ${two(Math.floor((rounded % 3600) / 60))}m`;
 }
 
@@ -125,6 +133,15 @@ export function clock(nanoseconds) {
   const time = new Date(nanoseconds / 1e6);
   const date = `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())}`;
   return `${date} ${two(time.getHours())}:${two(time.getMinutes())}:${two(time.getSeconds())}`;
+}
+
+/**
+ * Write a class without its module: TimeoutError.
+ *
+ * @param {string} name
+ */
+export function shortClass(name) {
+  return name.slice(name.lastIndexOf(".") + 1) || name;
 }
 
 /**

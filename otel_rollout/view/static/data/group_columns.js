@@ -12,7 +12,10 @@ export const ORDERS = {
   reward: { words: "highest reward", of: ({ summary }) => summary.reward },
   tokens: { words: "most tokens", of: ({ summary }) => summary.output_tokens },
   turns: { words: "most turns", of: ({ summary }) => summary.turns },
-  duration: { words: "longest", of: ({ summary }) => summary.end_time - summary.start_time },
+  duration: {
+    words: "longest",
+    of: ({ summary }) => summary.end_time - summary.start_time,
+  },
 };
 
 /**
@@ -64,5 +67,7 @@ export function meanReward({ rewards }) {
 export function groupsBySteps(here, others) {
   const isHere = (/** @type {GroupSummary} */ group) =>
     group.step === here.step && group.run_id === here.run_id && group.experiment_name === here.experiment_name;
-  return [here, ...others.filter((group) => !isHere(group))].sort((one, other) => (one.step ?? -1) - (other.step ?? -1));
+  return [here, ...others.filter((group) => !isHere(group))].sort(
+    (one, other) => (one.step ?? -1) - (other.step ?? -1),
+  );
 }

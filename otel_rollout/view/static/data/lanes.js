@@ -29,7 +29,13 @@ export function segmentsOf(lane, names) {
   const found = [];
   for (let at = 0; at + SEGMENT <= lane.segments.length; at += SEGMENT) {
     const [kind, start, duration, name, status] = lane.segments.slice(at, at + SEGMENT);
-    found.push({ kind, start, duration, name: names[name] ?? "", isError: status === 2 });
+    found.push({
+      kind,
+      start,
+      duration,
+      name: names[name] ?? "",
+      isError: status === 2,
+    });
   }
   return found;
 }
@@ -49,10 +55,12 @@ export function orderLanes(lanes, order) {
     reward: (lane) => -(lane.reward ?? Number.NEGATIVE_INFINITY),
   };
   const values = lanes.map(keys[order]);
-  return lanes.map((_, position) => position).sort((one, other) => {
-    if (values[one] === values[other]) return one - other;
-    return values[one] < values[other] ? -1 : 1;
-  });
+  return lanes
+    .map((_, position) => position)
+    .sort((one, other) => {
+      if (values[one] === values[other]) return one - other;
+      return values[one] < values[other] ? -1 : 1;
+    });
 }
 
 /**
@@ -195,7 +203,10 @@ export function stragglersOf(lanes, names) {
   /** @type {Map<string, {kind: number, name: string, time: number}>} */
   const sums = new Map();
   for (const lane of late) {
-    for (const [key, each] of activities(lane, names, { from: since, to: until })) {
+    for (const [key, each] of activities(lane, names, {
+      from: since,
+      to: until,
+    })) {
       const sum = sums.get(key) ?? { ...each, time: 0 };
       sum.time += each.time;
       sums.set(key, sum);
@@ -203,7 +214,14 @@ export function stragglersOf(lanes, names) {
   }
   const did = [...sums.values()].sort((one, other) => other.time - one.time);
   const traceIds = new Set(late.map((lane) => lane.trace_id));
-  return { since, until, count: late.length, total: lanes.length, did, traceIds };
+  return {
+    since,
+    until,
+    count: late.length,
+    total: lanes.length,
+    did,
+    traceIds,
+  };
 }
 
 /**

@@ -1,7 +1,7 @@
 import { diffLines } from "../vendor/diff/diff/line.js";
 import { diffWordsWithSpace } from "../vendor/diff/diff/word.js";
 import { boundedDifference } from "./bounded_difference.js";
-import { pretty } from "./conversation.js";
+import { argumentsText } from "./conversation.js";
 
 /** @import { Diff, Part } from "./bounded_difference.js" */
 /** @import { Item } from "./conversation.js" */
@@ -41,7 +41,7 @@ export function messageDifferences(left, right) {
 
 /** @param {import("./conversation.js").Card | undefined} card */
 function argumentsOf(card) {
-  return card?.call ? pretty(card.call.arguments) : undefined;
+  return card?.call ? argumentsText(card.call.arguments) : undefined;
 }
 
 /**

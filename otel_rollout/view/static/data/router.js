@@ -1,3 +1,5 @@
+import { shortSelection } from "./selection.js";
+
 /** @import { GroupSummary, PageName, Route, Selection } from "./types.d.ts" */
 
 /**
@@ -28,8 +30,7 @@ export function parseAddress(hash) {
     else if (third === "sample" && fourth !== undefined) {
       route.sample = fourth;
       if (fifth === undefined) route.page = "group";
-      else if (fifth === "rollout" && sixth !== undefined)
-        Object.assign(route, { page: "trajectory", rollout: sixth });
+      else if (fifth === "rollout" && sixth !== undefined) Object.assign(route, { page: "trajectory", rollout: sixth });
     }
   }
   return route;
@@ -56,9 +57,7 @@ export function addressOf(route) {
     live: "#/live",
     unknown: "#/",
   };
-  return (
-    paths[route.page] + queryOf({ ...selectionQuery(route), ...route.query })
-  );
+  return paths[route.page] + queryOf({ ...selectionQuery(shortSelection(route)), ...route.query });
 }
 
 /**
@@ -71,7 +70,7 @@ export function selectionQuery(selection) {
   /** @type {Record<string, string>} */
   const query = {};
   if (selection.validate) query.validate = "1";
-  if (selection.experiment != null) query.experiment = selection.experiment;
+  if (selection.experiment) query.experiment = selection.experiment;
   if (selection.run != null) query.run = selection.run;
   return query;
 }
@@ -82,13 +81,8 @@ export function selectionQuery(selection) {
  * @param {Record<string, string | number | null | undefined>} query
  */
 export function queryOf(query) {
-  const pairs = Object.entries(query).filter(
-    ([, value]) => value != null && value !== "",
-  );
-  return pairs.length
-    ? "?" +
-        new URLSearchParams(pairs.map(([key, value]) => [key, String(value)]))
-    : "";
+  const pairs = Object.entries(query).filter(([, value]) => value != null && value !== "");
+  return pairs.length ? "?" + new URLSearchParams(pairs.map(([key, value]) => [key, String(value)])) : "";
 }
 
 /**
@@ -156,8 +150,7 @@ export function addressAbove(route) {
   const selection = { validate, experiment, run, query: {} };
   if (route.page === "trajectory" && sample !== undefined)
     return addressOf({ page: "group", step, sample, ...selection });
-  if (route.page === "group" || route.page === "timeline")
-    return addressOf({ page: "step", step, ...selection });
+  if (route.page === "group" || route.page === "timeline") return addressOf({ page: "step", step, ...selection });
   return route.page === "run" ? null : "#/";
 }
 

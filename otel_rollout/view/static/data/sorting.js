@@ -12,9 +12,7 @@
  */
 export function parseSort(text) {
   if (!text) return null;
-  return text.startsWith("-")
-    ? { key: text.slice(1), isDescending: true }
-    : { key: text, isDescending: false };
+  return text.startsWith("-") ? { key: text.slice(1), isDescending: true } : { key: text, isDescending: false };
 }
 
 /** @param {Sort | null} sort */
@@ -36,15 +34,9 @@ export function sorted(rows, valueIn, isDescending) {
   return rows
     .map((row, index) => ({ row, index, value: valueIn(row) }))
     .sort((one, other) => {
-      const isUnknown =
-        Number(isMissing(one.value)) - Number(isMissing(other.value));
+      const isUnknown = Number(isMissing(one.value)) - Number(isMissing(other.value));
       if (isUnknown) return isUnknown;
-      return (
-        (isMissing(one.value)
-          ? 0
-          : direction * compare(one.value, other.value)) ||
-        one.index - other.index
-      );
+      return (isMissing(one.value) ? 0 : direction * compare(one.value, other.value)) || one.index - other.index;
     })
     .map(({ row }) => row);
 }

@@ -7,6 +7,8 @@ import { KINDS, SEGMENT } from "./lanes.js";
 const DRAWN = [3, 0, 1, 2];
 /** The narrowest segment, in pixels. */
 const NARROWEST = 1;
+/** The width of the mark of a lane that the step waited for. */
+const LATE = 4;
 
 /**
  * @typedef {object} Colours
@@ -14,6 +16,7 @@ const NARROWEST = 1;
  * @property {string} failed
  * @property {string} chosen
  * @property {string} since
+ * @property {string} late
  */
 
 /**
@@ -28,6 +31,7 @@ const NARROWEST = 1;
  * @property {number} height
  * @property {View} view
  * @property {number | null} since the time from which the step waited for the last
+ * @property {Set<string>} late the trajectories that the step waited for
  * @property {number | null} chosen a place in the order
  */
 
@@ -39,7 +43,7 @@ const NARROWEST = 1;
  * @param {Colours} colours
  */
 export function drawLanes(context, scene, colours) {
-  const { lanes, order, visible, top, laneHeight, width, height, view, since, chosen } = scene;
+  const { lanes, order, visible, top, laneHeight, width, height, view, since, late, chosen } = scene;
   context.clearRect(0, 0, width, height);
   const scale = width / Math.max(1, view.to - view.from);
   const gap = laneHeight >= 6 ? 2 : laneHeight >= 3 ? 1 : 0;
@@ -57,7 +61,14 @@ export function drawLanes(context, scene, colours) {
   context.fillStyle = colours.kinds.waiting;
   for (let place = first; place < end; place += 1) {
     const lane = lanes[order[place]];
-    fill(context, (lane.start - view.from) * scale, (lane.end - view.from) * scale, place * laneHeight - top, bar, width);
+    fill(
+      context,
+      (lane.start - view.from) * scale,
+      (lane.end - view.from) * scale,
+      place * laneHeight - top,
+      bar,
+      width,
+    );
   }
   for (const kind of DRAWN) {
     context.fillStyle = colours.kinds[KINDS[kind]];
@@ -69,6 +80,12 @@ export function drawLanes(context, scene, colours) {
         const from = (segments[at + 1] - view.from) * scale;
         fill(context, from, from + segments[at + 2] * scale, y, bar, width);
       }
+    }
+  }
+  context.fillStyle = colours.late;
+  for (let place = first; place < end; place += 1) {
+    if (late.has(lanes[order[place]].trace_id)) {
+      context.fillRect(0, place * laneHeight - top, LATE, bar);
     }
   }
   context.fillStyle = colours.failed;

@@ -195,6 +195,7 @@ export interface RunAnswer {
   experiments: ExperimentRow[];
   steps: StepSummary[];
   is_live: boolean;
+  waiting?: string | null;
   problems: string[];
   progress: { done: number; total: number } | null;
 }
@@ -219,6 +220,8 @@ export interface TrajectoryAnswer {
   version: string;
   summary: TrajectorySummary;
   conversation: Utterance[];
+  /** The messages that are left out of the conversation's middle. */
+  left_out?: number;
   spans: Span[];
   group: {
     step: number | null;
@@ -270,21 +273,38 @@ export interface SearchHit {
 
 export type SearchLine =
   | { hit: SearchHit }
-  | { done: true; searched_bytes: number; hits: number; is_cut: boolean }
+  | { done: true; searched_bytes: number; hits: number; is_cut: boolean; unreadable?: number }
   | { searched_bytes: number; total_bytes: number }
   | { error: string };
 
+export interface Evidence {
+  trace_id: string;
+  step: number | null;
+  validate: boolean;
+  sample_index: number | string | null;
+  rollout_n: number | string | null;
+  command: string;
+  /** Its address in the pages, from `#` on. */
+  address: string;
+}
+
+/** A check that is above its threshold; fields as in otel_rollout/analysis/findings. */
 export interface Finding {
   check: string;
-  severity: string;
   title: string;
-  text: string;
-  value?: number;
-  share?: number;
-  try?: string;
-  step?: number | null;
-  validate?: boolean;
-  evidence?: { trace_id: string; label?: string }[];
+  subject: string;
+  severity: string;
+  experiment_name: string | null;
+  run_id: string | null;
+  validate: boolean;
+  steps: (number | null)[];
+  number: number;
+  total: number;
+  share: number;
+  measured: string;
+  meaning: string;
+  advice: string;
+  evidence: Evidence[];
 }
 
 /** A selected part of a run: what `validate`, `experiment` and `run` say in an address. */
@@ -294,15 +314,7 @@ export interface Selection {
   run?: string | null;
 }
 
-export type PageName =
-  | "run"
-  | "step"
-  | "group"
-  | "trajectory"
-  | "timeline"
-  | "search"
-  | "live"
-  | "unknown";
+export type PageName = "run" | "step" | "group" | "trajectory" | "timeline" | "search" | "live" | "unknown";
 
 /** An address of the pages, as `data/router.js` reads it. */
 export interface Route extends Selection {
@@ -321,4 +333,42 @@ declare global {
     /** The data of an exported page, by name; filled by its scripts `data/<name>.js`. */
     otelRolloutData?: Record<string, unknown>;
   }
+}
+
+export interface RunningTrajectory {
+  trace_id: string;
+  name: string;
+  step: number | null;
+  sample_index: number | string | null;
+  rollout_n: number | string | null;
+  validate: boolean;
+  experiment_name: string | null;
+  seconds: number;
+  op: string | null;
+  op_kind: string;
+  op_seconds: number | null;
+  op_p99: number | null;
+  ops: number;
+  worker: string;
+  host: string;
+  is_alive: boolean;
+  is_late: boolean;
+  silent_seconds: number;
+}
+
+export interface StepWait {
+  step: number | null;
+  validate: boolean;
+  running: number;
+  ended: number;
+  ops: Record<string, number>;
+  longest: RunningTrajectory;
+}
+
+export interface LiveAnswer {
+  trajectories: RunningTrajectory[];
+  open: number;
+  waits: StepWait[];
+  /** Why there are none. */
+  why: string;
 }

@@ -22,17 +22,32 @@ export function GroupPage({ route }) {
   const { data, error } = useData(paths.group(route.step ?? "none", route.sample ?? "none", route));
   const group = /** @type {GroupAnswer | undefined} */ (data);
   const go = (/** @type {number | string | null | undefined} */ sample) => {
-    if (sample != null) navigate(addressOf({ ...route, sample: inAddress(sample), query: without(route.query, "compare") }));
+    if (sample != null)
+      navigate(
+        addressOf({
+          ...route,
+          sample: inAddress(sample),
+          query: without(route.query, "compare"),
+        }),
+      );
   };
   useKeys([
     { key: "j", does: "next prompt", run: () => go(group?.next) },
     { key: "k", does: "previous prompt", run: () => go(group?.previous) },
     ...(route.query.compare
-      ? [{ key: "Escape", does: "all rollouts", run: () => navigate(addressOf({ ...route, query: without(route.query, "compare") })) }]
+      ? [
+          {
+            key: "Escape",
+            does: "all rollouts",
+            run: () => navigate(addressOf({ ...route, query: without(route.query, "compare") })),
+          },
+        ]
       : []),
   ]);
   if (group) return html`<${Group} group=${group} route=${route} />`;
-  return error ? html`<${ErrorState} error=${error} />` : html`<${LoadingState}>Reading the rollouts …</${LoadingState}>`;
+  return error
+    ? html`<${ErrorState} error=${error} />`
+    : html`<${LoadingState}>Reading the rollouts …</${LoadingState}>`;
 }
 
 /** @param {{group: GroupAnswer, route: Route}} props */
@@ -46,25 +61,29 @@ function Group({ group, route }) {
   const chosen = chosenOf(route.query.compare, rollouts, names);
   const isComparing = chosen.length === 2;
   const columns = useMemo(() => (isComparing ? chosen : rollouts), [rollouts, isComparing, route.query.compare]);
-  const rewards = groupsBySteps(summary, group.other_steps).flatMap((each) => each.rewards.filter((reward) => reward !== null));
+  const rewards = groupsBySteps(summary, group.other_steps).flatMap((each) =>
+    each.rewards.filter((reward) => reward !== null),
+  );
   const [lowest, highest] = rewards.length ? [Math.min(...rewards), Math.max(...rewards)] : [null, null];
 
   const setQuery = (/** @type {Record<string, string>} */ query, replace = false) =>
     navigate(addressOf({ ...route, query }), { replace });
-  const addressOfRollout = (/** @type {Rollout} */ rollout) => trajectoryAddress(route, names.get(rollout) ?? "", rollout);
+  const addressOfRollout = (/** @type {Rollout} */ rollout) =>
+    trajectoryAddress(route, names.get(rollout) ?? "", rollout);
   const choose = (/** @type {Rollout} */ rollout) => {
     const others = chosen.filter((each) => each !== rollout);
     const next = chosen.includes(rollout) ? others : [...others, rollout].slice(-2);
     const query = without(route.query, "compare");
     setQuery(next.length ? { ...query, compare: next.map((each) => names.get(each)).join(",") } : query);
   };
-  const headOf = (/** @type {Rollout} */ rollout) => html`<${RolloutHead}
-    summary=${rollout.summary}
-    name=${names.get(rollout)}
-    address=${addressOfRollout(rollout)}
-    ...${{ lowest, highest }}
-    comparing=${isNarrow || group.rollouts.length < 2 ? null : { isChosen: chosen.includes(rollout), onChange: () => choose(rollout) }}
-  />`;
+  const headOf = (/** @type {Rollout} */ rollout) =>
+    html`<${RolloutHead}
+      summary=${rollout.summary}
+      name=${names.get(rollout)}
+      address=${addressOfRollout(rollout)}
+      ...${{ lowest, highest }}
+      comparing=${isNarrow || group.rollouts.length < 2 ? null : { isChosen: chosen.includes(rollout), onChange: () => choose(rollout) }}
+    />`;
   const at = Math.min(single, columns.length - 1);
   const shown = isNarrow ? [at] : columns.map((_, position) => position);
   return html`<div class="group-page">
@@ -74,7 +93,10 @@ function Group({ group, route }) {
       <div class="group-controls">
         <label>
           Sort by
-          <select value=${order} onChange=${(/** @type {any} */ event) => setQuery({ ...route.query, sort: event.target.value }, true)}>
+          <select
+            value=${order}
+            onChange=${(/** @type {any} */ event) => setQuery({ ...route.query, sort: event.target.value }, true)}
+          >
             ${Object.entries(ORDERS).map(([name, { words }]) => html`<option key=${name} value=${name}>${words}</option>`)}
           </select>
         </label>
@@ -90,21 +112,31 @@ function Group({ group, route }) {
       isNarrow && columns.length > 1
         ? html`<div class="switcher" role="group" aria-label="which rollout">
             ${columns.map(
-              (rollout, position) => html`<button
-                key=${rollout.summary.trace_id}
-                type="button"
-                aria-pressed=${position === at}
-                onClick=${() => setSingle(position)}
-              >
-                ${visible(names.get(rollout))} <${RewardBadge} reward=${rollout.summary.reward} ...${{ lowest, highest }} />
-              </button>`,
+              (rollout, position) =>
+                html`<button
+                  key=${rollout.summary.trace_id}
+                  type="button"
+                  aria-pressed=${position === at}
+                  onClick=${() => setSingle(position)}
+                >
+                  ${`${visible(names.get(rollout))} `}
+                  <${RewardBadge}
+                    reward=${rollout.summary.reward}
+                    ...${{ lowest, highest }}
+                  />
+                </button>`,
             )}
           </div>`
         : null
     }
     ${
       columns.length
-        ? html`<div class="columns-scroll" tabindex="0" role="region" aria-label="rollouts">
+        ? html`<div
+            class="columns-scroll"
+            tabindex="0"
+            role="region"
+            aria-label="rollouts"
+          >
             <${GroupColumns}
               rollouts=${columns}
               ...${{ shown, names, headOf, isComparing }}
@@ -120,16 +152,25 @@ function Group({ group, route }) {
 function GroupHeader({ group, route }) {
   const { summary } = group;
   const mean = meanReward(summary);
-  const signal = summary.zero_variance && { best: "all best", worst: "all worst", other: "all alike" }[summary.zero_variance];
-  const neighbour = (/** @type {number | string | null} */ sample, /** @type {string} */ words, /** @type {string} */ key) =>
+  const signal =
+    summary.zero_variance && { best: "all best", worst: "all worst", other: "all alike" }[summary.zero_variance];
+  const neighbour = (
+    /** @type {number | string | null} */ sample,
+    /** @type {string} */ words,
+    /** @type {string} */ key,
+  ) =>
     sample === null
       ? html`<span class="button disabled" aria-disabled="true">${words}</span>`
-      : html`<a class="button" href=${addressOf({ ...route, sample: inAddress(sample), query: without(route.query, "compare") })}
+      : html`<a
+          class="button"
+          href=${addressOf({ ...route, sample: inAddress(sample), query: without(route.query, "compare") })}
           >${words} <kbd>${key}</kbd></a
         >`;
   return html`<header class="group-header">
     <div class="group-title">
-      <h1 title=${visible(summary.prompt)}>${visible(summary.prompt) || `Sample ${inAddress(summary.sample_index)}`}</h1>
+      <h1 title=${visible(summary.prompt)}>
+        ${visible(summary.prompt) || `Sample ${inAddress(summary.sample_index)}`}
+      </h1>
       <p class="facts">
         <span>${counted(summary.rewards.length, "rollout")}</span>
         ${mean === null ? null : html`<span>mean reward <b>${decimal(mean)}</b></span>`}
@@ -142,7 +183,8 @@ function GroupHeader({ group, route }) {
       </p>
     </div>
     <nav class="neighbours" aria-label="other prompts of this step">
-      ${neighbour(group.previous, "← Previous", "k")} ${neighbour(group.next, "Next →", "j")}
+      ${neighbour(group.previous, "← Previous", "k")}
+      ${neighbour(group.next, "Next →", "j")}
     </nav>
   </header>`;
 }
@@ -152,17 +194,23 @@ function CompareBar({ chosen, names, total, onEnd }) {
   if (!chosen.length) return null;
   const [first, second] = chosen.map((each) => visible(names.get(each)));
   if (chosen.length === 1) {
-    return html`<p class="compare-bar" role="status">Choose a second rollout to compare with rollout ${first}.</p>`;
+    return html`<p class="compare-bar" role="status">
+      Choose a second rollout to compare with rollout ${first}.
+    </p>`;
   }
   const difference = firstDifference(chosen[0].conversation, chosen[1].conversation);
+  const where = difference?.turn ? `turn ${difference.turn}` : "the prompt";
   return html`<p class="compare-bar" role="status">
-    Rollouts ${first} and ${second}
-    ${
-      difference === null
-        ? " say the same."
-        : html` first differ in <b>${difference.turn ? `turn ${difference.turn}` : "the prompt"}</b>, message ${difference.index + 1}.`
-    }
-    <button type="button" onClick=${onEnd}>Show all ${whole(total)} <kbd>Esc</kbd></button>
+    <span
+      >${`Rollouts ${first} and ${second} `}${
+        difference === null
+          ? "say the same."
+          : html`first differ in <b>${where}</b>${`, message ${difference.index + 1}.`}`
+      }</span
+    >
+    <button type="button" onClick=${onEnd}>
+      Show all ${whole(total)} <kbd>Esc</kbd>
+    </button>
   </p>`;
 }
 
@@ -187,7 +235,15 @@ function trajectoryAddress(route, name, { summary }) {
     return addressOf({ page: "trajectory", traceId: summary.trace_id });
   }
   const { step, sample, validate, experiment, run } = route;
-  return addressOf({ page: "trajectory", step, sample, rollout: name, validate, experiment, run });
+  return addressOf({
+    page: "trajectory",
+    step,
+    sample,
+    rollout: name,
+    validate,
+    experiment,
+    run,
+  });
 }
 
 /**

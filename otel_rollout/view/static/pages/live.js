@@ -1,9 +1,113 @@
+import { paths } from "../data/client.js";
+import { counted, duration, visible, whole } from "../data/formats.js";
+import { addressOf } from "../data/router.js";
 import { html } from "../parts/html.js";
-import { EmptyState } from "../parts/states.js";
+import { EmptyState, ErrorState, LoadingState } from "../parts/states.js";
+import { Table } from "../parts/table.js";
+import { usePolled } from "../parts/use_polled.js";
 
-/** @import { Route } from "../data/types.d.ts" */
+/** @import { Column } from "../parts/table.js" */
+/** @import { LiveAnswer, RunningTrajectory, StepWait } from "../data/types.d.ts" */
 
-/** @param {{route: Route}} props */
-export function LivePage({ route }) {
-  return html`<${EmptyState} title="Live">This page comes later: ${route.page}.</${EmptyState}>`;
+const MILLISECONDS_BETWEEN = 2000;
+const BETWEEN_OPS = "between ops";
+
+/** @type {Column[]} */
+const COLUMNS = [
+  column("seconds", "age", "5rem", (row) => duration(row.seconds)),
+  column(
+    "step",
+    "step",
+    "5rem",
+    (row) => `${row.step ?? "none"}${row.validate ? " val" : ""}`,
+  ),
+  column("sample_index", "sample", "minmax(4rem, 8rem)", (row) =>
+    visible(String(row.sample_index ?? "–")),
+  ),
+  column("rollout_n", "rollout", "5rem", (row) =>
+    visible(String(row.rollout_n ?? "–")),
+  ),
+  {
+    ...column("op", "in", "minmax(8rem, 1fr)", (row) =>
+      visible(row.op ?? BETWEEN_OPS),
+    ),
+    isNumber: false,
+  },
+  column("op_seconds", "for", "6rem", (row) =>
+    row.is_late
+      ? html`<strong class="bad" title="longer than 99% of such ops"
+          >${duration(row.op_seconds)}</strong
+        >`
+      : duration(row.op_seconds),
+  ),
+  column("op_p99", "p99", "6rem", (row) => duration(row.op_p99)),
+  column("ops", "open ops", "5rem", (row) => whole(row.ops)),
+  {
+    ...column("worker", "process", "minmax(8rem, 14rem)", (row) =>
+      visible(row.worker),
+    ),
+    isNumber: false,
+  },
+  {
+    ...column("is_alive", "alive", "9rem", (row) =>
+      row.is_alive
+        ? "yes"
+        : html`<span class="bad"
+            >no sign for ${duration(row.silent_seconds)}</span
+          >`,
+    ),
+    isNumber: false,
+  },
+];
+
+/** The page of what runs now. */
+export function LivePage() {
+  const { data, error } = usePolled(paths.live(), MILLISECONDS_BETWEEN);
+  const live = /** @type {LiveAnswer | undefined} */ (data);
+  if (!live)
+    return error
+      ? html`<${ErrorState} error=${error} />`
+      : html`<${LoadingState}>Looking what runs …</${LoadingState}>`;
+  if (!live.trajectories.length)
+    return html`<${EmptyState} title="Nothing runs">${live.why}</${EmptyState}>`;
+  return html`<div class="live-page">
+    <h1>${counted(live.open, "running trajectory", "running trajectories")}</h1>
+    <ul class="waits">
+      ${live.waits.map((wait) => html`<li key=${`${wait.step} ${wait.validate}`}>${sentence(wait)}</li>`)}
+    </ul>
+    <${Table}
+      label="running trajectories, the longest first"
+      columns=${COLUMNS}
+      rows=${live.trajectories}
+      keyOf=${(/** @type {RunningTrajectory} */ row) => row.trace_id}
+      addressOf=${(/** @type {RunningTrajectory} */ row) => addressOf({ page: "trajectory", traceId: row.trace_id })}
+      rowName="trajectory"
+    />
+    ${live.open > live.trajectories.length ? html`<p class="weak">and ${whole(live.open - live.trajectories.length)} more</p>` : null}
+  </div>`;
+}
+
+/** @param {StepWait} wait */
+function sentence(wait) {
+  const [[op, count]] = Object.entries(wait.ops);
+  const { longest } = wait;
+  const share = count === wait.running ? "all" : whole(count);
+  const inOp =
+    longest.op === null
+      ? ""
+      : `, ${duration(longest.op_seconds)} of it in ${visible(longest.op)}`;
+  const usual =
+    longest.op_p99 === null ? "" : ` (p99 ${duration(longest.op_p99)})`;
+  return `Step ${wait.step ?? "none"}${wait.validate ? " validation" : ""} waits for ${whole(wait.running)} of ${whole(wait.running + wait.ended)}: ${share} ${op === BETWEEN_OPS ? op : `in ${visible(op)}`}; the longest runs for ${duration(longest.seconds)}${inOp}${usual}`;
+}
+
+/**
+ * @param {string} key
+ * @param {string} title
+ * @param {string} width
+ * @param {(row: RunningTrajectory) => unknown} cell
+ * @returns {Column}
+ */
+function column(key, title, width, cell) {
+  return { key, title, width, cell, isNumber: true };
 }

@@ -13,7 +13,14 @@ import { useData } from "../parts/use_data.js";
 /** @import { Route, TimelineAnswer, TimelineLane } from "../data/types.d.ts" */
 
 /** @type {Record<LaneOrder, string>} */
-const ORDERS = { end: "latest end", start: "start", duration: "longest", reward: "highest reward" };
+const ORDERS = {
+  end: "latest end",
+  start: "start",
+  duration: "longest",
+  reward: "highest reward",
+};
+/** @type {Set<string>} */
+const NOBODY = new Set();
 /** Pixels of a lane by the name of its size. */
 const HEIGHTS = { small: 3, medium: 8, large: 18 };
 
@@ -22,8 +29,11 @@ export function TimelinePage({ route }) {
   const { data, error } = useData(paths.timeline(route.step ?? "none", route));
   const timeline = /** @type {TimelineAnswer | undefined} */ (data);
   if (timeline?.lanes.length) return html`<${Timeline} timeline=${timeline} route=${route} />`;
-  if (timeline) return html`<${EmptyState} title="No trajectories">Nothing of this step has been written yet.</${EmptyState}>`;
-  return error ? html`<${ErrorState} error=${error} />` : html`<${LoadingState}>Reading the timeline …</${LoadingState}>`;
+  if (timeline)
+    return html`<${EmptyState} title="No trajectories">Nothing of this step has been written yet.</${EmptyState}>`;
+  return error
+    ? html`<${ErrorState} error=${error} />`
+    : html`<${LoadingState}>Reading the timeline …</${LoadingState}>`;
 }
 
 /** @param {{timeline: TimelineAnswer, route: Route}} props */
@@ -32,37 +42,66 @@ function Timeline({ timeline, route }) {
   const order = orderOf(route.query.sort);
   const size = sizeOf(route.query.lanes, lanes.length);
   const places = useMemo(() => orderLanes(lanes, order), [lanes, order]);
-  const bounds = useMemo(() => ({ from: 0, to: lanes.reduce((most, lane) => Math.max(most, lane.end), 1) }), [lanes]);
+  const bounds = useMemo(
+    () => ({
+      from: 0,
+      to: lanes.reduce((most, lane) => Math.max(most, lane.end), 1),
+    }),
+    [lanes],
+  );
   const late = useMemo(() => stragglersOf(lanes, names), [lanes, names]);
   const [chosenView, setView] = useState(/** @type {View | null} */ (null));
   const view = chosenView ?? bounds;
   const setQuery = (/** @type {Record<string, string>} */ query) =>
-    navigate(addressOf({ ...route, query: { ...route.query, ...query } }), { replace: true });
+    navigate(addressOf({ ...route, query: { ...route.query, ...query } }), {
+      replace: true,
+    });
   const addressOfLane = (/** @type {TimelineLane} */ lane) => addressOf({ page: "trajectory", traceId: lane.trace_id });
   return html`<div class="timeline-page">
     <header class="timeline-header">
-      <${Waited} late=${late} lanes=${lanes} step=${route.step ?? "none"} addressOf=${addressOfLane} />
+      <${Waited}
+        late=${late}
+        lanes=${lanes}
+        step=${route.step ?? "none"}
+        addressOf=${addressOfLane}
+      />
       <div class="timeline-controls">
         <ul class="legend" aria-label="colours">
           ${KINDS.map((kind) => html`<li key=${kind}><span class="swatch kind-${kind}"></span>${kind}</li>`)}
           <li><span class="swatch failed-swatch"></span>failed</li>
+          ${late ? html`<li><span class="swatch late-swatch"></span>last 5%</li>` : null}
         </ul>
         <label>
           Sort by
-          <select value=${order} onChange=${(/** @type {any} */ event) => setQuery({ sort: event.target.value })}>
+          <select
+            value=${order}
+            onChange=${(/** @type {any} */ event) => setQuery({ sort: event.target.value })}
+          >
             ${Object.entries(ORDERS).map(([name, words]) => html`<option key=${name} value=${name}>${words}</option>`)}
           </select>
         </label>
         <label>
           Lanes
-          <select value=${size} onChange=${(/** @type {any} */ event) => setQuery({ lanes: event.target.value })}>
+          <select
+            value=${size}
+            onChange=${(/** @type {any} */ event) => setQuery({ lanes: event.target.value })}
+          >
             ${Object.keys(HEIGHTS).map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
           </select>
         </label>
-        <button type="button" disabled=${chosenView === null} onClick=${() => setView(null)}>Whole time <kbd>0</kbd></button>
+        <button
+          type="button"
+          disabled=${chosenView === null}
+          onClick=${() => setView(null)}
+        >
+          Whole time <kbd>0</kbd>
+        </button>
         ${
           late
-            ? html`<button type="button" onClick=${() => setView({ from: Math.max(0, late.since - (late.until - late.since) * 0.1), to: bounds.to })}>
+            ? html`<button
+                type="button"
+                onClick=${() => setView({ from: Math.max(0, late.since - (late.until - late.since) * 0.1), to: bounds.to })}
+              >
                 The end
               </button>`
             : null
@@ -75,24 +114,33 @@ function Timeline({ timeline, route }) {
       order=${places}
       laneHeight=${HEIGHTS[size]}
       since=${late?.since ?? null}
+      late=${late?.traceIds ?? NOBODY}
       onView=${(/** @type {View} */ next) => setView(next.from === bounds.from && next.to === bounds.to ? null : next)}
       onOpen=${(/** @type {TimelineLane} */ lane) => navigate(addressOfLane(lane))}
     />
     <details class="timeline-table">
       <summary>As a table</summary>
-      <${TimelineTable} ...${{ lanes, names }} addressOf=${addressOfLane} late=${late?.traceIds ?? new Set()} />
+      <${TimelineTable}
+        ...${{ lanes, names }}
+        addressOf=${addressOfLane}
+        late=${late?.traceIds ?? NOBODY}
+      />
     </details>
   </div>`;
 }
 
 /** @param {{late: Stragglers | null, lanes: TimelineLane[], step: string, addressOf: (lane: TimelineLane) => string}} props */
 function Waited({ late, lanes, step, addressOf: addressOfLane }) {
-  if (!late) return html`<h1>${lanes.length === 1 ? "One trajectory" : `${whole(lanes.length)} trajectories`}</h1>`;
+  if (!late)
+    return html`<h1>
+      ${lanes.length === 1 ? "One trajectory" : `${whole(lanes.length)} trajectories`}
+    </h1>`;
   const [first] = late.did;
   const last = lanes.reduce((most, lane) => (lane.end > most.end ? lane : most));
   return html`<h1 class="waited">
-    Step ${visible(step)} waited <b>${duration((late.until - late.since) / 1e6)}</b> for ${whole(late.count)} of ${whole(late.total)}:
-    mostly <b>${activityName(first)}</b>
+    ${`Step ${visible(step)} waited `}<b>${duration((late.until - late.since) / 1e6)}</b>${` for ${whole(late.count)} of ${whole(late.total)}: mostly `}<b
+      >${activityName(first)}</b
+    >
     <a class="waited-link" href=${addressOfLane(last)}>the last one</a>
   </h1>`;
 }

@@ -33,7 +33,13 @@ export function TrajectoryPage({ route }) {
     { key: "j", does: "next rollout", run: () => go(trajectory?.next) },
     { key: "k", does: "previous rollout", run: () => go(trajectory?.previous) },
   ]);
-  if (trajectory) return html`<${Trajectory} key=${traceId} trajectory=${trajectory} route=${route} go=${go} />`;
+  if (trajectory)
+    return html`<${Trajectory}
+      key=${traceId}
+      trajectory=${trajectory}
+      route=${route}
+      go=${go}
+    />`;
   const failure = error ?? group.error;
   if (failure) return html`<${ErrorState} error=${failure} />`;
   if (group.data && traceId === undefined) {
@@ -58,14 +64,29 @@ function Trajectory({ trajectory, route, go }) {
   const spanOf = (/** @type {string | null} */ id) => (id === null ? undefined : byId.get(id));
   const choose = (/** @type {string | null} */ id, /** @type {"conversation" | "waterfall"} */ where) => {
     setFrom(where);
-    const { span: _, ...query } = route.query;
-    navigate(addressOf({ ...route, query: id === null ? query : { ...query, span: id } }), { replace: true });
+    navigate(addressOf({ ...route, query: { ...route.query, span: id ?? "" } }), { replace: true });
   };
-  useKeys(span ? [{ key: "Escape", does: "close the span", run: () => choose(null, "waterfall") }] : []);
+  useKeys(
+    span
+      ? [
+          {
+            key: "Escape",
+            does: "close the span",
+            run: () => choose(null, "waterfall"),
+          },
+        ]
+      : [],
+  );
   const panes = {
-    conversation: html`<${Conversation} ...${{ conversation, spanOf, chosen, family }} onSelect=${(/** @type {string} */ id) => choose(id, "conversation")} />`,
+    conversation: html`<${Conversation}
+      ...${{ conversation, spanOf, chosen, family }}
+      onSelect=${(/** @type {string} */ id) => choose(id, "conversation")}
+    />`,
     spans: html`<div class="spans-pane ${span ? "has-panel" : ""}">
-      <${Waterfall} ...${{ spans, chosen }} onSelect=${(/** @type {string} */ id) => choose(id, "waterfall")} />
+      <${Waterfall}
+        ...${{ spans, chosen }}
+        onSelect=${(/** @type {string} */ id) => choose(id, "waterfall")}
+      />
       ${span ? html`<${SpanPanel} traceId=${summary.trace_id} span=${span} onClose=${() => choose(null, "waterfall")} />` : null}
     </div>`,
   };
@@ -74,14 +95,35 @@ function Trajectory({ trajectory, route, go }) {
     <${TrajectoryHeader} trajectory=${trajectory} go=${go} />
     ${
       isNarrow
-        ? html`<div class="switcher" role="group" aria-label="conversation or spans">
+        ? html`<div
+            class="switcher"
+            role="group"
+            aria-label="conversation or spans"
+          >
             ${names.map(
-              (name) => html`<button key=${name} type="button" aria-pressed=${tab === name} onClick=${() => setTab(name)}>${name}</button>`,
+              (name) =>
+                html`<button
+                  key=${name}
+                  type="button"
+                  aria-pressed=${tab === name}
+                  onClick=${() => setTab(name)}
+                >
+                  ${name}
+                </button>`,
             )}
           </div>`
         : null
     }
-    <div class="panes">${names.filter((name) => !isNarrow || name === tab).map((name) => html`<div key=${name} class="pane">${panes[name]}</div>`)}</div>
+    ${
+      trajectory.left_out
+        ? html`<p class="new-prompt">
+            ${`The conversation is very long: ${whole(trajectory.left_out)} messages of its middle are left out; all of its spans are here.`}
+          </p>`
+        : null
+    }
+    <div class="panes">
+      ${names.filter((name) => !isNarrow || name === tab).map((name) => html`<div key=${name} class="pane">${panes[name]}</div>`)}
+    </div>
   </div>`;
 }
 
@@ -91,7 +133,13 @@ function TrajectoryHeader({ trajectory, go }) {
   const { run } = useSurroundings();
   const seconds = (summary.end_time - summary.start_time) / 1e9;
   const neighbour = (/** @type {string | null} */ traceId, /** @type {string} */ words, /** @type {string} */ key) =>
-    html`<button type="button" disabled=${traceId === null} onClick=${() => go(traceId)}>${words} <kbd>${key}</kbd></button>`;
+    html`<button
+      type="button"
+      disabled=${traceId === null}
+      onClick=${() => go(traceId)}
+    >
+      ${words} <kbd>${key}</kbd>
+    </button>`;
   return html`<header class="trajectory-header">
     <div class="group-title">
       <h1>${visible(titleOf(summary))}</h1>
@@ -169,7 +217,7 @@ function addressIn(route, group, traceId) {
  */
 function familyOf(span, byId, spans) {
   const found = new Set([span.span_id]);
-  for (let at = span; at.parent_id !== null && !found.has(at.parent_id); ) {
+  for (let at = span; at.parent_id !== null && !found.has(at.parent_id);) {
     const parent = byId.get(at.parent_id);
     if (!parent) break;
     found.add(parent.span_id);

@@ -13,15 +13,10 @@ export function breadcrumbs(route, title = "Run") {
   const { step, sample, rollout, validate, experiment, run } = route;
   const selection = { validate, experiment, run };
   const way = [{ text: title, address: "#/" }];
-  if (route.page === "search")
-    way.push({ text: "Search", address: addressOf({ page: "search" }) });
-  if (route.page === "live")
-    way.push({ text: "Live", address: addressOf({ page: "live" }) });
-  if (step === undefined || route.page === "search")
-    return withTrace(way, route);
-  const text =
-    (step === "none" ? "No step" : `Step ${step}`) +
-    (validate ? " validation" : "");
+  if (route.page === "search") way.push({ text: "Search", address: addressOf({ page: "search" }) });
+  if (route.page === "live") way.push({ text: "Live", address: addressOf({ page: "live" }) });
+  if (step === undefined || route.page === "search") return withTrace(way, route);
+  const text = (step === "none" ? "No step" : `Step ${step}`) + (validate ? " validation" : "");
   way.push({ text, address: addressOf({ page: "step", step, ...selection }) });
   if (route.page === "timeline")
     way.push({
@@ -57,9 +52,7 @@ export function breadcrumbs(route, title = "Run") {
  */
 export function titleOf(route, title) {
   const texts = breadcrumbs(route, title ?? "").map(({ text }) => text);
-  return [...texts.slice(1).reverse(), texts[0], "otel-rollout"]
-    .filter(Boolean)
-    .join(" · ");
+  return [...texts.slice(1).reverse(), texts[0], "otel-rollout"].filter(Boolean).join(" · ");
 }
 
 /**

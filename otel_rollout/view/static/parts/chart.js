@@ -21,19 +21,12 @@ import { themeColor, useThemeVersion } from "./theme.js";
  * @param {number[]} props.x
  * @param {Line[]} props.lines
  * @param {(value: number | null | undefined) => string} props.format
+ * @param {(value: number | null | undefined) => string} [props.formatTick] of the axis
  * @param {(index: number) => void} [props.onOpen] gets the position in `x`
  * @param {[number, number]} [props.range] of y, if it is known before
  * @param {number} [props.height]
  */
-export function LineChart({
-  title,
-  x,
-  lines,
-  format,
-  onOpen,
-  range,
-  height = 130,
-}) {
+export function LineChart({ title, x, lines, format, formatTick = format, onOpen, range, height = 130 }) {
   const place = useRef(/** @type {HTMLDivElement | null} */ (null));
   const plot = useRef(/** @type {any} */ (null));
   const open = useRef(onOpen);
@@ -59,6 +52,7 @@ export function LineChart({
       {
         width: element.clientWidth || 300,
         height,
+        padding: [8, 14, 0, 0],
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
         scales: { x: { time: false }, y: range ? { range } : {} },
@@ -69,18 +63,15 @@ export function LineChart({
             ticks: grid,
             font,
             size: 26,
-            incrs: [
-              1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000,
-            ],
+            incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000],
           },
           {
             stroke: text,
             grid,
             ticks: grid,
             font,
-            size: 48,
-            values: (/** @type {any} */ _, /** @type {number[]} */ ys) =>
-              ys.map((y) => format(y)),
+            size: 52,
+            values: (/** @type {any} */ _, /** @type {number[]} */ ys) => ys.map((y) => formatTick(y)),
           },
         ],
         series: [
@@ -91,13 +82,11 @@ export function LineChart({
             width: 1.5,
             dash: isDashed ? [5, 4] : undefined,
             spanGaps: true,
-            points: { size: 4, show: isShort },
+            points: { size: 4, fill: themeColor(color), show: isShort },
           })),
         ],
         hooks: {
-          setCursor: [
-            (/** @type {any} */ self) => setAt(self.cursor.idx ?? null),
-          ],
+          setCursor: [(/** @type {any} */ self) => setAt(self.cursor.idx ?? null)],
         },
       },
       /** @type {any} */ (data),
@@ -108,9 +97,7 @@ export function LineChart({
       if (made.cursor.idx != null) open.current?.(made.cursor.idx);
     };
     made.over.addEventListener("click", click);
-    const resize = new ResizeObserver(() =>
-      made.setSize({ width: element.clientWidth, height }),
-    );
+    const resize = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
     resize.observe(element);
     return () => {
       resize.disconnect();
@@ -158,8 +145,7 @@ function isShort(self) {
  */
 function describe(title, x, lines, format) {
   const ends = lines.map(
-    ({ label, values }) =>
-      `${label} from ${format(values[0]) || "unknown"} to ${format(values.at(-1)) || "unknown"}`,
+    ({ label, values }) => `${label} from ${format(values[0]) || "unknown"} to ${format(values.at(-1)) || "unknown"}`,
   );
   return `${title} over ${x.length} steps: ${ends.join("; ")}. The table has the numbers.`;
 }

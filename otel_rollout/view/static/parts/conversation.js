@@ -28,7 +28,13 @@ const MOST_LINES = 50;
 export function Conversation({ conversation, spanOf, chosen, onSelect, family }) {
   const items = useMemo(() => pairCalls(conversation), [conversation]);
   const places = useMemo(() => placesOf(items), [items]);
-  const { scroller, items: shown, height, show, measure } = useWindowed({
+  const {
+    scroller,
+    items: shown,
+    height,
+    show,
+    measure,
+  } = useWindowed({
     count: items.length,
     sizeOf: (index) => guess(items[index]),
     keyOf: (index) => items[index].index,
@@ -46,18 +52,29 @@ export function Conversation({ conversation, spanOf, chosen, onSelect, family })
     return () => cancelAnimationFrame(frame);
   }, [chosen?.spanId, chosen?.from, places]);
   const moreOf = (/** @type {string | null} */ spanId) => (spanId === null ? null : () => onSelect(spanId));
-  return html`<div ref=${scroller} class="conversation" tabindex="0" role="region" aria-label="conversation">
+  return html`<div
+    ref=${scroller}
+    class="conversation"
+    tabindex="0"
+    role="region"
+    aria-label="conversation"
+  >
     <div class="windowed" style=${{ height: `${height}px` }}>
       ${shown.map(
-        ({ key, index, start }) => html`<div
-          key=${key}
-          ref=${measure}
-          data-index=${index}
-          class="windowed-entry"
-          style=${{ transform: `translateY(${start}px)` }}
-        >
-          <${Message} item=${items[index]} ...${{ spanOf, onSelect, moreOf }} selected=${near} />
-        </div>`,
+        ({ key, index, start }) =>
+          html`<div
+            key=${key}
+            ref=${measure}
+            data-index=${index}
+            class="windowed-entry"
+            style=${{ transform: `translateY(${start}px)` }}
+          >
+            <${Message}
+              item=${items[index]}
+              ...${{ spanOf, onSelect, moreOf }}
+              selected=${near}
+            />
+          </div>`,
       )}
     </div>
   </div>`;
@@ -72,14 +89,16 @@ export function Conversation({ conversation, spanOf, chosen, onSelect, family })
 function placesOf(items) {
   const places = new Map();
   items.forEach((item, at) => {
-    for (const { span_id: spanId } of messagesOf(item)) if (spanId !== null && !places.has(spanId)) places.set(spanId, at);
+    for (const { span_id: spanId } of messagesOf(item))
+      if (spanId !== null && !places.has(spanId)) places.set(spanId, at);
   });
   return places;
 }
 
 /** @param {Item} item */
 function guess(item) {
-  const lines = (/** @type {string} */ text) => Math.min(MOST_LINES, 1 + text.length / WIDTH + text.slice(0, 4000).split("\n").length - 1);
+  const lines = (/** @type {string} */ text) =>
+    Math.min(MOST_LINES, 1 + text.length / WIDTH + text.slice(0, 4000).split("\n").length - 1);
   const { role, text } = item.utterance;
   const own = role === "tool" ? 0 : AROUND + LINE * (role === "system" ? 1 : lines(text));
   return own + item.cards.reduce((sum, { result }) => sum + 2 * AROUND + LINE * (1 + lines(result?.text ?? "")), 0);

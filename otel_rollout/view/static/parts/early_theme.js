@@ -2,8 +2,7 @@
 (() => {
   try {
     const theme = localStorage.getItem("otel-rollout.theme");
-    if (theme === "light" || theme === "dark")
-      document.documentElement.dataset.theme = theme;
+    if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
   } catch {
     // Storage is refused in some private windows.
   }

@@ -1,5 +1,6 @@
 import { onConnection } from "../data/changes.js";
 import { isExported, paths } from "../data/client.js";
+import { rememberSteps } from "../data/selection.js";
 import { addressAbove, addressOf, navigate } from "../data/router.js";
 import { PAGES } from "../pages/index.js";
 import { useEffect, useRef, useState } from "../vendor/preact_hooks.js";
@@ -19,9 +20,8 @@ import { useRoute } from "./use_route.js";
 export function Frame() {
   const route = useRoute();
   const { data: run, error: runError } = useData(paths.run());
-  const [place, setPlace] = useState(
-    /** @type {Partial<Route> | null} */ (null),
-  );
+  rememberSteps(run);
+  const [place, setPlace] = useState(/** @type {Partial<Route> | null} */ (null));
   const [isHelpOpen, setHelpOpen] = useState(false);
   const [isConnected, setConnected] = useState(true);
   useEffect(() => onConnection(setConnected), []);
@@ -42,9 +42,7 @@ export function Frame() {
   useKeys([
     { key: "/", does: "search", run: () => navigate(search) },
     { key: "?", does: "these keys", run: () => setHelpOpen(true) },
-    ...(up === null
-      ? []
-      : [{ key: "Escape", does: "up", run: () => navigate(up) }]),
+    ...(up === null ? [] : [{ key: "Escape", does: "up", run: () => navigate(up) }]),
     ...(here.sample === undefined || here.page === "group"
       ? []
       : [
@@ -101,7 +99,7 @@ export function Frame() {
         </ol>
       </nav>
       <div class="frame-tools">
-        ${run?.is_live && isConnected ? html`<span class="live" title="The folder is being written."><span aria-hidden="true">●</span> live</span>` : null}
+        ${run?.is_live && isConnected ? html`<a class="live" href="#/live" title="The folder is being written: what runs now"><span aria-hidden="true">●</span> live</a>` : null}
         ${isExported() ? null : html`<a class="tool" href=${search}>Search <kbd>/</kbd></a>`}
         <${ThemeSwitch} />
         <button type="button" class="icon-button" aria-label="Keys" title="Keys (?)" onClick=${() => setHelpOpen(true)}>?</button>
@@ -129,26 +127,8 @@ function usePlaceKept(route) {
 }
 
 /** @param {Route} route */
-function pageKey({
-  page,
-  step,
-  sample,
-  rollout,
-  traceId,
-  validate,
-  experiment,
-  run,
-}) {
-  return JSON.stringify([
-    page,
-    step,
-    sample,
-    rollout,
-    traceId,
-    validate,
-    experiment,
-    run,
-  ]);
+function pageKey({ page, step, sample, rollout, traceId, validate, experiment, run }) {
+  return JSON.stringify([page, step, sample, rollout, traceId, validate, experiment, run]);
 }
 
 /** @param {Route} route */

@@ -27,7 +27,8 @@ const FIRST = 1200;
  */
 export function GroupColumns({ rollouts, shown, names, headOf, addressOf, isComparing }) {
   const { common, rows } = useMemo(() => align(rollouts.map(({ conversation }) => conversation)), [rollouts]);
-  const [isOpen, setOpen] = useState(false);
+  const [isUnfolded, setUnfolded] = useState(false);
+  const isOpen = isUnfolded || !rows.length;
   const [count, end] = useMore(rows.length);
   const longest = rollouts.find(({ conversation }) => conversation.length >= common);
   const columns = shown.map((at) => rollouts[at]);
@@ -46,13 +47,24 @@ export function GroupColumns({ rollouts, shown, names, headOf, addressOf, isComp
         ? html`<div class="columns-row" role="row">
             <div class="common" role="cell">
               <div class="common-inner">
-                <button type="button" class="fold" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>
-                  <span aria-hidden="true">${isOpen ? "▾" : "▸"}</span> ${alike(common, rollouts.length)}
+                <button
+                  type="button"
+                  class="fold"
+                  aria-expanded=${isOpen}
+                  onClick=${() => setUnfolded(!isOpen)}
+                >
+                  <span aria-hidden="true">${isOpen ? "▾ " : "▸ "}</span>
+                  ${alike(common, rollouts.length)}
                 </button>
                 ${
                   isOpen
                     ? pairCalls(longest.conversation.slice(0, common)).map(
-                        (item) => html`<${Message} key=${item.index} item=${item} first=${FIRST} />`,
+                        (item) =>
+                          html`<${Message}
+                            key=${item.index}
+                            item=${item}
+                            first=${FIRST}
+                          />`,
                       )
                     : null
                 }
@@ -61,17 +73,16 @@ export function GroupColumns({ rollouts, shown, names, headOf, addressOf, isComp
           </div>`
         : null
     }
-    ${rows
-      .slice(0, count)
-      .map(
-        (row, at) =>
-          html`<${Turn}
+    ${rows.slice(0, count).map(
+      (row, at) =>
+        html`<${Turn}
             key=${row.turn}
             ...${{ row, shown, nameAt, isComparing, addressAt: (/** @type {number} */ column) => addressOf(rollouts[column]) }}
+            before=${rows[at - 1] ?? null}
             isFirst=${at === 0 && rollouts.length > 1}
           />`,
-      )}
-    ${rows.length === 0 && rollouts.length > 1 ? html`<p class="state">All ${whole(rollouts.length)} rollouts say the same.</p>` : null}
+    )}
+    ${rows.length === 0 && rollouts.length > 1 ? html`<p class="all-alike">${rollouts.length === 2 ? "Both rollouts say the same." : `All ${whole(rollouts.length)} rollouts say the same.`}</p>` : null}
     ${count < rows.length ? html`<div ref=${end} class="more-rows weak">${counted(rows.length - count, "turn")} more …</div>` : null}
   </div>`;
 }
@@ -81,44 +92,62 @@ export function GroupColumns({ rollouts, shown, names, headOf, addressOf, isComp
  *
  * @param {object} props
  * @param {Row} props.row
+ * @param {Row | null} props.before the row above
  * @param {number[]} props.shown
  * @param {boolean} props.isFirst
  * @param {boolean} props.isComparing
  * @param {(column: number) => string} props.nameAt
  * @param {(column: number) => string} props.addressAt
  */
-function Turn({ row, shown, isFirst, isComparing, nameAt, addressAt }) {
+function Turn({ row, before, shown, isFirst, isComparing, nameAt, addressAt }) {
   const items = useMemo(() => row.cells.map((cell) => (cell ? pairCalls(cell.utterances, cell.from) : [])), [row]);
   const differences = useMemo(
     () => (isComparing && shown.length === 2 ? messageDifferences(items[shown[0]], items[shown[1]]) : null),
     [items, isComparing, shown.join()],
   );
   const kinds = new Set(shown.map((at) => (row.cells[at] ? (row.cells[at].sameAs ?? at) : "ended")));
-  return html`<div class="columns-row turn-name ${isFirst ? "first" : ""}" role="row">
+  return html`<div
+      class="columns-row turn-name ${isFirst ? "first" : ""}"
+      role="row"
+    >
       <div role="rowheader">
         <span class="turn-label"
           >${row.turn === 0 ? "Prompt" : `Turn ${row.turn}`}${
-            isFirst ? html`<b class="first-difference"><span aria-hidden="true">≠</span> first difference</b>` : null
+            isFirst
+              ? html`<b class="first-difference"
+                  ><span aria-hidden="true">≠</span> first difference</b
+                >`
+              : null
           }${!isFirst && kinds.size === 1 && shown.length > 1 ? html`<span class="weak">alike</span>` : null}</span
         >
       </div>
     </div>
     <div class="columns-row turn" role="row">
       ${shown.map(
-        (at, place) => html`<div key=${at} role="cell" class="cell ${row.cells[at] ? "" : "ended"} ${isRepeated(row.cells[at], shown) ? "same" : ""}">
-          ${
-            row.cells[at]
-              ? html`${
-                  isRepeated(row.cells[at], shown)
-                    ? html`<p class="same-as"><span aria-hidden="true">=</span> as rollout ${nameAt(row.cells[at].sameAs ?? at)}</p>`
-                    : null
-                }${items[at].map(
-                  (item, nth) =>
-                    html`<${Message} key=${item.index} item=${item} differences=${differences?.[place][nth]} first=${FIRST} moreOf=${leadTo(addressAt(at))} />`,
-                )}`
-              : html`<p class="weak">${at >= 0 ? "ended" : ""}</p>`
-          }
-        </div>`,
+        (at, place) =>
+          html`<div
+            key=${at}
+            role="cell"
+            class="cell ${row.cells[at] ? "" : "ended"} ${isRepeated(row.cells[at], shown) ? "same" : ""}"
+          >
+            ${
+              row.cells[at]
+                ? items[at].map(
+                    (item, nth) =>
+                      html`<${Message}
+                        key=${item.index}
+                        item=${item}
+                        heading=${isRepeated(row.cells[at], shown) ? (nth ? "" : `= as rollout ${nameAt(row.cells[at]?.sameAs ?? at)}`) : undefined}
+                        differences=${differences?.[place][nth]}
+                        first=${FIRST}
+                        moreOf=${leadTo(addressAt(at))}
+                      />`,
+                  )
+                : before === null || before.cells[at] !== null
+                  ? html`<p class="weak">ended</p>`
+                  : null
+            }
+          </div>`,
       )}
     </div>`;
 }

@@ -44,25 +44,14 @@ function listen() {
   if (isListening) return;
   isListening = true;
   addEventListener("keydown", (event) => {
-    if (
-      event.defaultPrevented ||
-      event.ctrlKey ||
-      event.metaKey ||
-      event.altKey
-    )
-      return;
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     const target = event.target instanceof Element ? event.target : null;
     if (document.querySelector("dialog[open]")) return;
     if (target?.closest("input, textarea, select, [contenteditable]")) {
-      if (event.key === "Escape" && target instanceof HTMLElement)
-        target.blur();
+      if (event.key === "Escape" && target instanceof HTMLElement) target.blur();
       return;
     }
-    if (
-      (event.key === "Enter" || event.key === " ") &&
-      target?.closest("a, button, summary")
-    )
-      return;
+    if ((event.key === "Enter" || event.key === " ") && target?.closest("a, button, summary")) return;
     const found = activeKeys().find(({ key }) => key === event.key);
     if (!found) return;
     event.preventDefault();

@@ -31,7 +31,12 @@ export function LongText({ text, parts, cut, onMore, first = FIRST }) {
         ? html`<p class="more">
             ${
               isLong
-                ? html`<button type="button" class="link" aria-expanded=${isWhole} onClick=${() => setWhole(!isWhole)}>
+                ? html`<button
+                    type="button"
+                    class="link"
+                    aria-expanded=${isWhole}
+                    onClick=${() => setWhole(!isWhole)}
+                  >
                     ${isWhole ? "Show less" : `Show all ${whole(text.length)} characters`}
                   </button>`
                 : null
@@ -68,5 +73,7 @@ function Marked({ parts, length }) {
 function Cut({ cut, onMore }) {
   const words = `${whole(cut)} characters more`;
   if (!onMore) return html`<span class="weak">… ${words}</span>`;
-  return html`<button type="button" class="link" onClick=${onMore}>… ${words}</button>`;
+  return html`<button type="button" class="link" onClick=${onMore}>
+    … ${words}
+  </button>`;
 }

@@ -18,7 +18,7 @@ import { SpanButton, ToolCard, Traceback } from "./tool_card.js";
  *
  * @param {object} props
  * @param {Item} props.item
- * @param {boolean} [props.isFirstDifference]
+ * @param {string} [props.heading] stands in the place of the role and amounts
  * @param {Differences} [props.differences]
  * @param {(spanId: string | null) => Span | undefined} [props.spanOf]
  * @param {string | null} [props.selected] the id of the chosen span
@@ -26,7 +26,7 @@ import { SpanButton, ToolCard, Traceback } from "./tool_card.js";
  * @param {(spanId: string | null) => (() => void) | null} [props.moreOf] shows what the server left out
  * @param {number} [props.first] characters of a text that are shown first
  */
-export function Message({ item, isFirstDifference, differences, spanOf, selected, onSelect, moreOf, first }) {
+export function Message({ item, heading, differences, spanOf, selected, onSelect, moreOf, first }) {
   const { utterance, cards } = item;
   const { role, text, reasoning, is_error: isError } = utterance;
   const isResult = role === "tool";
@@ -37,11 +37,10 @@ export function Message({ item, isFirstDifference, differences, spanOf, selected
     data-span=${span?.span_id}
     aria-label=${visible(role)}
   >
-    ${isFirstDifference ? html`<p class="first-difference"><span aria-hidden="true">≠</span> first difference</p>` : null}
     ${utterance.is_new_prompt ? html`<p class="new-prompt">The conversation before this was replaced.</p>` : null}
     ${
-      isResult
-        ? null
+      isResult || heading !== undefined
+        ? heading && html`<p class="same-as">${heading}</p>`
         : html`<header>
             <span class="role">${visible(role)}</span>
             ${isError ? html`<span class="failure">failed</span>` : null}
@@ -61,13 +60,14 @@ export function Message({ item, isFirstDifference, differences, spanOf, selected
     ${span?.prefix_break ? html`<${PrefixBreak} prefixBreak=${span.prefix_break} />` : null}
     ${span && isError ? html`<${Traceback} span=${span} />` : null}
     ${cards.map(
-      (card, at) => html`<${ToolCard}
-        key=${at}
-        card=${card}
-        argumentParts=${differences?.cards[at]?.arguments}
-        resultParts=${differences?.cards[at]?.result}
-        ...${{ spanOf, selected, onSelect, moreOf, first }}
-      />`,
+      (card, at) =>
+        html`<${ToolCard}
+          key=${at}
+          card=${card}
+          argumentParts=${differences?.cards[at]?.arguments}
+          resultParts=${differences?.cards[at]?.result}
+          ...${{ spanOf, selected, onSelect, moreOf, first }}
+        />`,
     )}
     ${utterance.token_ids?.length && spanOf ? html`<${TokenIds} ids=${utterance.token_ids} />` : null}
   </article>`;
@@ -78,10 +78,19 @@ function Body({ role, text, utterance, parts, moreOf, first }) {
   if (!text.trim() && !utterance.cut) {
     return utterance.calls.length || utterance.reasoning ? null : html`<p class="weak">no text</p>`;
   }
-  const body = html`<${LongText} text=${text} parts=${parts} cut=${utterance.cut} onMore=${moreOf?.(utterance.span_id)} first=${first} />`;
+  const body = html`<${LongText}
+    text=${text}
+    parts=${parts}
+    cut=${utterance.cut}
+    onMore=${moreOf?.(utterance.span_id)}
+    first=${first}
+  />`;
   if (role !== "system" && role !== "developer") return body;
   return html`<details class="folded">
-    <summary>${visible(text.slice(0, 100).split("\n", 1)[0])} <span class="weak">· ${whole(text.length)} characters</span></summary>
+    <summary>
+      ${`${visible(text.slice(0, 200).split("\n", 1)[0].slice(0, 90))} … `}
+      <span class="weak">${`${whole(text.length)} characters`}</span>
+    </summary>
     ${body}
   </details>`;
 }
@@ -96,7 +105,8 @@ export function PrefixBreak({ prefixBreak }) {
     ${
       at === null
         ? " The token ids that would show its first token were not recorded."
-        : html` First at token <b>${whole(at)}</b>: ${tokenText(expected)} became ${tokenText(got)}.`
+        : html`${" First at token "}<b>${whole(at)}</b>:
+          ${tokenText(expected)}${" became "}${tokenText(got)}.`
     }
   </p>`;
 }
@@ -108,7 +118,7 @@ function tokenText(id) {
 
 /** @param {{input: number | null, output: number | null}} tokens */
 function tokensText({ input, output }) {
-  return `${input == null ? "?" : whole(input)} → ${output == null ? "?" : whole(output)} tokens`;
+  return `${input == null ? "?" : whole(input)} → ${output == null ? "?" : whole(output)} tok`;
 }
 
 /** @param {string} role */

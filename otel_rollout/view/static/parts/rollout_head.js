@@ -23,7 +23,12 @@ export function RolloutHead({ summary, name, address, lowest, highest, comparing
       ${
         comparing
           ? html`<label class="compare" title="Compare with another rollout">
-              <input type="checkbox" checked=${comparing.isChosen} onChange=${comparing.onChange} /> compare
+              <input
+                type="checkbox"
+                checked=${comparing.isChosen}
+                onChange=${comparing.onChange}
+              />
+              compare
               <span class="hidden-label">rollout ${visible(name)}</span>
             </label>`
           : null
@@ -31,13 +36,21 @@ export function RolloutHead({ summary, name, address, lowest, highest, comparing
     </div>
     <div class="rollout-outcome">
       <${RewardBadge} reward=${reward} lowest=${lowest} highest=${highest} />
-      <${StatusBadge} status=${status} hasRoot=${summary.has_root} detail=${summary.error_type} />
+      <${StatusBadge}
+        status=${status}
+        hasRoot=${summary.has_root}
+        detail=${summary.error_type}
+      />
       ${advantage === null ? null : html`<span title="advantage">A ${signed(advantage)}</span>`}
       ${fate === null ? null : html`<span class="fate" title="what training did with it">${visible(fate)}</span>`}
     </div>
     <div class="rollout-amounts">
-      <span title="input and output tokens">${compact(summary.input_tokens) || "?"} → ${compact(summary.output_tokens) || "?"} tokens</span>
-      <span title="duration">${duration((summary.end_time - summary.start_time) / 1e9)}</span>
+      <span title="input and output tokens"
+        >${`${compact(summary.input_tokens) || "?"} → ${compact(summary.output_tokens) || "?"} tokens`}</span
+      >
+      <span title="duration"
+        >${duration((summary.end_time - summary.start_time) / 1e9)}</span
+      >
       ${summary.turns === null ? null : html`<span>${whole(summary.turns)} ${summary.turns === 1 ? "turn" : "turns"}</span>`}
       <${ToolErrors} summary=${summary} />
       ${summary.prefix_breaks ? html`<span class="warning" title="turns whose prompt doesn't extend the turn before">⚠ prefix</span>` : null}
@@ -59,7 +72,9 @@ export function RewardParts({ parts }) {
 function ToolErrors({ summary }) {
   const errors = Object.values(summary.tools ?? {}).reduce((sum, tool) => sum + tool.errors, 0);
   if (!errors) return null;
-  return html`<span class="failure">${whole(errors)} tool ${errors === 1 ? "error" : "errors"}</span>`;
+  return html`<span class="failure"
+    >${whole(errors)} tool ${errors === 1 ? "error" : "errors"}</span
+  >`;
 }
 
 /** @param {number} value */

@@ -11,7 +11,15 @@ import { TokenIds } from "./token_ids.js";
 /** @import { Span } from "../data/types.d.ts" */
 
 /** Payloads stand below the short attributes. */
-const PAYLOAD = ["input.value", "output.value", "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.definitions"];
+const PAYLOAD = [
+  "input.value",
+  "output.value",
+  "gen_ai.input.messages",
+  "gen_ai.output.messages",
+  "gen_ai.tool.definitions",
+];
+/** Payloads that are unfolded. */
+const OPEN = ["input.value", "output.value", "gen_ai.output.messages"];
 /** Characters of a value that stands beside its name. */
 const SHORT = 80;
 
@@ -21,7 +29,11 @@ const SHORT = 80;
  * @param {{traceId: string, span: Span, onClose: () => void}} props
  */
 export function SpanPanel({ traceId, span: listed, onClose }) {
-  const [state, setState] = useState({ spanId: "", whole: /** @type {Span | null} */ (null), said: "" });
+  const [state, setState] = useState({
+    spanId: "",
+    whole: /** @type {Span | null} */ (null),
+    said: "",
+  });
   const isCurrent = state.spanId === listed.span_id;
   const span = (isCurrent && state.whole) || listed;
   useEffect(() => setState({ spanId: listed.span_id, whole: null, said: "" }), [listed.span_id]);
@@ -59,20 +71,36 @@ export function SpanPanel({ traceId, span: listed, onClose }) {
     </dl>
     ${entries.filter(([key]) => PAYLOAD.includes(key)).map((entry) => html`<${Payload} key=${entry[0]} ...${{ entry, span, onMore }} />`)}
     ${ids.map(
-      ({ name, values, marked }) => html`<div key=${name}><h3>${name}</h3><${TokenIds} ids=${values} marked=${marked} /></div>`,
+      ({ name, values, marked }) =>
+        html`<div key=${name}>
+          <h3>${name}</h3>
+          <${TokenIds} ids=${values} marked=${marked} />
+        </div>`,
     )}
     ${span.events.map(
-      (event, at) => html`<details key=${at} class="event" open=${event.name === "exception"}>
-        <summary>event ${visible(event.name)}</summary>
-        <dl class="attributes">
-          ${Object.entries(event.attributes ?? {}).map(
-            ([key, value]) => html`<div key=${key}>
-              <dt>${visible(key)}</dt>
-              <dd><${LongText} text=${pretty(value)} cut=${event.cut?.[key]} onMore=${onMore} /></dd>
-            </div>`,
-          )}
-        </dl>
-      </details>`,
+      (event, at) =>
+        html`<details
+          key=${at}
+          class="event"
+          open=${event.name === "exception"}
+        >
+          <summary>event ${visible(event.name)}</summary>
+          <dl class="attributes">
+            ${Object.entries(event.attributes ?? {}).map(
+              ([key, value]) =>
+                html`<div key=${key}>
+                  <dt>${visible(key)}</dt>
+                  <dd>
+                    <${LongText}
+                      text=${pretty(value)}
+                      cut=${event.cut?.[key]}
+                      onMore=${onMore}
+                    />
+                  </dd>
+                </div>`,
+            )}
+          </dl>
+        </details>`,
     )}
   </section>`;
 }
@@ -91,7 +119,7 @@ function Attribute({ entry: [key, value], span, onMore }) {
 function Payload({ entry: [key, value], span, onMore }) {
   const text = pretty(value);
   const cut = span.cut?.[key];
-  return html`<details class="payload" open=${key.startsWith("input.") || key.startsWith("output.")}>
+  return html`<details class="payload" open=${OPEN.includes(key)}>
     <summary>${key} <span class="weak">· ${whole(text.length + (cut ?? 0))} characters</span></summary>
     <div class="payload-text"><${CopyButton} text=${String(value)}>Copy</${CopyButton}><${LongText} text=${text} cut=${cut} onMore=${onMore} /></div>
   </details>`;
@@ -111,7 +139,11 @@ function tokenIdsOf(span) {
       if (!Array.isArray(ids) || !ids.length || !ids.every(Number.isInteger)) continue;
       const start = Number(value.prompt_ids_start ?? 0);
       const at = name.startsWith("prompt") && span.prefix_break?.at != null ? span.prefix_break.at - start : null;
-      found.push({ name: `${name}`, values: ids, marked: at !== null && at >= 0 && at < ids.length ? at : null });
+      found.push({
+        name: `${name}`,
+        values: ids,
+        marked: at !== null && at >= 0 && at < ids.length ? at : null,
+      });
     }
   }
   return found;

@@ -40,7 +40,10 @@ export function StepStrip({ here, others }) {
             title=${words}
           >
             <span class="bar-place"
-              ><span class="bar" style=${{ height: `${mean === null ? 0 : Math.max(2, ((mean - lowest) / range) * HIGHEST)}px` }}></span
+              ><span
+                class="bar"
+                style=${{ height: `${mean === null ? 0 : Math.max(2, ((mean - lowest) / range) * HIGHEST)}px` }}
+              ></span
             ></span>
             <span class="bar-step">${group.step ?? "–"}</span>
           </a>

@@ -19,6 +19,9 @@ import { useWindowed } from "./windowed.js";
  * @property {boolean} [isDescendingFirst] the first click shows the highest
  */
 
+/** As in style/parts.css. */
+const HEAD_HEIGHT = 30;
+
 /**
  * A table of any length: only the rows in view are in the document, `j` and `k` go through all, Enter opens one.
  *
@@ -37,34 +40,17 @@ import { useWindowed } from "./windowed.js";
  * @param {number} [props.rowHeight]
  */
 export function Table(props) {
-  const {
-    label,
-    columns,
-    rows,
-    keyOf,
-    addressOf,
-    sort,
-    onSort,
-    classOf,
-    rowName = "row",
-    rowHeight = 30,
-  } = props;
+  const { label, columns, rows, keyOf, addressOf, sort, onSort, classOf, rowName = "row", rowHeight = 30 } = props;
   const [selectedKey, select] = useState(/** @type {string | null} */ (null));
   const { scroller, items, height, show } = useWindowed({
     count: rows.length,
     sizeOf: () => rowHeight,
-    paddingStart: rowHeight,
+    paddingStart: HEAD_HEIGHT,
   });
-  const selected =
-    selectedKey === null
-      ? -1
-      : rows.findIndex((row) => keyOf(row) === selectedKey);
+  const selected = selectedKey === null ? -1 : rows.findIndex((row) => keyOf(row) === selectedKey);
   const move = (/** @type {number} */ by) => {
     if (!rows.length) return;
-    const next = Math.max(
-      0,
-      Math.min(rows.length - 1, selected < 0 ? 0 : selected + by),
-    );
+    const next = Math.max(0, Math.min(rows.length - 1, selected < 0 ? 0 : selected + by));
     select(keyOf(rows[next]));
     show(next);
     scroller.current?.scrollIntoView({ block: "nearest" });
@@ -142,11 +128,7 @@ export function Table(props) {
 function Head({ column, sort, onSort }) {
   const { key, title, help, isNumber, value, isDescendingFirst } = column;
   const isSorted = sort?.key === key;
-  const direction = isSorted
-    ? sort?.isDescending
-      ? "descending"
-      : "ascending"
-    : "none";
+  const direction = isSorted ? (sort?.isDescending ? "descending" : "ascending") : "none";
   const next = {
     key,
     isDescending: isSorted ? !sort?.isDescending : !!isDescendingFirst,
@@ -160,7 +142,7 @@ function Head({ column, sort, onSort }) {
     title=${help}
     aria-sort=${value && onSort ? direction : undefined}
   >
-    ${value && onSort ? html`<button type="button" onClick=${() => onSort(next)}>${title}${arrow}</button>` : title}
+    ${value && onSort ? html`<button type="button" onClick=${() => onSort(next)}>${isNumber ? arrow : null}${title}${isNumber ? null : arrow}</button>` : title}
   </div>`;
 }
 
@@ -173,7 +155,6 @@ function Head({ column, sort, onSort }) {
 function open(event, address) {
   const target = event.target instanceof Element ? event.target : null;
   if (target?.closest("a, button") || getSelection()?.toString()) return;
-  if (event.ctrlKey || event.metaKey)
-    window.open(address, "_blank", "noopener");
+  if (event.ctrlKey || event.metaKey) window.open(address, "_blank", "noopener");
   else location.hash = address;
 }

@@ -61,9 +61,7 @@ export function useThemeVersion() {
  * @param {string} name without `--`
  */
 export function themeColor(name) {
-  return getComputedStyle(document.documentElement)
-    .getPropertyValue(`--${name}`)
-    .trim();
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
 /** @returns {(typeof CHOICES)[number]} */

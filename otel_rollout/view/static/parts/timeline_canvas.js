@@ -26,14 +26,17 @@ const LINE = 16;
  * @param {(view: View) => void} props.onView
  * @param {number} props.laneHeight
  * @param {number | null} props.since
+ * @param {Set<string>} props.late the trajectories that the step waited for
  * @param {(lane: TimelineLane) => void} props.onOpen
  */
-export function TimelineCanvas({ lanes, names, order, bounds, view, onView, laneHeight, since, onOpen }) {
+export function TimelineCanvas({ lanes, names, order, bounds, view, onView, laneHeight, since, late, onOpen }) {
   const scroller = useRef(/** @type {HTMLDivElement | null} */ (null));
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const [size, setSize] = useState({ width: 0, height: 0 });
   const [chosen, setChosen] = useState(/** @type {number | null} */ (null));
-  const [hover, setHover] = useState(/** @type {{place: number, segment: Segment | null, x: number, y: number} | null} */ (null));
+  const [hover, setHover] = useState(
+    /** @type {{place: number, segment: Segment | null, x: number, y: number} | null} */ (null),
+  );
   const colours = useColours();
   const latest = useRef({ view, bounds, onView });
   latest.current = { view, bounds, onView };
@@ -48,7 +51,23 @@ export function TimelineCanvas({ lanes, names, order, bounds, view, onView, lane
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const top = scroller.current.scrollTop;
     const shown = visibleLanes(top, height, laneHeight, order.length);
-    drawLanes(context, { lanes, order, visible: shown, top, laneHeight, width, height, view, since, chosen }, colours);
+    drawLanes(
+      context,
+      {
+        lanes,
+        order,
+        visible: shown,
+        top,
+        laneHeight,
+        width,
+        height,
+        view,
+        since,
+        late,
+        chosen,
+      },
+      colours,
+    );
   };
   const drawLatest = useRef(draw);
   drawLatest.current = draw;
@@ -86,11 +105,31 @@ export function TimelineCanvas({ lanes, names, order, bounds, view, onView, lane
   useKeys([
     { key: "j", does: "next lane", run: () => choose((chosen ?? -1) + 1) },
     { key: "k", does: "previous lane", run: () => choose((chosen ?? 1) - 1) },
-    { key: "Enter", does: "open the lane's trajectory", run: () => chosen !== null && onOpen(lanes[order[chosen]]) },
-    { key: "+", does: "zoom in", run: () => onView(zoomAt(view, 1.5, 0.5, bounds)) },
-    { key: "-", does: "zoom out", run: () => onView(zoomAt(view, 1 / 1.5, 0.5, bounds)) },
-    { key: "ArrowRight", does: "later", run: () => onView(panBy(view, 0.2, bounds)) },
-    { key: "ArrowLeft", does: "earlier", run: () => onView(panBy(view, -0.2, bounds)) },
+    {
+      key: "Enter",
+      does: "open the lane's trajectory",
+      run: () => chosen !== null && onOpen(lanes[order[chosen]]),
+    },
+    {
+      key: "+",
+      does: "zoom in",
+      run: () => onView(zoomAt(view, 1.5, 0.5, bounds)),
+    },
+    {
+      key: "-",
+      does: "zoom out",
+      run: () => onView(zoomAt(view, 1 / 1.5, 0.5, bounds)),
+    },
+    {
+      key: "ArrowRight",
+      does: "later",
+      run: () => onView(panBy(view, 0.2, bounds)),
+    },
+    {
+      key: "ArrowLeft",
+      does: "earlier",
+      run: () => onView(panBy(view, -0.2, bounds)),
+    },
     { key: "0", does: "the whole time", run: () => onView(bounds) },
   ]);
 
@@ -102,14 +141,24 @@ export function TimelineCanvas({ lanes, names, order, bounds, view, onView, lane
     if (place < 0 || place >= order.length) return null;
     const perPixel = (view.to - view.from) / Math.max(1, size.width);
     const time = view.from + x * perPixel;
-    return { place, segment: segmentAt(lanes[order[place]], names, time, SLACK * perPixel), x, y, time };
+    return {
+      place,
+      segment: segmentAt(lanes[order[place]], names, time, SLACK * perPixel),
+      x,
+      y,
+      time,
+    };
   };
   const label = chosen === null ? undefined : describe(lanes[order[chosen]]);
   return html`<div class="timeline-box">
     <div class="timeline-axis weak" aria-hidden="true">
       ${ticks(view, Math.max(2, Math.floor(size.width / 110))).map(
         (time) =>
-          html`<span key=${time} style=${{ left: `${((time - view.from) / Math.max(1, view.to - view.from)) * 100}%` }}>${duration(time / 1e6) || "0"}</span>`,
+          html`<span
+            key=${time}
+            style=${{ left: `${((time - view.from) / Math.max(1, view.to - view.from)) * 100}%` }}
+            >${time ? duration(time / 1e6) : "0"}</span
+          >`,
       )}
     </div>
     <div
@@ -125,8 +174,15 @@ export function TimelineCanvas({ lanes, names, order, bounds, view, onView, lane
         if (found) onOpen(lanes[order[found.place]]);
       }}
     >
-      <canvas ref=${canvas} style=${{ width: `${size.width}px`, height: `${size.height}px` }} aria-hidden="true"></canvas>
-      <div class="timeline-space" style=${{ height: `${order.length * laneHeight}px` }}></div>
+      <canvas
+        ref=${canvas}
+        style=${{ width: `${size.width}px`, height: `${size.height}px` }}
+        aria-hidden="true"
+      ></canvas>
+      <div
+        class="timeline-space"
+        style=${{ height: `${order.length * laneHeight}px` }}
+      ></div>
     </div>
     ${hover ? html`<${Hover} ...${hover} lane=${lanes[order[hover.place]]} width=${size.width} />` : null}
     <p class="hidden-label" role="status">${label}</p>
@@ -136,14 +192,20 @@ export function TimelineCanvas({ lanes, names, order, bounds, view, onView, lane
 /** @param {{lane: TimelineLane, segment: Segment | null, x: number, y: number, width: number}} props */
 function Hover({ lane, segment, x, y, width }) {
   const isRight = x > width / 2;
-  const style = isRight ? { right: `${width - x + 12}px`, top: `${y + 40}px` } : { left: `${x + 12}px`, top: `${y + 40}px` };
+  const style = isRight
+    ? { right: `${width - x + 12}px`, top: `${y + 40}px` }
+    : { left: `${x + 12}px`, top: `${y + 40}px` };
   return html`<div class="timeline-hover" style=${style}>
     <b>${describe(lane)}</b>
-    <div>${duration((lane.end - lane.start) / 1e6)} in all, ended at ${duration(lane.end / 1e6)}</div>
+    <div>
+      ${`${duration((lane.end - lane.start) / 1e6)} in all, ended at ${duration(lane.end / 1e6)}`}
+    </div>
     ${
       segment
         ? html`<div class=${segment.isError ? "failure" : ""}>
-            ${KINDS[segment.kind] === "other" ? "" : `${KINDS[segment.kind]} · `}${visible(segment.name)} · ${duration(segment.duration / 1e6)}${segment.isError ? " · failed" : ""}
+            ${KINDS[segment.kind] === "other" ? "" : `${KINDS[segment.kind]} · `}${visible(segment.name)}
+            ·
+            ${duration(segment.duration / 1e6)}${segment.isError ? " · failed" : ""}
           </div>`
         : html`<div class="weak">waiting</div>`
     }
@@ -220,7 +282,10 @@ function useColours() {
   useEffect(() => {
     const read = () => setColours(readColours());
     const observer = new MutationObserver(read);
-    observer.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+    observer.observe(document.documentElement, {
+      attributes: true,
+      attributeFilter: ["data-theme"],
+    });
     const dark = matchMedia("(prefers-color-scheme: dark)");
     dark.addEventListener("change", read);
     return () => {
@@ -240,5 +305,6 @@ function readColours() {
     failed: of("bad"),
     chosen: of("accent-soft"),
     since: of("warning-soft"),
+    late: of("warning"),
   };
 }

@@ -14,9 +14,16 @@ const SLOWEST = 50;
  */
 export function TimelineTable({ lanes, names, addressOf, late }) {
   const slowest = [...lanes].sort((one, other) => other.end - one.end).slice(0, SLOWEST);
-  return html`<div class="plain-table-box" tabindex="0" role="region" aria-label="the trajectories that ended last">
+  return html`<div
+    class="plain-table-box"
+    tabindex="0"
+    role="region"
+    aria-label="the trajectories that ended last"
+  >
     <table class="plain-table">
-      <caption>The ${whole(slowest.length)} trajectories that ended last</caption>
+      <caption>
+        The ${whole(slowest.length)} trajectories that ended last
+      </caption>
       <thead>
         <tr>
           ${["trajectory", "status", "reward", "ended at", "duration", "longest in"].map((name) => html`<th key=${name} scope="col">${name}</th>`)}
@@ -24,17 +31,30 @@ export function TimelineTable({ lanes, names, addressOf, late }) {
       </thead>
       <tbody>
         ${slowest.map((lane) => {
-          const [longest] = [...activities(lane, names, { from: lane.start, to: lane.end }).values()].sort((one, other) => other.time - one.time);
+          const [longest] = [
+            ...activities(lane, names, {
+              from: lane.start,
+              to: lane.end,
+            }).values(),
+          ].sort((one, other) => other.time - one.time);
           return html`<tr key=${lane.trace_id}>
             <th scope="row">
-              <a href=${addressOf(lane)}>sample ${visible(String(lane.sample_index ?? "none"))}, rollout ${visible(String(lane.rollout_n ?? "none"))}</a>
+              <a href=${addressOf(lane)}
+                >${visible(`sample ${lane.sample_index ?? "none"}, rollout ${lane.rollout_n ?? "none"}`)}</a
+              >
               ${late.has(lane.trace_id) ? html` <span class="warning">last 5%</span>` : null}
             </th>
             <td>${visible(lane.status ?? "no end yet")}</td>
-            <td class="is-number">${lane.reward === null ? "" : decimal(lane.reward)}</td>
+            <td class="is-number">
+              ${lane.reward === null ? "" : decimal(lane.reward)}
+            </td>
             <td class="is-number">${duration(lane.end / 1e6)}</td>
-            <td class="is-number">${duration((lane.end - lane.start) / 1e6)}</td>
-            <td>${longest ? `${activityName(longest)}, ${duration(longest.time / 1e6)}` : ""}</td>
+            <td class="is-number">
+              ${duration((lane.end - lane.start) / 1e6)}
+            </td>
+            <td>
+              ${longest ? `${activityName(longest)}, ${duration(longest.time / 1e6)}` : ""}
+            </td>
           </tr>`;
         })}
       </tbody>

@@ -20,13 +20,19 @@ export function TokenIds({ ids, marked = null }) {
       ${
         marked === null || marked >= shown.length
           ? shown.join(" ")
-          : html`${shown.slice(0, marked).join(" ")} <mark class="broken">${shown[marked]}</mark> ${shown.slice(marked + 1).join(" ")}`
+          : html`${shown.slice(0, marked).join(" ")}
+              <mark class="broken">${shown[marked]}</mark>
+              ${shown.slice(marked + 1).join(" ")}`
       }
     </p>
     <p class="more">
       ${
         ids.length > FIRST
-          ? html`<button type="button" class="link" onClick=${() => setWhole(!isWhole)}>
+          ? html`<button
+              type="button"
+              class="link"
+              onClick=${() => setWhole(!isWhole)}
+            >
               ${isWhole ? "Show less" : `Show all ${whole(ids.length)}`}
             </button>`
           : null

@@ -1,4 +1,4 @@
-import { pretty } from "../data/conversation.js";
+import { argumentsText, isPlain, pretty } from "../data/conversation.js";
 import { duration, visible } from "../data/formats.js";
 import { html } from "./html.js";
 import { LongText } from "./long_text.js";
@@ -6,9 +6,6 @@ import { LongText } from "./long_text.js";
 /** @import { Part } from "../data/bounded_difference.js" */
 /** @import { Card } from "../data/conversation.js" */
 /** @import { Span } from "../data/types.d.ts" */
-
-/** Arguments of a call up to which each stands in a line of its own. */
-const MOST_LINES = 8;
 
 /**
  * A call of a tool: its arguments and its result together.
@@ -34,7 +31,9 @@ export function ToolCard({ card, argumentParts, resultParts, spanOf, selected, o
     aria-label=${`tool ${visible(name)}`}
   >
     <header>
-      <span class="tool-name"><span aria-hidden="true">⚙</span> ${visible(name)}</span>
+      <span class="tool-name"
+        ><span aria-hidden="true">⚙</span> ${visible(name)}</span
+      >
       ${result?.is_error ? html`<span class="failure">failed</span>` : null}
       ${span && onSelect ? html`<${SpanButton} span=${span} onSelect=${onSelect} />` : null}
     </header>
@@ -67,8 +66,15 @@ export function ToolCard({ card, argumentParts, resultParts, spanOf, selected, o
  */
 export function SpanButton({ span, onSelect }) {
   const seconds = Number(BigInt(span.end_time) - BigInt(span.start_time)) / 1e9;
-  return html`<button type="button" class="link span-link" title="Show its span" onClick=${() => onSelect(span.span_id)}>
-    ${duration(seconds)}<span class="hidden-label"> · show the span ${visible(span.name)}</span>
+  return html`<button
+    type="button"
+    class="link span-link"
+    title="Show its span"
+    onClick=${() => onSelect(span.span_id)}
+  >
+    ${duration(seconds)}<span class="hidden-label">
+      · show the span ${visible(span.name)}</span
+    >
   </button>`;
 }
 
@@ -84,24 +90,26 @@ export function Traceback({ span }) {
 
 /** @param {{value: unknown, parts?: Part[], first?: number}} props */
 function Arguments({ value, parts, first }) {
-  if (parts) return html`<div class="arguments"><${LongText} text=${pretty(value)} parts=${parts} first=${first} /></div>`;
-  if (!isPlain(value)) return html`<div class="arguments"><${LongText} text=${pretty(value)} first=${first} /></div>`;
+  if (parts)
+    return html`<div class="arguments">
+      <${LongText} text=${argumentsText(value)} parts=${parts} first=${first} />
+    </div>`;
+  if (!isPlain(value))
+    return html`<div class="arguments">
+      <${LongText} text=${pretty(value)} first=${first} />
+    </div>`;
   return html`<dl class="arguments">
     ${Object.entries(value).map(
-      ([key, each]) => html`<div key=${key}>
-        <dt>${visible(key)}</dt>
-        <dd><${LongText} text=${typeof each === "string" ? each : JSON.stringify(each)} first=${first} /></dd>
-      </div>`,
+      ([key, each]) =>
+        html`<div key=${key}>
+          <dt>${visible(key)}</dt>
+          <dd>
+            <${LongText}
+              text=${typeof each === "string" ? each : JSON.stringify(each)}
+              first=${first}
+            />
+          </dd>
+        </div>`,
     )}
   </dl>`;
-}
-
-/**
- * @param {unknown} value
- * @returns {value is Record<string, unknown>}
- */
-function isPlain(value) {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
-  const values = Object.values(value);
-  return values.length > 0 && values.length <= MOST_LINES && values.every((each) => typeof each !== "object" || each === null);
 }

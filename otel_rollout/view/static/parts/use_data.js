@@ -53,14 +53,15 @@ export function useData(path) {
           isBusy = false;
           if (isStale) reload();
         },
-        Math.max(
-          SHORTEST_PAUSE,
-          PAUSE_BY_LOADING_TIME * (performance.now() - began),
-        ),
+        Math.max(SHORTEST_PAUSE, PAUSE_BY_LOADING_TIME * (performance.now() - began)),
       );
     };
     reload();
-    const ignore = onChange(() => {
+    const ignore = onChange(({ version, progress }) => {
+      const known = recall(path);
+      const isReading = known && "progress" in known && (progress || known.progress);
+      // The connection begins with the version that there is.
+      if (known && known.version === version && !isReading) return;
       isStale = true;
       if (!isBusy) reload();
     });

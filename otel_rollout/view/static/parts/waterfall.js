@@ -25,7 +25,10 @@ const KINDS = { LLM: "generating", TOOL: "tool", EVALUATOR: "reward" };
 export function Waterfall({ spans, chosen, onSelect }) {
   const { rows, seconds } = useMemo(() => layOutWaterfall(spans), [spans]);
   const places = useMemo(() => new Map(rows.map((row, at) => [row.span.span_id, at])), [rows]);
-  const { scroller, items, height, show } = useWindowed({ count: rows.length, sizeOf: () => ROW });
+  const { scroller, items, height, show } = useWindowed({
+    count: rows.length,
+    sizeOf: () => ROW,
+  });
   const at = chosen === null ? undefined : places.get(chosen.spanId);
   useEffect(() => {
     if (at !== undefined) show(at);
@@ -40,7 +43,10 @@ export function Waterfall({ spans, chosen, onSelect }) {
     step(event.key === "ArrowDown" ? 1 : -1);
   };
   return html`<div class="waterfall-box">
-    <div class="waterfall-axis weak" aria-hidden="true"><span>0</span><span>${duration(seconds / 2)}</span><span>${duration(seconds)}</span></div>
+    <div class="waterfall-axis weak" aria-hidden="true">
+      <span>0</span><span>${duration(seconds / 2)}</span
+      ><span>${duration(seconds)}</span>
+    </div>
     <div
       ref=${scroller}
       class="waterfall"
@@ -50,7 +56,11 @@ export function Waterfall({ spans, chosen, onSelect }) {
       aria-activedescendant=${at === undefined ? undefined : `span-${chosen?.spanId}`}
       onKeyDown=${onKeyDown}
     >
-      <div class="windowed" role="presentation" style=${{ height: `${height}px` }}>
+      <div
+        class="windowed"
+        role="presentation"
+        style=${{ height: `${height}px` }}
+      >
         ${items.map(({ index, start }) => {
           const { span, depth, left, width, seconds: took } = rows[index];
           const isSelected = index === at;
@@ -64,8 +74,11 @@ export function Waterfall({ spans, chosen, onSelect }) {
             title=${`${visible(span.name)} · ${duration(took)}${span.error ? ` · ${visible(span.error)}` : ""}`}
             onClick=${() => onSelect(span.span_id)}
           >
-            <span class="waterfall-name" style=${{ paddingLeft: `${Math.min(depth, MOST_INDENTED) * 0.8}rem` }}>
-              ${span.status === "error" ? html`<span class="failure" aria-label="failed">✕ </span>` : null}${visible(span.name)}
+            <span
+              class="waterfall-name"
+              style=${{ paddingLeft: `${Math.min(depth, MOST_INDENTED) * 0.8}rem` }}
+            >
+              ${span.status === "error" ? html`<span class="failure" aria-label="failed">✕ </span>` : null}${visible(span.name)}${detailOf(span) ? html` <span class="weak">${detailOf(span)}</span>` : null}
             </span>
             <span class="waterfall-time">
               <span
@@ -79,4 +92,15 @@ export function Waterfall({ spans, chosen, onSelect }) {
       </div>
     </div>
   </div>`;
+}
+
+/**
+ * Return what a span's name doesn't say: a generation's turn, a call's tool.
+ *
+ * @param {Span} span
+ */
+function detailOf(span) {
+  if (span.turn !== null) return `turn ${span.turn}`;
+  const tool = span.attributes["gen_ai.tool.name"];
+  return typeof tool === "string" && tool !== span.name ? visible(tool) : "";
 }

@@ -1,15 +1,5 @@
-import {
-  useEffect,
-  useMemo,
-  useReducer,
-  useRef,
-} from "../vendor/preact_hooks.js";
-import {
-  elementScroll,
-  observeElementOffset,
-  observeElementRect,
-  Virtualizer,
-} from "../vendor/virtual_core/index.js";
+import { useEffect, useMemo, useReducer, useRef } from "../vendor/preact_hooks.js";
+import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "../vendor/virtual_core/index.js";
 
 /**
  * Of a long list, only the part in view stands in the document.
@@ -57,7 +47,5 @@ export function useWindowed({ count, sizeOf, keyOf, paddingStart = 0 }) {
  * @returns {any}
  */
 function definedOnly(options) {
-  return Object.fromEntries(
-    Object.entries(options).filter(([, value]) => value !== undefined),
-  );
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
 }

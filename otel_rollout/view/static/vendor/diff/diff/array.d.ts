@@ -1,1 +1,1 @@
-export * from "diff/lib/diff/array.js";
+export * from "diff/libesm/diff/array.js";

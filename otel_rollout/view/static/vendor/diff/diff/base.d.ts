@@ -1,2 +1,2 @@
-export * from "diff/lib/diff/base.js";
-export { default } from "diff/lib/diff/base.js";
+export * from "diff/libesm/diff/base.js";
+export { default } from "diff/libesm/diff/base.js";

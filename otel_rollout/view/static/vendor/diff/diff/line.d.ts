@@ -1,1 +1,1 @@
-export * from "diff/lib/diff/line.js";
+export * from "diff/libesm/diff/line.js";

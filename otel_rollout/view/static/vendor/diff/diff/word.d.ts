@@ -1,1 +1,1 @@
-export * from "diff/lib/diff/word.js";
+export * from "diff/libesm/diff/word.js";

@@ -1,0 +1,107 @@
+"""`otel-rollout diagnose`: find what is wrong with a run, with the trajectories that prove it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import orjson
+
+from otel_rollout.analysis.findings.diagnosis import Diagnosis, last_steps
+from otel_rollout.analysis.findings.registry import default_thresholds
+from otel_rollout.analysis.step_summary import StepSummary
+from otel_rollout.cli.reading import ProblemLog, complain, print_json, require_reader
+from otel_rollout.errors import ConfigurationError
+from otel_rollout.near_miss import did_you_mean
+from otel_rollout.run.diagnosis import diagnose_run
+from otel_rollout.run.rollout_run import Run
+from otel_rollout.trace_folder.trace_files import find_trace_files
+
+__all__ = ["run"]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    if not arguments.json:
+        require_reader()
+    thresholds = _thresholds(arguments.threshold)
+    problems = ProblemLog()
+    recorded = Run([arguments.folder], on_problem=problems.note, on_progress=_show_progress)
+    known = recorded.steps()
+    steps = _selected(known, arguments.step)
+    against = _baseline(arguments, known, problems) if arguments.against is not None else None
+    if against is not None:
+        steps = [step for step in steps if step not in against]
+    if not steps or against == []:
+        missing = arguments.step if not steps else arguments.against
+        complain(f"no step of {arguments.folder} matches{'' if missing is None else f' {missing}'}")
+        return 2
+    diagnosis = diagnose_run(
+        recorded,
+        steps,
+        thresholds=thresholds,
+        against=against,
+        folder=str(arguments.folder),
+        running=last_steps(known) if any(step.rootless for step in steps) and _is_written(arguments.folder) else (),
+    )
+    if arguments.json:
+        print_json(orjson.dumps({"folder": str(arguments.folder), **_as_dict(diagnosis)}))
+    else:
+        from otel_rollout.terminal.findings_drawing import print_diagnosis
+        from otel_rollout.terminal.screen import open_screen
+
+        print_diagnosis(open_screen(), diagnosis)
+    problems.print()
+    return 1 if diagnosis.findings else 0
+
+
+def _thresholds(given: Sequence[tuple[str, float]]) -> dict[str, float]:
+    known = default_thresholds()
+    for name, _ in given:
+        if name not in known:
+            raise ConfigurationError(
+                f"there is no threshold {name!r}{did_you_mean(name, known)}; the thresholds are {', '.join(known)}"
+            )
+    return dict(given)
+
+
+def _selected(steps: Sequence[StepSummary], asked: int | range | set[int] | None) -> list[StepSummary]:
+    if asked is None:
+        return list(steps)
+    wanted = {asked} if isinstance(asked, int) else asked
+    return [step for step in steps if step.step is not None and step.step in wanted]
+
+
+def _baseline(
+    arguments: argparse.Namespace, known: Sequence[StepSummary], problems: ProblemLog
+) -> Sequence[StepSummary]:
+    """Return the steps to compare with: one of this folder, or those of another, the same ones if it has them."""
+    with suppress(ValueError):
+        return _selected(known, int(arguments.against))
+    others = Run([Path(arguments.against)], on_problem=problems.note, on_progress=_show_progress).steps()
+    return _selected(others, arguments.step) or others
+
+
+def _is_written(folder: Path) -> bool:
+    return any(file.is_being_written() for file in find_trace_files(folder))
+
+
+def _show_progress(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        end = "\r" if done < total else "\r\x1b[K"
+        print(f"reading {total:,} steps: {done:,} done" if done < total else "", end=end, file=sys.stderr, flush=True)
+
+
+def _as_dict(diagnosis: Diagnosis) -> dict[str, object]:
+    return {
+        "steps": diagnosis.steps,
+        "trajectories": diagnosis.trajectories,
+        "findings": diagnosis.findings,
+        "gone": diagnosis.gone,
+        "failures": dict(diagnosis.failures),
+        "unknown_share": diagnosis.unknown_share,
+        "thresholds": dict(diagnosis.thresholds),
+    }

@@ -1,0 +1,87 @@
+"""`otel-rollout import`: add the OpenTelemetry Collector's files to a trace folder."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from otel_rollout.analysis.plain_text import counted
+from otel_rollout.cli.reading import complain
+from otel_rollout.receive.importing import ImportReport, find_files, import_files
+from otel_rollout.trace_folder.file_lock import size_of
+
+__all__ = ["run"]
+
+SECONDS_BETWEEN_LINES: Final = 5.0
+MAX_PROBLEMS: Final = 20
+MAX_NAMES: Final = 3
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    files = find_files(arguments.files, arguments.into)
+    with _progress(sum(size_of(path) for path, _ in files)) as on_progress:
+        report = import_files(files, arguments.into, on_progress)
+    for line in _notes(report):
+        complain(line)
+    doubles = f"; {report.doubles:,} were there already" if report.doubles else ""
+    print(
+        f"{counted(report.spans, 'span')} of {counted(report.traces, 'trajectory')} "
+        f"from {counted(report.files, 'file')} added to {arguments.into}{doubles}"
+    )
+    return 0 if report.is_whole else 1
+
+
+def _notes(report: ImportReport) -> Iterator[str]:
+    for path in report.cut_off:
+        yield f"{path} ends within a request, as it does while it is written: import it again later"
+    if report.skipped:
+        names = ", ".join(str(path) for path in report.skipped[:MAX_NAMES])
+        more = f" and {len(report.skipped) - MAX_NAMES} more" if len(report.skipped) > MAX_NAMES else ""
+        yield f"{counted(len(report.skipped), 'file')} without OTLP skipped: {names}{more}"
+    if report.other_requests:
+        yield f"{counted(report.other_requests, 'request')} without spans, such as metrics and logs"
+    yield from report.problems[:MAX_PROBLEMS]
+    if len(report.problems) > MAX_PROBLEMS:
+        yield f"and {len(report.problems) - MAX_PROBLEMS:,} more problems"
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], object]]:
+    """Show progress on standard error: a bar on a terminal, a line every few seconds elsewhere."""
+    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
+        yield _LineProgress(total)
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn("import"),
+        progress.BarColumn(bar_width=28),
+        progress.DownloadColumn(),
+        progress.TimeRemainingColumn(compact=True),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("import", total=total)
+        yield lambda size: bars.update(task, advance=size)
+
+
+class _LineProgress:
+    """Prints a line every few seconds."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._last = time.monotonic()
+
+    def __call__(self, size: int) -> None:
+        self._done += size
+        now = time.monotonic()
+        if now - self._last >= SECONDS_BETWEEN_LINES:
+            self._last = now
+            complain(f"import: {self._done >> 20:,} of {self._total >> 20:,} MiB")

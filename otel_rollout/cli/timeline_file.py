@@ -1,0 +1,40 @@
+"""`otel-rollout ls --perfetto FILE`: the timeline of trajectories as a file for ui.perfetto.dev."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import orjson
+
+from otel_rollout.analysis.perfetto import trace_events
+from otel_rollout.analysis.plain_text import counted
+from otel_rollout.trace_folder.reader import RecordedTrajectory
+
+__all__ = ["write_timeline"]
+
+
+def write_timeline(trajectories: Iterable[RecordedTrajectory], path: Path) -> int:
+    """Write the file, and return the number of trajectories in it.
+
+    Args:
+        trajectories: The trajectories.
+        path: The file, which is replaced.
+
+    Raises:
+        OSError: It can't be written.
+    """
+    summaries = [each.summary for each in trajectories]
+    if not summaries:
+        return 0
+    with path.open("wb") as file:
+        file.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
+        for position, event in enumerate(trace_events(summaries)):
+            file.write((b",\n" if position else b"") + orjson.dumps(event))
+        file.write(b"\n]}\n")
+    print(
+        f"{path}: {counted(len(summaries), 'trajectory')}; open it in https://ui.perfetto.dev or chrome://tracing",
+        file=sys.stderr,
+    )
+    return len(summaries)

@@ -1,0 +1,163 @@
+"""Imports the OpenTelemetry Collector's files into a trace folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from otel_rollout.errors import NoTracesError
+from otel_rollout.receive.adoption import adopt
+from otel_rollout.receive.otlp_file import NoOtlpFileError, OtlpFile
+from otel_rollout.receive.received_folder import ReceivedFolder
+from otel_rollout.receive.span_batch import SpanBatch
+from otel_rollout.receive.stored_spans import StoredSpans
+from otel_rollout.trace_folder.layout import INDEX, OPEN
+from otel_rollout.trace_folder.otlp_json import EncodedSpan
+
+__all__ = ["ImportReport", "find_files", "import_files"]
+
+MAX_PROBLEMS: Final = 1000
+NEVER: Final = float("inf")
+
+
+@dataclass
+class ImportReport:
+    """The counts of an import.
+
+    Args:
+        files: The files that were read.
+        requests: The requests in them.
+        spans: The spans that were added.
+        doubles: The spans that the folder had, or that came twice.
+        refused: The spans that can't be stored.
+        traces: The traces that got spans.
+        other_requests: The requests without a span, such as metrics and logs.
+        cut_off: The files that end within a request, as they do while they are written.
+        skipped: The files of a folder that are not the Collector's.
+        problems: Sentences on what could not be read.
+    """
+
+    files: int = 0
+    requests: int = 0
+    spans: int = 0
+    doubles: int = 0
+    refused: int = 0
+    traces: int = 0
+    other_requests: int = 0
+    cut_off: list[Path] = field(default_factory=list)
+    skipped: list[Path] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all spans of all files are in the folder."""
+        return not self.refused and not self.problems
+
+    def note(self, problem: str) -> None:
+        """Keep a problem."""
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(problem)
+
+
+def find_files(given: Iterable[Path], into: Path) -> list[tuple[Path, bool]]:
+    """Return the files to import, those of folders in the order of their names, and whether each was named itself.
+
+    Args:
+        given: Files and folders.
+        into: The trace folder, whose own files are left out.
+
+    Raises:
+        NoTracesError: There is no such file or folder, or nothing in a folder.
+    """
+    found: dict[Path, bool] = {}
+    target = into.resolve()
+    for each in given:
+        if each.is_dir():
+            files = [path for path in _walk(each.resolve()) if not path.is_relative_to(target)]
+            if not files:
+                raise NoTracesError(f"the folder {each} has no files to import")
+            for path in files:
+                found.setdefault(path, False)
+        elif each.exists():
+            found[each.resolve()] = True
+        else:
+            raise NoTracesError(f"there is no {each}")
+    return list(found.items())
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for root, folders, names in os.walk(folder):
+        # What is open elsewhere is in no step yet, and would count as finished here.
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != OPEN)
+        for name in sorted(names):
+            if not name.startswith(".") and not name.endswith(INDEX):
+                yield Path(root, name)
+
+
+def import_files(files: Iterable[tuple[Path, bool]], into: Path, on_progress: Callable[[int], object]) -> ImportReport:
+    """Add the spans of files to a trace folder; those that it has are left out.
+
+    Args:
+        files: The files, and whether each was named itself; others may hold something else.
+        into: The trace folder.
+        on_progress: Called with the bytes read since the last call.
+
+    Raises:
+        NoOtlpFileError: A file that was named holds something else.
+        OSError: A file can't be read, or the folder can't be written to; what was added until then stays.
+        MissingExtraError: zstandard isn't installed.
+    """
+    report = ImportReport()
+    folder = ReceivedFolder(into, idle_seconds=NEVER)
+    traces: set[bytes] = set()
+    try:
+        # An import that was killed has left spans in a journal.
+        for _ in adopt(folder):
+            pass
+        stored = StoredSpans(into)
+        for path, is_named in files:
+            try:
+                file = OtlpFile(path, report.note)
+            except NoOtlpFileError:
+                if is_named:
+                    raise
+                report.skipped.append(path)
+                continue
+            for spans in _batches(file, report, on_progress):
+                new = stored.new_of(spans)
+                taken = folder.take(new)
+                report.spans += taken.new
+                report.doubles += len(spans) - taken.new
+                traces.update(span.trace_id for span in new)
+                folder.write_overdue()
+            report.files += 1
+            if file.is_cut_off:
+                report.cut_off.append(path)
+        folder.write_all()
+    finally:
+        report.traces = len(traces)
+        folder.close()
+    return report
+
+
+def _batches(file: OtlpFile, report: ImportReport, on_progress: Callable[[int], object]) -> Iterator[list[EncodedSpan]]:
+    """Yield the spans of each request of a file."""
+    position = 0
+    for request in file.requests():
+        report.requests += 1
+        try:
+            batch = SpanBatch(request.body, request.media_type)
+        except ValueError as error:
+            report.note(f"{file.path}: {error}")
+        else:
+            report.refused += batch.refused
+            if batch.refused:
+                report.note(f"{file.path}: {batch.reason}")
+            report.other_requests += not batch.spans and not batch.refused
+            yield batch.spans
+        on_progress(file.position - position)
+        position = file.position
+    on_progress(file.position - position)

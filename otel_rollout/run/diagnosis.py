@@ -1,0 +1,30 @@
+"""Findings in a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from otel_rollout.analysis.findings.diagnosis import Diagnosis, diagnose
+from otel_rollout.analysis.step_summary import StepSummary
+from otel_rollout.analysis.trajectory_summary import TrajectorySummary
+from otel_rollout.run.rollout_run import Run
+
+__all__ = ["diagnose_run"]
+
+
+def diagnose_run(
+    run: Run,
+    steps: Sequence[StepSummary],
+    *,
+    thresholds: Mapping[str, float] | None = None,
+    against: Sequence[StepSummary] | None = None,
+    folder: str | None = None,
+    running: Sequence[StepSummary] = (),
+) -> Diagnosis:
+    """Run all checks over steps of a run; the arguments are those of `diagnose`."""
+
+    def load(step: StepSummary) -> list[TrajectorySummary]:
+        found = run.summaries(step.step, step.validate, step.experiment_name, step.run_id)
+        return [each for each in found if each.experiment_name == step.experiment_name]
+
+    return diagnose(steps, load, thresholds=thresholds, against=against, folder=folder, running=running)

@@ -1,0 +1,95 @@
+"""The counts of a trace folder."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from otel_rollout.analysis.step_summary import StepSummary
+from otel_rollout.run.rollout_run import Run
+from otel_rollout.run.step_reading import OnProblem
+from otel_rollout.trace_folder.layout import STEP_SUMMARY
+from otel_rollout.trace_folder.reader import ReadProblem
+from otel_rollout.trace_folder.trace_files import find_trace_files
+
+__all__ = ["FolderStats", "count_folder"]
+
+
+@dataclass(frozen=True)
+class FolderStats:
+    """The counts of a trace folder.
+
+    Args:
+        folder: The folder.
+        trajectories: The number of trajectories.
+        rootless: The trajectories without a root.
+        errors: The trajectories that ended in an error.
+        spans: The number of spans.
+        bytes: Their size as OTLP JSON.
+        disk_bytes: The size of all files, with indexes, journals and step summaries.
+        files: The number of files that hold spans.
+        workers: The number of processes that wrote them.
+        files_being_written: The files that a process holds open.
+        problems: The number of `ReadProblem`s by their `what`.
+        steps: The summary of each step of each experiment.
+    """
+
+    folder: str
+    trajectories: int
+    rootless: int
+    errors: int
+    spans: int
+    bytes: int
+    disk_bytes: int
+    files: int
+    workers: int
+    files_being_written: int
+    problems: dict[str, int]
+    steps: Sequence[StepSummary]
+
+
+def count_folder(folder: str | PathLike[str], *, on_problem: OnProblem | None = None) -> FolderStats:
+    """Count a trace folder by its steps' summaries.
+
+    Args:
+        folder: The folder.
+        on_problem: Called for everything that can't be read, which is counted in any case.
+
+    Raises:
+        NoTracesError: The folder doesn't exist or holds no traces.
+    """
+    problems: Counter[str] = Counter()
+
+    def note(problem: ReadProblem) -> None:
+        problems[problem.what] += 1
+        if on_problem is not None:
+            on_problem(problem)
+
+    steps = Run([Path(folder)], note).steps()
+    files = find_trace_files(folder)
+    summaries = {os.path.join(os.path.dirname(file.place), STEP_SUMMARY) for file in files}  # noqa: PTH118, PTH120
+    return FolderStats(
+        folder=str(folder),
+        trajectories=sum(step.trajectories for step in steps),
+        rootless=sum(step.rootless for step in steps),
+        errors=sum(step.errors for step in steps),
+        spans=sum(step.spans for step in steps),
+        bytes=sum(step.bytes for step in steps),
+        disk_bytes=sum(file.disk_bytes() for file in files) + sum(map(_size, summaries)),
+        files=len(files),
+        workers=len({file.worker for file in files}),
+        files_being_written=sum(file.is_being_written() for file in files),
+        problems=dict(problems),
+        steps=steps,
+    )
+
+
+def _size(place: str) -> int:
+    try:
+        return os.stat(place).st_size  # noqa: PTH116 - one of many
+    except OSError:
+        return 0

@@ -1,0 +1,229 @@
+"""Finds a text in a line of OTLP JSON, though its quotes, line breaks and letters may be escaped there, even twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from otel_rollout import semconv
+
+__all__ = ["Match", "TextMatcher", "fragments_of"]
+
+EXCERPT_BEFORE: Final = 60
+EXCERPT_AFTER: Final = 140
+MAX_DEPTH: Final = 4
+"""JSON stands in JSON: a call's arguments in a message, messages in an attribute."""
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9 _.,;:!?()*+=#$%@^|~`{}\[\]-]+")
+"""Characters that no encoder escapes; some do with `/`, `<`, `>`, `&` and `'`."""
+_STRUCTURE: Final = re.compile(r"""["{}\[\]]""")
+_NO_TEXT: Final = frozenset({"type", "role", "id"})
+"""Names in messages whose values nobody has said."""
+_SKIPPED: Final = frozenset(
+    {
+        *semconv.TAGS,
+        semconv.SPAN_KIND,
+        semconv.OPERATION_NAME,
+        semconv.INPUT_MIME_TYPE,
+        semconv.OUTPUT_MIME_TYPE,
+        semconv.CONVERSATION_ID,
+        semconv.METADATA,
+    }
+)
+
+
+class Match(NamedTuple):
+    """The first place of a text in a trajectory.
+
+    Args:
+        where: The span's name.
+        span_id: The span.
+        excerpt: The text around it, on one line.
+        start: Its place in the excerpt.
+        end: Its end in the excerpt.
+    """
+
+    where: str
+    span_id: str
+    excerpt: str
+    start: int
+    end: int
+
+
+class TextMatcher:
+    """Finds a text in lines of OTLP JSON.
+
+    Args:
+        text: The text.
+        within: `text`, `tool` or `error`.
+        match_case: Tell upper from lower case.
+
+    Raises:
+        ValueError: The text is empty, or `within` has another value.
+    """
+
+    def __init__(self, text: str, within: str = "text", *, match_case: bool = False) -> None:
+        if not text:
+            raise ValueError("a search needs a text")
+        if within not in _TEXTS:
+            raise ValueError(f"{within!r} is not one of {', '.join(_TEXTS)}")
+        self._match_case = match_case
+        self._fragments = fragments_of(text, match_case=match_case)
+        self._pattern = re.compile(re.escape(text), 0 if match_case else re.IGNORECASE)
+        self._is_structured = _STRUCTURE.search(text) is not None
+        self._texts_of = _TEXTS[within]
+
+    def find(self, line: bytes, trace_id: str) -> Match | None:
+        """Return the first place of the text in the spans of a trace.
+
+        Raises:
+            ValueError: It is not a line of OTLP JSON.
+        """
+        compared = line if self._match_case else line.lower()
+        starts = [at for fragment in self._fragments if (at := compared.find(fragment)) >= 0]
+        if self._fragments and not starts:
+            return None
+        spans = self._spans(line, compared, min(starts, default=0))
+        for span in spans:
+            if span.get("traceId") == trace_id and (match := self._find_in_span(span)) is not None:
+                return match
+        return None
+
+    def _spans(self, line: bytes, compared: bytes, start: int) -> Iterator[Mapping[str, Any]]:
+        """Yield the spans that have a fragment, from `start` on; of a line of another program, all."""
+        if b"\t" not in line:
+            for resource_spans in orjson.loads(line)["resourceSpans"]:
+                for scope_spans in resource_spans.get("scopeSpans", ()):
+                    yield from scope_spans.get("spans", ())
+            return
+        # Our lines have a tab before each span, and behind the last.
+        begin = compared.rfind(b"\t", 0, start) + 1
+        while begin < len(line):
+            end = compared.find(b"\t", begin)
+            if end < 0:
+                return
+            is_likely = not self._fragments or any(compared.find(each, begin, end) >= 0 for each in self._fragments)
+            if is_likely and line.startswith(b'{"traceId":', begin):
+                yield orjson.loads(line[begin:end].rstrip(b","))
+            begin = end + 1
+
+    def _find_in_span(self, span: Mapping[str, Any]) -> Match | None:
+        for text in self._texts_of(span):
+            if (found := self._find_in_text(text, MAX_DEPTH)) is not None:
+                return Match(str(span.get("name", "")), str(span.get("spanId", "")), *found)
+        return None
+
+    def _find_in_text(self, text: str, depth: int) -> tuple[str, int, int] | None:
+        """Return the excerpt, and the match's place in it, from a text, or from the texts in it if it is JSON."""
+        message = _parsed(text) if depth and text[:1] in ("{", "[", '"') else None
+        if message is None:
+            found = self._pattern.search(text)
+            return _excerpt(text, *found.span()) if found else None
+        for inner in _leaves(message):
+            if (excerpt := self._find_in_text(inner, depth - 1)) is not None:
+                return excerpt
+        if self._is_structured and (found := self._pattern.search(text)):
+            return _excerpt(text, *found.span())
+        return None
+
+
+def fragments_of(text: str, *, match_case: bool = False) -> tuple[bytes, ...]:
+    """Return texts of which a line has one if it has `text`, in lower case unless case matters; none if any line may.
+
+    Args:
+        text: The text.
+        match_case: Tell upper from lower case.
+    """
+    plain = max(_PLAIN.findall(text), key=len, default="")
+    if plain:
+        return ((plain if match_case else plain.lower()).encode(),)
+    # One character, in each way that it is written.
+    letter = next((character for character in text if not character.isascii()), "")
+    if not letter or 0xD800 <= ord(letter) < 0xE000:
+        return ()
+    letters = {letter} if match_case else {letter, letter.lower(), letter.upper(), letter.casefold()}
+    fragments: list[bytes] = []
+    for each in sorted(letters):
+        first = each.encode("utf-16-be")[:2].hex()
+        fragments += [each.encode(), f"\\u{first}".encode()]
+        if match_case:
+            fragments.append(f"\\u{first.upper()}".encode())
+    return tuple(fragments)
+
+
+def _all_texts(span: Mapping[str, Any]) -> Iterator[str]:
+    for attribute in span.get("attributes", ()):
+        if attribute.get("key") not in _SKIPPED:
+            yield from _strings(attribute.get("value"))
+    yield from _error_messages(span)
+
+
+def _error_texts(span: Mapping[str, Any]) -> Iterator[str]:
+    if span.get("status", {}).get("code") in (2, "STATUS_CODE_ERROR"):
+        yield from _error_messages(span)
+        for attribute in span.get("attributes", ()):
+            if attribute.get("key") == semconv.ERROR_TYPE:
+                yield from _strings(attribute.get("value"))
+
+
+def _tool_texts(span: Mapping[str, Any]) -> Iterator[str]:
+    attributes = {each.get("key"): next(_strings(each.get("value")), "") for each in span.get("attributes", ())}
+    if attributes.get(semconv.SPAN_KIND) == "TOOL" or attributes.get(semconv.OPERATION_NAME) == "execute_tool":
+        yield attributes.get(semconv.TOOL_NAME) or str(span.get("name", ""))
+
+
+_TEXTS: Final = {"text": _all_texts, "tool": _tool_texts, "error": _error_texts}
+
+
+def _error_messages(span: Mapping[str, Any]) -> Iterator[str]:
+    if message := span.get("status", {}).get("message"):
+        yield str(message)
+    for event in span.get("events", ()):
+        for attribute in event.get("attributes", ()):
+            yield from _strings(attribute.get("value"))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield the strings of an OTLP value."""
+    if not isinstance(value, dict):
+        return
+    if isinstance(text := value.get("stringValue"), str):
+        yield text
+    for name in ("arrayValue", "kvlistValue"):
+        for item in (value.get(name) or {}).get("values", ()):
+            yield from _strings(item.get("value") if name == "kvlistValue" else item)
+
+
+def _leaves(message: Any) -> Iterator[str]:
+    waiting = [message]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, dict):
+            waiting += [value for name, value in reversed(each.items()) if name not in _NO_TEXT]
+        elif isinstance(each, list):
+            waiting += reversed(each)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return None
+
+
+def _excerpt(text: str, start: int, end: int) -> tuple[str, int, int]:
+    """Return the text around a match on one line, and the match's place in it."""
+    first, last = max(0, start - EXCERPT_BEFORE), min(len(text), max(end, start + EXCERPT_AFTER))
+    before = ("…" if first else "") + _one_line(text[first:start])
+    match = _one_line(text[start : min(end, start + EXCERPT_AFTER)])
+    after = _one_line(text[end:last]) + ("…" if last < len(text) else "")
+    return f"{before}{match}{after}", len(before), len(before) + len(match)
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\s+", " ", text)

@@ -1,0 +1,82 @@
+"""Findings as text: what was found, above which threshold, what it means, what proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from otel_rollout.analysis.findings.diagnosis import Diagnosis
+from otel_rollout.analysis.findings.finding import Finding, Severity
+from otel_rollout.analysis.plain_text import counted, printable, shorten
+from otel_rollout.terminal.wrapping import wrapped
+
+__all__ = ["print_diagnosis"]
+
+MARGIN: Final = "  "
+MAX_SUBJECT: Final = 80
+_STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
+
+
+def print_diagnosis(console: Console, diagnosis: Diagnosis) -> None:
+    """Print a diagnosis; on a terminal wrapped to its width, in a pipe a line for each sentence."""
+    width = console.width if console.is_terminal else None
+    for line in _lines(diagnosis, width):
+        console.print(line, soft_wrap=True)
+
+
+def _lines(diagnosis: Diagnosis, width: int | None) -> Iterator[Text]:
+    found = diagnosis.findings
+    checked = f"{counted(diagnosis.steps, 'step')}  {counted(diagnosis.trajectories, 'trajectory')}"
+    yield Text(f"{checked}  {counted(len(found), 'finding') if found else 'nothing above its threshold'}")
+    if diagnosis.failures:
+        classes = ", ".join(f"{name} {number:,}" for name, number in diagnosis.failures.items())
+        total = sum(diagnosis.failures.values())
+        unknown = diagnosis.unknown_share or 0.0
+        yield Text(f"{total:,} failed or have the worst reward: {classes}; unknown {unknown:.0%}", style="dim")
+    has_several = len({(finding.experiment_name, finding.run_id) for finding in found}) > 1
+    for finding in found:
+        yield Text()
+        yield from _finding_lines(finding, width, has_run=has_several)
+    if diagnosis.gone:
+        yield Text()
+        yield Text("no longer above its threshold", style="bold")
+        for finding in diagnosis.gone:
+            yield from _wrapped(f"{finding.title} ({finding.measured})", width)
+
+
+def _finding_lines(finding: Finding, width: int | None, *, has_run: bool) -> Iterator[Text]:
+    title = printable(shorten(finding.title, MAX_SUBJECT))
+    yield Text.assemble(
+        (finding.severity.value, _STYLES[finding.severity]), "  ", (title, "bold"), f"  {finding.measured}"
+    )
+    yield from _wrapped(f"{_place(finding, has_run=has_run)}: {finding.meaning}.", width)
+    yield from _wrapped(f"try: {finding.advice}.", width, style="dim")
+    for each in finding.evidence:
+        yield Text(f"{MARGIN}{printable(each.command)}  {printable(each.address)}", style="cyan")
+
+
+def _place(finding: Finding, *, has_run: bool) -> str:
+    """Return the steps of a finding; its experiment and run too, if there are several."""
+    names = [
+        *([str(finding.experiment_name)] if has_run and finding.experiment_name is not None else []),
+        *([f"run {finding.run_id}"] if has_run and finding.run_id is not None else []),
+        f"{'validation of ' if finding.validate else ''}{_steps(finding.steps)}",
+    ]
+    return ", ".join(names)
+
+
+def _steps(steps: Sequence[int | None]) -> str:
+    known = [step for step in steps if step is not None]
+    runs = [[step for _, step in run] for _, run in groupby(enumerate(known), lambda each: each[1] - each[0])]
+    texts = [str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
+    texts += ["no step"] if None in steps else []
+    return ("step " if len(known) == 1 else "steps " if known else "") + ", ".join(texts)
+
+
+def _wrapped(text: str, width: int | None, style: str = "") -> Iterator[Text]:
+    for line in wrapped(text, width, MARGIN):
+        yield Text(f"{MARGIN}{line}", style=style)

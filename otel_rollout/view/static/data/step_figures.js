@@ -1,0 +1,127 @@
+/** @import { StepSummary, ToolCounts } from "./types.d.ts" */
+
+/**
+ * Return a part of a whole; null if the whole is empty.
+ *
+ * @param {number} part
+ * @param {number} all
+ */
+export function share(part, all) {
+  return all ? part / all : null;
+}
+
+/**
+ * Return the number of groups whose rewards are all equal.
+ *
+ * @param {StepSummary} step
+ */
+export function groupsWithoutSignal(step) {
+  return Object.values(step.zero_variance).reduce((sum, count) => sum + count, 0);
+}
+
+/**
+ * Return the share of groups without signal, of those that could have one.
+ *
+ * @param {StepSummary} step
+ */
+export function noSignalShare(step) {
+  return share(groupsWithoutSignal(step), step.comparable_groups);
+}
+
+/**
+ * Return the calls of all tools.
+ *
+ * @param {Record<string, ToolCounts>} tools
+ * @returns {ToolCounts}
+ */
+export function allToolCalls(tools) {
+  const counts = { calls: 0, errors: 0 };
+  for (const { calls, errors } of Object.values(tools)) {
+    counts.calls += calls;
+    counts.errors += errors;
+  }
+  return counts;
+}
+
+/**
+ * Return the share of tool calls that failed.
+ *
+ * @param {StepSummary} step
+ */
+export function toolErrorShare(step) {
+  const { calls, errors } = allToolCalls(step.tools);
+  return share(errors, calls);
+}
+
+/**
+ * A part of a run whose steps are one line of a chart: an experiment, and its run if several have the same steps.
+ *
+ * @typedef {object} Series
+ * @property {string} key as in an address
+ * @property {string | null} experiment
+ * @property {string | null} run
+ * @property {StepSummary[]} training by step
+ * @property {StepSummary[]} validation by step
+ */
+
+/**
+ * Return the series of a run, the newest first.
+ *
+ * @param {StepSummary[]} steps
+ * @returns {Series[]}
+ */
+export function seriesOf(steps) {
+  /** @type {Map<string, Series>} */
+  const found = new Map();
+  for (const step of steps) {
+    const key = seriesKey(step.experiment_name, step.run_id);
+    let series = found.get(key);
+    if (!series) {
+      series = {
+        key,
+        experiment: step.experiment_name,
+        run: step.run_id,
+        training: [],
+        validation: [],
+      };
+      found.set(key, series);
+    }
+    series[step.validate ? "validation" : "training"].push(step);
+  }
+  const all = [...found.values()];
+  for (const series of all) {
+    series.training.sort(byStep);
+    series.validation.sort(byStep);
+  }
+  return all.sort((one, other) => newest(other) - newest(one));
+}
+
+/**
+ * @param {string | null | undefined} experiment
+ * @param {string | null | undefined} run
+ */
+export function seriesKey(experiment, run) {
+  return run ? `${experiment ?? ""} ${run}` : (experiment ?? "");
+}
+
+/**
+ * Return the name of a series for a person.
+ *
+ * @param {Series} series
+ */
+export function seriesName({ experiment, run }) {
+  return (experiment || "no name") + (run ? ` · ${run.slice(0, 8)}` : "");
+}
+
+/**
+ * @param {StepSummary} one
+ * @param {StepSummary} other
+ */
+function byStep(one, other) {
+  return (one.step ?? Infinity) - (other.step ?? Infinity);
+}
+
+/** @param {Series} series */
+function newest({ training, validation }) {
+  return [...training, ...validation].reduce((time, step) => Math.max(time, step.end_time), 0);
+}

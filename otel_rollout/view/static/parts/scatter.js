@@ -1,0 +1,191 @@
+import { compact, decimal, tick } from "../data/formats.js";
+import { statusOf } from "../data/rollouts.js";
+import { sorted } from "../data/sorting.js";
+import UPlot from "../vendor/uplot.js";
+import { useEffect, useMemo, useRef, useState } from "../vendor/preact_hooks.js";
+import { html } from "./html.js";
+import { themeColor, useThemeVersion } from "./theme.js";
+
+/** @import { Rollout } from "../data/rollouts.js" */
+
+/** Pixels from the pointer to a point that it means. */
+const REACH = 12;
+const HEIGHT = 190;
+const KINDS = [
+  { label: "completed", color: "series-1" },
+  { label: "truncated", color: "series-2" },
+  { label: "error, cancelled, open", color: "series-3" },
+];
+
+/**
+ * Reward over output tokens, a point for each trajectory; a click on one leads to it.
+ *
+ * @param {object} props
+ * @param {Rollout[]} props.rollouts
+ * @param {(rollout: Rollout) => void} props.onOpen
+ */
+export function RewardScatter({ rollouts, onOpen }) {
+  const place = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const plot = useRef(/** @type {any} */ (null));
+  const [near, setNear] = useState(/** @type {Rollout | null} */ (null));
+  const theme = useThemeVersion();
+  const points = useMemo(
+    () =>
+      sorted(
+        rollouts.filter(({ reward, output_tokens }) => reward != null && output_tokens != null),
+        ({ output_tokens }) => output_tokens,
+        false,
+      ),
+    [rollouts],
+  );
+  const data = useMemo(() => drawn(points), [points]);
+  const latest = useRef({ points, data, onOpen });
+  latest.current = { points, data, onOpen };
+  const isEmpty = !points.length;
+
+  useEffect(() => {
+    const element = place.current;
+    if (!element) return;
+    const made = new UPlot(options(element.clientWidth || 300), /** @type {any} */ (latest.current.data), element);
+    plot.current = made;
+    const find = (/** @type {MouseEvent} */ event) => {
+      const box = made.over.getBoundingClientRect();
+      const index = nearest(made, latest.current.data, event.clientX - box.left, event.clientY - box.top);
+      const found = index === null ? null : latest.current.points[index];
+      made.over.style.cursor = found ? "pointer" : "";
+      setNear(found);
+      return found;
+    };
+    made.over.addEventListener("mousemove", find);
+    made.over.addEventListener("mouseleave", () => setNear(null));
+    made.over.addEventListener("click", (/** @type {MouseEvent} */ event) => {
+      const found = find(event);
+      if (found) latest.current.onOpen(found);
+    });
+    const resize = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }));
+    resize.observe(element);
+    return () => {
+      resize.disconnect();
+      made.destroy();
+      plot.current = null;
+    };
+  }, [theme, isEmpty]);
+  useEffect(() => plot.current?.setData(data), [data]);
+  if (isEmpty) return null;
+  return html`<figure class="chart">
+    <figcaption>
+      <span class="chart-title">Reward over output tokens</span>
+      <span class="chart-values">
+        ${
+          near
+            ? html`<span
+                >sample ${near.sample_index} rollout ${near.rollout_n}: reward
+                <b>${decimal(near.reward)}</b>, ${compact(near.output_tokens)}
+                tokens, ${statusOf(near)}</span
+              >`
+            : KINDS.map(
+                ({ label, color }) =>
+                  html`<span key=${label}
+                    ><i class="dot dot-${color}" aria-hidden="true"></i
+                    >${label}</span
+                  >`,
+              )
+        }
+      </span>
+    </figcaption>
+    <div
+      ref=${place}
+      role="img"
+      aria-label="Reward over output tokens of ${points.length} trajectories. The table of trajectories has the numbers."
+    ></div>
+  </figure>`;
+}
+
+/** @param {number} width */
+function options(width) {
+  const text = themeColor("text-weak");
+  const grid = { stroke: themeColor("line"), width: 1 };
+  const axis = {
+    stroke: text,
+    grid,
+    ticks: grid,
+    font: "11px system-ui, sans-serif",
+  };
+  return {
+    width,
+    height: HEIGHT,
+    padding: /** @type {any} */ ([8, 14, 0, 0]),
+    legend: { show: false },
+    cursor: { show: false },
+    scales: { x: { time: false } },
+    axes: [
+      {
+        ...axis,
+        size: 26,
+        values: (/** @type {any} */ _, /** @type {number[]} */ all) => all.map((value) => compact(value)),
+      },
+      {
+        ...axis,
+        size: 40,
+        values: (/** @type {any} */ _, /** @type {number[]} */ all) => all.map(tick),
+      },
+    ],
+    series: [
+      {},
+      ...KINDS.map(({ color }) => ({
+        paths: () => null,
+        points: {
+          show: true,
+          size: 5,
+          width: 0,
+          fill: themeColor(color) + "99",
+          stroke: "transparent",
+        },
+      })),
+    ],
+  };
+}
+
+/**
+ * Return what uPlot draws: tokens, and rewards by kind.
+ *
+ * Rewards are often equal: each is moved by a little, the same at each drawing, so that a line of them shows how many they are.
+ *
+ * @param {Rollout[]} points by tokens
+ */
+function drawn(points) {
+  const rewards = points.map(({ reward }) => /** @type {number} */ (reward));
+  const span =
+    rewards.reduce((most, each) => Math.max(most, each), -Infinity) -
+    rewards.reduce((least, each) => Math.min(least, each), Infinity);
+  const moved = points.map(
+    ({ trace_id }, index) => rewards[index] + (parseInt(trace_id.slice(-4), 16) / 0xffff - 0.5) * 0.08 * (span || 1),
+  );
+  const kinds = points.map((point) => ["completed", "truncated"].indexOf(statusOf(point)));
+  return [
+    points.map(({ output_tokens }) => /** @type {number} */ (output_tokens)),
+    ...[0, 1, -1].map((kind) => moved.map((reward, index) => (kinds[index] === kind ? reward : null))),
+  ];
+}
+
+/**
+ * Return the position of the point that the pointer means.
+ *
+ * @param {any} plot
+ * @param {(number | null)[][]} data
+ * @param {number} left
+ * @param {number} top
+ */
+function nearest(plot, data, left, top) {
+  const [tokens, ...rewards] = data;
+  let best = null;
+  let least = REACH ** 2;
+  for (let index = plot.valToIdx(plot.posToVal(left - REACH, "x")); index < tokens.length; index += 1) {
+    const across = plot.valToPos(tokens[index], "x") - left;
+    if (across > REACH) break;
+    const reward = rewards.reduce((found, kind) => found ?? kind[index], /** @type {number | null} */ (null));
+    const distance = across ** 2 + (plot.valToPos(reward, "y") - top) ** 2;
+    if (distance < least) [best, least] = [index, distance];
+  }
+  return best;
+}

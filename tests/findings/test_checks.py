@@ -1,0 +1,158 @@
+"""Each check finds its own fault in made-up steps, says how much of it there is, and proves it."""
+
+from __future__ import annotations
+
+import pytest
+
+from otel_rollout.analysis.findings.registry import CHECKS
+from otel_rollout.analysis.trajectory_summary import ToolCounts
+from tests.findings.made_up_steps import SECOND, START, diagnosed, failed_tool, make_steps
+
+FAULTS = {
+    "groups_all_worst": (lambda _s, group, _r: {"reward": 0.0} if group else {}, 1, 7),
+    "groups_all_best": (lambda _s, group, _r: {"reward": 1.0} if group else {}, 1, 7),
+    "truncated": (lambda _s, _g, rollout: {"status": "truncated"} if not rollout else {}, 1, 8),
+    "tool_errors": (lambda *_: {"tools": {"search": ToolCounts(3, 1)}}, 1, 32),
+    "repeated_calls": (lambda _s, _g, rollout: {"repeated_calls": 3 if rollout else 2}, 1, 24),
+    "unknown_tools": (lambda _s, _g, rollout: {"unknown_tool_calls": int(rollout == 1)}, 1, 8),
+    "unparsed_calls": (lambda _s, _g, rollout: {"unparsed_tool_calls": int(rollout == 1)}, 1, 8),
+    "failures": (lambda _s, group, _r: failed_tool("ToolError", ends_it=True) if not group else {}, 1, 4),
+    "punished_failures": (lambda _s, group, _r: failed_tool("ConnectionError") if not group else {}, 1, 4),
+    "unknown_failures": (
+        lambda _s, group, _r: {"status": "error", "error_type": "KeyError", "reward": None} if group < 3 else {},
+        1,
+        12,
+    ),
+    "duplicates": (lambda *_: {"turn_hashes": ("same",)}, 1, 24),
+    "mode_collapse": (lambda step, *_: {"turn_hashes": ("same",)} if step > 3 else {}, 4, 24),
+    "length_without_reward": (lambda step, *_: {"output_tokens": 100 * step}, 4, 32),
+    "reward_part_traded": (
+        lambda step, *_: {"reward_parts": {"style": step / 4, "correct": 1 - step / 4}},
+        4,
+        32,
+    ),
+    "reward_part_dominates": (lambda step, *_: {"reward_parts": {"style": 10.0**step, "correct": 50.0}}, 4, 32),
+    "prefix_breaks": (lambda _s, group, _r: {"prefix_breaks": int(group == 3)}, 1, 4),
+    "stragglers": (lambda _s, group, r: {"end_time": START + 1000 * SECOND} if (group, r) == (5, 2) else {}, 1, 1),
+    "stale_weights": (lambda _s, _g, rollout: {"staleness": 7 if rollout == 3 else 1}, 1, 8),
+    "lost_spans": (lambda _s, group, r: {"dropped_spans": 2 if (group, r) == (0, 0) else 0}, 1, 2),
+    "rootless": (lambda _s, group, r: {"has_root": False, "status": None} if (group, r) == (0, 0) else {}, 1, 1),
+}
+"""A change of healthy steps, the steps it takes, and the number that the check tells."""
+
+
+class TestEachCheck:
+    """A check and its fault."""
+
+    def test_has_a_fault_here(self):
+        """No check is without a test."""
+        assert set(FAULTS) == {check.name for check in CHECKS}
+
+    @pytest.mark.parametrize("name", FAULTS)
+    def test_finds_its_fault(self, name):
+        """The finding has the right number, is above its threshold, and has trajectories that have the fault."""
+        change, steps, number = FAULTS[name]
+        (finding,) = (each for each in diagnosed(make_steps(change, steps)).findings if each.check == name)
+        assert finding.number == number
+        assert finding.value > finding.threshold
+        assert 1 <= len(finding.evidence) <= 5
+        assert len({each.trace_id for each in finding.evidence}) == len(finding.evidence)
+        hit = {
+            (step, group, rollout)
+            for step in range(1, steps + 1)
+            for group in range(8)
+            for rollout in range(4)
+            if change(step, group, rollout)
+        }
+        assert all((each.step, each.sample_index, each.rollout_n) in hit for each in finding.evidence)
+
+    @pytest.mark.parametrize("name", FAULTS)
+    def test_says_nothing_of_a_healthy_run(self, name):
+        """Without the fault there is no finding."""
+        assert [each for each in diagnosed(make_steps(steps=8)).findings if each.check == name] == []
+
+    @pytest.mark.parametrize("name", FAULTS)
+    def test_has_words(self, name):
+        """A finding says what it means and what to try, and nothing is left out of its sentence."""
+        change, steps, _ = FAULTS[name]
+        (finding,) = (each for each in diagnosed(make_steps(change, steps)).findings if each.check == name)
+        for text in (finding.meaning, finding.advice):
+            assert len(text) > 20
+            assert not text.endswith((".", " ", ":"))
+        assert "threshold" in finding.measured
+
+
+class TestGroups:
+    """Groups without signal."""
+
+    def test_are_not_looked_for_in_validation(self):
+        """A validation pass trains nothing."""
+        steps = make_steps(lambda _s, group, _r: {"validate": True, "reward": float(group == 0)})
+        assert diagnosed(steps).findings == ()
+
+
+class TestTruncation:
+    """Truncated trajectories."""
+
+    def test_tells_what_it_costs(self):
+        """The sentence compares the rewards of truncated trajectories with those of the others."""
+        steps = make_steps(lambda _s, _g, rollout: {"status": "truncated", "reward": 0.0} if rollout == 1 else {})
+        (finding,) = (each for each in diagnosed(steps).findings if each.check == "truncated")
+        assert finding.meaning == (
+            "8 of 32 trajectories were cut off: 8 of 8 have the worst reward; their mean reward is 0 and that of the "
+            "others 0.333, which costs the step 0.083 of its mean reward"
+        )
+
+
+class TestTools:
+    """Tools by error rate."""
+
+    def test_names_the_tools_with_most_errors_only(self):
+        """A model that invents tools makes five findings, not thousands."""
+        steps = make_steps(
+            lambda _s, _g, _r: {"tools": {f"tool {number}": ToolCounts(10, 5 + number) for number in range(30)}}
+        )
+        found = [each.subject for each in diagnosed(steps).findings if each.check == "tool_errors"]
+        assert found == [f"tool {number}" for number in (29, 28, 27, 26, 25)]
+
+    def test_a_few_calls_say_nothing(self):
+        """One failed call of two is no finding."""
+        steps = make_steps(lambda _s, group, r: {"tools": {"rare": ToolCounts(2, 2)}} if (group, r) == (0, 0) else {})
+        assert diagnosed(steps).findings == ()
+
+
+class TestRewardParts:
+    """Parts of the reward over steps."""
+
+    def test_both_may_rise(self):
+        """Parts that rise together are no trade."""
+        steps = make_steps(lambda step, *_: {"reward_parts": {"style": step / 8, "correct": step / 4}}, 4)
+        assert diagnosed(steps).findings == ()
+
+    def test_a_steady_dominance_is_none(self):
+        """A small part for the format beside the answer's is how rewards are made."""
+        steps = make_steps(lambda _s, _g, rollout: {"reward_parts": {"format": 0.05, "correct": rollout % 2}}, 4)
+        assert diagnosed(steps).findings == ()
+
+
+class TestLengths:
+    """Lengths against rewards."""
+
+    def test_longer_answers_that_pay_are_wanted(self):
+        """If the reward rises too, growth is no finding."""
+        steps = make_steps(lambda step, _g, rollout: {"output_tokens": 100 * step, "reward": step * (rollout % 2)}, 4)
+        assert diagnosed(steps).findings == ()
+
+
+class TestRootless:
+    """Trajectories without a root."""
+
+    def test_may_run_in_the_last_step_of_a_live_run(self):
+        """In a step that is being written they are no finding; in an earlier one they are."""
+        steps = make_steps(lambda _s, group, r: {"has_root": False, "status": None} if not (group or r) else {}, 3)
+        from otel_rollout.analysis.findings.diagnosis import last_steps
+        from tests.findings.made_up_steps import summarise
+
+        running = last_steps(list(map(summarise, steps)))
+        (finding,) = diagnosed(steps, running=running).findings
+        assert (finding.check, finding.steps) == ("rootless", (1, 2))

@@ -1,0 +1,138 @@
+"""A diagnosis: steps joined, thresholds, comparison, evidence, hostile names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import orjson
+
+from otel_rollout.analysis.findings.finding import evidence_of
+from otel_rollout.analysis.step_summary import StepSummary
+from otel_rollout.analysis.trajectory_summary import ToolCounts
+from tests.findings.made_up_steps import diagnosed, make_steps, make_trajectory, summarise
+
+
+def truncated(share: int):
+    """Return the change that truncates this many rollouts of each group."""
+    return lambda _s, _g, rollout: {"status": "truncated"} if rollout < share else {}
+
+
+class TestSteps:
+    """Several steps."""
+
+    def test_are_one_finding(self):
+        """A fault of several steps is one finding with their sum, the highest value, and evidence of the worst step."""
+        steps = make_steps(lambda step, _g, rollout: {"status": "truncated"} if rollout < step - 1 else {}, 3)
+        (finding,) = diagnosed(steps).findings
+        assert (finding.steps, finding.number, finding.total, finding.value) == ((2, 3), 24, 64, 0.5)
+        assert {each.step for each in finding.evidence} == {3}
+        assert ": in step 3, " in finding.meaning
+
+    def test_runs_are_apart(self):
+        """Two experiments have a finding each, and checks over steps don't mix them."""
+        one = make_steps(truncated(2))
+        (other,) = make_steps(truncated(2))
+        mixed = [*one, [replace(each, experiment_name="other", trace_id="f" + each.trace_id[1:]) for each in other]]
+        contents = {found[0].experiment_name: found for found in mixed}
+        from otel_rollout.analysis.findings.diagnosis import diagnose
+
+        found = diagnose(list(map(summarise, mixed)), lambda step: contents[step.experiment_name]).findings
+        assert [(each.experiment_name, each.number) for each in found] == [("exp", 16), ("other", 16)]
+
+    def test_only_steps_with_evidence_are_loaded(self):
+        """Healthy steps are judged by their summaries alone."""
+        from otel_rollout.analysis.findings.diagnosis import diagnose
+
+        steps = make_steps(lambda step, _g, _r: {"status": "truncated"} if step == 5 else {}, 9)
+        loaded: list[int | None] = []
+
+        def load(step: StepSummary):
+            loaded.append(step.step)
+            return steps[(step.step or 0) - 1]
+
+        diagnose(list(map(summarise, steps)), load)
+        assert loaded == [5]
+
+    def test_the_same_run_has_the_same_findings(self):
+        """Findings depend on nothing but the summaries, in whatever order steps come."""
+        steps = make_steps(lambda step, _g, rollout: {"status": "truncated"} if rollout < step - 1 else {}, 4)
+        assert diagnosed(steps) == diagnosed(steps[::-1])
+
+
+class TestThresholds:
+    """Thresholds."""
+
+    def test_can_be_set(self):
+        """A value at the threshold is none above it."""
+        steps = make_steps(truncated(1))
+        assert [each.check for each in diagnosed(steps).findings] == ["truncated"]
+        assert diagnosed(steps, thresholds={"truncated": 0.25}).findings == ()
+        (finding,) = diagnosed(steps, thresholds={"truncated": 0.2}).findings
+        assert (finding.threshold, finding.measured) == (0.2, "25%, threshold 20%")
+
+    def test_all_are_told(self):
+        """The diagnosis has the thresholds that it was made with."""
+        assert diagnosed(make_steps(), thresholds={"truncated": 0.2}).thresholds["truncated"] == 0.2
+
+
+class TestComparison:
+    """A run beside another."""
+
+    def test_has_the_value_before(self):
+        """A finding has the value of the other steps, even if that was below the threshold."""
+        before = list(map(summarise, make_steps(lambda _s, group, r: truncated(1)(0, 0, group + r))))
+        (finding,) = diagnosed(make_steps(truncated(2)), against=before).findings
+        assert (finding.before, finding.measured) == (1 / 32, "50%, threshold 15%, before 3.1%")
+
+    def test_tells_what_is_gone(self):
+        """A finding of the other steps that is not in these is listed apart."""
+        diagnosis = diagnosed(make_steps(), against=list(map(summarise, make_steps(truncated(2)))))
+        assert diagnosis.findings == ()
+        assert [each.check for each in diagnosis.gone] == ["truncated"]
+
+
+class TestFailures:
+    """The classes of failures."""
+
+    def test_are_counted_with_the_share_of_unknown(self):
+        """The share of unknown is that of all failures."""
+        unknown = {"status": "error", "error_type": "KeyError", "reward": None}
+        diagnosis = diagnosed(make_steps(lambda _s, group, r: unknown if (group, r) == (0, 0) else {}))
+        assert diagnosis.failures == {"model": 15, "unknown": 1}
+        assert diagnosis.unknown_share == 1 / 16
+
+
+class TestEvidence:
+    """Evidence."""
+
+    def test_has_a_command_and_an_address(self):
+        """The command shows the trajectory, the address is the viewer's."""
+        evidence = evidence_of(make_trajectory(7, 3, 2, validate=True), folder="my traces", run_id=None)
+        assert evidence.command == f"otel-rollout show 'my traces' --trace {evidence.trace_id}"
+        assert evidence.address == "#/step/7/sample/3/rollout/2?validate=1&experiment=exp"
+
+    def test_without_a_prompt_is_addressed_by_its_id(self):
+        """A trajectory that has no place in a group has an address all the same."""
+        evidence = evidence_of(make_trajectory(sample_index=None), folder=None, run_id=None)
+        assert evidence.address == f"#/trajectory/{evidence.trace_id}"
+
+    def test_hostile_tags_stay_inside_the_address(self):
+        """A prompt's name with slashes, quotes and marks is one part of the path."""
+        evil = "../a?b&c#d'\"<script>\u202e"
+        evidence = evidence_of(make_trajectory(sample_index=evil, experiment_name=evil), folder="a;b", run_id=evil)
+        path, _, query = evidence.address.partition("?")
+        assert path.count("/") == 6
+        assert query.count("&") == 1
+        assert not set("<>'\"\u202e ") & set(evidence.address)
+        assert evidence.command.startswith("otel-rollout show 'a;b' --trace ")
+
+
+class TestHostileNames:
+    """Names that a model wrote."""
+
+    def test_any_text_can_be_a_tools_name(self):
+        """A finding with it is JSON."""
+        evil = "</script>\x1b[31m\u202e" + "x" * 10_000
+        (finding,) = diagnosed(make_steps(lambda *_: {"tools": {evil: ToolCounts(5, 5)}})).findings
+        assert orjson.loads(orjson.dumps(finding))["subject"] == evil
+        assert len(finding.meaning) + len(finding.title) < 300

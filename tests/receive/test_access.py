@@ -1,0 +1,107 @@
+"""Who may send: the token, the address, TLS; and where it can't start."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import sys
+
+import pytest
+from google.rpc.status_pb2 import Status
+
+from otel_rollout.cli.main import main
+from otel_rollout.receive.access import is_authorized
+from tests.receive.receiving import make_trace, stored
+
+TOKEN = "a-token-of-the-team"
+
+
+def test_token(start, tmp_path) -> None:
+    """Without the token nothing is stored, however it differs; with it all is."""
+    receiver = start(environment={"OTEL_ROLLOUT_RECEIVE_TOKEN": TOKEN})
+    for headers in (
+        {},
+        {"Authorization": "Bearer x"},
+        {"Authorization": f"Basic {TOKEN}"},
+        {"Authorization": "Bearer "},
+    ):
+        answer = receiver.send(make_trace(1), **headers)
+        assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+        assert "no valid token" in Status.FromString(answer.body).message
+    assert not (tmp_path / "traces").exists()
+    assert receiver.ask("GET", "/health").status == 200
+    assert receiver.send(make_trace(1), Authorization=f"Bearer {TOKEN}").status == 200
+    assert len(stored(tmp_path / "traces")) == 1
+
+
+def test_token_file(start, tmp_path) -> None:
+    """A token in a file goes before that of the environment; its line end is no part of it."""
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    receiver = start("--token-file", str(tmp_path / "token"), environment={"OTEL_ROLLOUT_RECEIVE_TOKEN": "another"})
+    assert receiver.send(make_trace(1), Authorization="Bearer another").status == 401
+    assert receiver.send(make_trace(1), Authorization=f"bearer {TOKEN}").status == 200
+
+
+@pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer ä", f"Bearer {TOKEN}x"])
+def test_wrong_headers(header) -> None:
+    """Any other header is refused."""
+    assert not is_authorized(TOKEN, header)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--host", "0.0.0.0"], "set OTEL_ROLLOUT_RECEIVE_TOKEN"),
+        (["--host", "::"], "set OTEL_ROLLOUT_RECEIVE_TOKEN"),
+        (["--token-file", "missing"], "--token-file missing"),
+        (["--certificate", "c.pem"], "needs both"),
+        (["--certificate", "c.pem", "--key", "k.pem"], "--certificate c.pem"),
+        (["--host", "192.0.2.1", "--token-file", "token"], "--host 192.0.2.1"),
+        (["--port", "99999"], "--port 99999"),
+    ],
+)
+def test_cannot_start(tmp_path, monkeypatch, capsys, options, words) -> None:
+    """A setting that can't work is named in one line, with exit code 2; other machines need a token."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OTEL_ROLLOUT_RECEIVE_TOKEN", raising=False)
+    (tmp_path / "token").write_text(TOKEN)
+    assert main(["receive", "traces", *options]) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "traces").exists()
+
+
+def test_port_in_use(start, capsys) -> None:
+    """A port that another process listens on is named."""
+    receiver = start()
+    assert main(["receive", "traces", "--port", receiver.url.split(":")[2].split("/")[0]]) == 2
+    assert "in use" in capsys.readouterr().err
+
+
+def test_tls(start, tmp_path) -> None:
+    """With `--certificate` and `--key` it speaks TLS, and nothing else."""
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
+         "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.create_default_context(cafile=certificate)
+    receiver = start("--certificate", str(certificate), "--key", str(key), context=context)
+    assert receiver.url.startswith("https://")
+    assert receiver.send(make_trace(1)).status == 200
+    receiver.url = receiver.url.replace("https", "http")
+    with pytest.raises(OSError):
+        receiver.send(make_trace(2))
+    assert len(stored(tmp_path / "traces")) == 1
+
+
+def test_without_the_extra(tmp_path) -> None:
+    """Without its web server the command says what to install."""
+    program = (
+        "import sys; sys.modules['uvicorn'] = None; from otel_rollout.cli.main import main; sys.exit(main(['receive']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 2
+    assert "[receive]" in done.stderr

@@ -1,0 +1,207 @@
+"""`otel-rollout import` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from otel_rollout import read
+from otel_rollout.cli.main import main
+from otel_rollout.run.folder_stats import count_folder
+from tests.servers.otelcol_server import Sink
+from tests.trace_folder.collector_files import FORMS, write_collector_file
+from tests.trace_folder.recordings import make_trajectory
+
+pytest.importorskip("rich")
+
+ROOT = Path(__file__).resolve().parents[2]
+TRAJECTORIES = [make_trajectory(1, sample) for sample in range(20)]
+# The roots come first, and each request has a span of every trajectory.
+REQUESTS = [[spans[number] for spans in TRAJECTORIES] for number in (2, 0, 1)]
+
+
+def add(capsys, *paths, into, code=0):
+    """Import files, and return what is on standard output and standard error."""
+    assert main(["import", *map(str, paths), "--into", str(into)]) == code
+    shown = capsys.readouterr()
+    return shown.out, shown.err
+
+
+def spans_in(folder):
+    """Return the names of the spans of each trajectory of a folder, each line of it counted."""
+    assert count_folder(folder).problems == {}
+    return [sorted(span.name for span in each.spans) for each in read(folder)]
+
+
+class TestForms:
+    """What the Collector writes."""
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_every_form_is_read(self, tmp_path, capsys, form):
+        """Whatever the format and the compression, each trajectory is one indexed line, root last."""
+        write_collector_file(tmp_path / "otlp.json", form, REQUESTS)
+
+        out, err = add(capsys, tmp_path / "otlp.json", into=tmp_path / "traces")
+
+        assert out == f"60 spans of 20 trajectories from 1 file added to {tmp_path / 'traces'}\n"
+        assert err == ""
+        assert spans_in(tmp_path / "traces") == [["generate", "look_up", "rollout"]] * 20
+        (index,) = (tmp_path / "traces" / "step=000001").glob("*.index.jsonl")
+        assert [json.loads(line)["spans"] for line in index.read_text().splitlines()] == [3] * 20
+        assert all(each.spans[-1].parent is None for each in read(tmp_path / "traces"))
+
+    @pytest.mark.integration
+    @pytest.mark.parametrize(
+        "options",
+        [{}, {"format": "proto"}, {"compression": "zstd"}, {"format": "proto", "compression": "zstd"}],
+        ids=["json", "proto", "json zstd", "proto zstd"],
+    )
+    def test_what_the_collector_writes(self, tmp_path, capsys, collector_program, options):
+        """Every span that a real Collector writes, rotating its file, is imported once."""
+        load = [sys.executable, str(ROOT / "tests" / "deploy" / "programs" / "load.py"), "60", "5", "20000"]
+        # Requests are smaller than a file may be.
+        environment = {**os.environ, "LOAD_OPTIONS": json.dumps({"max_batch_bytes": 2**18})}
+        with Sink(collector_program, tmp_path / "sink", rotation={"max_megabytes": 1}, **options) as sink:
+            environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = sink.address
+            assert subprocess.run(load, env=environment, stdout=subprocess.DEVNULL, check=True).returncode == 0
+        files = list((tmp_path / "sink").glob("otlp*"))
+
+        assert len(files) > 1 or "compression" in options
+        out, _ = add(capsys, *files, into=tmp_path / "traces")
+
+        assert "300 spans of 60 trajectories" in out
+        assert [len(each.spans) for each in read(tmp_path / "traces")] == [5] * 60
+
+
+class TestAgain:
+    """Spans that the folder has."""
+
+    def test_second_import_adds_nothing(self, tmp_path, capsys):
+        """A file that is imported again, under another name and in another form, adds no span."""
+        write_collector_file(tmp_path / "otlp.json", "json", REQUESTS)
+        write_collector_file(tmp_path / "otlp-2026.binpb", "proto", REQUESTS)
+        add(capsys, tmp_path / "otlp.json", into=tmp_path / "traces")
+
+        out, _ = add(capsys, tmp_path / "otlp-2026.binpb", into=tmp_path / "traces")
+
+        assert out.startswith("0 spans of 0 trajectories from 1 file added")
+        assert out.endswith("; 60 were there already\n")
+        assert count_folder(tmp_path / "traces").spans == 60
+
+    def test_grown_file_adds_what_is_new(self, tmp_path, capsys):
+        """Of a file that has grown, the new spans are added to their trajectories; a torn end waits."""
+        path = tmp_path / "otlp.json"
+        write_collector_file(path, "json", REQUESTS)
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) - 100])
+        out, err = add(capsys, path, into=tmp_path / "traces")
+        assert out.startswith("40 spans of 20 trajectories")
+        assert "ends within a request, as it does while it is written" in err
+
+        path.write_bytes(whole)
+        out, err = add(capsys, path, into=tmp_path / "traces")
+
+        assert out.startswith("20 spans of 20 trajectories")
+        assert err == ""
+        assert spans_in(tmp_path / "traces") == [["generate", "look_up", "rollout"]] * 20
+        assert count_folder(tmp_path / "traces").spans == 60
+
+    def test_span_that_comes_twice_is_added_once(self, tmp_path, capsys):
+        """Spans that are in two files, or twice in one, are added once."""
+        write_collector_file(tmp_path / "files" / "a.json", "json", [*REQUESTS, REQUESTS[0]])
+        write_collector_file(tmp_path / "files" / "b.json", "json", REQUESTS)
+
+        out, _ = add(capsys, tmp_path / "files", into=tmp_path / "traces")
+
+        assert out.startswith("60 spans of 20 trajectories from 2 files")
+        assert "80 were there already" in out
+        assert count_folder(tmp_path / "traces").spans == 60
+
+    def test_killed_import_goes_on(self, tmp_path, capsys):
+        """After a SIGKILL in the middle, a second import adds exactly the rest."""
+        requests = [
+            [span] for sample in range(1200) for span in make_trajectory(1, sample, payload='"' + "x" * 2000 + '"')
+        ]
+        write_collector_file(tmp_path / "otlp.json", "json", requests)
+        folder = tmp_path / "traces"
+        command = [
+            sys.executable,
+            "-m",
+            "otel_rollout.cli",
+            "import",
+            str(tmp_path / "otlp.json"),
+            "--into",
+            str(folder),
+        ]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+            deadline = time.monotonic() + 60
+            while not any(path.stat().st_size > 2**20 for path in folder.glob("open/*.jsonl")):
+                assert process.poll() is None
+                assert time.monotonic() < deadline, "nothing is written"
+                time.sleep(0.001)
+            process.send_signal(signal.SIGKILL)
+
+        out, _ = add(capsys, tmp_path / "otlp.json", into=folder)
+
+        assert "were there already" in out
+        stats = count_folder(folder)
+        assert (stats.trajectories, stats.spans, stats.rootless, stats.problems) == (1200, 3600, 0, {})
+
+
+class TestOtherFiles:
+    """What is not spans."""
+
+    def test_damaged_request_is_named(self, tmp_path, capsys):
+        """A damaged request exits with 1 and is named, and all others are imported."""
+        path = tmp_path / "otlp.json"
+        write_collector_file(path, "json", REQUESTS)
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(lines[0] + b'{"resourceSpans": [[]]}\n' + lines[1] + lines[2])
+
+        out, err = add(capsys, path, into=tmp_path / "traces", code=1)
+
+        assert out.startswith("60 spans of 20 trajectories")
+        assert f"{path}: the body is no OTLP request" in err
+
+    def test_metrics_and_other_files_are_counted(self, tmp_path, capsys):
+        """Requests of metrics and files without OTLP in a folder are counted, and no error."""
+        folder = tmp_path / "files"
+        write_collector_file(folder / "otlp.json", "json", REQUESTS)
+        with (folder / "otlp.json").open("ab") as file:
+            file.write(b'{"resourceMetrics": []}\n')
+        (folder / "server.log").write_text("started\n")
+
+        _, err = add(capsys, folder, into=tmp_path / "traces")
+
+        assert "1 request without spans, such as metrics and logs" in err
+        assert f"1 file without OTLP skipped: {folder / 'server.log'}" in err
+
+    def test_named_file_without_otlp_exits_with_2(self, tmp_path, capsys):
+        """A file that was named and holds something else exits with 2."""
+        (tmp_path / "server.log").write_text("started\n")
+
+        _, err = add(capsys, tmp_path / "server.log", into=tmp_path / "traces", code=2)
+
+        assert "is no file of the Collector's `file` exporter" in err
+
+    def test_missing_file_exits_with_2(self, tmp_path, capsys):
+        """A file that does not exist exits with 2."""
+        _, err = add(capsys, tmp_path / "gone.json", into=tmp_path / "traces", code=2)
+
+        assert f"there is no {tmp_path / 'gone.json'}" in err
+
+    def test_folder_does_not_import_itself(self, tmp_path, capsys):
+        """Of a folder that has the trace folder within, the trace folder's own files are left out."""
+        write_collector_file(tmp_path / "otlp.json", "json", REQUESTS)
+        add(capsys, tmp_path, into=tmp_path / "traces")
+
+        out, _ = add(capsys, tmp_path, into=tmp_path / "traces")
+
+        assert "from 1 file added" in out

@@ -1,0 +1,113 @@
+"""A receiver under pressure: a full disk, more bytes than it can hold, senders that never end."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import threading
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+import pytest
+from google.rpc.status_pb2 import Status
+from starlette.testclient import TestClient
+
+from otel_rollout.receive.app import make_app
+from otel_rollout.receive.received_folder import ReceivedFolder
+from otel_rollout.receive.receiver import Limits, Receiver
+from tests.receive.receiving import (
+    PROTOBUF,
+    ids_of,
+    make_request,
+    make_trace,
+    spans_in_frames,
+    stored,
+    wait_until,
+)
+
+MIB = 2**20
+
+
+def test_full_disk(start, small_disk) -> None:
+    """While the disk is full the answer is 503 with Retry-After, and nothing is lost: once there is room it goes on."""
+    disk = small_disk(4 * MIB)
+    receiver = start("--idle", "2", folder=disk / "traces")
+    taken, turned_away = [], []
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file, suppress(OSError):
+        for _ in range(2 * MIB // 4096):
+            file.write(bytes(4096))
+    for number in range(30):
+        spans = make_trace(number, text=f"{number}" * 20_000)
+        answer = receiver.send(spans)
+        if answer.status == 200:
+            taken += spans
+        else:
+            assert answer.status == 503
+            assert answer.headers["retry-after"] == "1"
+            assert "No space left" in Status.FromString(answer.body).message
+            turned_away += spans
+    assert taken
+    assert turned_away
+    assert "No space left" in receiver.ask("GET", "/health").body.decode() or spans_in_frames(disk / "traces")
+    assert stored(disk / "traces") == ids_of(taken)
+    ballast.unlink()
+    wait_until(lambda: receiver.send(turned_away[:4]).status == 200)
+    for first in range(4, len(turned_away), 4):
+        wait_until(lambda first=first: receiver.send(turned_away[first : first + 4]).status == 200)
+    assert receiver.stop()[0] == 0
+    assert stored(disk / "traces") == ids_of([*taken, *turned_away])
+    assert set(spans_in_frames(disk / "traces").values()) == {1}
+
+
+class TestLimits:
+    """Bounds on the bytes that wait, in the server's process."""
+
+    @pytest.fixture
+    def receiver(self, tmp_path):
+        """A receiver with small limits whose thread can be held up."""
+        receiver = Receiver(ReceivedFolder(tmp_path / "traces"), Limits(waiting_bytes=10_000, body_seconds=0.5))
+        yield receiver
+        asyncio.run(receiver.close())
+
+    def test_too_much_waits(self, receiver, tmp_path) -> None:
+        """Beyond the bound on waiting bytes the answer is 429 with Retry-After; what waits is stored in the end."""
+        gate, waits = threading.Event(), threading.Event()
+        receiver._pool.submit(lambda: (waits.set(), gate.wait(30)))
+        assert waits.wait(10)
+        body = make_request(make_trace(1, text="x" * 1500)).SerializeToString()
+        assert 5_000 < len(body) < 10_000
+        with TestClient(make_app(receiver)) as client:
+            answers = []
+            headers = {"Content-Type": PROTOBUF}
+            first = threading.Thread(
+                target=lambda: answers.append(client.post("/v1/traces", content=body, headers=headers))
+            )
+            first.start()
+            wait_until(lambda: receiver.waiting_bytes == len(body))
+            second = client.post("/v1/traces", content=body, headers=headers)
+            assert (second.status_code, second.headers["retry-after"]) == (429, "1")
+            assert "10,000 bytes wait" in Status.FromString(second.content).message
+            gate.set()
+            first.join(30)
+        assert [answer.status_code for answer in answers] == [200]
+        assert receiver.waiting_bytes == 0
+        assert stored(tmp_path / "traces") == ids_of(make_trace(1))
+
+
+def test_sender_that_goes_away(start, tmp_path) -> None:
+    """A sender that leaves in the middle of its body stores nothing, and holds nothing up."""
+    receiver = start()
+    url = urlsplit(receiver.url)
+    body = make_request(make_trace(1)).SerializeToString()
+    connection = http.client.HTTPConnection(url.hostname, url.port)
+    connection.putrequest("POST", url.path)
+    connection.putheader("Content-Type", PROTOBUF)
+    connection.putheader("Content-Length", str(len(body)))
+    connection.endheaders(body[:50])
+    connection.close()
+    assert receiver.send(make_trace(2)).status == 200
+    code, said = receiver.stop()
+    assert code == 0
+    assert "Traceback" not in said
+    assert stored(tmp_path / "traces") == ids_of(make_trace(2))

@@ -1,0 +1,192 @@
+"""Requests over OTLP/HTTP: their forms, their answers, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+import otel_rollout
+from tests.receive.receiving import (
+    JSON,
+    PROTOBUF,
+    ReceiverProcess,
+    as_json,
+    ids_of,
+    make_request,
+    make_span,
+    make_trace,
+    spans_in_frames,
+    stored,
+)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """One receiver for requests of which nothing is stored."""
+    receiver = ReceiverProcess(tmp_path_factory.mktemp("shared") / "traces")
+    yield receiver
+    receiver.close()
+
+
+def test_forms(start, tmp_path) -> None:
+    """Protobuf and JSON, plain, gzip and zstd are the same spans; the answer is a success in the request's form."""
+    receiver = start()
+    sent = []
+    for number, (form, encoding) in enumerate((f, e) for f in (PROTOBUF, JSON) for e in ("", "gzip", "zstd")):
+        spans = make_trace(number, text="ä\n" * 100, flag=True, count=7)
+        answer = receiver.send(spans, form=form, encoding=encoding)
+        assert (answer.status, answer.headers["content-type"]) == (200, form)
+        assert answer.body == (b"" if form == PROTOBUF else b"{}")
+        # It is in the files by then.
+        sent += spans
+        assert stored(tmp_path / "traces") == ids_of(sent)
+    assert receiver.stop()[0] == 0
+    trajectories = list(otel_rollout.read(tmp_path / "traces"))
+    spans = [[span.to_json() for span in each.spans] for each in trajectories]
+    trace_ids = [each.trace_id for each in trajectories]
+    same = {
+        json.dumps(each).replace(trace, "").replace(f"0x{int(trace[-2:]):08x}", "")
+        for each, trace in zip(spans, trace_ids, strict=True)
+    }
+    assert len(trajectories) == 6
+    assert len(same) == 1
+
+
+def test_all_fields(start, tmp_path) -> None:
+    """Every field of a span arrives: nested values, events, links, status, dropped counts, resource and scope."""
+    span = make_span(1, 0)
+    span.trace_state = "a=1"
+    span.status.code, span.status.message = 2, "it failed"
+    span.dropped_attributes_count, span.dropped_events_count, span.dropped_links_count = 1, 2, 3
+    nested = span.attributes.add(key="nested").value.kvlist_value.values.add(key="list").value.array_value.values
+    nested.add(double_value=1.5)
+    nested.add(bytes_value=b"\0\xff")
+    nested.add()
+    event = span.events.add(name="exception", time_unix_nano=5, dropped_attributes_count=4)
+    event.attributes.add(key="exception.type").value.string_value = "ValueError"
+    link = span.links.add(trace_id=bytes(15) + b"\1", span_id=bytes(7) + b"\2", flags=0x301)
+    link.attributes.add(key="why").value.string_value = "because"
+    request = make_request([span])
+    request.resource_spans[0].schema_url = "https://example.org/1"
+    request.resource_spans[0].scope_spans[0].scope.version = "2"
+    receiver = start()
+    assert receiver.send(request).status == 200
+    (one,) = otel_rollout.read(tmp_path / "traces")
+    (read,) = one.spans
+    assert read.attributes == {"nested": {"list": (1.5, b"\0\xff", None)}}
+    assert (read.status.status_code.value, read.status.description) == (2, "it failed")
+    assert (read.dropped_attributes, read.dropped_events, read.dropped_links) == (1, 2, 3)
+    assert [(e.name, e.timestamp, dict(e.attributes)) for e in read.events] == [
+        ("exception", 5, {"exception.type": "ValueError"})
+    ]
+    assert [(k.context.trace_id, k.context.span_id, k.context.is_remote, dict(k.attributes)) for k in read.links] == [
+        (1, 2, True, {"why": "because"})
+    ]
+    assert read.context.trace_state.to_header() == "a=1"
+    assert (read.resource.schema_url, dict(read.resource.attributes)) == (
+        "https://example.org/1",
+        {"service.name": "a-service"},
+    )
+    assert (read.instrumentation_scope.name, read.instrumentation_scope.version) == ("a-library", "2")
+
+
+@pytest.mark.parametrize("form", [PROTOBUF, JSON])
+def test_partial_success(start, tmp_path, form) -> None:
+    """Spans that can't be stored are counted with the reason; the others of their request are stored."""
+    receiver = start()
+    good = make_trace(1)
+    no_id = make_span(2, 0)
+    no_id.span_id = bytes(8)
+    late = make_span(2, 1)
+    late.end_time_unix_nano = 2**63
+    answer = receiver.send([*good, no_id, late], form=form)
+    assert answer.status == 200
+    if form == PROTOBUF:
+        partial = ExportTraceServiceResponse.FromString(answer.body).partial_success
+        refused, reason = partial.rejected_spans, partial.error_message
+    else:
+        partial = json.loads(answer.body)["partialSuccess"]
+        refused, reason = int(partial["rejectedSpans"]), partial["errorMessage"]
+    assert refused == 2
+    assert "an id of zeros" in reason
+    assert "beyond 64 bits" in reason
+    assert stored(tmp_path / "traces") == ids_of(good)
+    assert "2 refused" in receiver.stop()[1]
+
+
+def test_span_too_large(start, tmp_path) -> None:
+    """A span that no line takes is refused by name of the limit, however small its request was; the others stay."""
+    receiver = start()
+    good = make_trace(1)
+    # A control character is six bytes in JSON.
+    huge = make_span(2, 0, text="\x01" * (12 * 2**20))
+    answer = receiver.send([huge, *good], encoding="zstd")
+    partial = ExportTraceServiceResponse.FromString(answer.body).partial_success
+    assert (answer.status, partial.rejected_spans) == (200, 1)
+    assert "67,108,864 bytes" in partial.error_message
+    assert stored(tmp_path / "traces") == ids_of(good)
+
+
+class TestMalformed:
+    """Requests of which nothing is stored: the sender must not repeat them."""
+
+    @pytest.mark.parametrize(
+        ("body", "form", "encoding", "status", "words"),
+        [
+            (b"\xff\xff", PROTOBUF, "", 400, "no OTLP request in protobuf"),
+            (b'{"resourceSpans":[1]}', JSON, "", 400, "no OTLP request in JSON"),
+            (b"[", JSON, "", 400, "no OTLP request in JSON"),
+            (b"plain", PROTOBUF, "gzip", 400, "no gzip"),
+            (gzip.compress(b"x" * 9999)[:-9], PROTOBUF, "gzip", 400, "cut off"),
+            (b"plain", PROTOBUF, "zstd", 400, "no zstd"),
+            (b"", "text/plain", "", 415, "'text/plain'"),
+            (b"", PROTOBUF, "br", 415, "'br'"),
+        ],
+    )
+    def test_answer(self, shared, body, form, encoding, status, words) -> None:
+        """The status is of the kind that isn't retried, and the body says what is wrong, in the request's form."""
+        headers = {"Content_Encoding": encoding} if encoding else {}
+        answer = shared.send(body, form=form, **headers)
+        assert answer.status == status
+        message = json.loads(answer.body)["message"] if form == JSON else Status.FromString(answer.body).message
+        assert words in message
+        assert "Retry-After" not in answer.headers
+
+    @pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+    def test_bomb(self, shared, encoding) -> None:
+        """A small body that decompresses to more than the limit is refused."""
+        body = make_request([make_span(1, 0, text="x" * (80 * 2**20))])
+        answer = shared.send(body, encoding=encoding)
+        assert answer.status == 413
+        assert "67,108,864 bytes once decompressed" in Status.FromString(answer.body).message
+
+    def test_too_large(self, shared) -> None:
+        """A body above the limit is refused, whether it says its length or not."""
+        assert shared.send(bytes(33 * 2**20)).status == 413
+
+    def test_other_paths(self, shared) -> None:
+        """Metrics and logs have no place here: 404; a GET of the traces is 405."""
+        assert shared.ask("POST", "/v1/metrics", b"").status == 404
+        assert shared.ask("GET").status == 405
+
+    def test_health(self, shared) -> None:
+        """The health address answers 200 without a token."""
+        answer = shared.ask("GET", "/health")
+        assert (answer.status, json.loads(answer.body)["status"]) == (200, "ok")
+
+
+def test_zero_parent_is_a_root(start, tmp_path) -> None:
+    """Senders that write a parent of zeros for a root are understood, in both forms."""
+    receiver = start()
+    for number, form in enumerate((PROTOBUF, JSON)):
+        span = make_span(number, 0)
+        span.parent_span_id = bytes(8)
+        body = make_request([span])
+        assert receiver.send(as_json(body) if form == JSON else body, form=form).status == 200
+    assert receiver.stop()[0] == 0
+    assert [each.has_root for each in otel_rollout.read(tmp_path / "traces")] == [True, True]
+    assert len(spans_in_frames(tmp_path / "traces")) == 2

@@ -1,0 +1,40 @@
+"""A folder with two steps of two groups, and a viewer of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+from tests.trace_folder.recordings import make_trajectory
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+
+def write_run(folder: Path, steps: range = range(1, 3)) -> FolderWriter:
+    """Write steps of two groups of two rollouts, and return the writer, which is still open."""
+    writer = FolderWriter(folder)
+    for step in steps:
+        for sample in range(2):
+            for rollout in range(2):
+                writer.write(make_trajectory(step, sample, rollout, reward=float(rollout)))
+    return writer
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has ended."""
+    path = tmp_path_factory.mktemp("run") / "traces"
+    write_run(path).close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def viewer(folder: Path):
+    """A viewer of that run, for the tests of a module that don't change it."""
+    from tests.view.viewer import Viewer
+
+    with Viewer(folder) as running:
+        yield running

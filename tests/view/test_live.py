@@ -1,0 +1,258 @@
+"""A folder that changes, is damaged, comes later, or is asked for by many at once."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.trace_folder.index_entry import IndexEntry
+from otel_rollout.trace_folder.lines import seal_of
+from tests.trace_folder.recordings import make_trajectory, write_frames, write_lines
+from tests.view.conftest import write_run
+from tests.view.viewer import TOKEN, Viewer, wait_for
+
+
+def versions(viewer: Viewer, known: str, seen: list[tuple[float, dict]], stop: threading.Event) -> None:
+    """Collect what `api/changes` tells, with the time of each."""
+    with viewer.client.stream("GET", f"/api/changes?version={known}") as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                seen.append((time.monotonic(), json.loads(line.removeprefix("data: "))))
+            if stop.is_set():
+                return
+
+
+class TestChanges:
+    """`api/changes`."""
+
+    def test_a_page_is_told_of_changes_at_most_once_a_second(self, tmp_path):
+        """While a process writes all the time, a page hears of it, and no more than once a second."""
+        writer = write_run(tmp_path, range(1))
+        with Viewer(tmp_path) as viewer, ThreadPoolExecutor(1) as threads:
+            first = viewer.get("run")["version"]
+            seen: list[tuple[float, dict]] = []
+            stop = threading.Event()
+            listening = threads.submit(versions, viewer, first, seen, stop)
+            rollout = 10
+            while len(seen) < 3:
+                assert not listening.done()
+                writer.write(make_trajectory(1, 0, rollout))
+                rollout += 1
+                time.sleep(0.02)
+            stop.set()
+            wait_for(lambda: writer.write(make_trajectory(1, 1, len(seen) + 5000)) or listening.done())
+        assert len({told["version"] for _, told in seen} | {first}) == len(seen) + 1
+        assert all(later - earlier > 0.9 for (earlier, _), (later, _) in pairwise(seen))
+        writer.close()
+
+    def test_a_page_with_another_version_is_told_at_once(self, viewer):
+        """A page that missed a change hears of it when it connects again."""
+        with viewer.client.stream("GET", "/api/changes?version=before") as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            told = next(line for line in answer.iter_lines() if line.startswith("data: "))
+        assert json.loads(told.removeprefix("data: ")) == {"version": viewer.get("run")["version"], "progress": None}
+
+    def test_a_page_that_goes_away_ends_its_waiting(self, viewer):
+        """Connections that are cut off leave no waiting behind."""
+        server = viewer._server
+        wait_for(lambda: not server.server_state.tasks)
+        address = urlsplit(viewer.address)
+        connections = []
+        for _ in range(20):
+            connection = socket.create_connection((address.hostname, address.port))
+            lines = f"GET /api/changes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+            connection.sendall(lines.encode())
+            connections.append(connection)
+        wait_for(lambda: len(server.server_state.tasks) == 20)
+        for connection in connections:
+            connection.close()
+        wait_for(lambda: not server.server_state.tasks)
+
+
+class TestFolders:
+    """Folders in any state."""
+
+    def test_a_folder_that_comes_later_is_waited_for(self, tmp_path):
+        """Before there are traces the run says what it waits for; once there are, it has them."""
+        with Viewer(tmp_path / "traces") as viewer:
+            run = viewer.get("run")
+            assert run["steps"] == []
+            assert f"there is no trace folder {tmp_path / 'traces'}" in run["waiting"]
+            assert viewer.client.get("/api/step/1").status_code == 404
+            write_run(tmp_path / "traces").close()
+            run = wait_for(lambda: (found := viewer.get("run"))["steps"] and found)
+            assert [step["step"] for step in run["steps"]] == [1, 2]
+            assert run["waiting"] is None
+
+    def test_an_empty_folder_is_waited_for(self, tmp_path):
+        """A folder without traces is one that training will fill."""
+        with Viewer(tmp_path) as viewer:
+            assert "holds no traces" in viewer.get("run")["waiting"]
+
+    def test_what_is_written_is_seen(self, tmp_path):
+        """A step that grows has its new trajectories within a second or two, and the run is live meanwhile."""
+        writer = write_run(tmp_path, range(1, 2))
+        with Viewer(tmp_path) as viewer:
+            assert viewer.get("run")["is_live"] is True
+            before = viewer.get("step/1")
+            writer.write(make_trajectory(1, 0, 7, reward=0.25))
+            after = wait_for(lambda: (found := viewer.get("step/1"))["version"] != before["version"] and found)
+            assert after["summary"]["trajectories"] == before["summary"]["trajectories"] + 1
+            assert after["groups"][0]["rewards"] == [0.0, 1.0, 0.25]
+        writer.close()
+
+    def test_a_running_trajectory_is_shown_without_its_root(self, tmp_path):
+        """The spans of a trajectory that runs are its conversation so far."""
+        spans = make_trajectory(1, 0, 0)
+        writer = FolderWriter(tmp_path)
+        writer.write(spans[:2])
+        with Viewer(tmp_path) as viewer:
+            answer = viewer.get(f"trajectory/{spans[0].context.trace_id:032x}")
+            assert answer["summary"]["has_root"] is False
+            assert [span["name"] for span in answer["spans"]] == ["generate", "look_up"]
+        writer.close()
+
+    def test_a_torn_file_is_reported_and_the_rest_shown(self, tmp_path):
+        """What can't be read is a sentence on the page; what can be is shown."""
+        write_run(tmp_path).close()
+        [data] = (tmp_path / "step=000001").glob("*.zst")
+        [index] = (tmp_path / "step=000001").glob("*.index.jsonl")
+        index.unlink()
+        data.write_bytes(data.read_bytes()[:-20])
+        with Viewer(tmp_path) as viewer:
+            run = viewer.get("run")
+            assert [step["trajectories"] for step in run["steps"]] == [3, 4]
+            assert run["problems"] == [f"1 torn frame skipped in {data}"]
+            assert len(viewer.get("step/1")["rollouts"]["rows"]) == 3
+
+    def test_files_without_index_and_lines_of_other_programs_are_shown(self, tmp_path):
+        """Frames without an index, and plain lines of OTLP JSON, are trajectories as others."""
+        write_frames(tmp_path / "step=000001" / "vm-1-abcd.jsonl.zst", make_trajectory(1, 0, 0))
+        write_lines(tmp_path / "lines.jsonl", make_trajectory(2, 0, 0))
+        with Viewer(tmp_path) as viewer:
+            assert [step["step"] for step in viewer.get("run")["steps"]] == [1, 2]
+            assert len(viewer.get("step/2/group/0")["rollouts"]) == 1
+
+    def test_an_index_of_the_version_before_is_read(self, tmp_path):
+        """An index without summaries is enough: they are made when the folder is first read."""
+        write_run(tmp_path).close()
+        for index in tmp_path.rglob("*.index.jsonl"):
+            lines = [json.loads(line) for line in index.read_bytes().splitlines()]
+            old = [json.dumps({name: line[name] for name in IndexEntry._fields[:21]}).encode()[:-1] for line in lines]
+            index.write_bytes(b"".join(start + seal_of(start) for start in old))
+        with Viewer(tmp_path) as viewer:
+            rows = viewer.get("step/1")["rollouts"]["rows"]
+            assert [row[-4:-2] for row in rows] == [["hello", "hello"]] * 4
+
+    def test_a_folder_that_is_removed_is_an_error_in_words(self, tmp_path):
+        """If the files are gone, the run waits again, and its trajectories are not found."""
+        import shutil
+
+        write_run(tmp_path / "traces").close()
+        with Viewer(tmp_path / "traces") as viewer:
+            assert viewer.get("run")["steps"]
+            shutil.rmtree(tmp_path / "traces")
+            wait_for(lambda: viewer.client.get("/api/step/1").status_code == 404)
+            wait_for(lambda: "there is no trace folder" in (viewer.get("run")["waiting"] or ""))
+
+
+class TestMany:
+    """Many requests, and large ones."""
+
+    def test_200_requests_at_once_are_answered(self, viewer):
+        """200 clients that ask at the same time all get their answers."""
+        paths = ["run", "step/1", "step/1/group/0", "step/1/timeline"] * 50
+        with ThreadPoolExecutor(200) as threads:
+            answers = list(threads.map(lambda path: (path, viewer.get(path)), paths))
+        expected = {path: viewer.get(path) for path in set(paths)}
+        assert all(answer == expected[path] for path, answer in answers)
+
+    def test_clients_that_go_away_don_t_stop_others(self, viewer):
+        """Requests whose clients leave before the answer don't disturb the next."""
+        address = urlsplit(viewer.address)
+        for _ in range(100):
+            with socket.create_connection((address.hostname, address.port)) as connection:
+                lines = f"GET /api/step/1 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+                connection.sendall(lines.encode())
+        assert viewer.get("step/1")["summary"]["trajectories"] == 4
+
+    def test_a_trajectory_of_many_turns_has_a_bounded_answer(self, tmp_path):
+        """20,000 turns, and a text of 10 MB, make an answer that a browser can hold, which says what it leaves out."""
+        from otel_rollout import semconv
+        from tests.trace_folder.recordings import make_span
+
+        spans = make_trajectory(payload=json.dumps("x" * 10_000_000))
+        trace_id = spans[0].context.trace_id
+        payload = {semconv.SPAN_KIND: "LLM", semconv.OUTPUT_VALUE: json.dumps("y" * 100)}
+        turns = [
+            make_span("generate", 100 + number, trace_id, attributes=payload, seconds=(1 + number, 2 + number))
+            for number in range(20_000)
+        ]
+        writer = FolderWriter(tmp_path)
+        writer.write([*spans[:-1], *turns, spans[-1]])
+        writer.close()
+        with Viewer(tmp_path) as viewer:
+            answer = viewer.client.get(f"/api/trajectory/{trace_id:032x}")
+            assert answer.status_code == 200
+            assert len(answer.content) < 30_000_000
+            said = answer.json()
+            assert said["spans_left_out"] > 0
+            assert said["left_out"] > 0
+            shown = len(said["conversation"]) + said["left_out"]
+            assert shown == 20_003
+            assert len(said["spans"]) + said["spans_left_out"] == 20_003
+
+
+class TestSearch:
+    """`api/search`."""
+
+    def lines(self, viewer: Viewer, query: str) -> list[dict]:
+        """The lines of an answer."""
+        answer = viewer.client.get(f"/api/search?{query}")
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["content-type"].startswith("application/x-ndjson")
+        return [json.loads(line) for line in answer.text.splitlines()]
+
+    def test_hits_come_as_lines_and_the_last_line_has_the_counts(self, viewer):
+        """A search answers a line for each trajectory that has the text, then what was searched."""
+        *hits, last = self.lines(viewer, "q=HELLO&step=1")
+        assert [(hit["hit"]["step"], hit["hit"]["sample_index"]) for hit in hits] == [(1, 0), (1, 0), (1, 1), (1, 1)]
+        hit = hits[0]["hit"]
+        assert hit["excerpt"][hit["start"] : hit["end"]].lower() == "hello"
+        assert (last["done"], last["hits"], last["is_cut"]) == (True, 4, False)
+
+    def test_a_text_that_nothing_has_is_no_error(self, viewer):
+        """Without a hit there is the last line alone."""
+        assert [line["hits"] for line in self.lines(viewer, "q=nowhere")] == [0]
+
+    @pytest.mark.parametrize("query", ["q=", "q=a&in=other", "q=a&step=x", ""])
+    def test_a_search_for_nothing_is_an_error_in_words(self, viewer, query):
+        """A query that makes no sense is refused with a sentence."""
+        answer = viewer.client.get(f"/api/search?{query}")
+        assert answer.status_code == 400
+        assert len(answer.json()["error"].split()) > 3
+
+    def test_a_page_that_goes_away_ends_its_search(self, viewer, monkeypatch):
+        """A search whose page has gone is closed."""
+        from otel_rollout.run.search import Search
+
+        closed = threading.Event()
+        close = Search.close
+        monkeypatch.setattr(Search, "close", lambda self: (close(self), closed.set()))
+        with httpx.stream(
+            "GET",
+            f"{viewer.address}/api/search?q=hello",
+            headers={"Authorization": f"Bearer {TOKEN}"},
+            trust_env=False,
+        ) as answer:
+            next(answer.iter_bytes())
+        assert closed.wait(20)
