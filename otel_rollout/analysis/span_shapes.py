@@ -66,12 +66,13 @@ class Shapes(Sequence[SpanShape]):
         ValueError: They are of another form.
     """
 
-    __slots__ = ("_columns", "_shapes")
+    __slots__ = ("_columns", "_is_checked", "_shapes")
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
         _check(columns)
         self._columns = columns
         self._shapes: tuple[SpanShape, ...] | None = None
+        self._is_checked = False
 
     def __len__(self) -> int:
         return len(self._columns["spans"]) // _NUMBERS
@@ -101,6 +102,7 @@ class Shapes(Sequence[SpanShape]):
             start: The trajectory's start in microseconds.
             names: The positions of names that other rows refer to; those of the shapes are added.
         """
+        self._check_numbers()
         own = [names.setdefault(name, len(names)) for name in self._columns["names"]]
         ids, parents = self._ids(), self._parents()
         for span_id, parent, numbers in zip(ids, parents, self._spans(), strict=True):
@@ -110,6 +112,7 @@ class Shapes(Sequence[SpanShape]):
 
     def _all(self) -> tuple[SpanShape, ...]:
         if self._shapes is None:
+            self._check_numbers()
             names = self._columns["names"]
             self._shapes = tuple(
                 SpanShape(
@@ -131,6 +134,15 @@ class Shapes(Sequence[SpanShape]):
                 )
             )
         return self._shapes
+
+    def _check_numbers(self) -> None:
+        """Drop all spans if a number is none that we write; on first use, since lists of thousands need no shapes."""
+        if not self._is_checked:
+            self._is_checked = True
+            try:
+                _check_numbers(self._columns)
+            except ValueError:
+                self._columns = {"names": [], "ids": "", "spans": []}
 
     def _spans(self) -> Iterator[tuple[int, ...]]:
         numbers = self._columns["spans"]
@@ -158,10 +170,21 @@ def _check(columns: Any) -> None:
         if type(names) is not list or type(numbers) is not list or type(elsewhere) is not list or type(ids) is not str:
             raise ValueError("a field has another type")
         count, rest = divmod(len(numbers), _NUMBERS)
-        if rest or count > MAX_SHAPES or len(ids) != _ID_DIGITS * count or len(bytes.fromhex(ids)) * 2 != len(ids):
+        if rest or count > MAX_SHAPES or len(ids) != _ID_DIGITS * count:
             raise ValueError("spans are missing")
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError("no shape") from error
+
+
+def _check_numbers(columns: Mapping[str, Any]) -> None:
+    """Check the values of columns whose form is checked."""
+    names, ids, numbers, elsewhere = columns["names"], columns["ids"], columns["spans"], columns.get("parents", [])
+    count = len(ids) // _ID_DIGITS
+    try:
         if count == 0:
             return
+        if len(bytes.fromhex(ids)) * 2 != len(ids):
+            raise ValueError("an id has another form")
         if not set(map(type, numbers)) == {int} or not set(map(type, names)) == {str}:
             raise ValueError("a field has another type")
         bounds = (len(names) - 1, len(KINDS) - 1, INT64_MAX, INT64_MAX, 2, count - 1, _UINT32_MAX, _UINT32_MAX)
