@@ -31,8 +31,8 @@ CHECKS = (
         threshold=Threshold(
             4,
             "steps of staleness that a tenth of a step's trajectories have or exceed",
-            "the bound that AReaL's guide sets for asynchronous training; above it the ratio of new to old policy is clipped "
-            "for many tokens",
+            "the bound that AReaL's guide sets for asynchronous training; above it the ratio of new to old policy is "
+            "clipped for many tokens",
             is_share=False,
         ),
         least=16,
