@@ -73,10 +73,14 @@ bench-file: $(VENV)/.dev  ## Measure the trace folder beside JSON lines, Parquet
 bench-receive: $(VENV)/.dev  ## Measure `receive` beside the Collector's `file` exporter
 	@$(BIN)/python -m benchmarks.receive
 
+bench-view: $(VENV)/.dev  ## Measure how long a large run takes to look at; the folders are written first, for minutes
+	@$(BIN)/python -m benchmarks.view $(ARGS)
+
 bench-smoke: $(VENV)/.dev  ## The same, briefly: does it run at all
 	@$(BIN)/python -m benchmarks --smoke
 	@$(BIN)/python -m benchmarks.snapshot --smoke
 	@$(BIN)/python -m benchmarks.file --smoke
+	@$(BIN)/python -m benchmarks.view --smoke
 	@$(BIN)/python -m benchmarks.receive --smoke
 
 docs: $(VENV)/.dev  ## Write the generated tables of docs/
