@@ -11,7 +11,7 @@ SITE_SOURCE := README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docker-compose
 # Behind a proxy that has a certificate of its own, uv needs to be told of the system's; pip asks them by itself.
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem),true,false)
 
-.PHONY: help demo test test-fast test-slow test-versions soak fuzz check check-web format drift bench bench-file bench-receive bench-smoke docs site screenshots clean
+.PHONY: help demo test test-fast test-slow test-versions soak fuzz check check-web format drift bench bench-file bench-receive bench-view bench-smoke docs site screenshots clean
 
 help:  ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
