@@ -13,11 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from opentelemetry.sdk.trace import ReadableSpan
-
 from otel_rollout.analysis.summary_builder import SummaryBuilder
 from otel_rollout.receive.open_trace import OpenTrace, OpenTraces, WrittenTrace, WrittenTraces, has_id
-from otel_rollout.safety.log_once import internal_error, warn_once
+from otel_rollout.safety.log_once import warn_once
 from otel_rollout.trace_folder import layout
 from otel_rollout.trace_folder.folder_writer import MAX_LINE_BYTES
 from otel_rollout.trace_folder.frames import require_zstandard
@@ -117,7 +115,7 @@ class ReceivedFolder:
                 if trace is not None:
                     trace.ids += b"".join([span.span_id for span in batch])
                     if trace.summary is not None:
-                        _summarise(trace.summary, [span.readable for span in batch])
+                        trace.summary.add([span.readable for span in batch])
             with suppress(OSError):
                 # All spans are stored; what fails here is repeated.
                 self._make_room(new)
@@ -253,7 +251,7 @@ class ReceivedFolder:
             if summary is None:
                 summary = _new_summary(trace_id)
                 for line in lines:
-                    _summarise(summary, decode_line(line))
+                    summary.add(decode_line(line))
             if lines:
                 summary.set_place(trace.step, validate=trace.validate)
                 self._files.append(join_lines(lines), summary)
@@ -267,13 +265,6 @@ class ReceivedFolder:
 
 def _new_summary(trace_id: bytes) -> SummaryBuilder:
     return SummaryBuilder(int.from_bytes(trace_id, "big"))
-
-
-def _summarise(summary: SummaryBuilder, spans: Iterable[ReadableSpan]) -> None:
-    try:
-        summary.add(spans)
-    except Exception:
-        internal_error("summarising spans that were received")
 
 
 def _is_root(span: EncodedSpan) -> bool:
