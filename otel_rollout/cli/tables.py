@@ -42,7 +42,7 @@ def step_table(steps: Iterable[StepSummary], *, is_terminal: bool) -> Table:
             Column("truncated", rank=4),
             Column("cancelled", rank=4),
             Column("no root", rank=2),
-            Column("no signal", rank=6),
+            Column("no signal", rank=2),
             Column("p99", rank=6),
             Column("spans", rank=7),
             Column("size", rank=8),
