@@ -75,6 +75,7 @@ class Shapes(Sequence[SpanShape]):
     def __init__(self, columns: Mapping[str, Any] | bytes) -> None:
         if not isinstance(columns, bytes):
             _check(columns)
+            _check_numbers(columns)
         self._given = columns
 
     @property
@@ -168,6 +169,7 @@ def _parsed(columns: bytes) -> Mapping[str, Any]:
     try:
         parsed: Mapping[str, Any] = orjson.loads(columns)
         _check(parsed)
+        _check_numbers(parsed)
     except ValueError:
         # Of another program or version.
         return {"names": [], "ids": "", "spans": []}
@@ -182,10 +184,21 @@ def _check(columns: Any) -> None:
         if type(names) is not list or type(numbers) is not list or type(elsewhere) is not list or type(ids) is not str:
             raise ValueError("a field has another type")
         count, rest = divmod(len(numbers), _NUMBERS)
-        if rest or count > MAX_SHAPES or len(ids) != _ID_DIGITS * count or len(bytes.fromhex(ids)) * 2 != len(ids):
+        if rest or count > MAX_SHAPES or len(ids) != _ID_DIGITS * count:
             raise ValueError("spans are missing")
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError("no shape") from error
+
+
+def _check_numbers(columns: Mapping[str, Any]) -> None:
+    """Check the values of columns whose form is checked."""
+    names, ids, numbers, elsewhere = columns["names"], columns["ids"], columns["spans"], columns.get("parents", [])
+    count = len(ids) // _ID_DIGITS
+    try:
         if count == 0:
             return
+        if len(bytes.fromhex(ids)) * 2 != len(ids):
+            raise ValueError("an id has another form")
         if not set(map(type, numbers)) == {int} or not set(map(type, names)) == {str}:
             raise ValueError("a field has another type")
         bounds = (len(names) - 1, len(KINDS) - 1, INT64_MAX, INT64_MAX, 2, count - 1, _UINT32_MAX, _UINT32_MAX)
