@@ -107,7 +107,8 @@ export function SpanPanel({ traceId, span: listed, onClose }) {
 
 /** @param {{entry: [string, unknown], span: Span, onMore: () => void}} props */
 function Attribute({ entry: [key, value], span, onMore }) {
-  const text = pretty(value);
+  const line = typeof value === "string" ? "" : JSON.stringify(value);
+  const text = line && line.length <= SHORT ? line : pretty(value);
   const cut = span.cut?.[key];
   return html`<div class=${text.length > SHORT ? "long" : ""}>
     <dt>${visible(key)}</dt>
