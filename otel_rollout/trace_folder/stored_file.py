@@ -81,7 +81,9 @@ class LineCache:
         """Return the spans of a trace in the line at `offset` of `path`; `read` returns that line."""
         number = int(trace_id, 16)
         if (known := self._lines.get((path, offset))) is not None and number in known[1]:
-            self._lines.move_to_end((path, offset))
+            # Another thread may have removed it meanwhile.
+            with suppress(KeyError):
+                self._lines.move_to_end((path, offset))
             return known[1][number]
         line = read()
         lazy = lazy_spans(line, trace_id)
@@ -101,7 +103,8 @@ class LineCache:
         self._lines[place] = size, traces
         self._bytes += size
         while self._bytes > MAX_CACHED_BYTES and len(self._lines) > 1:
-            self._bytes -= self._lines.popitem(last=False)[1][0]
+            with suppress(KeyError):
+                self._bytes -= self._lines.popitem(last=False)[1][0]
 
 
 class StoredFile:

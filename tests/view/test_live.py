@@ -16,6 +16,7 @@ import pytest
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.index_entry import IndexEntry
 from otel_rollout.trace_folder.lines import seal_of
+from otel_rollout.view.run_state import RunState
 from tests.trace_folder.recordings import make_trajectory, write_frames, write_lines
 from tests.view.conftest import write_run
 from tests.view.viewer import TOKEN, Viewer, wait_for
@@ -52,6 +53,20 @@ class TestChanges:
             wait_for(lambda: writer.write(make_trajectory(1, 1, len(seen) + 5000)) or listening.done())
         assert len({told["version"] for _, told in seen} | {first}) == len(seen) + 1
         assert all(later - earlier > 0.9 for (earlier, _), (later, _) in pairwise(seen))
+        writer.close()
+
+    def test_pages_of_a_large_step_are_told_less_often(self, tmp_path):
+        """A run whose answers cost seconds is not read anew each second: pages take a fifth of a processor."""
+        writer = write_run(tmp_path)
+        state = RunState([tmp_path])
+        before = state.version()
+        assert state.pause() == 1.0
+        state.note_cost(2.0)
+        state.note_cost(0.1)
+        assert state.pause() == 10.0
+        writer.write(make_trajectory(1, 0, 9))
+        wait_for(lambda: state.version() != before)
+        assert state.pause() == 5.0
         writer.close()
 
     def test_a_page_with_another_version_is_told_at_once(self, viewer):
