@@ -1,3 +1,4 @@
+import { Component } from "../vendor/preact.js";
 import { useEffect, useState } from "../vendor/preact_hooks.js";
 import { html } from "./html.js";
 import { useKeys } from "./keys.js";
@@ -25,7 +26,8 @@ const HEAD_HEIGHT = 30;
 /**
  * A table of any length: only the rows in view are in the document, `j` and `k` go through all, Enter opens one.
  *
- * Rows are in the order given; the page sorts them, since its address says how.
+ * Rows are in the order given; the page sorts them, since its address says how. A row whose content changes is another
+ * object, and columns that show something else are another list.
  *
  * @param {object} props
  * @param {string} props.label its name
@@ -97,29 +99,57 @@ export function Table(props) {
           const row = rows[index];
           if (row === undefined) return null;
           const key = keyOf(row);
-          return html`<div
+          return html`<${Row}
             key=${key}
-            class="table-row ${key === selectedKey ? "is-selected" : ""} ${classOf?.(row) ?? ""}"
-            role="row"
-            aria-rowindex=${index + 2}
-            style=${{ transform: `translateY(${start}px)` }}
-            onClick=${(/** @type {MouseEvent} */ event) => open(event, addressOf(row))}
-          >
-            ${columns.map(
-              (column) =>
-                html`<div
-                  key=${column.key}
-                  role="cell"
-                  class=${column.isNumber ? "is-number" : ""}
-                >
-                  ${column.cell(row)}
-                </div>`,
-            )}
-          </div>`;
+            row=${row}
+            index=${index}
+            start=${start}
+            columns=${columns}
+            isSelected=${key === selectedKey}
+            name=${classOf?.(row) ?? ""}
+            addressOf=${addressOf}
+          />`;
         })}
       </div>
     </div>
   </div>`;
+}
+
+/**
+ * A row. It is drawn anew only if what it shows has changed, since scrolling moves all of them.
+ *
+ * @extends {Component<{row: any, index: number, start: number, columns: Column[], isSelected: boolean, name: string,
+ *   addressOf: (row: any) => string}>}
+ */
+class Row extends Component {
+  /** @param {any} next */
+  shouldComponentUpdate(next) {
+    const { row, index, start, columns, isSelected, name } = this.props;
+    return (
+      row !== next.row ||
+      index !== next.index ||
+      start !== next.start ||
+      columns !== next.columns ||
+      isSelected !== next.isSelected ||
+      name !== next.name
+    );
+  }
+
+  render() {
+    const { row, index, start, columns, isSelected, name, addressOf } = this.props;
+    return html`<div
+      class="table-row ${isSelected ? "is-selected" : ""} ${name}"
+      role="row"
+      aria-rowindex=${index + 2}
+      style=${{ transform: `translateY(${start}px)` }}
+      onClick=${(/** @type {MouseEvent} */ event) => open(event, addressOf(row))}
+    >
+      ${columns.map(
+        (column) =>
+          html`<div key=${column.key} role="cell" class=${column.isNumber ? "is-number" : ""}>${column.cell(row)}</div>`,
+      )}
+    </div>`;
+  }
 }
 
 /**
