@@ -75,7 +75,7 @@ def draw_heading(trajectory: RecordedTrajectory) -> Iterator[Text]:
         size(trajectory.size_bytes),
     ]
     yield Text(printable(GAP.join(filter(None, facts))), style="dim")
-    names = [trajectory.project_name, trajectory.experiment_name, trajectory.run_id]
+    names = [trajectory.project_name or trajectory.summary.service_name, trajectory.experiment_name, trajectory.run_id]
     yield Text(printable(" / ".join(str(name) for name in names if name)), style="dim")
 
 

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from otel_rollout.run.folder_stats import count_folder
 
 from otel_rollout import read
 from otel_rollout.cli.main import main
+from otel_rollout.run.folder_stats import count_folder
 from tests.servers.otelcol_server import Sink
 from tests.trace_folder.collector_files import FORMS, write_collector_file
 from tests.trace_folder.recordings import make_trajectory

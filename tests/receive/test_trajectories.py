@@ -108,8 +108,10 @@ def test_without_our_attributes(start, tmp_path, capsys) -> None:
     receiver = start()
     assert receiver.send(make_trace(1)).status == 200
     assert receiver.stop()[0] == 0
-    assert main(["ls", str(tmp_path / "traces")]) == 0
-    assert "none" in capsys.readouterr().out
+    assert main(["ls", str(tmp_path / "traces"), "--step", "none"]) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split()[1:3] == ["service", "name"]
+    assert row.split()[1:3] == ["a-service", "root"]
     (one,) = otel_rollout.read(tmp_path / "traces")
     assert main(["show", str(tmp_path / "traces"), "--trace", one.trace_id]) == 0
     shown = capsys.readouterr().out
