@@ -43,6 +43,8 @@ class Selection:
         reward: tuple[float | None, float | None] | None = None,
     ) -> None:
         self._steps: Container[int | None] | None = (step,) if isinstance(step, int) else step
+        # Other containers may not know None: a range looks for it in all its numbers.
+        self._takes_none = isinstance(step, (set, frozenset, list, tuple)) and None in step
         self.step_ending = str(int(step)).removeprefix("-") if isinstance(step, int) else ""
         """The end of the step's folder name, for a single step: it excludes most of a run's thousands."""
         self._validate = validate
@@ -66,7 +68,7 @@ class Selection:
 
     def takes_step(self, step: int | None, *, validate: bool) -> bool:
         """Return True if trajectories of a step can match; without a step, `validate` is unknown."""
-        if self._steps is not None and step not in self._steps:
+        if self._steps is not None and (step not in self._steps if step is not None else not self._takes_none):
             return False
         return step is None or self._validate in (None, validate)
 
