@@ -166,7 +166,7 @@ class FileSpanExporter(OutcomeSpanExporter):
         return _TrialExporter(self.settings.folder)
 
     def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
-        """Return the commands that list, show and replay trajectories."""
+        """Return the commands that list, show, replay and view trajectories."""
         folder = self.settings.folder
         # A validation pass of the same step has the same prompts, and an earlier experiment has the same steps.
         own = f"{folder} --experiment {experiment_name} --step 1 --train --sample 0"
@@ -178,6 +178,11 @@ class FileSpanExporter(OutcomeSpanExporter):
             f"    otel-rollout ls {own}",
             f"    otel-rollout show {own} --rollout 0 --chat",
             f"    otel-rollout replay {folder} --backend mlflow",
+            "",
+            "See the steps with their rewards, the rollouts of each prompt side by side, who held up a step,",
+            "and each conversation beside its spans, in a browser with",
+            "",
+            f"    otel-rollout view {folder}",
         ]
 
     def shutdown(self) -> None:

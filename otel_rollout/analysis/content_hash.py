@@ -36,13 +36,12 @@ _CALL_ID: Final = (
 )
 _OF_OUTPUTS: Final = re.compile(f"{_CALL_ID}|{_members(f'{_IDS}|{_TIMES}|finish_reason|stop_reason')}")
 _OF_CALLS: Final = re.compile(_members(_IDS))
-_RESPONSE_TEXT: Final = '"response_text":'
+_RESPONSE_TEXT: Final = '{"response_text":'
 _STRING: Final = re.compile(rf"\s?({_TEXT})", re.DOTALL)
 _TOKENS: Final = ('"token_ids":[', '"response_ids":[', '"output_ids":[')
 
 _REASON: Final = ',"finish_reason":"'
 _MAX_REASON: Final = 64
-_CALL_WITH_ID: Final = '"tool_call","id":"'
 
 
 def output_hash(messages: Any, value: Any) -> int:
@@ -55,17 +54,16 @@ def output_hash(messages: Any, value: Any) -> int:
     if type(messages) is str and messages:
         # Our own form, in which the finish reason is the last member.
         end = messages.rfind(_REASON, -_MAX_REASON)
-        if end > 0 and messages.endswith('"}]') and "{" not in messages[end:] and _CALL_WITH_ID not in messages:
-            return _hash(messages[:end])
+        if end > 0 and "{" not in messages[end:]:
+            messages = messages[:end]
         return _hash(_without_ids(messages))
     if type(value) is not str or not value:
         return 0
     if value[0] == "{":
-        # One attempt at each: hostile text could begin thousands.
-        at = value.find(_RESPONSE_TEXT)
-        if at >= 0 and (found := _STRING.match(value, at + len(_RESPONSE_TEXT))):
+        if value.startswith(_RESPONSE_TEXT) and (found := _STRING.match(value, len(_RESPONSE_TEXT))):
             return _hash(found[1])
-        for key in _TOKENS:
+        # One attempt at each: hostile text could begin thousands.
+        for key in _TOKENS if "[" in value else ():
             start = value.find(key)
             if start >= 0 and (end := value.find("]", start)) >= 0:
                 return _hash(value[start + len(key) : end])
@@ -101,7 +99,7 @@ def _without_ids(text: str) -> str:
         at, colons = text.find(":"), 0
         while at >= 0:
             colons += 1
-            if text[at - 3 : at] in _ENDINGS or colons > _MAX_COLONS:
+            if (text[at - 3 : at] in _ENDINGS and not text.startswith("null", at + 1)) or colons > _MAX_COLONS:
                 return _OF_OUTPUTS.sub("", text)
             at = text.find(":", at + 1)
     return text

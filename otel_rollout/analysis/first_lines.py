@@ -19,8 +19,8 @@ __all__ = ["MAX_LINE_CHARACTERS", "find_answer", "find_prompt", "line_of"]
 
 MAX_LINE_CHARACTERS: Final = 200
 """Longer lines are cut, and end in an ellipsis."""
-_MAX_RAW: Final = 1000
-_STRING: Final = re.compile(r'"((?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*)', re.DOTALL)
+_MAX_RAW: Final = 600
+_CUT_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?$")
 _ASKED: Final = re.compile(
     r'"role":\s?"user",\s?"(?:parts":\s?\[\{"type":\s?"text",\s?"content|content":\s?\[\{"type":\s?"text",\s?"text'
     r'|content)":\s?(?=")'
@@ -75,13 +75,28 @@ def line_of(raw: str) -> str:
     """Return the first line of a finding."""
     text = raw[:_MAX_RAW]
     if text[:1] == '"':
-        found = _STRING.match(text)
-        try:
-            # Unlike orjson it takes half a surrogate pair, which may stand at the bound.
-            text = str(json.loads(f'"{found[1]}"', strict=False)) if found else ""
-        except ValueError:
-            return ""
+        text = _decoded(text)
     return replace_surrogates(shorten(text.strip().partition("\n")[0], MAX_LINE_CHARACTERS))
+
+
+def _decoded(raw: str) -> str:
+    """Return the text of a JSON string that may be cut; empty if it is none."""
+    end = raw.find('"', 1)
+    while end > 0 and (end - len(raw[:end].rstrip("\\"))) % 2:
+        # The quote is escaped.
+        end = raw.find('"', end + 1)
+    if end < 0:
+        body = raw[1:]
+        slashes = len(body) - len(body.rstrip("\\"))
+        if slashes % 2 or not slashes:
+            body = _CUT_ESCAPE.sub("", body)
+    else:
+        body = raw[1:end]
+    try:
+        # Unlike orjson it takes half a surrogate pair, which may stand at the bound.
+        return str(json.loads(f'"{body}"', strict=False))
+    except ValueError:
+        return ""
 
 
 def _plain(text: str, mime_type: Any) -> str:

@@ -90,7 +90,8 @@ def unparsed_calls_of(attributes: Mapping[str, Any]) -> int:
     for key in (semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE):
         payload = attributes.get(key)
         if isinstance(payload, str) and payload:
-            if _MARK not in payload:
+            # The search for one character is ten times as fast.
+            if "<" not in payload or _MARK not in payload:
                 return 0
             parsed = None
             if len(payload) <= MAX_PARSED_CHARACTERS and payload[0] in '[{"':

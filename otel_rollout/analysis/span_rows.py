@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias, cast
 
 from otel_rollout.analysis.content_hash import turn_hash
 from otel_rollout.analysis.trajectory_summary import ToolCounts
+from otel_rollout.values.sanitize import INT64_MAX
 
 __all__ = [
     "ERROR",
@@ -83,37 +83,30 @@ def figures_of(rows: Sequence[SpanRow], names: Sequence[str], root_id: int) -> F
         names: The names that rows refer to.
         root_id: The root's span id; 0 without a root.
     """
+    root = next((row for row in rows if row[2] == root_id), None) if root_id else None
+    root_start, root_end, root_kind = (root[0], root[1], root[9]) if root is not None else (0, 0, 0)
     busy = [row for row in rows if row[9] >= EVALUATOR]
-    parents = {row[2]: (row[3], row[9]) for row in rows}
+    parents: dict[int, tuple[int, int]] | None = None
     turns = 0
     input_tokens = output_tokens = -1
     hashes: list[str] = []
     results: list[int] = []
     output = 0
-    calls: Counter[int] = Counter()
-    failed: Counter[int] = Counter()
-    repeats: Counter[int] = Counter()
-    times: dict[int, list[int]] = {EVALUATOR: [0, 0], LLM: [0, 0], TOOL: [0, 0], 0: [0, 0]}
-    root = next((row for row in rows if row[2] == root_id), None) if root_id else None
-    root_start, root_end, root_kind = (root[0], root[1], root[9]) if root is not None else (0, 0, 0)
-    for row in busy:
-        start, end, _, parent, content, call, asked, answered, name, kind, status = row
-        time = times[kind]
-        if end > time[1]:
-            time[0] += end - (start if start > time[1] else time[1])
-            time[1] = end
-        start = max(start, root_start)
-        end = min(end, root_end)
-        time = times[0]
-        if end > time[1] and start < end:
-            time[0] += end - (start if start > time[1] else time[1])
-            time[1] = end
-        if kind == EVALUATOR or ((parent != root_id or root_kind == kind) and _is_inside(parent, kind, parents)):
+    calls: dict[int, int] = {}
+    failed: dict[int, int] = {}
+    repeats: dict[int, int] = {}
+    for _, _, _, parent, content, call, asked, answered, name, kind, status in busy:
+        if kind == EVALUATOR:
             continue
+        if parent and (parent != root_id or root_kind == kind):
+            if parents is None:
+                parents = {row[2]: (row[3], row[9]) for row in rows}
+            if _is_inside(parent, kind, parents):
+                continue
         if kind == LLM:
-            if turns:
+            if turns and turns <= MAX_HASHES:
                 hashes.append(turn_hash(output, results))
-                results = []
+            results = []
             turns += 1
             output = content
             if asked >= 0:
@@ -121,30 +114,49 @@ def figures_of(rows: Sequence[SpanRow], names: Sequence[str], root_id: int) -> F
             if answered >= 0:
                 output_tokens = answered + max(0, output_tokens)
         else:
-            calls[name] += 1
+            calls[name] = calls.get(name, 0) + 1
             if status == ERROR:
-                failed[name] += 1
+                failed[name] = failed.get(name, 0) + 1
             if call:
-                repeats[call] += 1
-            results.append(content or -status)
-            if not turns:
-                results = []
-    if turns:
+                repeats[call] = repeats.get(call, 0) + 1
+            if turns:
+                results.append(content or -status)
+    if turns and turns <= MAX_HASHES:
         hashes.append(turn_hash(output, results))
     return Figures(
         Totals(
             turns or None, input_tokens if input_tokens >= 0 else None, output_tokens if output_tokens >= 0 else None
         ),
         (
-            times[LLM][0] / 1e6,
-            times[TOOL][0] / 1e6,
-            times[EVALUATOR][0] / 1e6,
-            (root_end - root_start - times[0][0]) / 1e6,
+            _covered(busy, LLM) / 1e6,
+            _covered(busy, TOOL) / 1e6,
+            _covered(busy, EVALUATOR) / 1e6,
+            (root_end - root_start - _covered(busy, 0, root_start, root_end)) / 1e6 if root is not None else 0.0,
         ),
-        bound_tools((names[name], ToolCounts(count, failed[name])) for name, count in calls.items()),
+        bound_tools((names[name], ToolCounts(count, failed.get(name, 0))) for name, count in calls.items()),
         max(repeats.values(), default=0),
-        tuple(hashes[:MAX_HASHES]),
+        tuple(hashes),
     )
+
+
+def _covered(rows: Sequence[SpanRow], kind: int, low: int = 0, high: int = INT64_MAX) -> int:
+    """Return the microseconds that rows cover between two times.
+
+    Args:
+        rows: The rows, sorted.
+        kind: Only those of this kind; 0 for all.
+        low: The first time.
+        high: The last time.
+    """
+    covered, last = 0, low
+    for row in rows:
+        if not kind or row[9] == kind:
+            start, end = row[0], row[1]
+            end = min(end, high)
+            if end > last:
+                covered += end - (start if start > last else last)
+                last = end
+    return covered
 
 
 def bound_tools(tools: Iterable[tuple[str, ToolCounts]]) -> dict[str, ToolCounts]:

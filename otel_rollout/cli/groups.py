@@ -16,10 +16,10 @@ from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.cli.reading import ProblemLog
 from otel_rollout.cli.tables import all_groups_table, telling_digits
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.run.step_reading import summary_of
 from otel_rollout.terminal.group_table import group_table
 from otel_rollout.terminal.table import print_lines
 from otel_rollout.trace_folder.reader import RecordedTrajectory
+from otel_rollout.trace_folder.summaries import summaries_of
 
 __all__ = ["print_groups"]
 
@@ -77,7 +77,7 @@ def _key(trajectory: RecordedTrajectory) -> tuple[Any, ...]:
 
 def _columns(group: Sequence[RecordedTrajectory], problems: ProblemLog) -> tuple[list[TrajectorySummary], list[str]]:
     """Return the summaries and the answers of a group's rollouts."""
-    return [summary_of(each, problems.note) for each in group], [_answer(each, problems) for each in group]
+    return list(summaries_of(group)), [_answer(each, problems) for each in group]
 
 
 def _answer(trajectory: RecordedTrajectory, problems: ProblemLog) -> str:

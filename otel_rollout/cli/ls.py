@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from otel_rollout.analysis.step_summary import StepSummary
+from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.cli.reading import (
     ProblemLog,
     complain,
@@ -21,9 +22,9 @@ from otel_rollout.cli.reading import (
 )
 from otel_rollout.run.rollout_run import Run
 from otel_rollout.run.step_making import summarise_runs
-from otel_rollout.run.step_reading import summaries_of, summary_of
 from otel_rollout.run.summary_json import to_json
 from otel_rollout.trace_folder.reader import RecordedTrajectory
+from otel_rollout.trace_folder.summaries import summaries_of
 
 __all__ = ["run"]
 
@@ -47,8 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
             for step in _steps(arguments, problems):
                 print_json(to_json(step))
         else:
-            for each in selected(arguments, problems):
-                print_json(to_json(_as_dict(each, problems)))
+            trajectories = list(selected(arguments, problems))
+            for each, summary in zip(trajectories, summaries_of(trajectories), strict=True):
+                print_json(to_json(_as_dict(each, summary)))
     else:
         _print_tables(arguments, problems, is_by_step=is_by_step)
     problems.print()
@@ -70,8 +72,8 @@ def _print_tables(arguments: argparse.Namespace, problems: ProblemLog, *, is_by_
             table = step_table(_steps(arguments, problems), is_terminal=screen.is_terminal)
         else:
             trajectories = in_order_of_prompts(selected(arguments, problems))
-            pairs = [(each, summary_of(each, problems.note)) for each in trajectories]
-            table = trajectory_table(pairs, is_terminal=screen.is_terminal)
+            pairs = zip(trajectories, summaries_of(trajectories), strict=True)
+            table = trajectory_table(list(pairs), is_terminal=screen.is_terminal)
         has_any = bool(table.rows)
         if has_any:
             print_lines(screen, table)
@@ -85,11 +87,10 @@ def _steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[Step
         yield from Run([arguments.folder], problems.note).steps()
         return
     for _, step in groupby(selected(arguments, problems), lambda each: (each.step, each.validate)):
-        for run in summarise_runs(summaries_of(step, problems.note)):
+        for run in summarise_runs(summaries_of(step)):
             yield run.summary
 
 
-def _as_dict(trajectory: RecordedTrajectory, problems: ProblemLog) -> dict[str, Any]:
-    summary = summary_of(trajectory, problems.note)
+def _as_dict(trajectory: RecordedTrajectory, summary: TrajectorySummary) -> dict[str, Any]:
     row = {each.name: getattr(summary, each.name) for each in fields(summary) if each.name not in _LEFT_OUT}
     return {**row, "attributes": dict(trajectory.attributes)}

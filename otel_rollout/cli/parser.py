@@ -111,8 +111,9 @@ Run a small agentic rollout and trace it: word problems, an agent loop with two
 tools, and a policy that makes mistakes.
 
 Without --backend, OTEL_TRACES_EXPORTER and OTEL_EXPORTER_OTLP_ENDPOINT say where
-the traces go; without those, they go to MLflow in the file mlruns.db of this
-folder, or stay on the screen if mlflow is not installed.
+the traces go; without those, they go to the trace folder rollout-traces, which
+otel-rollout view opens, and, if mlflow is installed, to MLflow in the file
+mlruns.db of this folder.
 """,
     )
     parser.add_argument("--backend", metavar="NAME[,NAME]", help="mlflow, weave, otlp, console, or another exporter")
@@ -128,6 +129,7 @@ folder, or stay on the screen if mlflow is not installed.
         help="make these go wrong, for diagnose to find; a wrong name lists them all",
     )
     _add_seconds(parser, "--timeout", "wait for the backend at the end (default: 60)")
+    parser.add_argument("--view", action="store_true", help="trace into the folder, and open it in the browser")
 
 
 def _add_ls(commands: Any) -> None:

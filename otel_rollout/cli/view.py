@@ -13,17 +13,14 @@ from otel_rollout.cli.reading import complain
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.installing import install_line
 
-__all__ = ["run"]
+__all__ = ["require_server", "run"]
 
 PAGE: Final = "index.html"
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    packages = ("rich", "starlette", "uvicorn", "zstandard")
-    missing = [package for package in packages if importlib.util.find_spec(package) is None]
-    if missing:
-        raise MissingExtraError(f"this needs {' and '.join(missing)}: {install_line('view')}")
+    require_server()
     if arguments.export is not None:
         return _export(arguments)
     if arguments.step is not None:
@@ -36,6 +33,18 @@ def run(arguments: argparse.Namespace) -> int:
         # At once: threads may be in the middle of a large folder.
         os._exit(130)
     return 0
+
+
+def require_server() -> None:
+    """Check that the server and what it reads with are installed.
+
+    Raises:
+        MissingExtraError: They are not.
+    """
+    packages = ("rich", "starlette", "uvicorn", "zstandard")
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        raise MissingExtraError(f"this needs {' and '.join(missing)}: {install_line('view')}")
 
 
 def _export(arguments: argparse.Namespace) -> int:

@@ -15,11 +15,13 @@ from opentelemetry.sdk.environment_variables import OTEL_EXPORTER_OTLP_ENDPOINT,
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.backends import make_exporters, requested_backend
-from otel_rollout.errors import MissingExtraError
+from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.exporter import OutcomeSpanExporter, destination_of
 
-__all__ = ["ON_SCREEN", "choose_backends", "describe", "where_next"]
+__all__ = ["ON_SCREEN", "choose_backends", "describe", "where_next", "with_folder"]
 
+FOLDER: Final = "file"
+"""The backend that the viewer reads."""
 ON_SCREEN: Final = "console"
 """The report at the end takes this backend's place: nobody wants to read 144 trees."""
 
@@ -39,22 +41,34 @@ class Explaining(Protocol):
         """
 
 
-def choose_backends(argument: str | None, default: str) -> list[str]:
-    """Return the names of the backends: the argument's, else the environment's, else the default or the screen.
+def choose_backends(argument: str | None, default: Sequence[str]) -> list[str]:
+    """Return the names of the backends: the argument's, else the environment's, else the defaults or the screen.
 
     Args:
         argument: The value of `--backend`, if given: names with commas between them.
-        default: The backend if nothing names one and its packages are installed.
+        default: The backends if nothing names one; those whose packages are not installed are left out.
 
     Raises:
-        ConfigurationError: The names don't go together, or the default can't work as it is configured.
+        ConfigurationError: The names don't go together, or a default can't work as it is configured.
     """
     for asked in (argument, os.environ.get(OTEL_TRACES_EXPORTER)):
         if (asked or "").strip(" ,"):
             return [str(name) for name in requested_backend(asked)]
     if os.environ.get(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) or os.environ.get(OTEL_EXPORTER_OTLP_ENDPOINT):
         return ["otlp"]
-    return [ON_SCREEN] if _missing_extra(default) else [default]
+    return [name for name in default if not _missing_extra(name)] or [ON_SCREEN]
+
+
+def with_folder(backends: Sequence[str]) -> list[str]:
+    """Return backends with the trace folder, for a look at it in the viewer.
+
+    Raises:
+        ConfigurationError: Tracing is off.
+    """
+    if not backends:
+        raise ConfigurationError("--view shows what is traced, and tracing is off")
+    sent_to = [name for name in backends if name != ON_SCREEN]
+    return sent_to if FOLDER in sent_to else [*sent_to, FOLDER]
 
 
 def describe(name: str, exporter: SpanExporter | None) -> str:

@@ -52,6 +52,7 @@ _OF_PROBLEM: Final = {Fault.DEAD_GROUPS: 0.8, Fault.DUPLICATES: 0.8}
 _HACKING: Final = 0.25
 """The rise of the share of trajectories that hack the reward, with each step after the first."""
 _STRAGGLERS_EVERY: Final = 8
+_STRAGGLING_ROLLOUTS: Final = 2
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Faults:
         if fault in _OF_PROBLEM:
             return self._draw(fault, sample_index) < _OF_PROBLEM[fault]
         if fault is Fault.STRAGGLERS:
-            return rollout_n == 0 and sample_index % _STRAGGLERS_EVERY == step % _STRAGGLERS_EVERY
+            return rollout_n < _STRAGGLING_ROLLOUTS and sample_index % _STRAGGLERS_EVERY == step % _STRAGGLERS_EVERY
         if fault in (Fault.TOOL_ARGUMENTS, Fault.MODE_COLLAPSE):
             return True
         chance = _HACKING * (step - 1) if fault is Fault.HACKED_PART else _OF_TRAJECTORY[fault]

@@ -8,7 +8,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rich.console import Console
@@ -18,7 +18,7 @@ import otel_rollout
 from otel_rollout import ExporterStats, Stats
 from otel_rollout.analysis.plain_text import counted
 from otel_rollout.demo.collector import StepCollector
-from otel_rollout.demo.destination import ON_SCREEN, choose_backends, describe, where_next
+from otel_rollout.demo.destination import ON_SCREEN, choose_backends, describe, where_next, with_folder
 from otel_rollout.demo.faults import Faults, read_faults
 from otel_rollout.demo.problems import problem_at
 from otel_rollout.demo.progress import progress_on
@@ -47,7 +47,7 @@ PATIENCE: Final = 3.0
 def run_session(
     *,
     backend: str | None,
-    default_backend: str,
+    default_backends: Sequence[str],
     steps: int,
     samples: int,
     rollouts: int,
@@ -55,6 +55,7 @@ def run_session(
     seed: int,
     faults: str,
     timeout: float,
+    view: bool,
 ) -> int:
     """Run the rollout, deliver its spans, report, and return the exit code; `--help` explains the options.
 
@@ -64,7 +65,9 @@ def run_session(
     chosen = read_faults(faults, seed)
     console = open_screen()
     collector = StepCollector()
-    backends = choose_backends(backend, default_backend)
+    backends = choose_backends(backend, default_backends)
+    if view:
+        backends = with_folder(backends)
     experiment = time.strftime("demo-%Y%m%d-%H%M%S")
     sent_to = [name for name in backends if name != ON_SCREEN]
     otel_rollout.init(PROJECT, experiment, backend=[*sent_to, collector] if backends else "none", token2text=True)
@@ -89,7 +92,7 @@ def run_session(
                 exporters,
                 project_name=PROJECT,
                 experiment_name=experiment,
-                default=default_backend,
+                default=default_backends[0],
                 unreached=[name for name in backends if name in counts and not counts[name].delivered],
             )
             print_where_next(console, lines)

@@ -19,10 +19,11 @@ from otel_rollout.run.step_file import StepFile, find_groups, read_step_file
 from otel_rollout.run.step_makers import make_steps
 from otel_rollout.run.step_making import SummarisedRun, summarise_runs
 from otel_rollout.run.step_places import Places, StepPlace, find_places
-from otel_rollout.run.step_reading import LooseTraces, OnProblem, parts_of, read_loose, read_step, summaries_of
+from otel_rollout.run.step_reading import LooseTraces, OnProblem, parts_of, read_loose, read_step
 from otel_rollout.trace_folder.index_entry import place_of
 from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory
 from otel_rollout.trace_folder.stored_file import Part
+from otel_rollout.trace_folder.summaries import summaries_of
 from otel_rollout.trace_folder.trace_files import StepKey
 
 __all__ = ["Run"]
@@ -191,7 +192,7 @@ class Run:
         for key in sorted({*places.steps, *loose.steps}):
             if query.step is not None and query.step != ("none" if key.has_no_step else key.step):
                 continue
-            if query.validate not in (None, key.validate):
+            if not key.has_no_step and query.validate not in (None, key.validate):
                 continue
             step = self._loaded.get(key)
             if step is not None and step.sizes == _sizes(key, places, loose):
@@ -199,7 +200,7 @@ class Run:
             else:
                 recorded = read_step(places.steps.get(key, ()), loose.steps.get(key, {}), self._find, self._note)
             for each in recorded:
-                if query.experiment in (None, each.experiment_name) and query.run_id in (None, each.run_id):
+                if _is_in(each, query):
                     yield each
 
     def _look(self) -> tuple[Places, LooseTraces]:
@@ -263,9 +264,11 @@ class Run:
     ) -> Iterator[SummarisedRun]:
         places, loose = self._look()
         for run in self._load(StepKey.of(step, validate=validate), places, loose).runs:
-            if experiment not in (None, run.summary.experiment_name) or run_id not in (None, run.summary.run_id):
-                continue
-            yield run
+            found = run.summary
+            # The folder of trajectories without a step has those of validation too.
+            is_asked_for = experiment in (None, found.experiment_name) and run_id in (None, found.run_id)
+            if is_asked_for and found.validate == validate:
+                yield run
 
     def _groups_with(self, key: StepKey, sample: str, places: Places, loose: LooseTraces) -> Sequence[GroupSummary]:
         if key not in loose.steps and len(places.steps[key]) == 1:
@@ -305,7 +308,7 @@ class Run:
             step = self._loaded.get(key)
             if step is None or step.sizes != sizes:
                 recorded = read_step(places.steps.get(key, ()), loose.steps.get(key, {}), self._find, self._note)
-                summaries = {each.trace_id: each for each in summaries_of(recorded, self._note)}
+                summaries = {each.trace_id: each for each in summaries_of(recorded)}
                 runs = summarise_runs(summaries.values())
                 step = _LoadedStep(sizes, runs, {each.trace_id: each for each in recorded}, summaries)
             with self._lock:
@@ -347,6 +350,14 @@ def _joined(contents: Sequence[StepFile]) -> list[StepSummary] | None:
     if len(experiments) > len(set(experiments)):
         return None
     return sorted(steps, key=lambda step: str(step.experiment_name or ""))
+
+
+def _is_in(trajectory: RecordedTrajectory, query: SearchQuery) -> bool:
+    return (
+        query.validate in (None, trajectory.validate)
+        and query.experiment in (None, trajectory.experiment_name)
+        and query.run_id in (None, trajectory.run_id)
+    )
 
 
 def _as_json(sample: str) -> Iterator[bytes]:

@@ -26,6 +26,7 @@ from otel_rollout.trace_folder.file_lock import open_to_read, try_lock
 from otel_rollout.trace_folder.layout import NEW_STEP_SUMMARY, STEP_SUMMARY
 from otel_rollout.trace_folder.lines import SEAL_BYTES, is_whole, seal_of
 from otel_rollout.trace_folder.stored_file import ReadProblem
+from otel_rollout.values.sanitize import replace_surrogates
 from otel_rollout.version import __version__
 
 __all__ = ["StepFile", "find_groups", "read_step_file", "write_step_file"]
@@ -130,7 +131,9 @@ def _sealed_lines(place: StepPlace, content: StepFile) -> Iterator[bytes]:
         "steps": len(content.steps),
         "groups": len(content.groups),
         "files": place.sizes,
-        "problems": [(each.what, each.path.name, each.offset) for each in content.problems[:MAX_PROBLEMS]],
+        "problems": [
+            (each.what, replace_surrogates(each.path.name), each.offset) for each in content.problems[:MAX_PROBLEMS]
+        ],
     }
     for each in (header, *content.steps, *content.groups):
         start = to_json(each)[:-1]

@@ -10,9 +10,10 @@ from otel_rollout.analysis.grouping import RunStep, split_steps
 from otel_rollout.analysis.step_summary import StepSummary, summarise_step
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.run.step_file import StepFile, write_step_file
-from otel_rollout.run.step_places import StepPlace
-from otel_rollout.run.step_reading import read_step, summaries_of
+from otel_rollout.run.step_places import StepPlace, with_indexes
+from otel_rollout.run.step_reading import read_step
 from otel_rollout.trace_folder.reader import ReadProblem
+from otel_rollout.trace_folder.summaries import summaries_of
 
 __all__ = ["SummarisedRun", "make_step", "summarise_runs"]
 
@@ -45,8 +46,12 @@ def make_step(place: StepPlace) -> StepFile:
     """Read the trajectories of a step's folder, and write their summary beside them unless one is being written."""
     problems: list[ReadProblem] = []
     recorded = read_step([place], {}, lambda _: (), problems.append)
-    runs = summarise_runs(summaries_of(recorded, problems.append))
-    content = StepFile([run.summary for run in runs], [group for run in runs for group in run.groups], problems)
+    runs = summarise_runs(summaries_of(recorded))
+    content = StepFile(
+        [run.summary for run in runs],
+        [group for run in runs for group in run.groups],
+        list(dict.fromkeys(problems)),
+    )
     if not any(file.is_being_written() for file in place.files):
-        write_step_file(place, content)
+        write_step_file(with_indexes(place), content)
     return content

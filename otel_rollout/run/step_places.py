@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import TypeAlias
 
 from otel_rollout.errors import NoTracesError
+from otel_rollout.trace_folder.layout import index_path
 from otel_rollout.trace_folder.trace_files import StepKey, TraceFile, find_trace_files
+from otel_rollout.values.sanitize import replace_surrogates
 
-__all__ = ["FileSizes", "Places", "StepPlace", "find_places"]
+__all__ = ["FileSizes", "Places", "StepPlace", "find_places", "with_indexes"]
 
 FileSizes: TypeAlias = tuple[tuple[str, int, int], ...]
 """The name, the size and the index's size of each file; -1 without an index, or once it is gone."""
@@ -101,6 +103,17 @@ def find_places(folders: Sequence[Path]) -> Places:
     return Places(steps, tuple(loose.values()), loose_sizes, digest.hexdigest())
 
 
+def with_indexes(place: StepPlace) -> StepPlace:
+    """Return a step's folder with the indexes as they are now: a reader writes one that lacks summaries."""
+    files = tuple(file._replace(index_place=os.fspath(index_path(file.path))) for file in place.files)
+    now = _sizes(files)
+    return replace(
+        place,
+        files=files,
+        sizes=tuple((name, before, index) for (name, before, _), (_, _, index) in zip(place.sizes, now, strict=True)),
+    )
+
+
 def _identity(directory: str) -> tuple[int, int]:
     try:
         status = os.stat(directory)  # noqa: PTH116 - one of many
@@ -110,10 +123,12 @@ def _identity(directory: str) -> tuple[int, int]:
 
 
 def _sizes(files: Iterable[TraceFile]) -> FileSizes:
-    return tuple(
-        (os.path.basename(file.place), _size(file.place), _size(file.index_place))  # noqa: PTH119 - one of many
-        for file in files
-    )
+    return tuple((_name_of(file.place), _size(file.place), _size(file.index_place)) for file in files)
+
+
+def _name_of(place: str) -> str:
+    # JSON has no surrogates, which stand for bytes that are no UTF-8.
+    return replace_surrogates(os.path.basename(place))  # noqa: PTH119 - one of many
 
 
 def _size(place: str | None) -> int:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
-from otel_rollout.analysis.trajectory_summary import TrajectorySummary
-from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.run.step_places import FileSizes, Places, StepPlace
 from otel_rollout.trace_folder.index_entry import IndexEntry
 from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory, join_parts, main_row, parts_by_trace
 from otel_rollout.trace_folder.stored_file import LineCache, Part, StoredFile
 from otel_rollout.trace_folder.trace_files import StepKey, TraceFile
 
-__all__ = ["LooseTraces", "OnProblem", "parts_of", "read_loose", "read_step", "summaries_of", "summary_of"]
+__all__ = ["LooseTraces", "OnProblem", "parts_of", "read_loose", "read_step"]
 
 OnProblem: TypeAlias = Callable[[ReadProblem], None]
 
@@ -64,38 +61,3 @@ def parts_of(files: Iterable[TraceFile], on_problem: OnProblem) -> list[Part]:
     """Return the traces of files, line by line."""
     cache = LineCache()
     return [part for file in files for part in StoredFile(file, cache, on_problem).parts()]
-
-
-def summaries_of(recorded: Iterable[RecordedTrajectory], on_problem: OnProblem) -> Iterator[TrajectorySummary]:
-    """Return the summary of each trajectory; of one that can't be read, what its index entry says."""
-    return (summary_of(each, on_problem) for each in recorded)
-
-
-def summary_of(recorded: RecordedTrajectory, on_problem: OnProblem) -> TrajectorySummary:
-    """Return a trajectory's summary; if it can't be read, what its index entry says."""
-    try:
-        return recorded.summary
-    except UnreadableTraceError:
-        on_problem(ReadProblem("unreadable trajectory", Path(recorded.trace_id), 0))
-        return _from_index(recorded)
-
-
-def _from_index(recorded: RecordedTrajectory) -> TrajectorySummary:
-    return TrajectorySummary(
-        recorded.trace_id,
-        step=recorded.step,
-        sample_index=recorded.sample_index,
-        rollout_n=recorded.rollout_n,
-        validate=recorded.validate,
-        experiment_name=recorded.experiment_name,
-        project_name=recorded.project_name,
-        run_id=recorded.run_id,
-        name=recorded.name,
-        start_time=recorded.start_time,
-        end_time=recorded.end_time,
-        has_root=recorded.has_root,
-        status=recorded.status,
-        reward=recorded.reward,
-        bytes=recorded.size_bytes,
-        stored_bytes=recorded.stored_bytes,
-    )

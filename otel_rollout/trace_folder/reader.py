@@ -301,7 +301,9 @@ class RecordedTrajectory:
             merged = merge_summaries(parts)
             # After a crash a journal may have spans that are in a frame as well.
             if len(parts) == 1 or is_disjoint(parts):
-                return merged
+                # A line may have spans of other traces, too.
+                stored = self.stored_bytes
+                return merged if merged.stored_bytes == stored else replace(merged, stored_bytes=stored)
         return replace(
             summarise_trajectory(self.spans),
             worker=self.parts[0][0].worker,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,11 +29,15 @@ from otel_rollout.trace_folder.index_entry import IndexEntry, Row, place_of
 from otel_rollout.trace_folder.lines import checksum_of, scan_lines, unseal
 from otel_rollout.trace_folder.otlp_json_reading import decode_line, lazy_spans
 from otel_rollout.trace_folder.trace_files import TraceFile
+from otel_rollout.values.sanitize import replace_surrogates
 
 __all__ = ["LineCache", "MovedError", "Part", "ReadProblem", "StoredFile"]
 
 MIN_BYTES: Final = 2**20
 """A smaller journal gets no index: it is parsed in milliseconds."""
+
+MAX_CACHED_BYTES: Final = 32 * 2**20
+"""Of lines as JSON; a longer one is cached alone."""
 
 _OFFSET: Final = place_of("offset")
 _LENGTH: Final = place_of("length")
@@ -64,28 +69,42 @@ class ReadProblem:
 
 
 class LineCache:
-    """Caches the last line that was read, for the traces of a line that has several."""
+    """Caches the spans of lines that have those of several traces: each line would be parsed for each of them."""
 
-    __slots__ = ("_last",)
+    __slots__ = ("_bytes", "_lines")
 
     def __init__(self) -> None:
-        self._last: tuple[str, int, list[ReadableSpan]] | None = None
+        self._lines: OrderedDict[tuple[str, int], tuple[int, dict[int, list[ReadableSpan]]]] = OrderedDict()
+        self._bytes = 0
 
     def spans_of(self, trace_id: str, path: str, offset: int, read: Callable[[], bytes]) -> list[ReadableSpan]:
         """Return the spans of a trace in the line at `offset` of `path`; `read` returns that line."""
-        last = self._last
-        if last is not None and (last[0], last[1]) == (path, offset):
-            spans = _of_trace(trace_id, last[2])
-            if spans:
-                return spans
+        number = int(trace_id, 16)
+        if (known := self._lines.get((path, offset))) is not None and number in known[1]:
+            # Another thread may have removed it meanwhile.
+            with suppress(KeyError):
+                self._lines.move_to_end((path, offset))
+            return known[1][number]
         line = read()
         lazy = lazy_spans(line, trace_id)
         if lazy is not None:
             return lazy
-        everything = decode_line(line)
-        spans = _of_trace(trace_id, everything)
-        self._last = (path, offset, everything) if len(spans) < len(everything) else None
-        return spans
+        traces: dict[int, list[ReadableSpan]] = {}
+        for span in decode_line(line):
+            if span.context is not None:
+                traces.setdefault(span.context.trace_id, []).append(span)
+        if len(traces) > 1:
+            self._add((path, offset), len(line), traces)
+        return traces.get(number, [])
+
+    def _add(self, place: tuple[str, int], size: int, traces: dict[int, list[ReadableSpan]]) -> None:
+        if (old := self._lines.pop(place, None)) is not None:
+            self._bytes -= old[0]
+        self._lines[place] = size, traces
+        self._bytes += size
+        while self._bytes > MAX_CACHED_BYTES and len(self._lines) > 1:
+            with suppress(KeyError):
+                self._bytes -= self._lines.popitem(last=False)[1][0]
 
 
 class StoredFile:
@@ -114,7 +133,8 @@ class StoredFile:
     @property
     def worker(self) -> str:
         """The name of the process that wrote it."""
-        return self._file.worker
+        # A file that another program named may have any bytes.
+        return replace_surrogates(self._file.worker)
 
     def parts(self) -> list[Part]:
         """Return the file's traces, from its index as far as that reaches; none once the file is gone."""
@@ -303,11 +323,6 @@ class StoredFile:
 
 Part: TypeAlias = tuple[StoredFile, Row]
 """The spans of one trace in one line: the file and the row."""
-
-
-def _of_trace(trace_id: str, spans: list[ReadableSpan]) -> list[ReadableSpan]:
-    number = int(trace_id, 16)
-    return [span for span in spans if span.context and span.context.trace_id == number]
 
 
 def _first_rows(rows: Sequence[Row]) -> list[Row]:

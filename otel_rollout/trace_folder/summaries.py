@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from otel_rollout.analysis.span_figures import text_of
+from otel_rollout.analysis.summary_columns import tag_of
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
+from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.trace_folder.index_entry import Row, place_of
 from otel_rollout.trace_folder.reader import RecordedTrajectory
 from otel_rollout.trace_folder.stored_file import StoredFile
@@ -14,23 +17,21 @@ __all__ = ["summaries_of"]
 
 _OFFSET: Final = place_of("offset")
 _TRACE_ID: Final = place_of("trace_id")
+_SPANS: Final = place_of("spans")
 _SUMMARY: Final = place_of("summary")
 
 
 def summaries_of(
     trajectories: Iterable[RecordedTrajectory], *, on_progress: Callable[[int, int], None] | None = None
 ) -> Iterator[TrajectorySummary]:
-    """Yield the summary of each trajectory, in order.
+    """Yield the summary of each trajectory, in order; of one that can't be read, what its index entry says.
 
     Those that an index of an earlier version lacks are made from the spans, and kept in the index if the folder can be
     written and no process writes the file.
 
     Args:
-        trajectories: Trajectories that `read` gave.
+        trajectories: Trajectories that `read` gave, whose `on_problem` is called for those that can't be read.
         on_progress: Called with the number of lines that are read and of all, while summaries are made.
-
-    Raises:
-        UnreadableTraceError: A file is damaged or gone.
     """
     trajectories = list(trajectories)
     lacking: dict[StoredFile, int] = {}
@@ -54,4 +55,30 @@ def summaries_of(
             trajectory.parts = [
                 (file, made.get((file, row[_OFFSET], row[_TRACE_ID]), row)) for file, row in trajectory.parts
             ]
-        yield trajectory.summary
+        yield _summary_of(trajectory)
+
+
+def _summary_of(trajectory: RecordedTrajectory) -> TrajectorySummary:
+    try:
+        return trajectory.summary
+    except UnreadableTraceError:
+        return TrajectorySummary(
+            trajectory.trace_id,
+            step=trajectory.step,
+            sample_index=tag_of(trajectory.sample_index),
+            rollout_n=tag_of(trajectory.rollout_n),
+            validate=trajectory.validate,
+            experiment_name=text_of(trajectory.experiment_name),
+            project_name=trajectory.project_name,
+            run_id=trajectory.run_id,
+            worker=trajectory.parts[0][0].worker,
+            name=trajectory.name,
+            start_time=trajectory.start_time,
+            end_time=trajectory.end_time,
+            has_root=trajectory.has_root,
+            status="error" if trajectory.failed else text_of(trajectory.status),
+            reward=trajectory.reward,
+            spans=sum(row[_SPANS] for _, row in trajectory.parts),
+            bytes=trajectory.size_bytes,
+            stored_bytes=trajectory.stored_bytes,
+        )

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from otel_rollout import read
 from otel_rollout.cli.main import main
 from otel_rollout.installing import install_line
 
@@ -184,18 +185,21 @@ class TestMlflow:
         return tmp_path
 
     def test_the_printed_query_finds_the_trajectories(self, folder):
-        """Nothing is set: the traces are in mlruns.db, and the lines at the end, pasted into Python, find them."""
+        """Nothing is set: the traces are in mlruns.db, and the lines of the query, pasted into Python, find them."""
         # A busy machine takes a minute to open the store.
         done = run("--samples", "4", "--timeout", "150", folder=folder)
         assert done.returncode == 0, done.stderr
         assert (folder / "mlruns.db").exists()
-        query = [line.strip() for line in done.stdout.splitlines() if line.startswith("      ")][-5:-1]
-        assert query[0] == "import mlflow"
+        lines = [line.strip() for line in done.stdout.splitlines() if line.startswith("      ")]
+        query = lines[lines.index("import mlflow") :][:4]
         program = "\n".join(query)
         found = subprocess.run(
             [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=LIMIT, cwd=folder
         )
         assert found.stdout.splitlines()[-1:] == ["16 trajectories"], found.stderr
+        folders = {each.experiment_name: each for each in read(folder / "rollout-traces", step=1)}
+        assert len(folders) == 1
+        assert lines[-1].endswith(f"otel-rollout view {folder / 'rollout-traces'}")
 
 
 class TestExitCode:

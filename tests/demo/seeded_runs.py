@@ -35,13 +35,16 @@ class SeededRun(NamedTuple):
     diagnosis: Diagnosis
 
 
-def run_demo(faults: Iterable[Fault], seed: int, *, steps: int = STEPS) -> SeededRun:
+def run_demo(
+    faults: Iterable[Fault], seed: int, *, steps: int = STEPS, samples: int = SAMPLES, rollouts: int = ROLLOUTS
+) -> SeededRun:
     """Run the demo with faults, and diagnose it."""
     exporter = InMemorySpanExporter()
     otel_rollout.init("project", "experiment", backend=exporter, token2text=True)
     try:
         with _time_of_the_loop():
-            trajectories = idle_time.run(_run(passes(steps, SAMPLES, ROLLOUTS), Faults(frozenset(faults), seed), seed))
+            all_passes = passes(steps, samples, rollouts)
+            trajectories = idle_time.run(_run(all_passes, Faults(frozenset(faults), seed), seed))
         assert otel_rollout.flush(timeout=60)
     finally:
         otel_rollout.shutdown(timeout=10)

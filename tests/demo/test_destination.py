@@ -6,7 +6,7 @@ import pytest
 
 from otel_rollout.backends import make_exporters
 from otel_rollout.demo import destination
-from otel_rollout.demo.destination import choose_backends, describe, where_next
+from otel_rollout.demo.destination import choose_backends, describe, where_next, with_folder
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.testing import InMemorySpanExporter
 
@@ -33,7 +33,7 @@ class TestChooseBackends:
             (None, {"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://a"}, []),
             (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://a"}, ["otlp"]),
             (None, {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://a"}, ["otlp"]),
-            (None, {}, ["otlp_of_this_test"]),
+            (None, {}, ["otlp_of_this_test", "file"]),
         ],
     )
     def test_the_argument_wins_then_the_standard_variables_then_the_default(
@@ -43,17 +43,34 @@ class TestChooseBackends:
         monkeypatch.setattr(destination, "make_exporters", lambda names: [])
         for variable, value in environ.items():
             monkeypatch.setenv(variable, value)
-        assert choose_backends(argument, "otlp_of_this_test") == chosen
+        assert choose_backends(argument, ["otlp_of_this_test", "file"]) == chosen
 
     def test_without_the_packages_of_the_default_the_screen_is_left(self, not_installed):
         """The demo runs with nothing but its own extra."""
-        assert choose_backends(None, "mlflow") == ["console"]
-        assert choose_backends("mlflow", "mlflow") == ["mlflow"]
+        assert choose_backends(None, ["mlflow", "file"]) == ["console"]
+        assert choose_backends("mlflow", ["mlflow"]) == ["mlflow"]
 
     def test_none_stands_alone(self):
         """What goes against itself is an error, as in `init`."""
         with pytest.raises(ConfigurationError, match="'none' turns tracing off"):
-            choose_backends("none,otlp", "mlflow")
+            choose_backends("none,otlp", ["mlflow"])
+
+
+class TestWithFolder:
+    """The backends of `--view`."""
+
+    @pytest.mark.parametrize(
+        ("backends", "chosen"),
+        [(["mlflow"], ["mlflow", "file"]), (["file", "otlp"], ["file", "otlp"]), (["console"], ["file"])],
+    )
+    def test_the_folder_is_added(self, backends, chosen):
+        """What the viewer reads is written, once."""
+        assert with_folder(backends) == chosen
+
+    def test_there_is_nothing_to_view_without_traces(self):
+        """With tracing off, the option is an error."""
+        with pytest.raises(ConfigurationError, match="tracing is off"):
+            with_folder([])
 
 
 class TestDescribe:
@@ -129,12 +146,13 @@ class TestWhereNext:
         assert "secret" not in said
 
     def test_a_folder_has_the_commands_that_read_it(self, next_steps):
-        """A trace folder is listed, shown and replayed."""
+        """A trace folder is listed, shown and replayed, and at last opened in a browser."""
         pytest.importorskip("zstandard")
         said = next_steps("file", OTEL_ROLLOUT_DIR="/data/t")
         assert "ls /data/t --step 1" in said
         assert "show /data/t --experiment e --step 1 --train --sample 0 --rollout 0" in said
         assert "replay /data/t --backend mlflow" in said
+        assert said.endswith("view /data/t")
 
     def test_every_backend_has_its_lines(self, next_steps):
         """Two backends, two paragraphs; an exporter that explains nothing is named; the screen has a recommendation."""

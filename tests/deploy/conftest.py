@@ -69,11 +69,14 @@ def stacks(
     uncaptured: Callable[[], AbstractContextManager[None]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Mapping[str, Stack]]:
-    """The profile `mlflow-phoenix` with an agent before it, and `careless`: MLflow without its --allowed-hosts."""
+    """`both`: mlflow-phoenix with an agent before it; `folder`; `careless`: MLflow without its --allowed-hosts."""
     reason = network.why_not()
     if reason:
         pytest.skip(reason)
-    models = {"both": compose.model("--profile", "mlflow-phoenix")}
+    models = {
+        "both": compose.model("--profile", "mlflow-phoenix"),
+        "folder": compose.model("--profile", "folder", OTEL_ROLLOUT_RECEIVE_TOKEN="a-token"),
+    }
     careless = compose.model("--profile", "mlflow")
     service = careless["services"]["mlflow"]
     service["command"] = [part for part in service["command"] if not part.startswith("--allowed-hosts")]

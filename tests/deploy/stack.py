@@ -26,6 +26,7 @@ COLLECTOR = "otel/opentelemetry-collector-contrib"
 # Each check starts an interpreter, which the servers' own start has to share the processor with.
 SECONDS_BETWEEN_CHECKS = 2.0
 # By image: the environment, and the entry point that the image has.
+RECEIVER = "otel-rollout"
 IMAGES: Mapping[str, tuple[str, list[str]]] = {
     "ghcr.io/mlflow/mlflow": ("mlflow", []),
     "arizephoenix/phoenix": ("phoenix", ["python"]),
@@ -104,6 +105,11 @@ class Stack:
             )
             self._running.enter_context(server)
 
+    def volume(self, name: str) -> Path:
+        """Return the folder that a service's volume is on this machine."""
+        (volume,) = (each for each in self.services[name]["volumes"] if each["type"] == "volume")
+        return self._folder / volume["source"]
+
     def start_agent(self) -> None:
         """Start an agent on the trainer's machine, which sends to the collector of the services."""
         folder = self._folder / "agent"
@@ -149,6 +155,12 @@ class Stack:
     def _native(self, service: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
         if image_of(service) == COLLECTOR:
             return self._collector_command(service)
+        if image_of(service) == RECEIVER:
+            path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+            return [sys.executable, "-m", "otel_rollout.cli", *service["command"]], {
+                **service["environment"],
+                "PATH": path,
+            }
         name, entry_point = IMAGES[image_of(service)]
         path = f"{self._environments[name] / 'bin'}:/usr/sbin:/usr/bin:/sbin:/bin"
         return [*entry_point, *service["command"]], {**service["environment"], "PATH": path}

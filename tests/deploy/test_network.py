@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+import otel_rollout
+from otel_rollout.run.folder_stats import count_folder
 from tests.deploy import network
 from tests.servers.span_trees import trees
 
@@ -122,8 +124,11 @@ class TestHealth:
 class TestCollector:
     """From a trainer through the collector to the backends."""
 
-    @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
-    @pytest.mark.parametrize("host", ["collector", "127.0.0.1"], ids=["gateway", "agent and gateway"])
+    @pytest.mark.parametrize(
+        ("host", "protocol"),
+        [("collector", "http/protobuf"), ("127.0.0.1", "http/protobuf"), ("127.0.0.1", "grpc")],
+        ids=["gateway", "agent and gateway", "agent and gateway, gRPC"],
+    )
     def test_trajectories_arrive_in_both(self, stacks, train, host, protocol):
         """All trajectories are in Phoenix and, in experiment 0, in MLflow, none twice, by either way and protocol."""
         stack, project = stacks["both"], f"compose-{host[:4]}-{protocol[:4]}"
@@ -139,6 +144,33 @@ class TestCollector:
         ] * TRACES
         traces = read(stack, "read_mlflow", "http://mlflow:5000", "Default", before + TRACES)
         assert [trace["spans"] for trace in traces] == [NAMES] * (before + TRACES)
+
+
+class TestFolder:
+    """The profile whose backend is a trace folder."""
+
+    def test_trajectories_arrive_in_the_folder(self, stacks, train):
+        """All trajectories sent to the name `collector` are in the receiver's folder, none twice, and whole."""
+        stack = stacks["folder"]
+
+        train(stack, "compose-folder", **otlp("collector", "http/protobuf"))
+
+        folder = stack.volume("receiver")
+        deadline = time.monotonic() + 60
+        while not list(folder.iterdir()) or count_folder(folder).spans < SPANS:
+            assert time.monotonic() < deadline, "the spans are not in the folder"
+            time.sleep(0.2)
+        names = [sorted(span.name.rpartition(".")[2] for span in each.spans) for each in otel_rollout.read(folder)]
+        assert names == [NAMES] * TRACES
+        assert count_folder(folder).spans == SPANS
+
+    def test_receiver_wants_the_token(self, stacks, tmp_path):
+        """A sender that does not have the token is refused."""
+        body = tmp_path / "request.binpb"
+        body.write_bytes(request().SerializeToString())
+        command = [sys.executable, str(PROGRAMS / "post.py"), "http://receiver:4318", str(body)]
+
+        assert stacks["folder"].run(command).stdout.strip() == "401"
 
 
 class TestMlflow:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from otel_rollout.cli.parser import build_parser, parse
+from otel_rollout.version import __version__
 from tests.deploy.collector_config import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,7 +17,10 @@ IMAGES = {
     name: service["image"].rpartition(":")
     for name, service in yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"].items()
 }
-PARTS = list(yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "collectors.yaml").read_text(encoding="utf-8")))
+PARTS, FOLDER_PARTS = (
+    list(yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / f"{name}.yaml").read_text(encoding="utf-8")))
+    for name in ("collectors", "folder")
+)
 
 
 def pinned(environment, package):
@@ -37,6 +42,14 @@ class TestVersions:
     def test_every_image_has_a_whole_version(self, name):
         """No image has a tag that changes its meaning, such as latest or 0.159."""
         assert re.fullmatch(r"(v|version-)?\d+\.\d+\.\d+", IMAGES[name][2])
+
+    def test_receiver_has_the_version_of_this_checkout(self):
+        """The image of the receiver has the version that this checkout has, wherever it is named."""
+        names = [ROOT / "deploy" / "receiver" / "Dockerfile", ROOT / "deploy" / "kubernetes" / "folder.yaml"]
+        text = "".join(path.read_text(encoding="utf-8") for path in names)
+
+        assert IMAGES["receiver"][2] == __version__
+        assert set(re.findall(r"otel-rollout:([\d.]+)", text)) == {__version__}
 
     def test_one_version_of_the_collector_and_of_jaeger(self):
         """Wherever the collector or Jaeger is named with a version, it is the one of docker-compose.yml."""
@@ -97,3 +110,28 @@ class TestKubernetes:
         for container in (own, other):
             assert str(container["livenessProbe"]["httpGet"]["port"]) == health.rpartition(":")[2]
         assert agent["volumes"][1]["hostPath"]["path"] == "/var/lib/otelcol"
+
+    def test_folder_has_a_receiver_where_its_collector_sends_to(self):
+        """In folder.yaml the collector sends to the receiver's port in its own pod, and the names and volumes agree."""
+        service, claim, workload = FOLDER_PARTS
+        spec = workload["spec"]["template"]["spec"]
+        collector, receiver = spec["containers"]
+        variables = {variable["name"]: variable["value"] for variable in collector["env"]}
+        read = (ROOT / "deploy" / "collector" / "gateway.yaml").read_text(encoding="utf-8")
+
+        assert f"--port={variables['RECEIVER'].rpartition(':')[2]}" in receiver["args"]
+        assert {"RECEIVER", "MLFLOW_EXPERIMENT_ID"} <= set(re.findall(r"\$\{env:(\w+)", read))
+        assert service["spec"]["selector"] == workload["spec"]["template"]["metadata"]["labels"]
+        assert workload["spec"]["serviceName"] == service["metadata"]["name"] == workload["metadata"]["name"]
+        (volume,) = (each for each in spec["volumes"] if "persistentVolumeClaim" in each)
+        assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+        assert receiver["volumeMounts"] == [{"name": volume["name"], "mountPath": receiver["args"][1]}]
+
+    def test_receiver_takes_its_arguments(self):
+        """The receiver's arguments in folder.yaml and docker-compose.yml are those of `otel-rollout receive`."""
+        compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+        for arguments in (
+            FOLDER_PARTS[2]["spec"]["template"]["spec"]["containers"][1]["args"],
+            compose["services"]["receiver"]["command"],
+        ):
+            assert parse(build_parser(), arguments).command == "receive"

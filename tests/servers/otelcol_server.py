@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -83,10 +82,7 @@ class Otelcol:
 
     def end(self, number: int) -> None:
         """End it with a signal, and wait until it has ended."""
-        process = self.process._process
-        assert process is not None
-        os.killpg(process.pid, number)
-        process.wait(60)
+        self.process.end(number)
 
     def kill(self) -> None:
         """End it without warning."""

@@ -136,6 +136,18 @@ class ServerProcess:
             sys.stderr.write(line + "\n")
             sys.stderr.flush()
 
+    @property
+    def pid(self) -> int:
+        """The id of the running process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def end(self, number: int) -> None:
+        """End it with a signal, its children too, and wait until it has ended."""
+        assert self._process is not None
+        os.killpg(self._process.pid, number)
+        self._process.wait(60)
+
     def stop(self) -> None:
         """Stop the server and its children; harmless when it is not running."""
         process, self._process = self._process, None

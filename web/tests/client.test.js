@@ -27,5 +27,7 @@ test("a run of its own and steps without a number are found", () => {
 });
 
 test("names of exported answers are those of files on any system", () => {
-  assert.equal(exportedName("step/7?experiment=ä b"), "step~2F7~3Fexperiment~3D~C3~A4~20b");
+  assert.equal(exportedName("step/7?experiment=Ä b"), "step~2f7~3fexperiment~3d~c3~84~20b");
+  assert.equal(exportedName("x".repeat(120)), "x".repeat(120));
+  assert.equal(exportedName("x".repeat(121)), `${"x".repeat(80)}~d77cbbf2c7cf1f67`);
 });

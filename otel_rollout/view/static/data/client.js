@@ -106,16 +106,20 @@ export async function* stream(path, { signal } = {}) {
 
 /**
  * The name of an answer among the data of an exported page: other characters than these are `~` and two hexadecimal
- * digits for each byte of their UTF-8.
+ * digits for each byte of their UTF-8; a long name is cut, and ends in its FNV-1a hash.
  *
  * @param {string} path
  */
 export function exportedName(path) {
   const bytes = new TextEncoder().encode(path);
-  return Array.from(bytes, (byte) => {
+  const name = Array.from(bytes, (byte) => {
     const character = String.fromCharCode(byte);
-    return /[\w.-]/.test(character) ? character : `~${byte.toString(16).toUpperCase().padStart(2, "0")}`;
+    return /[a-z0-9_.-]/.test(character) ? character : `~${byte.toString(16).padStart(2, "0")}`;
   }).join("");
+  if (name.length <= 120) return name;
+  let hash = 0xcbf29ce484222325n;
+  for (const byte of new TextEncoder().encode(name)) hash = BigInt.asUintN(64, (hash ^ BigInt(byte)) * 0x100000001b3n);
+  return `${name.slice(0, 80)}~${hash.toString(16).padStart(16, "0")}`;
 }
 
 /**

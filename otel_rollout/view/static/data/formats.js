@@ -136,6 +136,15 @@ export function clock(nanoseconds) {
 }
 
 /**
+ * Write a class without its module: TimeoutError.
+ *
+ * @param {string} name
+ */
+export function shortClass(name) {
+  return name.slice(name.lastIndexOf(".") + 1) || name;
+}
+
+/**
  * Write a number with its noun: 1 group, 2 groups.
  *
  * @param {number} count

@@ -210,7 +210,10 @@ export interface StepAnswer {
 export interface GroupAnswer {
   version: string;
   summary: GroupSummary;
-  rollouts: { summary: TrajectorySummary; conversation: Utterance[] }[];
+  /** `left_out`: the messages that are left out of the conversation's middle. */
+  rollouts: { summary: TrajectorySummary; conversation: Utterance[]; left_out?: number }[];
+  /** The rollouts that are left out of a very large group. */
+  left_out?: number;
   other_steps: GroupSummary[];
   previous: number | string | null;
   next: number | string | null;
@@ -220,6 +223,8 @@ export interface TrajectoryAnswer {
   version: string;
   summary: TrajectorySummary;
   conversation: Utterance[];
+  /** The messages that are left out of the conversation's middle. */
+  left_out?: number;
   spans: Span[];
   group: {
     step: number | null;
@@ -275,17 +280,34 @@ export type SearchLine =
   | { searched_bytes: number; total_bytes: number }
   | { error: string };
 
+export interface Evidence {
+  trace_id: string;
+  step: number | null;
+  validate: boolean;
+  sample_index: number | string | null;
+  rollout_n: number | string | null;
+  command: string;
+  /** Its address in the pages, from `#` on. */
+  address: string;
+}
+
+/** A check that is above its threshold; fields as in otel_rollout/analysis/findings. */
 export interface Finding {
   check: string;
-  severity: string;
   title: string;
-  text: string;
-  value?: number;
-  share?: number;
-  try?: string;
-  step?: number | null;
-  validate?: boolean;
-  evidence?: { trace_id: string; label?: string }[];
+  subject: string;
+  severity: string;
+  experiment_name: string | null;
+  run_id: string | null;
+  validate: boolean;
+  steps: (number | null)[];
+  number: number;
+  total: number;
+  share: number;
+  measured: string;
+  meaning: string;
+  advice: string;
+  evidence: Evidence[];
 }
 
 /** A selected part of a run: what `validate`, `experiment` and `run` say in an address. */

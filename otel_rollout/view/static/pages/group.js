@@ -102,6 +102,7 @@ function Group({ group, route }) {
         </label>
       </div>
     </div>
+    ${group.left_out ? html`<p class="new-prompt">${`${whole(group.left_out)} more rollouts are not shown here; the step lists all.`}</p>` : null}
     <${CompareBar}
       chosen=${chosen}
       names=${names}
@@ -205,8 +206,7 @@ function CompareBar({ chosen, names, total, onEnd }) {
       >${`Rollouts ${first} and ${second} `}${
         difference === null
           ? "say the same."
-          : html`first differ in <b>${where}</b>, message
-              ${difference.index + 1}.`
+          : html`first differ in <b>${where}</b>${`, message ${difference.index + 1}.`}`
       }</span
     >
     <button type="button" onClick=${onEnd}>

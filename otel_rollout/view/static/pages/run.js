@@ -8,7 +8,7 @@ import { useSurroundings } from "../parts/place.js";
 import { Segments } from "../parts/segments.js";
 import { EmptyState, ErrorState, LoadingState } from "../parts/states.js";
 import { StepCharts } from "../parts/step_charts.js";
-import { STEP_COLUMNS } from "../parts/steps_table.js";
+import { stepColumns } from "../parts/steps_table.js";
 import { Table } from "../parts/table.js";
 import { useMemo } from "../vendor/preact_hooks.js";
 
@@ -142,14 +142,15 @@ function Choices({ route, all, chosen, against, part }) {
  */
 function Steps({ steps, route, part }) {
   const sort = parseSort(route.query.sort);
-  const column = STEP_COLUMNS.find(({ key }) => key === sort?.key);
+  const columns = useMemo(() => stepColumns(steps), [steps]);
+  const column = columns.find(({ key }) => key === sort?.key);
   const rows = useMemo(
     () => (column?.value && sort ? sorted(steps, column.value, sort.isDescending) : steps),
     [steps, sort?.key, sort?.isDescending],
   );
   return html`<${Table}
     label="steps of ${part}"
-    columns=${STEP_COLUMNS}
+    columns=${columns}
     rows=${rows}
     keyOf=${(/** @type {StepSummary} */ step) => inAddress(step.step)}
     addressOf=${stepAddress}

@@ -142,10 +142,7 @@ const COLUMNS = [
     title: "Trajectory",
     width: "12rem",
     cell: (/** @type {SearchHit} */ hit) =>
-      html`<a href=${hitAddress(hit)}
-          >step ${inAddress(hit.step)}${hit.validate ? " validation" : ""} · ${visible(inAddress(hit.sample_index))} ·
-          ${visible(inAddress(hit.rollout_n))}</a
-        >
+      html`<a class="said" href=${hitAddress(hit)}>${visible(placeOf(hit))}</a>
         <div class="weak said">${visible(hit.where)}</div>`,
   },
   {
@@ -172,6 +169,12 @@ const COLUMNS = [
     cell: (/** @type {SearchHit} */ hit) => html`<${RewardBadge} reward=${hit.reward} />`,
   },
 ];
+
+/** @param {SearchHit} hit */
+function placeOf({ step, validate, sample_index, rollout_n }) {
+  const numbers = [sample_index, rollout_n].map(inAddress).join(" · ");
+  return `step ${inAddress(step)}${validate ? " validation" : ""} · ${numbers}`;
+}
 
 /** @param {SearchHit} hit */
 function hitAddress(hit) {

@@ -99,7 +99,7 @@ function Heading({ route, step, run, timeline }) {
     <span class="weak"
       >${`${counted(step.groups, "group")} · ${counted(step.trajectories, "rollout")}`}</span
     >
-    <nav aria-label="neighbours" class="neighbours">
+    <nav aria-label="neighbours" class="step-ways">
       ${previous && html`<a href=${stepAddress(previous, route)} title="Previous step ([)">‹ ${previous.step}</a>`}
       ${next && html`<a href=${stepAddress(next, route)} title="Next step (])">${next.step} ›</a>`}
       ${other && html`<a href=${stepAddress(other, { query: {} })}>${other.validate ? "its validation" : "its training"}</a>`}

@@ -114,6 +114,13 @@ function Trajectory({ trajectory, route, go }) {
           </div>`
         : null
     }
+    ${
+      trajectory.left_out
+        ? html`<p class="new-prompt">
+            ${`The conversation is very long: ${whole(trajectory.left_out)} messages of its middle are left out; all of its spans are here.`}
+          </p>`
+        : null
+    }
     <div class="panes">
       ${names.filter((name) => !isNarrow || name === tab).map((name) => html`<div key=${name} class="pane">${panes[name]}</div>`)}
     </div>

@@ -1,4 +1,4 @@
-import { decimal } from "../data/formats.js";
+import { decimal, visible } from "../data/formats.js";
 import { rewardClass } from "../data/reward_scale.js";
 import { html } from "./html.js";
 
@@ -18,10 +18,10 @@ const STATUSES = {
  */
 export function StatusBadge({ status, hasRoot = true, detail }) {
   const name = hasRoot ? (status ?? "completed") : "open";
-  const { icon, text } = STATUSES[name] ?? { icon: "?", text: name };
+  const { icon, text } = STATUSES[name] ?? { icon: "?", text: visible(name) };
   return html`<span
     class="status status-${name in STATUSES ? name : "other"}"
-    title=${detail || text}
+    title=${visible(detail) || text}
     ><span aria-hidden="true">${icon}</span> ${text}</span
   >`;
 }

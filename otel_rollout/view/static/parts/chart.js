@@ -70,7 +70,7 @@ export function LineChart({ title, x, lines, format, formatTick = format, onOpen
             grid,
             ticks: grid,
             font,
-            size: 48,
+            size: 52,
             values: (/** @type {any} */ _, /** @type {number[]} */ ys) => ys.map((y) => formatTick(y)),
           },
         ],

@@ -1,10 +1,10 @@
 import { paths } from "../data/client.js";
-import { visible } from "../data/formats.js";
-import { addressOf } from "../data/router.js";
+import { percent, visible, whole } from "../data/formats.js";
+import { inAddress } from "../data/router.js";
 import { html } from "./html.js";
 import { useData } from "./use_data.js";
 
-/** @import { Finding, Selection } from "../data/types.d.ts" */
+/** @import { Evidence, Finding, Selection } from "../data/types.d.ts" */
 
 /**
  * What was found to be wrong; nothing if there is nothing.
@@ -18,31 +18,48 @@ export function Findings({ step, selection }) {
   if (!findings.length) return null;
   return html`<section class="findings" aria-label="findings">
     ${findings.map(
-      (finding, index) =>
-        html`<details
-          key=${finding.check + index}
-          class="finding finding-${finding.severity}"
-        >
+      (finding) =>
+        html`<details key=${finding.check + finding.subject + finding.validate} class="finding finding-${finding.severity}">
           <summary>
-            <b>${visible(finding.title)}</b>
-            <span class="weak said">${visible(finding.text)}</span>
+            <span class="finding-mark" aria-hidden="true">${finding.severity === "error" ? "✕" : "!"}</span>
+            <span class="hidden-label">${finding.severity}</span>
+            <b class="said">${visible(finding.title)}</b>
+            <span class="finding-number">${numberText(finding)}</span>
+            <span class="weak said">${visible(finding.measured)}</span>
           </summary>
-          ${finding.try ? html`<p>Try: <span class="said">${visible(finding.try)}</span></p>` : null}
+          <p class="said">${visible(finding.meaning)}</p>
+          <p class="said">${visible(finding.advice)}</p>
           ${
-            finding.evidence?.length
-              ? html`<p>
-                  ${finding.evidence.map(
-                    ({ trace_id, label }) =>
-                      html`<a
-                        key=${trace_id}
-                        href=${addressOf({ page: "trajectory", traceId: trace_id, query: {} })}
-                        >${visible(label ?? trace_id.slice(0, 8))}</a
-                      > `,
-                  )}
-                </p>`
+            finding.evidence.length
+              ? html`<p class="evidence">
+                <span>For example</span>
+                ${finding.evidence.map(
+                  (each) => html`<a key=${each.trace_id} href=${pageAddress(each)}>${visible(evidenceText(each))}</a>`,
+                )}
+              </p>`
               : null
           }
         </details>`,
     )}
   </section>`;
+}
+
+/** @param {Finding} finding */
+function numberText({ number, total, share, steps }) {
+  const where = steps.length > 1 ? ` in ${steps.length} steps` : "";
+  return `${whole(number)} of ${whole(total)} (${percent(share)})${where}`;
+}
+
+/** @param {Evidence} evidence */
+function evidenceText({ step, sample_index, rollout_n }) {
+  return `step ${inAddress(step)} · sample ${inAddress(sample_index)} · rollout ${inAddress(rollout_n)}`;
+}
+
+/**
+ * Return an address that stays in these pages, whatever the answer says.
+ *
+ * @param {Evidence} evidence
+ */
+function pageAddress({ address, trace_id }) {
+  return address.startsWith("#/") ? address : `#/trajectory/${encodeURIComponent(trace_id)}`;
 }

@@ -39,44 +39,47 @@ export function Frame() {
     ...selected(here),
   });
   const up = addressAbove(here);
-  useKeys([
-    { key: "/", does: "search", run: () => navigate(search) },
-    { key: "?", does: "these keys", run: () => setHelpOpen(true) },
-    ...(up === null ? [] : [{ key: "Escape", does: "up", run: () => navigate(up) }]),
-    ...(here.sample === undefined || here.page === "group"
-      ? []
-      : [
-          {
-            key: "g",
-            does: "the group",
-            run: () =>
-              navigate(
-                addressOf({
-                  ...selected(here),
-                  page: "group",
-                  step: here.step,
-                  sample: here.sample,
-                }),
-              ),
-          },
-        ]),
-    ...(here.step === undefined || here.page === "timeline"
-      ? []
-      : [
-          {
-            key: "t",
-            does: "the step's timeline",
-            run: () =>
-              navigate(
-                addressOf({
-                  ...selected(here),
-                  page: "timeline",
-                  step: here.step,
-                }),
-              ),
-          },
-        ]),
-  ]);
+  useKeys(
+    [
+      { key: "/", does: "search", run: () => navigate(search) },
+      { key: "?", does: "these keys", run: () => setHelpOpen(true) },
+      ...(up === null ? [] : [{ key: "Escape", does: "up", run: () => navigate(up) }]),
+      ...(here.sample === undefined || here.page === "group"
+        ? []
+        : [
+            {
+              key: "g",
+              does: "the group",
+              run: () =>
+                navigate(
+                  addressOf({
+                    ...selected(here),
+                    page: "group",
+                    step: here.step,
+                    sample: here.sample,
+                  }),
+                ),
+            },
+          ]),
+      ...(here.step === undefined || here.page === "timeline"
+        ? []
+        : [
+            {
+              key: "t",
+              does: "the step's timeline",
+              run: () =>
+                navigate(
+                  addressOf({
+                    ...selected(here),
+                    page: "timeline",
+                    step: here.step,
+                  }),
+                ),
+            },
+          ]),
+    ],
+    { isForAllPages: true },
+  );
 
   const Page = PAGES[route.page];
   // An exported page names its data by selections, which need the run's experiments.
@@ -99,7 +102,7 @@ export function Frame() {
         </ol>
       </nav>
       <div class="frame-tools">
-        ${run?.is_live && isConnected ? html`<span class="live" title="The folder is being written."><span aria-hidden="true">●</span> live</span>` : null}
+        ${run?.is_live && isConnected ? html`<a class="live" href="#/live" title="The folder is being written: what runs now"><span aria-hidden="true">●</span> live</a>` : null}
         ${isExported() ? null : html`<a class="tool" href=${search}>Search <kbd>/</kbd></a>`}
         <${ThemeSwitch} />
         <button type="button" class="icon-button" aria-label="Keys" title="Keys (?)" onClick=${() => setHelpOpen(true)}>?</button>

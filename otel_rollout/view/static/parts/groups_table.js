@@ -82,9 +82,7 @@ export function groupColumns(step, most) {
       value: (group) => group.tool_errors,
       cell: (group) =>
         group.tool_calls
-          ? html`${whole(group.tool_errors)}<span class="weak">
-                of ${whole(group.tool_calls)}</span
-              >`
+          ? html`${whole(group.tool_errors)}<span class="weak">${` of ${whole(group.tool_calls)}`}</span>`
           : "",
     },
     {

@@ -80,9 +80,7 @@ export function rolloutColumns(step, rollouts) {
       ...number("tools", "Tool errors", "6.2rem", (each) => each.tool_errors, whole),
       cell: (each) =>
         each.tool_calls
-          ? html`${whole(each.tool_errors)}<span class="weak">
-                of ${whole(each.tool_calls)}</span
-              >`
+          ? html`${whole(each.tool_errors)}<span class="weak">${` of ${whole(each.tool_calls)}`}</span>`
           : "",
     },
     number("breaks", "Prefix breaks", "7rem", (each) => each.prefix_breaks || null, whole),

@@ -18,6 +18,8 @@ const PAYLOAD = [
   "gen_ai.output.messages",
   "gen_ai.tool.definitions",
 ];
+/** Payloads that are unfolded. */
+const OPEN = ["input.value", "output.value", "gen_ai.output.messages"];
 /** Characters of a value that stands beside its name. */
 const SHORT = 80;
 
@@ -117,7 +119,7 @@ function Attribute({ entry: [key, value], span, onMore }) {
 function Payload({ entry: [key, value], span, onMore }) {
   const text = pretty(value);
   const cut = span.cut?.[key];
-  return html`<details class="payload" open=${key.startsWith("input.") || key.startsWith("output.")}>
+  return html`<details class="payload" open=${OPEN.includes(key)}>
     <summary>${key} <span class="weak">· ${whole(text.length + (cut ?? 0))} characters</span></summary>
     <div class="payload-text"><${CopyButton} text=${String(value)}>Copy</${CopyButton}><${LongText} text=${text} cut=${cut} onMore=${onMore} /></div>
   </details>`;

@@ -1,4 +1,15 @@
-import { bytes, compact, decimal, duration, percent, percentOf, tenth, visible, whole } from "../data/formats.js";
+import {
+  bytes,
+  compact,
+  decimal,
+  duration,
+  percent,
+  percentOf,
+  shortClass,
+  tenth,
+  visible,
+  whole,
+} from "../data/formats.js";
 import { allToolCalls, groupsWithoutSignal, noSignalShare, toolErrorShare } from "../data/step_figures.js";
 import { html } from "./html.js";
 
@@ -92,7 +103,7 @@ function always(step, addressOf, timeline) {
     {
       title: "Errors",
       value: percentOf(step.errors, all),
-      details: parts(step.error_types, whole),
+      details: parts(step.error_types, whole, shortClass),
       help: "Trajectories that ended in an error; below, by the type of their first error",
       address: step.errors ? addressOf({ tab: "trajectories", status: "error" }) : undefined,
     },
@@ -172,12 +183,13 @@ function ifThere(step, addressOf) {
 /**
  * @param {Record<string, number>} values
  * @param {(value: number) => string} format
+ * @param {(name: string) => string} [short]
  * @returns {Detail[]} the largest first
  */
-function parts(values, format) {
+function parts(values, format, short = (name) => name) {
   return Object.entries(values)
     .sort(([, one], [, other]) => other - one)
-    .map(([name, value]) => ({ text: `${visible(name)} ${format(value)}` }));
+    .map(([name, value]) => ({ text: `${visible(short(name))} ${format(value)}` }));
 }
 
 /**

@@ -21,12 +21,8 @@ export function shareCell(value, detail, tone = "bad") {
   >`;
 }
 
-/**
- * The table of steps.
- *
- * @type {Column[]}
- */
-export const STEP_COLUMNS = [
+/** @type {Column[]} */
+const COLUMNS = [
   {
     key: "step",
     title: "Step",
@@ -82,7 +78,7 @@ export const STEP_COLUMNS = [
     key: "tools",
     title: "Tool errors",
     help: "Tool calls that failed",
-    width: "6rem",
+    width: "6.5rem",
     isNumber: true,
     isDescendingFirst: true,
     value: toolErrorShare,
@@ -91,8 +87,8 @@ export const STEP_COLUMNS = [
       return shareCell(toolErrorShare(step), `${whole(errors)} of ${whole(calls)} calls`);
     },
   },
-  number("turns", "Turns", "4.5rem", (step) => step.turns?.mean, decimalOrWhole, "Mean number of turns"),
-  number("tokens", "Tokens p50", "6rem", (step) => step.tokens?.p50, compact, "Output tokens, median"),
+  number("turns", "Turns", "4.2rem", (step) => step.turns?.mean, decimalOrWhole, "Mean number of turns"),
+  number("tokens", "Tokens p50", "6.6rem", (step) => step.tokens?.p50, compact, "Output tokens, median"),
   number("tokens99", "p99", "4.5rem", (step) => step.tokens?.p99, compact, "Output tokens, 99th percentile"),
   number("seconds", "Time p50", "6rem", (step) => step.seconds?.p50, duration, "Duration, median"),
   number("seconds99", "p99", "5.5rem", (step) => step.seconds?.p99, duration, "Duration, 99th percentile"),
@@ -124,6 +120,16 @@ export const STEP_COLUMNS = [
     cell: (step) => clock(step.end_time),
   },
 ];
+
+/**
+ * The table of steps.
+ *
+ * @param {StepSummary[]} steps all of them: columns that say nothing of any are left out
+ * @returns {Column[]}
+ */
+export function stepColumns(steps) {
+  return COLUMNS.filter(({ key }) => key !== "open" || steps.some((step) => step.rootless));
+}
 
 /**
  * @param {string} key

@@ -19,6 +19,9 @@ import { useWindowed } from "./windowed.js";
  * @property {boolean} [isDescendingFirst] the first click shows the highest
  */
 
+/** As in style/parts.css. */
+const HEAD_HEIGHT = 30;
+
 /**
  * A table of any length: only the rows in view are in the document, `j` and `k` go through all, Enter opens one.
  *
@@ -42,7 +45,7 @@ export function Table(props) {
   const { scroller, items, height, show } = useWindowed({
     count: rows.length,
     sizeOf: () => rowHeight,
-    paddingStart: rowHeight,
+    paddingStart: HEAD_HEIGHT,
   });
   const selected = selectedKey === null ? -1 : rows.findIndex((row) => keyOf(row) === selectedKey);
   const move = (/** @type {number} */ by) => {

@@ -1,0 +1,104 @@
+"""`python -m benchmarks.summary`: what the summaries of trajectories cost the delivery thread.
+
+The same spans, of about 2 KB, are written into trace folders with and without summaries, in turns, in one process. The
+share is that of the thread's CPU time: it also finishes each span (limits, redaction, messages), which is measured too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from typing import Any
+from unittest import mock
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from benchmarks.trace_files import load
+from benchmarks.trace_files.load import Load, batches
+from otel_rollout.analysis.summary_builder import SummaryBuilder
+from otel_rollout.trace_folder import folder_writer
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+
+LIMIT = 0.1
+"""The share of the delivery thread's CPU time that summaries may take."""
+
+
+class WithoutSummary(SummaryBuilder):
+    """What the index needs to place a trajectory."""
+
+    def add(self, spans: Iterable[ReadableSpan]) -> None:
+        for span in spans:
+            self.spans += 1
+            self.start_time = min(self.start_time, span.start_time or 0)
+            self.end_time = max(self.end_time, span.end_time or 0)
+            if span.parent is None or self.main[0]:
+                self._add_identity(span, span.attributes or {}, span.start_time or 0, 0)
+
+    def columns(self) -> dict[str, Any]:
+        return {}
+
+
+def main() -> int:
+    """Measure, and print the figures."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.summary", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=9, help="how often each is measured (default: 9)")
+    arguments = parser.parse_args()
+    result = run(arguments.rounds)
+    print(json.dumps(result, indent=2))
+    return 0 if result["share of the delivery thread"] <= LIMIT else 1
+
+
+def run(rounds: int) -> dict[str, float]:
+    """Return microseconds a span."""
+    training = Load("new messages alone", 1, 18, 8, repeats_history=False)
+    finishing = [0.0]
+    read = load._READER.read
+
+    def timed(*given: Any) -> Any:
+        start = time.thread_time()
+        try:
+            return read(*given)
+        finally:
+            finishing[0] += time.thread_time() - start
+
+    with mock.patch.object(load._READER, "read", timed):
+        made = list(batches(training))
+    spans = [batch.readable() for batch in made]
+    costs: dict[type[SummaryBuilder], float] = {}
+    for _ in range(rounds):
+        for builder in (SummaryBuilder, WithoutSummary):
+            costs[builder] = min(_written(spans, builder), costs.get(builder, float("inf")))
+    count = training.spans / 1e6
+    added = costs[SummaryBuilder] - costs[WithoutSummary]
+    return {
+        "payload bytes a span": sum(batch.payload_bytes for batch in made) / training.spans,
+        "finishing": finishing[0] / count,
+        "writing without summaries": costs[WithoutSummary] / count,
+        "summaries": added / count,
+        "share of writing": added / costs[WithoutSummary],
+        "share of the delivery thread": added / (costs[WithoutSummary] + finishing[0]),
+    }
+
+
+def _written(spans: list[list[ReadableSpan]], builder: type[SummaryBuilder]) -> float:
+    """Return the CPU seconds of writing all batches."""
+    with (
+        tempfile.TemporaryDirectory(prefix="otel-rollout-bench-") as folder,
+        mock.patch.object(folder_writer, "SummaryBuilder", builder),
+    ):
+        writer = FolderWriter(folder)
+        start = time.thread_time()
+        for batch in spans:
+            writer.write(batch)
+        writer.close()
+        return time.thread_time() - start
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""`otel-rollout diagnose` as a user meets it: what it prints, and its exit code."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from otel_rollout import semconv
+from otel_rollout.cli.main import main
+from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames
+
+pytest.importorskip("rich")
+
+EVIL = "\x1b[31mrm -rf\u202e</script>"
+
+
+def write_steps(folder: Path, steps: int = 2, truncated: int = 2, tool: str = "search") -> Path:
+    """Write steps of 8 prompts with 4 rollouts; some are truncated in each step, and a tool fails in the second."""
+    for step in range(1, steps + 1):
+        write_frames(
+            folder / f"step={step:06d}" / f"node-1-000{step}.jsonl.zst",
+            *(
+                with_tool(
+                    make_trajectory(
+                        step,
+                        sample,
+                        rollout,
+                        reward=float(rollout % 2),
+                        status="truncated" if rollout < truncated else "completed",
+                        payload=json.dumps(f"{step} {sample} {rollout}"),
+                    ),
+                    tool,
+                    fails=step == 2,
+                )
+                for sample in range(8)
+                for rollout in range(4)
+            ),
+        )
+    return folder
+
+
+def with_tool(spans, name, *, fails):
+    """Add a call of a tool to a trajectory."""
+    trace_id = spans[0].context.trace_id
+    attributes = {semconv.SPAN_KIND: "TOOL", semconv.TOOL_NAME: name, semconv.ERROR_TYPE: "ToolError"}
+    call = make_span("execute", 9, trace_id, seconds=(0.9, 0.95), attributes=attributes, error="no" if fails else None)
+    return [*spans[:-1], call, spans[-1]]
+
+
+def diagnose(capsys, *arguments: str | Path) -> tuple[int, str, str]:
+    code = main(["diagnose", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+class TestExitCode:
+    """The exit code."""
+
+    def test_is_1_with_a_finding(self, capsys, tmp_path):
+        """Something is above its threshold."""
+        code, out, _ = diagnose(capsys, write_steps(tmp_path))
+        assert code == 1
+        assert "warning  truncated  50%, threshold 15%" in out
+
+    def test_is_0_without_one(self, capsys, tmp_path):
+        """Nothing is above its threshold."""
+        code, out, _ = diagnose(capsys, write_steps(tmp_path, steps=1, truncated=0))
+        assert (code, "nothing above its threshold" in out) == (0, True)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--threshold", "truncatd=0.1"], "did you mean 'truncated'"),
+            (["--step", "99"], "matches 99"),
+            (["--against", "99"], "matches 99"),
+            (["--against", "/nonexistent"], "there is no trace folder"),
+        ],
+    )
+    def test_is_2_if_the_command_line_is_wrong(self, capsys, tmp_path, arguments, message):
+        """One line says what is wrong."""
+        code, out, err = diagnose(capsys, write_steps(tmp_path, steps=1), *arguments)
+        assert (code, out) == (2, "")
+        assert message in err
+
+    @pytest.mark.parametrize("value", ["truncated", "truncated=much", "truncated=-1", "truncated=nan"])
+    def test_is_2_if_a_threshold_is_no_number(self, capsys, tmp_path, value):
+        """The usage is printed."""
+        with pytest.raises(SystemExit) as raised:
+            diagnose(capsys, tmp_path, "--threshold", value)
+        assert raised.value.code == 2
+
+    def test_is_2_without_a_folder(self, capsys, tmp_path):
+        """One line says that there is none."""
+        code, _, err = diagnose(capsys, tmp_path / "none")
+        assert (code, "there is no trace folder" in err) == (2, True)
+
+
+class TestText:
+    """What is printed."""
+
+    def test_evidence_is_a_command_that_works(self, capsys, tmp_path):
+        """Each command shows a trajectory that has the fault."""
+        _, out, _ = diagnose(capsys, write_steps(tmp_path), "--step", "1")
+        commands = [line.split("  #/")[0].strip() for line in out.splitlines() if "otel-rollout show" in line]
+        assert len(commands) == 5
+        assert main(shlex.split(commands[0])[1:]) == 0
+        assert "truncated" in capsys.readouterr().out
+
+    def test_has_no_control_characters(self, capsys, tmp_path):
+        """The name of a tool that a model wrote moves no cursor and turns no text around."""
+        _, out, _ = diagnose(capsys, write_steps(tmp_path, tool=EVIL), "--step", "2")
+        assert "tool errors" in out
+        assert "\x1b" not in out
+        assert "\u202e" not in out
+
+
+class TestSelection:
+    """Steps and thresholds."""
+
+    def test_of_a_step(self, capsys, tmp_path):
+        """Only that step is looked at."""
+        _, out, _ = diagnose(capsys, write_steps(tmp_path), "--step", "1")
+        assert "tool errors" not in out
+
+    def test_of_thresholds(self, capsys, tmp_path):
+        """A higher one silences a finding."""
+        folder = write_steps(tmp_path, steps=1)
+        assert diagnose(capsys, folder, "--threshold", "truncated=0.5")[0] == 0
+
+    def test_against_a_step(self, capsys, tmp_path):
+        """Each finding has the value of that step."""
+        _, out, _ = diagnose(capsys, write_steps(tmp_path), "--step", "2", "--against", "1")
+        assert "truncated  50%, threshold 15%, before 50%" in out
+        assert "tool errors: search  100%, threshold 20%, before 0%" in out
+
+    def test_against_a_folder(self, capsys, tmp_path):
+        """What the other folder had, and this one has not, is told."""
+        other, this = write_steps(tmp_path / "other", steps=2), write_steps(tmp_path / "this", steps=2, truncated=0)
+        _, out, _ = diagnose(capsys, this, "--against", other)
+        assert "no longer above its threshold\n  truncated (50%, threshold 15%)" in out
+
+
+class TestJson:
+    """The JSON."""
+
+    def test_has_these_names(self, capsys, tmp_path):
+        """One object has everything that the text has."""
+        code, out, _ = diagnose(capsys, write_steps(tmp_path, tool=EVIL), "--json", "--against", "1")
+        found = json.loads(out)
+        assert code == 1
+        assert out.count("\n") == 1
+        assert "\u202e" not in out
+        assert set(found) == {
+            "failures",
+            "findings",
+            "folder",
+            "gone",
+            "steps",
+            "thresholds",
+            "trajectories",
+            "unknown_share",
+        }
+        finding = next(each for each in found["findings"] if each["check"] == "tool_errors")
+        assert set(finding) == {
+            "advice",
+            "before",
+            "check",
+            "evidence",
+            "experiment_name",
+            "meaning",
+            "measured",
+            "number",
+            "run_id",
+            "severity",
+            "share",
+            "steps",
+            "subject",
+            "threshold",
+            "title",
+            "total",
+            "validate",
+            "value",
+        }
+        assert finding["subject"] == EVIL
+        evidence = finding["evidence"][0]
+        assert evidence["trace_id"] == f"{trace_id_of(2, evidence['sample_index'], evidence['rollout_n']):032x}"
+        assert set(evidence) == {
+            "address",
+            "command",
+            "rollout_n",
+            "sample_index",
+            "step",
+            "trace_id",
+            "validate",
+        }

@@ -1,0 +1,261 @@
+"""`otel-rollout view` as a user meets it: a process, its address, its end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from otel_rollout.cli.main import main
+from otel_rollout.installing import install_line
+from otel_rollout.view import server
+from otel_rollout.view.server import DEFAULT_PORT
+from tests.view.viewer import Viewer, wait_for
+
+COMMAND = [sys.executable, "-m", "otel_rollout.cli", "view"]
+
+
+@contextmanager
+def view(*arguments: object, environment: dict[str, str] | None = None):
+    """Run the command; gives the process, its address and all that it printed."""
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(environment or {})},
+    )
+    try:
+        printed = ""
+        for line in process.stdout:
+            printed += line
+            if "Ctrl-C" in line:
+                break
+        address = re.search(r"^    (http\S+)$", printed, re.MULTILINE)
+        assert address, printed + process.stderr.read()
+        yield process, address[1], printed
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def token_of(address: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {address.partition('token=')[2]}"}
+
+
+class TestAddress:
+    """The address that the command prints."""
+
+    def test_it_prints_an_address_that_opens_the_pages(self, folder):
+        """The printed address has the token, and leads to the run of the folder."""
+        with view(folder, "--port", 0) as (_, address, printed):
+            assert address.startswith("http://127.0.0.1:")
+            assert str(folder) in printed
+            with httpx.Client(trust_env=False, follow_redirects=True) as browser:
+                page = browser.get(address)
+                assert page.status_code == 200
+                assert "token" not in str(page.url)
+                assert browser.get(page.url.join("api/run")).json()["folders"] == [str(folder)]
+
+    def test_the_next_free_port_is_taken(self, monkeypatch):
+        """If the default port is taken, the next one is; a port that was asked for must be free."""
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            monkeypatch.setattr(server, "DEFAULT_PORT", port)
+            with server.listen("127.0.0.1", None) as listener:
+                assert port < listener.getsockname()[1] < port + server.PORTS_TO_TRY
+            with pytest.raises(Exception, match=f"port {port} of 127.0.0.1"):
+                server.listen("127.0.0.1", port)
+
+    def test_help_names_the_default_port(self, capsys):
+        """The default port of the help is that of the server."""
+        with pytest.raises(SystemExit):
+            main(["view", "--help"])
+        assert f"default: {DEFAULT_PORT}" in capsys.readouterr().out
+
+    def test_beyond_loopback_it_says_so(self, folder):
+        """On all interfaces the command says that others can reach it, and the token is needed."""
+        with view(folder, "--port", 0, "--host", "0.0.0.0", "--no-browser") as (_, address, printed):
+            assert "Other machines reach it too" in printed
+            port = address.rpartition(":")[2].partition("/")[0]
+            assert httpx.get(f"http://127.0.0.1:{port}/api/run", trust_env=False).status_code == 401
+
+    def test_a_host_that_is_none_is_an_error(self, folder, capsys):
+        """An interface that this machine doesn't have is a sentence, and exit code 2."""
+        assert main(["view", str(folder), "--host", "192.0.2.1"]) == 2
+        assert "192.0.2.1" in capsys.readouterr().err
+
+    def test_the_browser_gets_a_token_that_is_good_once(self, folder, tmp_path):
+        """The browser's command line has a token of its own, which opens the pages once."""
+        script = tmp_path / "browser"
+        script.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/asked.new; mv {tmp_path}/asked.new {tmp_path}/asked\n')
+        script.chmod(0o755)
+        with view(folder, "--port", 0, environment={"BROWSER": f"{script} %s"}) as (_, address, _printed):
+            asked = wait_for(lambda: (tmp_path / "asked").exists() and (tmp_path / "asked").read_text().strip())
+            assert asked.partition("?")[0] == address.partition("?")[0]
+            assert asked != address
+            codes = [httpx.get(asked, trust_env=False).status_code for _ in range(2)]
+        assert codes == [303, 401]
+
+    def test_without_a_display_no_browser_is_opened(self, monkeypatch):
+        """A machine without a display opens nothing, not even a browser for terminals."""
+        for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr(sys, "platform", "linux")
+        monkeypatch.setattr(server.webbrowser, "open", lambda url: pytest.fail("opened"))
+        assert server.open_browser("http://127.0.0.1") is False
+
+
+class TestEnd:
+    """The end of the command."""
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_a_signal_ends_it_at_once(self, folder, number):
+        """Ctrl-C ends the server within moments while pages wait for changes: exit code 130, nothing on stderr."""
+        with view(folder, "--port", 0) as (process, address, _):
+            base = address.partition("?")[0]
+            connected = threading.Event()
+
+            def wait_for_changes() -> None:
+                with httpx.stream("GET", f"{base}api/changes", headers=token_of(address), trust_env=False) as answer:
+                    connected.set()
+                    try:
+                        for _ in answer.iter_bytes():
+                            pass
+                    except httpx.HTTPError:
+                        pass
+
+            waiting = threading.Thread(target=wait_for_changes)
+            waiting.start()
+            assert connected.wait(20)
+            started = time.monotonic()
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=20)
+            waiting.join(20)
+        assert time.monotonic() - started < 5
+        assert (process.returncode, errors) == (130 if number == signal.SIGINT else -signal.SIGTERM, "")
+
+
+class TestOptions:
+    """Options that don't go together, and what is missing."""
+
+    def test_a_missing_extra_is_named(self, folder, monkeypatch, capsys):
+        """Without the web server the message is the command that installs it."""
+        import importlib.util
+
+        find = importlib.util.find_spec
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "uvicorn" else find(name))
+        assert main(["view", str(folder)]) == 2
+        assert f"this needs uvicorn: {install_line('view')}" in capsys.readouterr().err
+
+    def test_a_step_is_for_an_export(self, folder, capsys):
+        """`--step` without `--export` is refused with a hint."""
+        assert main(["view", str(folder), "--step", "1"]) == 2
+        assert "#/step/N" in capsys.readouterr().err
+
+    def test_an_export_is_written(self, folder, tmp_path, capsys):
+        """`--export` writes the pages, and prints their address."""
+        assert main(["view", str(folder), "--export", str(tmp_path / "out"), "--step", "2"]) == 0
+        printed = capsys.readouterr().out
+        assert "1 step, 4 trajectories" in printed
+        address = (tmp_path / "out" / "index.html").as_uri()
+        assert address in printed
+
+    def test_an_export_of_nothing_is_an_error(self, tmp_path, capsys):
+        """A folder that isn't there is a sentence, and exit code 2; nothing is written."""
+        assert main(["view", str(tmp_path / "none"), "--export", str(tmp_path / "out")]) == 2
+        assert "there is no trace folder" in capsys.readouterr().err
+        assert list(tmp_path.iterdir()) == []
+
+
+PREFIX = "/user/me/proxy/8642"
+
+
+class Proxy(BaseHTTPRequestHandler):
+    """A proxy as Jupyter's: it takes a prefix off the path, and hands on the rest, the Host header too."""
+
+    target: str
+
+    def do_GET(self):
+        """Hand on one request."""
+        connection = HTTPConnection(self.target, timeout=20)
+        try:
+            connection.request("GET", self.path.removeprefix(PREFIX), headers=dict(self.headers))
+            answer = connection.getresponse()
+            self.send_response(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() != "transfer-encoding":
+                    self.send_header(name, value)
+            self.end_headers()
+            while data := answer.read1():
+                self.wfile.write(data)
+        except OSError:
+            # One of the ends has gone.
+            pass
+        finally:
+            connection.close()
+
+    def log_message(self, *unused):
+        """Log nothing."""
+
+
+class ProxyServer(ThreadingHTTPServer):
+    """Serves proxies."""
+
+    daemon_threads = True
+
+    def handle_error(self, *unused):
+        """A browser that goes away is no error."""
+
+
+@contextmanager
+def proxy(target: str):
+    """Run such a proxy; gives its address."""
+    handler = type("Handler", (Proxy,), {"target": target.removeprefix("http://")})
+    with ProxyServer(("127.0.0.1", 0), handler) as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{running.server_port}{PREFIX}/"
+        finally:
+            running.shutdown()
+            thread.join(20)
+
+
+class TestPrefix:
+    """Behind a proxy with a path prefix."""
+
+    def test_the_redirect_keeps_the_prefix(self, viewer: Viewer):
+        """The visit with the token leads back under the prefix, and the cookie belongs to it."""
+        from tests.view.viewer import TOKEN
+
+        with proxy(viewer.address) as address, httpx.Client(trust_env=False, follow_redirects=True) as browser:
+            page = browser.get(f"{address}?token={TOKEN}")
+            assert str(page.url) == address
+            [cookie] = browser.cookies.jar
+            assert cookie.path == PREFIX
+            assert browser.get(f"{address}api/run").status_code == 200
+
+    @pytest.mark.integration
+    def test_the_pages_work_under_a_prefix(self, browser, viewer: Viewer, tmp_path: Path):
+        """Every address of the pages is relative: under a prefix they find their modules and data."""
+        from tests.servers.browser import wait_for_words
+        from tests.view.viewer import TOKEN
+
+        with proxy(viewer.address) as address, browser.open(f"{address}?token={TOKEN}#/step/1") as page:
+            wait_for_words(page, "Step 1", "Mean reward", picture=tmp_path / "page.png", seconds=20)
+            assert page.url == f"{address}#/step/1"
