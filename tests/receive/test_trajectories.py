@@ -117,3 +117,17 @@ def test_without_our_attributes(start, tmp_path, capsys) -> None:
     shown = capsys.readouterr().out
     assert "root" in shown
     assert "a-service" in shown
+
+
+def test_bound_on_the_folder(start, tmp_path) -> None:
+    """With `--max-bytes` the oldest files are removed, and the newest stay."""
+    receiver = start("--max-bytes", "200KiB")
+    rng = random.Random(1)
+    for step in range(20):
+        text = rng.randbytes(15_000).hex()
+        assert receiver.send(make_trace(step, 3, rollout__step=step, text=text)).status == 200
+    assert receiver.stop()[0] == 0
+    steps = [each.step for each in otel_rollout.read(tmp_path / "traces")]
+    assert 0 < len(steps) < 20
+    assert steps[-1] == 19
+    assert sum(path.stat().st_size for path in (tmp_path / "traces").rglob("*") if path.is_file()) <= 200 * 1024
