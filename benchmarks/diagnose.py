@@ -1,6 +1,6 @@
 """Measure what `otel-rollout diagnose` finds: the precision and recall of each check over seeded faults.
 
-    python -m benchmarks.diagnose              # 20 seeds of each fault and 40 healthy runs, as a Markdown table
+    python -m benchmarks.diagnose              # 20 seeds of each fault and of healthy runs, as Markdown tables
     python -m benchmarks.diagnose --seeds 3    # quicker
 
 The demo runs in a time of its own, in which nobody waits: a run takes a fraction of a second, and its spans have the
@@ -10,19 +10,19 @@ times of the demo.
 from __future__ import annotations
 
 import argparse
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final
+from concurrent.futures import ProcessPoolExecutor
+from typing import Final, NamedTuple
 
-from otel_rollout.analysis.findings.diagnosis import Diagnosis
 from otel_rollout.analysis.findings.registry import CHECKS
 from otel_rollout.demo.faults import Fault
-from tests.demo.seeded_runs import SeededRun, run_demo
+from tests.demo.seeded_runs import run_demo
 
 EXPECTED: Final = {
     Fault.DEAD_GROUPS: {"groups_all_worst"},
     Fault.TRUNCATION: {"truncated"},
-    Fault.TOOL_ARGUMENTS: {"tool_errors"},
+    Fault.TOOL_ARGUMENTS: {"repeated_calls", "tool_errors"},
     Fault.TIMEOUTS: {"failures", "tool_errors"},
     Fault.DUPLICATES: {"duplicates"},
     Fault.MODE_COLLAPSE: {"mode_collapse", "duplicates"},
@@ -43,7 +43,6 @@ ENTAILED: Final = {
         "failures",
         "groups_all_worst",
         "punished_failures",
-        "repeated_calls",
         "truncated",
     },
     # Short guesses repeat each other, and brevity takes the reward over.
@@ -52,21 +51,32 @@ ENTAILED: Final = {
 """The checks that may fire on a fault, as its consequences: neither right nor wrong."""
 
 
-def fired(diagnosis: Diagnosis) -> set[str]:
-    """Return the names of the checks with findings."""
-    return {finding.check for finding in diagnosis.findings}
+class Outcome(NamedTuple):
+    """The outcome of one run.
+
+    Args:
+        found: The checks with findings.
+        proven: The trajectories of the evidence of the fault's checks that the fault hit.
+        evidence: All of that evidence.
+    """
+
+    found: set[str]
+    proven: int
+    evidence: int
 
 
-def proves(run: SeededRun, fault: Fault, checks: Iterable[str]) -> tuple[int, int]:
-    """Return how much of the evidence of these checks was hit by the fault, and how much there is."""
+def run_one(fault: Fault | None, seed: int) -> Outcome:
+    """Run the demo with a fault, or healthy."""
+    run = run_demo(() if fault is None else (fault,), seed)
+    findings = run.diagnosis.findings
     hit = {(each.step, each.sample_index, each.rollout_n) for each in run.trajectories if fault in each.hit_by}
     evidence = [
         (each.step, each.sample_index, each.rollout_n)
-        for finding in run.diagnosis.findings
-        if finding.check in checks
+        for finding in findings
+        if fault is not None and finding.check in EXPECTED[fault]
         for each in finding.evidence
     ]
-    return sum(each in hit for each in evidence), len(evidence)
+    return Outcome({finding.check for finding in findings}, sum(each in hit for each in evidence), len(evidence))
 
 
 def measure(seeds: int) -> str:
@@ -74,26 +84,24 @@ def measure(seeds: int) -> str:
     right: Counter[str] = Counter()
     wrong: Counter[str] = Counter()
     missed: Counter[str] = Counter()
-    proven: dict[Fault, list[int]] = defaultdict(lambda: [0, 0])
-    strange: Counter[str] = Counter()
-    for seed in range(2 * seeds):
-        found = fired(run_demo((), seed).diagnosis)
-        wrong.update(found)
-        strange.update(f"healthy: {name}" for name in found)
-    for fault in Fault:
-        for seed in range(seeds):
-            run = run_demo((fault,), seed)
-            found = fired(run.diagnosis)
-            right.update(found & EXPECTED[fault])
-            missed.update(EXPECTED[fault] - found)
-            others = found - EXPECTED[fault] - ENTAILED.get(fault, set())
-            wrong.update(others)
-            strange.update(f"{fault.value}: {name}" for name in others)
-            strange.update(f"{fault.value}: not {name}" for name in EXPECTED[fault] - found)
-            true, all_of = proves(run, fault, EXPECTED[fault])
-            proven[fault][0] += true
-            proven[fault][1] += all_of
-    return "\n".join([*_check_table(right, wrong, missed), "", *_fault_table(proven), "", *_notes(strange)])
+    proven: dict[Fault, list[int]] = {fault: [0, 0] for fault in Fault}
+    notes: Counter[str] = Counter()
+    runs = [(fault, seed) for fault in (None, *Fault) for seed in range(seeds)]
+    with ProcessPoolExecutor() as pool:
+        outcomes = list(pool.map(run_one, *zip(*runs, strict=True)))
+    for (fault, _), outcome in zip(runs, outcomes, strict=True):
+        expected = EXPECTED[fault] if fault else set()
+        others = outcome.found - expected - (ENTAILED.get(fault, set()) if fault else set())
+        right.update(outcome.found & expected)
+        missed.update(expected - outcome.found)
+        wrong.update(others)
+        notes.update(f"{fault.value if fault else 'healthy'}: {name}" for name in others)
+        notes.update(f"{fault.value}: not {name}" for name in expected - outcome.found if fault)
+        if fault:
+            proven[fault][0] += outcome.proven
+            proven[fault][1] += outcome.evidence
+    strange = [f"{note}, {count} of {seeds} runs" for note, count in sorted(notes.items())]
+    return "\n".join([*_check_table(right, wrong, missed), "", *_fault_table(proven), "", *strange])
 
 
 def _check_table(right: Counter[str], wrong: Counter[str], missed: Counter[str]) -> Iterable[str]:
@@ -113,10 +121,6 @@ def _fault_table(proven: dict[Fault, list[int]]) -> Iterable[str]:
     for fault, (true, total) in proven.items():
         checks = ", ".join(f"`{name}`" for name in sorted(EXPECTED[fault]))
         yield f"| `{fault.value}` | {checks} | {true} of {total} |"
-
-
-def _notes(strange: Counter[str]) -> Iterable[str]:
-    return [f"{note}: {count} runs" for note, count in sorted(strange.items())]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

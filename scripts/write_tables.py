@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
+from otel_rollout.analysis.findings.registry import CHECKS
 from otel_rollout.semconv import ATTRIBUTES
 from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES
 
@@ -42,6 +43,22 @@ def attributes_table() -> str:
     return _table(("attribute", "where", "type", "what it says", "who reads it"), rows)
 
 
+def checks_table() -> str:
+    """Return the table of the checks of `diagnose`, with their thresholds."""
+    rows = (
+        (
+            f"`{check.name}`",
+            check.severity.value,
+            check.threshold.text(check.threshold.default),
+            check.threshold.of,
+            check.threshold.reason,
+            check.advice,
+        )
+        for check in CHECKS
+    )
+    return _table(("check", "severity", "default", "threshold on", "reason", "try"), rows)
+
+
 def layers_table() -> str:
     """Return the layers of the code, the topmost first."""
     toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -54,6 +71,7 @@ TABLES = {
     "settings": settings_table,
     "standard": standard_table,
     "attributes": attributes_table,
+    "checks": checks_table,
     "layers": layers_table,
 }
 

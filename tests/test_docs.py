@@ -34,7 +34,8 @@ class TestTables:
         """The pages hold the tables that the previous test checks."""
         text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
 
-        assert set(re.findall(r"<!-- table: (\w+) -->", text)) == {"settings", "standard", "attributes", "layers"}
+        tables = {"settings", "standard", "attributes", "layers", "checks"}
+        assert set(re.findall(r"<!-- table: (\w+) -->", text)) == tables
 
     def test_every_attribute_key_is_documented(self):
         """Each key that the code can write has a row."""

@@ -128,10 +128,10 @@ def figures_of(rows: Sequence[SpanRow], names: Sequence[str], root_id: int) -> F
             turns or None, input_tokens if input_tokens >= 0 else None, output_tokens if output_tokens >= 0 else None
         ),
         (
-            _covered(busy, LLM),
-            _covered(busy, TOOL),
-            _covered(busy, EVALUATOR),
-            (root_end - root_start) / 1e6 - _covered(busy, 0, root_start, root_end) if root is not None else 0.0,
+            _covered(busy, LLM) / 1e6,
+            _covered(busy, TOOL) / 1e6,
+            _covered(busy, EVALUATOR) / 1e6,
+            (root_end - root_start - _covered(busy, 0, root_start, root_end)) / 1e6 if root is not None else 0.0,
         ),
         bound_tools((names[name], ToolCounts(count, failed.get(name, 0))) for name, count in calls.items()),
         max(repeats.values(), default=0),
@@ -139,8 +139,8 @@ def figures_of(rows: Sequence[SpanRow], names: Sequence[str], root_id: int) -> F
     )
 
 
-def _covered(rows: Sequence[SpanRow], kind: int, low: int = 0, high: int = INT64_MAX) -> float:
-    """Return the seconds that rows cover between two times.
+def _covered(rows: Sequence[SpanRow], kind: int, low: int = 0, high: int = INT64_MAX) -> int:
+    """Return the microseconds that rows cover between two times.
 
     Args:
         rows: The rows, sorted.
@@ -156,7 +156,7 @@ def _covered(rows: Sequence[SpanRow], kind: int, low: int = 0, high: int = INT64
             if end > last:
                 covered += end - (start if start > last else last)
                 last = end
-    return covered / 1e6
+    return covered
 
 
 def bound_tools(tools: Iterable[tuple[str, ToolCounts]]) -> dict[str, ToolCounts]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, overload
+
+import orjson
 
 from otel_rollout.analysis.span_rows import KINDS, SpanRow
 from otel_rollout.analysis.trajectory_summary import SpanShape
@@ -15,6 +18,7 @@ MAX_SHAPES: Final = 512
 _NUMBERS: Final = 10
 _ID_DIGITS: Final = 16
 _UINT32_MAX: Final = 2**32 - 1
+_MAX_CACHED: Final = 64
 
 
 def shape_columns(rows: Sequence[SpanRow], names: Sequence[str], start: int) -> dict[str, Any]:
@@ -57,21 +61,26 @@ def shape_columns(rows: Sequence[SpanRow], names: Sequence[str], start: int) -> 
 
 
 class Shapes(Sequence[SpanShape]):
-    """The spans by start, as `SpanShape`s that are made on first use.
+    """The spans by start, as `SpanShape`s that are made when they are used: kept, they would take ten times the bytes.
 
     Args:
-        columns: As `shape_columns` returns them.
+        columns: As `shape_columns` returns them, or their JSON; that of another form has no spans.
 
     Raises:
-        ValueError: They are of another form.
+        ValueError: They are of another form, and no JSON.
     """
 
-    __slots__ = ("_columns", "_shapes")
+    __slots__ = ("_given",)
 
-    def __init__(self, columns: Mapping[str, Any]) -> None:
-        _check(columns)
-        self._columns = columns
-        self._shapes: tuple[SpanShape, ...] | None = None
+    def __init__(self, columns: Mapping[str, Any] | bytes) -> None:
+        if not isinstance(columns, bytes):
+            _check(columns)
+            _check_numbers(columns)
+        self._given = columns
+
+    @property
+    def _columns(self) -> Mapping[str, Any]:
+        return _parsed(self._given) if isinstance(self._given, bytes) else self._given
 
     def __len__(self) -> int:
         return len(self._columns["spans"]) // _NUMBERS
@@ -109,28 +118,27 @@ class Shapes(Sequence[SpanShape]):
             yield begin, begin + duration, span_id, parent, content, call, asked, answered, own[name], kind, status
 
     def _all(self) -> tuple[SpanShape, ...]:
-        if self._shapes is None:
-            names = self._columns["names"]
-            self._shapes = tuple(
-                SpanShape(
-                    names[name],
-                    KINDS[kind],
-                    offset,
-                    duration,
-                    status,
-                    at,
-                    f"{span_id:016x}",
-                    f"{parent:016x}" if parent else "",
-                    f"{content:08x}" if content else "",
-                    f"{call:08x}" if call else "",
-                    None if asked < 0 else asked,
-                    None if answered < 0 else answered,
-                )
-                for span_id, parent, (name, kind, offset, duration, status, at, content, call, asked, answered) in zip(
-                    self._ids(), self._parents(), self._spans(), strict=True
-                )
+        columns = self._columns
+        names = columns["names"]
+        return tuple(
+            SpanShape(
+                names[name],
+                KINDS[kind],
+                offset,
+                duration,
+                status,
+                at,
+                f"{span_id:016x}",
+                f"{parent:016x}" if parent else "",
+                f"{content:08x}" if content else "",
+                f"{call:08x}" if call else "",
+                None if asked < 0 else asked,
+                None if answered < 0 else answered,
             )
-        return self._shapes
+            for span_id, parent, (name, kind, offset, duration, status, at, content, call, asked, answered) in zip(
+                self._ids(), self._parents(), self._spans(), strict=True
+            )
+        )
 
     def _spans(self) -> Iterator[tuple[int, ...]]:
         numbers = self._columns["spans"]
@@ -150,6 +158,18 @@ class Shapes(Sequence[SpanShape]):
         ]
 
 
+@lru_cache(_MAX_CACHED)
+def _parsed(columns: bytes) -> Mapping[str, Any]:
+    try:
+        parsed: Mapping[str, Any] = orjson.loads(columns)
+        _check(parsed)
+        _check_numbers(parsed)
+    except ValueError:
+        # Of another program or version.
+        return {"names": [], "ids": "", "spans": []}
+    return parsed
+
+
 def _check(columns: Any) -> None:
     """Check the form of columns, which another program may have written."""
     try:
@@ -158,10 +178,21 @@ def _check(columns: Any) -> None:
         if type(names) is not list or type(numbers) is not list or type(elsewhere) is not list or type(ids) is not str:
             raise ValueError("a field has another type")
         count, rest = divmod(len(numbers), _NUMBERS)
-        if rest or count > MAX_SHAPES or len(ids) != _ID_DIGITS * count or len(bytes.fromhex(ids)) * 2 != len(ids):
+        if rest or count > MAX_SHAPES or len(ids) != _ID_DIGITS * count:
             raise ValueError("spans are missing")
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError("no shape") from error
+
+
+def _check_numbers(columns: Mapping[str, Any]) -> None:
+    """Check the values of columns whose form is checked."""
+    names, ids, numbers, elsewhere = columns["names"], columns["ids"], columns["spans"], columns.get("parents", [])
+    count = len(ids) // _ID_DIGITS
+    try:
         if count == 0:
             return
+        if len(bytes.fromhex(ids)) * 2 != len(ids):
+            raise ValueError("an id has another form")
         if not set(map(type, numbers)) == {int} or not set(map(type, names)) == {str}:
             raise ValueError("a field has another type")
         bounds = (len(names) - 1, len(KINDS) - 1, INT64_MAX, INT64_MAX, 2, count - 1, _UINT32_MAX, _UINT32_MAX)

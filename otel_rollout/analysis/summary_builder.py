@@ -62,7 +62,7 @@ _TOTALS: Final = (
 UINT64_MAX: Final = 2**64 - 1
 _UNSET, _ERROR = StatusCode.UNSET, StatusCode.ERROR
 """An enum's members take ten times as long to look up."""
-_NOBODY: Final = (2, 0, 0, 0)
+_NOBODY: Final = (2, 1, 0, 0)
 
 
 class SummaryBuilder:

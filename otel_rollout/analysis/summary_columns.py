@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
+
+import orjson
 
 from otel_rollout import semconv
 from otel_rollout.analysis.span_figures import text_of
@@ -13,10 +16,12 @@ from otel_rollout.analysis.summary_builder import SummaryBuilder
 from otel_rollout.analysis.trajectory_summary import Provenance, SpanError, ToolCounts, TrajectorySummary
 from otel_rollout.values.sanitize import INT64_MAX, INT64_MIN
 
-__all__ = ["FIRST_COLUMN", "identity_of", "summary_of", "tag_of"]
+__all__ = ["FIRST_COLUMN", "identity_of", "summary_of", "summary_of_json", "tag_of"]
 
 FIRST_COLUMN: Final = "service_name"
 """The column that the others follow."""
+_SHAPE: Final = b',"shape":{'
+_PROVENANCE: Final = b',"provenance":['
 
 
 def summary_of(identity: Mapping[str, Any], columns: Mapping[str, Any]) -> TrajectorySummary:
@@ -31,12 +36,22 @@ def summary_of(identity: Mapping[str, Any], columns: Mapping[str, Any]) -> Traje
     """
     values: dict[str, Any] = dict(identity)
     try:
-        for names, check in _CHECKS:
-            for name in names:
-                value = columns[name]
+        scalars = _scalars_of(columns)
+        types = tuple(map(type, scalars))
+        # Nearly all summaries have the same types.
+        if types not in _sound_types or not _are_in_range(scalars):
+            for name, value, check in zip(_SCALARS, scalars, _SCALAR_CHECKS, strict=True):
                 if not check(value):
                     raise ValueError(f"{name} has another form")
-                values[name] = value
+            if len(_sound_types) >= _MAX_CACHED:
+                _sound_types.clear()
+            _sound_types.add(types)
+        values.update(zip(_SCALARS, scalars, strict=True))
+        for name, check in _CHECKS:
+            value = columns[name]
+            if not check(value):
+                raise ValueError(f"{name} has another form")
+            values[name] = value
         values["tools"] = {name: ToolCounts(*counts) for name, counts in columns["tools"].items()}
         values["errors"] = tuple(SpanError(*error) for error in columns["errors"])
         values["turn_hashes"] = tuple(columns["turn_hashes"])
@@ -46,6 +61,25 @@ def summary_of(identity: Mapping[str, Any], columns: Mapping[str, Any]) -> Traje
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(f"no summary: {error}") from error
     return TrajectorySummary(**values)
+
+
+def summary_of_json(identity: Mapping[str, Any], columns: bytes) -> TrajectorySummary:
+    """Return the summary of columns in JSON, without the braces; the shape is parsed on first use.
+
+    Args:
+        identity: The fields that `columns` lacks.
+        columns: The columns, which another program may have written.
+
+    Raises:
+        ValueError: A column has another form.
+    """
+    # In a text a quote would have a backslash before it.
+    start, end = columns.find(_SHAPE), columns.rfind(_PROVENANCE)
+    if not 0 <= start < end:
+        return summary_of(identity, orjson.loads(b"{%b}" % columns))
+    parsed = orjson.loads(b"{%b%b}" % (columns[:start], columns[end:]))
+    parsed["shape"] = columns[start + len(_SHAPE) - 1 : end]
+    return summary_of(identity, parsed)
 
 
 def identity_of(builder: SummaryBuilder) -> dict[str, Any]:
@@ -128,18 +162,44 @@ def _is_provenance(value: Any) -> bool:
     )
 
 
-_CHECKS: Final[tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...]] = (
-    (("service_name", "finish_reason", "fate", "error_type"), _is_text),
-    (("prompt", "answer"), _is_line),
-    (("turns", "input_tokens", "output_tokens"), _is_integer),
-    (("min_weights_version", "max_weights_version", "staleness"), _is_integer),
-    (("advantage",), _is_number),
-    (("llm_seconds", "tool_seconds", "reward_seconds", "waiting_seconds"), _is_seconds),
-    (("repeated_calls", "unknown_tool_calls", "unparsed_tool_calls", "prefix_breaks"), _is_count),
-    (("dropped_spans", "truncated_bytes"), _is_count),
-    (("reward_parts",), _is_parts),
-    (("tools",), _is_tools),
-    (("errors",), _is_errors),
-    (("turn_hashes",), _is_hashes),
-    (("provenance",), _is_provenance),
+_CHECKS: Final[tuple[tuple[str, Callable[[Any], bool]], ...]] = (
+    ("reward_parts", _is_parts),
+    ("tools", _is_tools),
+    ("errors", _is_errors),
+    ("turn_hashes", _is_hashes),
+    ("provenance", _is_provenance),
 )
+_COUNTS: Final = (
+    "repeated_calls",
+    "unknown_tool_calls",
+    "unparsed_tool_calls",
+    "prefix_breaks",
+    "dropped_spans",
+    "truncated_bytes",
+)
+_SECONDS: Final = ("llm_seconds", "tool_seconds", "reward_seconds", "waiting_seconds")
+_CHECKS_OF_SCALARS: Final[Mapping[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(_COUNTS, _is_count),
+    **dict.fromkeys(_SECONDS, _is_seconds),
+    **dict.fromkeys(("service_name", "finish_reason", "fate", "error_type"), _is_text),
+    **dict.fromkeys(("prompt", "answer"), _is_line),
+    **dict.fromkeys(("turns", "input_tokens", "output_tokens"), _is_integer),
+    **dict.fromkeys(("min_weights_version", "max_weights_version", "staleness"), _is_integer),
+    "advantage": _is_number,
+}
+_SCALARS: Final = tuple(_CHECKS_OF_SCALARS)
+_SCALAR_CHECKS: Final = tuple(_CHECKS_OF_SCALARS.values())
+_scalars_of: Final[Callable[[Mapping[str, Any]], tuple[Any, ...]]] = itemgetter(*_SCALARS)
+_MAX_CACHED: Final = 1024
+_sound_types: set[tuple[type, ...]] = set()
+
+
+def _are_in_range(scalars: Sequence[Any]) -> bool:
+    """Return True if counts and seconds, of the right types, are in range, and the advantage is finite."""
+    counts, seconds = scalars[: len(_COUNTS)], scalars[len(_COUNTS) : len(_COUNTS) + len(_SECONDS)]
+    return (
+        min(counts) >= 0
+        and max(counts) <= INT64_MAX
+        and math.isfinite(sum(seconds))
+        and (scalars[-1] is None or math.isfinite(scalars[-1]))
+    )

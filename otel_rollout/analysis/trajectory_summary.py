@@ -57,7 +57,7 @@ class Provenance(NamedTuple):
         has_totals: True if the turns and tokens are those that the root has, not sums over spans.
     """
 
-    main: tuple[int, int, int, int] = (2, 2, 0, 0)
+    main: tuple[int, int, int, int] = (2, 1, 0, 0)
     end_of_reward: int = 0
     end_of_training: int = 0
     start_of_prompt: int = 0

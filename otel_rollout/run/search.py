@@ -27,8 +27,8 @@ class SearchQuery:
 
     Args:
         text: The text, as a reader sees it.
-        within: `text` is everything that was said, given and returned; `tool` the names of tools; `error` the messages,
-            types and tracebacks of spans that failed.
+        within: `text` is everything that was said, given and returned; `tool` the names of tools; `failed` those of
+            calls that failed; `error` the messages, types and tracebacks of spans that failed.
         step: One step, or `none` for trajectories without one; None for all.
         validate: True for validation only, False for training only; None for both.
         experiment: Only trajectories of this experiment.

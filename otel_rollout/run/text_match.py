@@ -75,6 +75,7 @@ class TextMatcher:
         self._pattern = re.compile(re.escape(text), 0 if match_case else re.IGNORECASE)
         self._is_structured = _STRUCTURE.search(text) is not None
         self._texts_of = _TEXTS[within]
+        self._is_of_calls = within in ("tool", "failed")
 
     def find(self, line: bytes, trace_id: str) -> Match | None:
         """Return the first place of the text in the spans of a trace.
@@ -113,7 +114,10 @@ class TextMatcher:
     def _find_in_span(self, span: Mapping[str, Any]) -> Match | None:
         for text in self._texts_of(span):
             if (found := self._find_in_text(text, MAX_DEPTH)) is not None:
-                return Match(str(span.get("name", "")), str(span.get("spanId", "")), *found)
+                excerpt, start, end = found
+                if self._is_of_calls:
+                    excerpt += _call_text(span)
+                return Match(str(span.get("name", "")), str(span.get("spanId", "")), excerpt, start, end)
         return None
 
     def _find_in_text(self, text: str, depth: int) -> tuple[str, int, int] | None:
@@ -162,7 +166,7 @@ def _all_texts(span: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _error_texts(span: Mapping[str, Any]) -> Iterator[str]:
-    if span.get("status", {}).get("code") in (2, "STATUS_CODE_ERROR"):
+    if _has_failed(span):
         yield from _error_messages(span)
         for attribute in span.get("attributes", ()):
             if attribute.get("key") == semconv.ERROR_TYPE:
@@ -175,7 +179,28 @@ def _tool_texts(span: Mapping[str, Any]) -> Iterator[str]:
         yield attributes.get(semconv.TOOL_NAME) or str(span.get("name", ""))
 
 
-_TEXTS: Final = {"text": _all_texts, "tool": _tool_texts, "error": _error_texts}
+def _failed_tool_texts(span: Mapping[str, Any]) -> Iterator[str]:
+    if _has_failed(span):
+        yield from _tool_texts(span)
+
+
+_TEXTS: Final = {"text": _all_texts, "tool": _tool_texts, "failed": _failed_tool_texts, "error": _error_texts}
+
+
+def _call_text(span: Mapping[str, Any]) -> str:
+    """Return what a tool was called with and why it failed, shortened, to stand behind its name."""
+    values = {each.get("key"): each.get("value") for each in span.get("attributes", ())}
+    arguments = " ".join(_strings(values.get(semconv.INPUT_VALUE)))
+    error = next(_error_messages(span), "") if _has_failed(span) else ""
+    return "".join(
+        f"{mark}{_one_line(text[:EXCERPT_AFTER])}{'…' if len(text) > EXCERPT_AFTER else ''}"
+        for mark, text in ((" ", arguments), (" → ", error))
+        if text
+    )
+
+
+def _has_failed(span: Mapping[str, Any]) -> bool:
+    return span.get("status", {}).get("code") in (2, "STATUS_CODE_ERROR")
 
 
 def _error_messages(span: Mapping[str, Any]) -> Iterator[str]:

@@ -49,8 +49,12 @@ NOT_SAID_AGAIN: Final = {
 
 
 def draw_heading(trajectory: RecordedTrajectory) -> Iterator[Text]:
-    """Yield the lines with a trajectory's tags, outcome and totals."""
-    attributes = trajectory.attributes
+    """Yield the lines with a trajectory's tags, outcome and totals.
+
+    Raises:
+        UnreadableTraceError: The index doesn't have its summary, and the file is damaged or gone.
+    """
+    summary = trajectory.summary
     tags = [f"step {step_name(trajectory.step, validate=trajectory.validate)}"] if trajectory.step is not None else []
     tags += [
         f"{label} {value}"
@@ -61,17 +65,17 @@ def draw_heading(trajectory: RecordedTrajectory) -> Iterator[Text]:
     first = [
         Text(printable(GAP.join(tags) or trajectory.name), style="bold"),
         Text(printable(status), style=STATUS_STYLES.get(status, "yellow")),
-        Text("" if trajectory.reward is None else f"reward {trajectory.reward:.4g}", style="bold"),
+        Text("" if summary.reward is None else f"reward {summary.reward:.4g}", style="bold"),
     ]
     yield Text(GAP).join(part for part in first if part)
     began = datetime.fromtimestamp(trajectory.start_time / 1e9, timezone.utc)
     yield Text(f"trace {trajectory.trace_id}{GAP}{began:%Y-%m-%d %H:%M:%S} UTC", style="dim")
-    tokens = _arrow(attributes.get(semconv.INPUT_TOKENS), attributes.get(semconv.OUTPUT_TOKENS))
+    tokens = _arrow(summary.input_tokens, summary.output_tokens)
     facts = [
-        duration(trajectory.end_time - trajectory.start_time),
-        counted(attributes[semconv.TURNS], "turn") if isinstance(attributes.get(semconv.TURNS), int) else "",
+        duration(summary.end_time - summary.start_time),
+        "" if summary.turns is None else counted(summary.turns, "turn"),
         f"{tokens} tokens" if tokens else "",
-        counted(trajectory.span_count, "span"),
+        counted(summary.spans, "span"),
         size(trajectory.size_bytes),
     ]
     yield Text(printable(GAP.join(filter(None, facts))), style="dim")

@@ -8,12 +8,10 @@ from operator import itemgetter
 from types import UnionType
 from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
-import orjson
-
 from otel_rollout import semconv
 from otel_rollout.analysis.span_figures import text_of
 from otel_rollout.analysis.span_rows import ERROR
-from otel_rollout.analysis.summary_columns import summary_of, tag_of
+from otel_rollout.analysis.summary_columns import summary_of_json, tag_of
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.trace_folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES
 
@@ -138,7 +136,7 @@ def summary_of_row(row: Row, worker: str) -> TrajectorySummary | None:
         "stored_bytes": entry.length,
     }
     try:
-        return summary_of(identity, orjson.loads(b"{%b}" % entry.summary))
+        return summary_of_json(identity, entry.summary)
     except ValueError:
         # Of another program or version.
         return None

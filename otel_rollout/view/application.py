@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
@@ -28,7 +29,6 @@ __all__ = ["STATIC", "make_application"]
 
 STATIC: Final = Path(__file__).parent / "static"
 THREADS: Final = 16
-SECONDS_BETWEEN_CHANGES: Final = 1.0
 SECONDS_TO_KEEP_ALIVE: Final = 15.0
 """A proxy ends a connection that is silent for a minute."""
 
@@ -48,7 +48,7 @@ def make_application(state: RunState, token: str, hosts: Iterable[str] = ()) -> 
     endpoints = Endpoints(state)
     # Unlike the framework's own, it doesn't keep a request that is given up until its thread is done.
     threads = ThreadPoolExecutor(THREADS, "otel-rollout-view")
-    answering = partial(_answering, threads)
+    answering = partial(_answering, state, threads)
     routes = [
         Route("/api/run", answering(endpoints.run)),
         Route("/api/step/{step}", answering(endpoints.step)),
@@ -69,11 +69,12 @@ def make_application(state: RunState, token: str, hosts: Iterable[str] = ()) -> 
 
 
 def _answering(
-    threads: Executor, answer: Callable[[Parameters, Parameters], Any]
+    state: RunState, threads: Executor, answer: Callable[[Parameters, Parameters], Any]
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint that answers in a thread of its own."""
 
     def answer_as_json(request: Request) -> Response:
+        started = time.thread_time()
         try:
             value = answer(request.path_params, request.query_params)
         except AskedWrongError as error:
@@ -82,7 +83,9 @@ def _answering(
             return error_answer(404, f"{error}; it may come later")
         except (RolloutTraceError, OSError) as error:
             return error_answer(500, str(error))
-        return Response(json_bytes(value), media_type="application/json")
+        content = json_bytes(value)
+        state.note_cost(time.thread_time() - started)
+        return Response(content, media_type="application/json")
 
     async def endpoint(request: Request) -> Response:
         return await asyncio.get_running_loop().run_in_executor(threads, answer_as_json, request)
@@ -91,7 +94,7 @@ def _answering(
 
 
 def _changes(state: RunState, threads: Executor) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint that tells a page of each change, at most once a second."""
+    """Return the endpoint that tells a page of changes, at most once a second."""
 
     async def tell(known: str) -> AsyncIterator[bytes]:
         told: Any = (known, None)
@@ -108,8 +111,9 @@ def _changes(state: RunState, threads: Executor) -> Callable[[Request], Awaitabl
             elif silent >= SECONDS_TO_KEEP_ALIVE:
                 silent = 0.0
                 yield b": no change\n\n"
-            await asyncio.sleep(SECONDS_BETWEEN_CHANGES)
-            silent += SECONDS_BETWEEN_CHANGES
+            pause = state.pause()
+            await asyncio.sleep(min(pause, SECONDS_TO_KEEP_ALIVE))
+            silent += pause
 
     async def endpoint(request: Request) -> Response:
         # A proxy may hold back what it could send.

@@ -20,6 +20,8 @@ from otel_rollout.trace_folder.trace_files import TraceFile, find_trace_files
 __all__ = ["Progress", "RunState"]
 
 SECONDS_BETWEEN_LOOKS: Final = 1.0
+MAX_SHARE: Final = 0.2
+"""The most of a processor that pages take which follow a run: of a large step they are told less often."""
 SECONDS_BETWEEN_LOCK_CHECKS: Final = 5.0
 MAX_LOCK_CHECKS: Final = 64
 """The most files whose lock is tried to find a writer, the latest ones first."""
@@ -55,12 +57,23 @@ class RunState:
         self._reading: threading.Event | None = None
         self._progress: Progress | None = None
         self._problems: Counter[tuple[str, Path]] = Counter()
+        self._cost = 0.0
+        self._seen = ""
         self._version = _Remembered(self._look, SECONDS_BETWEEN_LOOKS)
         self._is_live = _Remembered(self._is_being_written, SECONDS_BETWEEN_LOCK_CHECKS)
 
     def version(self) -> str:
         """Return a text that changes when the folders do; they are looked at once a second at most."""
         return str(self._version())
+
+    def note_cost(self, seconds: float) -> None:
+        """Note the processor time that an answer took."""
+        with self._lock:
+            self._cost = max(self._cost, seconds)
+
+    def pause(self) -> float:
+        """Return the seconds until pages should hear of the next change."""
+        return max(SECONDS_BETWEEN_LOOKS, self._cost / MAX_SHARE)
 
     def is_live(self) -> bool:
         """Return True if a process writes one of the folders."""
@@ -113,17 +126,22 @@ class RunState:
 
     def _look(self) -> str:
         try:
-            return self.run.version()
+            version = self.run.version()
         except NoTracesError:
-            return "empty"
+            version = "empty"
+        if version != self._seen:
+            self._seen, self._cost = version, self._cost / 2
+        return version
 
     def _read(self, version: str, done: threading.Event) -> None:
         steps: list[StepSummary] | None = None
         failure: Exception | None = None
+        started = time.thread_time()
         try:
             steps = self.run.steps()
         except Exception as error:
             failure = error
+        self.note_cost(time.thread_time() - started)
         with self._lock:
             if steps is not None or isinstance(failure, NoTracesError):
                 self._steps = steps or []

@@ -45,8 +45,8 @@ def _query_of(query: Mapping[str, str]) -> SearchQuery:
     text, within = query.get("q", ""), query.get("in") or "text"
     if not text.strip():
         raise AskedWrongError(400, "nothing is searched for: `q` is the text")
-    if within not in ("text", "tool", "error"):
-        raise AskedWrongError(400, f"{within!r} can't be searched: `in` is text, tool or error")
+    if within not in ("text", "tool", "failed", "error"):
+        raise AskedWrongError(400, f"{within!r} can't be searched: `in` is text, tool, failed or error")
     step: int | str | None = None
     if query.get("step"):
         number = step_in(query["step"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("run") / "traces"
     write_run(path).close()
     return path
+
+
+@pytest.fixture(scope="session")
+def demo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the demo: two steps of six prompts with four rollouts."""
+    path = tmp_path_factory.mktemp("demo")
+    options = ["--backend", "file", "--steps", "2", "--samples", "6", "--rollouts", "4"]
+    command = [sys.executable, "-m", "otel_rollout.cli", "demo", *options]
+    subprocess.run(command, cwd=path, check=True, capture_output=True, timeout=120)
+    return path / "rollout-traces"
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.trace_folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import make_span, trace_id_of
+from tests.trace_folder.recordings import SECOND, START, make_span, trace_id_of
 
-__all__ = ["HARM", "LONG", "TURNS", "write_hostile", "write_large"]
+__all__ = ["HARM", "LONG", "write_broken", "write_hostile", "write_large"]
 
 HARM = (
     "<script>window.harmed = 1</script><img src=x onerror='window.harmed = 1'>"
@@ -21,7 +21,6 @@ HARM = (
 )
 """Harms a page that takes it for markup, a template, a direction or a terminal's codes."""
 LONG = 10_000_000
-TURNS = 100_000
 
 
 def write_hostile(folder: Path) -> None:
@@ -32,12 +31,34 @@ def write_hostile(folder: Path) -> None:
     writer.close()
 
 
-def write_large(folder: Path) -> None:
-    """Write a rollout with a text of 10 MB and a group's other one with 100,000 turns, in step 1."""
+def write_large(folder: Path, turns: int) -> None:
+    """Write a rollout with a text of 10 MB, and one with so many turns, to step 1.
+
+    Args:
+        folder: The trace folder.
+        turns: The number of turns of the second.
+    """
     writer = FolderWriter(folder)
     writer.write(_trajectory(0, [_generation(2, 0, 1, "x" * LONG)]))
-    turns = [_generation(2 + turn, turn, turn + 1, f"turn number {turn}") for turn in range(TURNS)]
-    writer.write(_trajectory(1, turns))
+    spoken = [_generation(2 + turn, turn, turn + 1, f"turn number {turn}") for turn in range(turns)]
+    writer.write(_trajectory(1, spoken))
+    writer.close()
+
+
+def write_broken(folder: Path) -> None:
+    """Write a rollout to step 1 whose second prompt replaces the fourth token of what was said before."""
+    first = {"prompt_ids": [10, 11, 12], "response_ids": [20, 21]}
+    second = {"prompt_ids": [10, 11, 12, 99, 21, 30], "response_ids": [40]}
+    spans = []
+    for number, ids in enumerate((first, second)):
+        values = {semconv.OUTPUT_VALUE: orjson.dumps({"response_text": "Yes.", **ids}).decode()}
+        spans.append(
+            _generation(
+                2 + number, number, number + 1, "", **values, **({semconv.PREFIX_BROKEN: True} if number else {})
+            )
+        )
+    writer = FolderWriter(folder)
+    writer.write(_trajectory(0, spans))
     writer.close()
 
 
@@ -49,7 +70,7 @@ def _generation(number: int, start: float, end: float, text: str, *, rollout: in
     attributes = {
         semconv.SPAN_KIND: "LLM",
         semconv.INPUT_MESSAGES: _messages("user", {"type": "text", "content": "Go on."}),
-        semconv.OUTPUT_MESSAGES: _messages("assistant", {"type": "text", "content": text}),
+        **({semconv.OUTPUT_MESSAGES: _messages("assistant", {"type": "text", "content": text})} if text else {}),
         semconv.USAGE_OUTPUT_TOKENS: 5,
         **parts,
     }
@@ -77,8 +98,6 @@ def _trajectory(rollout: int, spans: list[ReadableSpan], **root: Any) -> list[Re
 
 
 def _seconds(span: ReadableSpan) -> tuple[float, float]:
-    from tests.trace_folder.recordings import SECOND, START
-
     return ((span.start_time or 0) - START) / SECOND, ((span.end_time or 0) - START) / SECOND
 
 

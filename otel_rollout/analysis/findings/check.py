@@ -138,5 +138,5 @@ def ranked(
 
 
 def percent(share: float) -> str:
-    """Return a share in percent, small ones with a decimal."""
-    return f"{share:.0%}" if share >= 0.0995 or share == 0 else f"{share:.1%}"
+    """Return a share in percent, with two digits."""
+    return f"{share:.0%}" if share >= 0.0995 else f"{100 * share:.2g}%"

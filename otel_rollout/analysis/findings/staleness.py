@@ -31,8 +31,7 @@ CHECKS = (
         threshold=Threshold(
             4,
             "steps of staleness that a tenth of a step's trajectories have or exceed",
-            "asynchronous training is run at a staleness of up to 4 with little loss; above it the ratio of new to "
-            "old policy is "
+            "the bound that AReaL's guide sets for asynchronous training; above it the ratio of new to old policy is "
             "clipped for many tokens",
             is_share=False,
         ),

@@ -210,7 +210,10 @@ export interface StepAnswer {
 export interface GroupAnswer {
   version: string;
   summary: GroupSummary;
-  rollouts: { summary: TrajectorySummary; conversation: Utterance[] }[];
+  /** `left_out`: the messages that are left out of the conversation's middle. */
+  rollouts: { summary: TrajectorySummary; conversation: Utterance[]; left_out?: number }[];
+  /** The rollouts that are left out of a very large group. */
+  left_out?: number;
   other_steps: GroupSummary[];
   previous: number | string | null;
   next: number | string | null;

@@ -102,6 +102,7 @@ function Group({ group, route }) {
         </label>
       </div>
     </div>
+    ${group.left_out ? html`<p class="new-prompt">${`${whole(group.left_out)} more rollouts are not shown here; the step lists all.`}</p>` : null}
     <${CompareBar}
       chosen=${chosen}
       names=${names}

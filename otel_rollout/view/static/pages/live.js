@@ -15,22 +15,11 @@ const BETWEEN_OPS = "between ops";
 /** @type {Column[]} */
 const COLUMNS = [
   column("seconds", "age", "5rem", (row) => duration(row.seconds)),
-  column(
-    "step",
-    "step",
-    "5rem",
-    (row) => `${row.step ?? "none"}${row.validate ? " val" : ""}`,
-  ),
-  column("sample_index", "sample", "minmax(4rem, 8rem)", (row) =>
-    visible(String(row.sample_index ?? "–")),
-  ),
-  column("rollout_n", "rollout", "5rem", (row) =>
-    visible(String(row.rollout_n ?? "–")),
-  ),
+  column("step", "step", "5rem", (row) => `${row.step ?? "none"}${row.validate ? " val" : ""}`),
+  column("sample_index", "sample", "minmax(4rem, 8rem)", (row) => visible(String(row.sample_index ?? "–"))),
+  column("rollout_n", "rollout", "5rem", (row) => visible(String(row.rollout_n ?? "–"))),
   {
-    ...column("op", "in", "minmax(8rem, 1fr)", (row) =>
-      visible(row.op ?? BETWEEN_OPS),
-    ),
+    ...column("op", "in", "minmax(8rem, 1fr)", (row) => visible(row.op ?? BETWEEN_OPS)),
     isNumber: false,
   },
   column("op_seconds", "for", "6rem", (row) =>
@@ -43,9 +32,7 @@ const COLUMNS = [
   column("op_p99", "p99", "6rem", (row) => duration(row.op_p99)),
   column("ops", "open ops", "5rem", (row) => whole(row.ops)),
   {
-    ...column("worker", "process", "minmax(8rem, 14rem)", (row) =>
-      visible(row.worker),
-    ),
+    ...column("worker", "process", "minmax(8rem, 14rem)", (row) => visible(row.worker)),
     isNumber: false,
   },
   {
@@ -68,8 +55,7 @@ export function LivePage() {
     return error
       ? html`<${ErrorState} error=${error} />`
       : html`<${LoadingState}>Looking what runs …</${LoadingState}>`;
-  if (!live.trajectories.length)
-    return html`<${EmptyState} title="Nothing runs">${live.why}</${EmptyState}>`;
+  if (!live.trajectories.length) return html`<${EmptyState} title="Nothing runs">${live.why}</${EmptyState}>`;
   return html`<div class="live-page">
     <h1>${counted(live.open, "running trajectory", "running trajectories")}</h1>
     <ul class="waits">
@@ -92,12 +78,8 @@ function sentence(wait) {
   const [[op, count]] = Object.entries(wait.ops);
   const { longest } = wait;
   const share = count === wait.running ? "all" : whole(count);
-  const inOp =
-    longest.op === null
-      ? ""
-      : `, ${duration(longest.op_seconds)} of it in ${visible(longest.op)}`;
-  const usual =
-    longest.op_p99 === null ? "" : ` (p99 ${duration(longest.op_p99)})`;
+  const inOp = longest.op === null ? "" : `, ${duration(longest.op_seconds)} of it in ${visible(longest.op)}`;
+  const usual = longest.op_p99 === null ? "" : ` (p99 ${duration(longest.op_p99)})`;
   return `Step ${wait.step ?? "none"}${wait.validate ? " validation" : ""} waits for ${whole(wait.running)} of ${whole(wait.running + wait.ended)}: ${share} ${op === BETWEEN_OPS ? op : `in ${visible(op)}`}; the longest runs for ${duration(longest.seconds)}${inOp}${usual}`;
 }
 

@@ -39,44 +39,47 @@ export function Frame() {
     ...selected(here),
   });
   const up = addressAbove(here);
-  useKeys([
-    { key: "/", does: "search", run: () => navigate(search) },
-    { key: "?", does: "these keys", run: () => setHelpOpen(true) },
-    ...(up === null ? [] : [{ key: "Escape", does: "up", run: () => navigate(up) }]),
-    ...(here.sample === undefined || here.page === "group"
-      ? []
-      : [
-          {
-            key: "g",
-            does: "the group",
-            run: () =>
-              navigate(
-                addressOf({
-                  ...selected(here),
-                  page: "group",
-                  step: here.step,
-                  sample: here.sample,
-                }),
-              ),
-          },
-        ]),
-    ...(here.step === undefined || here.page === "timeline"
-      ? []
-      : [
-          {
-            key: "t",
-            does: "the step's timeline",
-            run: () =>
-              navigate(
-                addressOf({
-                  ...selected(here),
-                  page: "timeline",
-                  step: here.step,
-                }),
-              ),
-          },
-        ]),
-  ]);
+  useKeys(
+    [
+      { key: "/", does: "search", run: () => navigate(search) },
+      { key: "?", does: "these keys", run: () => setHelpOpen(true) },
+      ...(up === null ? [] : [{ key: "Escape", does: "up", run: () => navigate(up) }]),
+      ...(here.sample === undefined || here.page === "group"
+        ? []
+        : [
+            {
+              key: "g",
+              does: "the group",
+              run: () =>
+                navigate(
+                  addressOf({
+                    ...selected(here),
+                    page: "group",
+                    step: here.step,
+                    sample: here.sample,
+                  }),
+                ),
+            },
+          ]),
+      ...(here.step === undefined || here.page === "timeline"
+        ? []
+        : [
+            {
+              key: "t",
+              does: "the step's timeline",
+              run: () =>
+                navigate(
+                  addressOf({
+                    ...selected(here),
+                    page: "timeline",
+                    step: here.step,
+                  }),
+                ),
+            },
+          ]),
+    ],
+    { isForAllPages: true },
+  );
 
   const Page = PAGES[route.page];
   // An exported page names its data by selections, which need the run's experiments.

@@ -46,17 +46,16 @@ export function RewardHistogram({ rollouts, lowest, highest, addressOf }) {
           key=${bar.from}
           class="histogram-bar"
           href=${addressOf(bar)}
-          title=${words}
-          aria-label=${words}
-        >
-          <div class="bar-track">
+          title=${words}>
+          <span class="hidden-label">${words}</span>
+          <div class="bar-track" aria-hidden="true">
             ${isExact ? html`<b>${whole(bar.count)}</b>` : null}
             <i
               class="reward-${level}"
               style=${{ height: `calc((100% - 1.3rem) * ${bar.count / most} + ${bar.count ? 1 : 0}px)` }}
             ></i>
           </div>
-          ${isExact ? html`<span>${tick(bar.from)}</span>` : null}
+          ${isExact ? html`<span aria-hidden="true">${tick(bar.from)}</span>` : null}
         </a>`;
       })}
     </div>

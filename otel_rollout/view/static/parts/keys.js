@@ -15,13 +15,16 @@ let isListening = false;
  * Take keys while the component is shown; of two that take the same key, the one that came later has it.
  *
  * @param {Key[]} keys
+ * @param {{isForAllPages?: boolean}} [options] `isForAllPages`: a page's own keys come before these
  */
-export function useKeys(keys) {
+export function useKeys(keys, { isForAllPages = false } = {}) {
   const latest = useRef(keys);
   latest.current = keys;
   useEffect(() => {
     listen();
-    stack.push(latest);
+    // Effects of a page run before those of the frame around it.
+    if (isForAllPages) stack.unshift(latest);
+    else stack.push(latest);
     return () => void stack.splice(stack.indexOf(latest), 1);
   }, []);
 }

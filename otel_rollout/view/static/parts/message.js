@@ -105,8 +105,7 @@ export function PrefixBreak({ prefixBreak }) {
     ${
       at === null
         ? " The token ids that would show its first token were not recorded."
-        : html`${" First at token "}<b>${whole(at)}</b>:
-          ${tokenText(expected)}${" became "}${tokenText(got)}.`
+        : html`${" First at token "}<b>${whole(at)}</b>${": "}${tokenText(expected)}${" became "}${tokenText(got)}.`
     }
   </p>`;
 }

@@ -49,7 +49,7 @@ export function ToolsTable({ tools, step, selection }) {
                 ${
                   errors
                     ? html`<a
-                        href=${search({ q: name, in: "tool", errors: "1" })}
+                        href=${search({ q: name, in: "failed" })}
                         title=${`failed calls of ${visible(name)}, with their arguments`}
                         >${whole(errors)}</a
                       >`

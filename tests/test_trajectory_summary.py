@@ -1,0 +1,418 @@
+"""A trajectory's summary: its figures, merged parts, hostile spans, and nothing that is hidden."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
+
+import otel_rollout
+from otel_rollout import rollout_trace_attr, rollout_trace_op
+from otel_rollout.analysis.span_rows import MAX_TOOLS, OTHER_TOOLS
+from otel_rollout.analysis.span_shapes import MAX_SHAPES
+from otel_rollout.analysis.summarise import merge_summaries, summarise_trajectory
+from otel_rollout.analysis.trajectory_summary import ToolCounts, TrajectorySummary
+from otel_rollout.testing import InMemorySpanExporter
+
+TRACE = 2**100 + 7
+RESOURCE = Resource({"service.name": "agent", "rollout.project_name": "project", "rollout.run_id": "run"})
+START = 1_700_000_000_000_000_000
+
+
+def span(
+    number: int,
+    kind: str | None = None,
+    *,
+    parent: int | None = 1,
+    at: tuple[int, int] = (0, 1000),
+    name: str = "op",
+    error: bool = False,
+    **attributes: Any,
+) -> ReadableSpan:
+    """Return a span; `at` is in microseconds, and double underscores in names stand for dots."""
+    given = {key.replace("__", "."): value for key, value in attributes.items()}
+    if kind is not None:
+        given["openinference.span.kind"] = kind
+
+    def context(span_id: int) -> SpanContext:
+        return SpanContext(TRACE, span_id, False, TraceFlags(1))
+
+    return ReadableSpan(
+        name,
+        context(number),
+        None if parent is None else context(parent),
+        RESOURCE,
+        given,
+        status=Status(StatusCode.ERROR) if error else Status(),
+        start_time=START + at[0] * 1000,
+        end_time=START + at[1] * 1000,
+    )
+
+
+def root(**attributes: Any) -> ReadableSpan:
+    """Return a root of 100 ms."""
+    return span(1, "AGENT", parent=None, at=(0, 100_000), name="rollout", **attributes)
+
+
+def said(text: str, *, call_id: str | None = None, reason: str = "stop") -> str:
+    """Return the messages of an answer, with a tool call if it has an id."""
+    parts: list[dict[str, Any]] = [{"type": "text", "content": text}]
+    if call_id is not None:
+        parts.append({"type": "tool_call", "id": call_id, "name": "search", "arguments": {"q": 1}})
+    message = {"role": "assistant", "parts": parts, "finish_reason": reason}
+    return json.dumps([message], separators=(",", ":"), ensure_ascii=False)
+
+
+@st.composite
+def trajectories(draw: st.DrawFn) -> list[ReadableSpan]:
+    """A root and up to 20 spans below it at any depth, of any kind, at any time."""
+    spans = [root(rollout__step=3, rollout__status="completed", input__value="What?", output__value="42")]
+    if draw(st.booleans()):
+        spans = []
+    for number in range(2, 2 + draw(st.integers(1, 20))):
+        begin, length = draw(st.integers(0, 90_000)), draw(st.integers(0, 30_000))
+        kind = draw(st.sampled_from([None, "CHAIN", "LLM", "TOOL", "EVALUATOR"]))
+        attributes: dict[str, Any] = {"rollout__step": 3}
+        if kind == "LLM":
+            attributes |= {"gen_ai__output__messages": said(draw(st.sampled_from(["a", "b", "c"])))}
+            attributes |= {"gen_ai__usage__output_tokens": draw(st.integers(0, 9))} if draw(st.booleans()) else {}
+        elif kind == "TOOL":
+            attributes |= {"input__value": draw(st.sampled_from(["1", "2"])), "output__value": "x"}
+        spans.append(
+            span(
+                number,
+                kind,
+                parent=draw(st.integers(1, number - 1)),
+                at=(begin, begin + length),
+                name=draw(st.sampled_from(["one", "two"])),
+                error=draw(st.booleans()),
+                **attributes,
+            )
+        )
+    return spans
+
+
+def naive_seconds(spans: list[ReadableSpan], kinds: set[str], within: range | None = None) -> float:
+    """Return the seconds in which a span of these kinds runs, microsecond by interval."""
+    ends = sorted({(each.start_time or 0) // 1000 for each in spans} | {(each.end_time or 0) // 1000 for each in spans})
+    total = 0
+    for begin, end in pairwise(ends):
+        runs = any(
+            (each.attributes or {}).get("openinference.span.kind") in kinds
+            and (each.start_time or 0) // 1000 <= begin
+            and end <= (each.end_time or 0) // 1000
+            for each in spans
+        )
+        if runs and (within is None or (begin >= within.start and end <= within.stop)):
+            total += end - begin
+    return total / 1e6
+
+
+def naive_outermost(spans: list[ReadableSpan], kind: str) -> list[ReadableSpan]:
+    """Return the spans of a kind without an ancestor of that kind."""
+    known = {each.context.span_id: each for each in spans if each.context}
+
+    def ancestors(each: ReadableSpan) -> list[ReadableSpan]:
+        above = known.get(each.parent.span_id) if each.parent else None
+        return [] if above is None else [above, *ancestors(above)]
+
+    def is_kind(each: ReadableSpan) -> bool:
+        return (each.attributes or {}).get("openinference.span.kind") == kind
+
+    return [each for each in spans if is_kind(each) and not any(map(is_kind, ancestors(each)))]
+
+
+class TestFigures:
+    """Turns, tokens, seconds, tools."""
+
+    @settings(max_examples=150, deadline=None)
+    @given(trajectories())
+    def test_they_are_those_of_a_naive_recomputation(self, spans):
+        """Whatever the order, nesting and overlap of the spans."""
+        summary = summarise_trajectory(spans)
+        generations, tools = naive_outermost(spans, "LLM"), naive_outermost(spans, "TOOL")
+        tokens = [
+            each.attributes["gen_ai.usage.output_tokens"]
+            for each in generations
+            if "gen_ai.usage.output_tokens" in each.attributes
+        ]
+        assert (summary.turns, summary.output_tokens) == (len(generations) or None, sum(tokens) if tokens else None)
+        calls = Counter(each.name for each in tools)
+        failed = Counter(each.name for each in tools if each.status.status_code is StatusCode.ERROR)
+        assert summary.tools == {name: ToolCounts(calls[name], failed[name]) for name in calls}
+        repeats = Counter((each.name, each.attributes["input.value"]) for each in tools)
+        assert summary.repeated_calls == max(repeats.values(), default=0)
+        for field, kind in (("llm_seconds", "LLM"), ("tool_seconds", "TOOL"), ("reward_seconds", "EVALUATOR")):
+            assert getattr(summary, field) == pytest.approx(naive_seconds(spans, {kind}))
+        begin = START // 1000
+        busy = naive_seconds(spans, {"LLM", "TOOL", "EVALUATOR"}, range(begin, begin + 100_000))
+        assert summary.waiting_seconds == pytest.approx(0.1 - busy if summary.has_root else 0.0)
+        assert summary.start_time == min(each.start_time for each in spans)
+        assert len(summary.shape) == summary.spans == len(spans)
+        for shape in summary.shape:
+            if shape.parent >= 0:
+                assert summary.shape[shape.parent].span_id == shape.parent_id
+        count = sum(each.status.status_code is StatusCode.ERROR for each in spans)
+        assert len(summary.errors) == min(8, count)
+        assert all(summary.shape[error.shape].status == 2 for error in summary.errors)
+
+    @settings(max_examples=150, deadline=None)
+    @given(trajectories(), st.data())
+    def test_merging_equals_the_whole(self, spans, data):
+        """However a trajectory's spans are spread over lines."""
+        parts: dict[int, list[ReadableSpan]] = {}
+        for each in spans:
+            parts.setdefault(data.draw(st.integers(0, 3)), []).append(each)
+        whole = summarise_trajectory(spans)
+        merged = merge_summaries([summarise_trajectory(part) for part in parts.values()])
+        for field in TrajectorySummary.__dataclass_fields__:
+            expected = getattr(whole, field)
+            assert getattr(merged, field) == (pytest.approx(expected) if isinstance(expected, float) else expected)
+
+    def test_the_order_of_spans_means_nothing(self):
+        """A span that comes twice counts once."""
+        spans = [root(), span(2, "LLM"), span(3, "TOOL", at=(5, 9))]
+        assert summarise_trajectory(spans) == summarise_trajectory([*reversed(spans), spans[1]])
+
+    def test_totals_of_the_root_count(self):
+        """A root of ours counted generations that were dropped later."""
+        summary = summarise_trajectory([root(rollout__turns=9, rollout__output_tokens=70), span(2, "LLM")])
+        assert (summary.turns, summary.input_tokens, summary.output_tokens) == (9, None, 70)
+
+    def test_nothing(self):
+        """There is no summary of no spans."""
+        with pytest.raises(ValueError, match="one span"):
+            summarise_trajectory([])
+        with pytest.raises(ValueError, match="one part"):
+            merge_summaries([])
+
+
+class TestWhatItSays:
+    """Identity, reward, texts, errors, other programs."""
+
+    def test_a_late_reward_counts(self):
+        """That of a span which ended later, its parts beside the root's; advantage and fate the same way."""
+        late = {"rollout__reward": 0.75, "rollout__reward_parts": '{"format": true, "why": "so"}'}
+        spans = [
+            root(rollout__reward=0.25, rollout__reward_parts='{"length": 2}', rollout__fate="kept"),
+            span(5, "EVALUATOR", at=(200_000, 200_001), rollout__advantage=-1.5, **late),
+        ]
+        for summary in (summarise_trajectory(spans), merge_summaries([summarise_trajectory([one]) for one in spans])):
+            assert (summary.reward, summary.reward_parts) == (0.75, {"format": 1.0, "length": 2.0})
+            assert (summary.advantage, summary.fate) == (-1.5, "kept")
+
+    def test_spans_of_another_program(self):
+        """Kinds follow the GenAI conventions, the service is the resource's, a failed root has the status error."""
+        generation = span(2, gen_ai__operation__name="chat", gen_ai__response__finish_reasons=("length",))
+        tool = span(3, gen_ai__operation__name="execute_tool", gen_ai__tool__name="search", at=(5, 9), error=True)
+        top = span(1, gen_ai__operation__name="invoke_agent", parent=None, error=True, error__type="ValueError")
+        summary = summarise_trajectory([generation, tool, top])
+        assert (summary.service_name, summary.status, summary.error_type) == ("agent", "error", "ValueError")
+        assert (summary.turns, summary.finish_reason, summary.tools) == (1, "length", {"search": ToolCounts(1, 1)})
+
+    @pytest.mark.parametrize(
+        ("attributes", "line"),
+        [
+            ({"input__value": "Why?\nBecause", "input__mime_type": "text/plain"}, "Why?"),
+            ({"input__value": '"Why \\u00e9?\\nBecause"'}, "Why é?"),
+            ({"input__value": '{"messages":[{"role":"system","content":"no"},{"role":"user","content":"W?"}]}'}, "W?"),
+            ({"gen_ai__input__messages": said("Why?").replace("assistant", "user")}, "Why?"),
+            ({"input__value": '{"n": 3, "question": "Why?"}'}, "Why?"),
+            ({"input__value": "[1, 2]"}, "[1, 2]"),
+            ({"input__value": "null"}, ""),
+            ({"input__value": "x" * 500}, "x" * 199 + "…"),
+            ({"input__value": '"' + "\\n\\n" + 'a \\\\\\"b\\""'}, 'a \\"b"'),
+            ({"input__value": '"' + "\\ud83d\\ude00" * 300}, "😀" * 49 + "?"),
+            ({"input__value": 7}, ""),
+        ],
+    )
+    def test_the_prompt_is_the_first_line_of_what_the_user_asked(self, attributes, line):
+        """From a text, messages, or an argument with a prompt's name."""
+        assert summarise_trajectory([root(**attributes)]).prompt == line
+
+    def test_without_a_root_prompt_and_answer_are_those_of_generations(self):
+        """The first prompt, and the last answer that has words."""
+        asked = said("Why?").replace("assistant", "user")
+        spans = [
+            span(2, "LLM", at=(0, 5), gen_ai__input__messages=asked, gen_ai__output__messages=said("Hm")),
+            span(3, "LLM", at=(6, 9), gen_ai__output__messages=said("So", reason="length")),
+            span(4, "LLM", at=(10, 12), gen_ai__output__messages='[{"role":"assistant","parts":[]}]'),
+        ]
+        summary = summarise_trajectory(spans)
+        assert (summary.prompt, summary.answer, summary.has_root) == ("Why?", "So", False)
+
+    def test_tool_calls_that_went_wrong(self):
+        """Tools that there are not, and calls that are no JSON or have no end."""
+        text = (
+            'a <tool_call>{"name":"x","arguments":{}}</tool_call><tool_call>{"name":</tool_call><tool_call>{"name":"y"}'
+        )
+        spans = [
+            root(),
+            span(2, "LLM", gen_ai__output__messages=said(text)),
+            span(3, "TOOL", rollout__requested_tool="serch"),
+            ReadableSpan(
+                "t",
+                SpanContext(TRACE, 4, False, TraceFlags(1)),
+                SpanContext(TRACE, 1, False, TraceFlags(1)),
+                RESOURCE,
+                {"openinference.span.kind": "TOOL"},
+                status=Status(StatusCode.ERROR, "Unknown tool: serch"),
+                start_time=START,
+                end_time=START,
+            ),
+            span(5, "TOOL", error=True),
+        ]
+        summary = summarise_trajectory(spans)
+        assert (summary.unparsed_tool_calls, summary.unknown_tool_calls) == (2, 2)
+
+
+class TestTurnHashes:
+    """Equal for equal content."""
+
+    def hashes(self, *spans: ReadableSpan) -> tuple[str, ...]:
+        """Return the hashes of a trajectory with these spans."""
+        return summarise_trajectory([root(), *spans]).turn_hashes
+
+    def test_ids_times_and_reasons_are_no_content(self):
+        """Ids of calls and requests, time stamps, span ids, and times of spans differ between rollouts."""
+        one = self.hashes(
+            span(2, "LLM", gen_ai__output__messages=said("a", call_id="call_1")),
+            span(3, "TOOL", at=(5, 9), output__value='{"text":"x","request_id":"r-1","created":17,"took_ms":1}'),
+        )
+        other = self.hashes(
+            span(7, "LLM", at=(3, 4), gen_ai__output__messages=said("a", call_id="call_2", reason="length")),
+            span(8, "TOOL", at=(6, 9), output__value='{"text":"x","request_id":"r-2","created":18,"took_ms":1}'),
+        )
+        assert one == other
+        assert len(one) == 1
+        assert len(one[0]) == 8
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            ({"gen_ai__output__messages": said("a")}, {"gen_ai__output__messages": said("b")}),
+            ({"output__value": '{"response_text":"a","n":1}'}, {"output__value": '{"response_text":"b","n":1}'}),
+            ({"output__value": '{"token_ids":[1,2]}'}, {"output__value": '{"token_ids":[1,3]}'}),
+            ({"output__value": "a"}, {"output__value": "b"}),
+        ],
+    )
+    def test_other_words_are_other_content(self, one, other):
+        """In each form that a generation's output has."""
+        assert self.hashes(span(2, "LLM", **one)) != self.hashes(span(2, "LLM", **other))
+
+    def test_a_result_is_content_of_its_turn(self):
+        """Another result is another turn, and an output that isn't recorded has no hash."""
+        turn = span(2, "LLM", gen_ai__output__messages=said("a"))
+        results = [self.hashes(turn, span(3, "TOOL", at=(5, 9), output__value=value)) for value in ("1", "2")]
+        assert results[0] != results[1]
+        assert self.hashes(span(2, "LLM")) == ("",)
+
+
+class TestHostile:
+    """Spans that nobody should write."""
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            None,
+            True,
+            -1,
+            2**63,
+            float("nan"),
+            float("inf"),
+            "",
+            "\ud800",
+            "{" * 100_000,
+            '{"a":' * 50_000,
+            "<tool_call>" * 20_000,
+            '{"token_ids":[' * 20_000,
+            '{"response_text":"' * 20_000,
+            '{"created":"' * 20_000,
+            "\\" * 100_000,
+            '"' + "\\" * 100_001,
+            "x" * 2_000_000,
+            ("a", "b"),
+            (1, 2),
+            {"a": 1},
+            b"bytes",
+        ],
+        ids=lambda value: repr(value)[:20],
+    )
+    @pytest.mark.parametrize("kind", ["LLM", "TOOL", "AGENT"])
+    def test_any_value_in_any_attribute(self, kind, value):
+        """It has a summary, small and with text that JSON can say."""
+        keys = [
+            *("input__value", "output__value", "gen_ai__input__messages", "gen_ai__output__messages", "rollout__step"),
+            *("rollout__sample_index", "rollout__rollout_n", "rollout__status", "rollout__reward", "rollout__turns"),
+            *("rollout__reward_parts", "rollout__advantage", "rollout__fate", "gen_ai__usage__input_tokens"),
+            *("gen_ai__response__finish_reasons", "gen_ai__tool__name", "rollout__min_weights_version", "error__type"),
+            *("rollout__staleness", "rollout__requested_tool", "gen_ai__operation__name", "rollout__finish_reason"),
+        ]
+        attributes = dict.fromkeys(keys, value)
+        spans = [
+            span(1, kind, parent=None, error=True, **attributes),
+            span(2, kind, parent=1, error=True, **attributes),
+            span(3, None, parent=3, **attributes),
+        ]
+        summary = summarise_trajectory(spans)
+        assert summary.spans == 3
+        assert len(repr(summary)) < 20_000
+        repr(summary).encode()
+
+    def test_bounds(self):
+        """On shapes, errors, tools, hashes and names; counts go on."""
+        spans = [
+            span(number, "TOOL" if number % 2 else "LLM", at=(number, number + 1), name=f"{number}" * 99, error=True)
+            for number in range(2, 2002)
+        ]
+        summary = summarise_trajectory(spans)
+        assert (len(summary.shape), len(summary.errors), len(summary.tools)) == (MAX_SHAPES, 8, MAX_TOOLS)
+        assert (summary.spans, summary.turns, len(summary.turn_hashes)) == (2000, 1000, 256)
+        assert sum(counts.calls for counts in summary.tools.values()) == 1000
+        assert OTHER_TOOLS in summary.tools
+        assert max(len(shape.name) for shape in summary.shape) == 128
+
+
+class TestHidden:
+    """What processing has hidden is not in a summary."""
+
+    @pytest.mark.parametrize(
+        "op",
+        [
+            {},
+            {"capture_inputs": False, "capture_output": False},
+        ],
+    )
+    def test_it_is_in_no_field(self, op):
+        """Neither redacted secrets nor payload that isn't captured."""
+        exporter = InMemorySpanExporter()
+        secret = "sk-ant-api03-Zq8vN2kL5mR7tY1wX4bC6dF9gH3jK0pS"
+        try:
+            otel_rollout.init("project", "experiment", backend=exporter)
+
+            @rollout_trace_op(kind="LLM", **op)
+            def generate(messages: list[dict[str, str]]) -> dict[str, str]:
+                return {"role": "assistant", "content": f"api_key={secret}"}
+
+            @rollout_trace_op(kind="TOOL", **op)
+            def search(api_key: str) -> str:
+                return f"api_key={secret}"
+
+            with rollout_trace_attr(0, 1):
+                generate([{"role": "user", "content": f"api_key={secret}"}])
+                search(secret)
+            assert otel_rollout.flush(10.0)
+            summary = summarise_trajectory(exporter.spans)
+        finally:
+            otel_rollout.shutdown(10.0)
+        assert summary.turns == 1
+        assert secret not in repr(summary)
+        assert (summary.turn_hashes == ("",)) == ("capture_output" in op)

@@ -1,0 +1,171 @@
+"""Summaries in a trace folder: of the index, of lines, of folders of the version before."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import stat
+from pathlib import Path
+from unittest import mock
+
+import orjson
+import pytest
+
+from otel_rollout import read
+from otel_rollout.analysis.summarise import summarise_trajectory
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.trace_folder.lines import seal_of
+from otel_rollout.trace_folder.stored_file import StoredFile
+from otel_rollout.trace_folder.summaries import summaries_of
+
+from .recordings import make_span, make_trajectory, trace_id_of, write_frames
+
+BEFORE = Path(__file__).parent / "before_summaries"
+"""A folder that the demo wrote with the version before summaries."""
+PLACE = {"worker": mock.ANY, "bytes": mock.ANY, "stored_bytes": mock.ANY}
+
+
+def fields_of(summary):
+    """Return a summary as a dict, without what only a folder knows."""
+    return {name: getattr(summary, name) for name in type(summary).__dataclass_fields__ if name not in PLACE}
+
+
+def write(folder, *batches):
+    """Write batches through the writer."""
+    writer = FolderWriter(folder)
+    for batch in batches:
+        writer.write(batch)
+    writer.close()
+
+
+class TestRecordedTrajectory:
+    """Its summary."""
+
+    def test_it_comes_from_the_index(self, tmp_path):
+        """It equals that of the spans, and no spans are read."""
+        spans = make_trajectory(7, 3, 1, payload="[1]")
+        write(tmp_path, spans[:1], spans[1:])
+        [found] = read(tmp_path)
+        with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
+            summary = found.summary
+        assert fields_of(summary) == fields_of(summarise_trajectory(spans))
+        assert (summary.bytes, summary.stored_bytes) == (found.size_bytes, found.stored_bytes)
+        assert summary.worker == found.parts[0][0].worker
+
+    def test_a_late_reward_counts(self, tmp_path):
+        """Its span comes after the root, in a line of its own."""
+        spans = make_trajectory(reward=None)
+        given = {"rollout.step": 1, "rollout.sample_index": 0, "rollout.reward": 0.5}
+        late = make_span("score", 9, trace_id_of(1, 0, 0), seconds=(2, 3), attributes=given)
+        write(tmp_path, spans, [late])
+        [found] = read(tmp_path)
+        assert (found.reward, found.summary.reward, found.status) == (0.5, 0.5, "completed")
+        assert fields_of(found.summary) == fields_of(summarise_trajectory([*spans, late]))
+        assert [each.reward for each in read(tmp_path, reward=(0.4, 0.6))] == [0.5]
+
+    def test_of_a_running_one(self, tmp_path):
+        """It is merged from the lines of the journal."""
+        spans = make_trajectory()
+        writer = FolderWriter(tmp_path)
+        writer.write(spans[:1])
+        writer.write(spans[1:2])
+        [found] = read(tmp_path)
+        assert fields_of(found.summary) == fields_of(summarise_trajectory(spans[:2]))
+        writer.close()
+
+    def test_spans_that_are_in_two_lines_count_once(self, tmp_path):
+        """A journal that a crash left behind may have spans of a frame."""
+        spans = make_trajectory()
+        write_frames(tmp_path / "step=000001" / "host-1-abcd.jsonl.zst", spans)
+        write_frames(tmp_path / "step=000001" / "host-2-abcd.jsonl.zst", spans[:2])
+        [found] = read(tmp_path)
+        assert fields_of(found.summary) == fields_of(summarise_trajectory(spans))
+
+    @pytest.mark.parametrize(
+        ("column", "value"),
+        [("turns", "1"), ("prompt", None), ("tools", [1]), ("shape", {}), ("provenance", [1]), ("errors", [[1]])],
+    )
+    def test_columns_of_another_form_are_made_anew(self, tmp_path, column, value):
+        """From the spans, whatever a program wrote with a valid checksum."""
+        write(tmp_path, make_trajectory())
+        [index] = tmp_path.rglob("*.index.jsonl")
+        line = {**orjson.loads(index.read_bytes()), column: value}
+        del line["crc32"]
+        start = orjson.dumps(line)[:-1]
+        index.write_bytes(start + seal_of(start))
+        [found] = read(tmp_path)
+        assert fields_of(found.summary) == fields_of(summarise_trajectory(make_trajectory()))
+
+    def test_a_damaged_index(self, tmp_path):
+        """It is made from the frame."""
+        write(tmp_path, make_trajectory())
+        [index] = tmp_path.rglob("*.index.jsonl")
+        index.write_bytes(index.read_bytes()[:-40])
+        [found] = read(tmp_path)
+        assert fields_of(found.summary) == fields_of(summarise_trajectory(make_trajectory()))
+
+    def test_an_attribute_with_the_name_of_a_column(self, tmp_path):
+        """It stays an attribute of the root, and tools of that name are counted."""
+        given = {"x": 1, "service_name": "mine", "shape": 2}
+        write(tmp_path, make_trajectory(**given))
+        [found] = read(tmp_path)
+        assert {key: found.attributes[key] for key in given} == given
+        assert found.summary.service_name == "p"
+
+
+class TestFolderOfTheVersionBefore:
+    """Its index has no summaries."""
+
+    @pytest.fixture
+    def folder(self, tmp_path):
+        """A copy that can be written."""
+        shutil.copytree(BEFORE, tmp_path / "traces")
+        return tmp_path / "traces"
+
+    def test_summaries_are_made_once_and_kept(self, folder):
+        """With progress; the index has them afterwards, private, and every old column as it was."""
+        [index] = folder.rglob("*.index.jsonl")
+        before = [orjson.loads(line) for line in index.read_bytes().splitlines()]
+        expected = [fields_of(summarise_trajectory(each.spans)) for each in read(folder)]
+        progress = []
+        made = list(summaries_of(read(folder), on_progress=lambda *counts: progress.append(counts)))
+        assert [fields_of(each) for each in made] == expected
+        assert progress == [(1, 4), (2, 4), (3, 4), (4, 4)]
+        with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
+            again = list(summaries_of(read(folder), on_progress=lambda *counts: progress.append(counts)))
+        assert (again, len(progress)) == (made, 4)
+        after = [orjson.loads(line) for line in index.read_bytes().splitlines()]
+        for old, new in zip(before, after, strict=True):
+            payload = {key: value for key, value in old.pop("attributes").items() if key.endswith(".messages")}
+            assert all(new[name] == value for name, value in old.items() if name != "crc32")
+            assert not payload.keys() & new["attributes"].keys()
+        assert stat.S_IMODE(index.stat().st_mode) & 0o077 == stat.S_IMODE(folder.stat().st_mode) & 0o066
+        assert sorted(path.name for path in index.parent.iterdir()) == sorted(
+            [index.name, index.name.replace(".index.jsonl", ".jsonl.zst")]
+        )
+
+    def test_one_summary_reads_one_trajectory(self, folder):
+        """The index stays as it is."""
+        [index] = folder.rglob("*.index.jsonl")
+        before = index.read_bytes()
+        first = next(read(folder))
+        assert fields_of(first.summary) == fields_of(summarise_trajectory(first.spans))
+        assert index.read_bytes() == before
+
+    def test_a_folder_that_cannot_be_written(self, folder):
+        """They are made again each time."""
+        [index] = folder.rglob("*.index.jsonl")
+        before = index.read_bytes()
+        with mock.patch("otel_rollout.trace_folder.index.open_private", side_effect=PermissionError):
+            made = list(summaries_of(read(folder)))
+        assert len(made) == 4
+        assert index.read_bytes() == before
+
+    def test_a_file_that_is_being_written_keeps_its_index(self, folder):
+        """Its process appends to it."""
+        [index] = folder.rglob("*.index.jsonl")
+        before = index.read_bytes()
+        with index.with_name(index.name.replace(".index.jsonl", ".jsonl.zst")).open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            assert len(list(summaries_of(read(folder)))) == 4
+        assert index.read_bytes() == before

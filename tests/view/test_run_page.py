@@ -1,0 +1,176 @@
+"""The page Run: a row and a point in each chart for every step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.servers.browser import Browser
+from tests.view.looking import Looking, look
+from tests.view.made_run import write_made_run
+from tests.view.viewer import Viewer
+
+pytestmark = pytest.mark.integration
+ROWS = "[role=table] .table-rows [role=row]"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The made-up run."""
+    path = tmp_path_factory.mktemp("run") / "traces"
+    write_made_run(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def looking(browser: Browser, viewer: Viewer):
+    """A page of it; the tests of the module share it."""
+    with look(browser, viewer) as page:
+        yield page
+
+
+def cells(looking: Looking) -> list[list[str]]:
+    """Return the texts of the table's rows."""
+    return looking.page.eval_on_selector_all(
+        ROWS, "rows => rows.map(row => [...row.children].map(cell => cell.innerText))"
+    )
+
+
+class TestRows:
+    """The table of steps."""
+
+    def test_has_a_row_for_each_step_with_its_figures(self, looking):
+        """Steps of training stand in order, with prompts, trajectories, mean reward, and groups without signal."""
+        looking.go("#/?experiment=first")
+        looking.page.wait_for_selector(ROWS)
+        rows = cells(looking)
+        assert [row[:3] for row in rows] == [[str(step), "6", "24"] for step in (1, 2, 3)]
+        assert [row[3] for row in rows] == ["0.348", "0.522", "0.696"]
+        # Prompts 0 and 1; at step 3 prompt 3 too, whose only wrong rollout failed.
+        assert [row[5] for row in rows] == ["33%", "33%", "50%"]
+        assert looking.page.title() == f"{looking.viewer.get('run')['title']} · otel-rollout"
+
+    def test_validation_stands_apart(self, looking):
+        """Validation has a table of its own, one click away."""
+        page = looking.go("#/?experiment=first")
+        page.get_by_role("link", name="Validation · 1").click()
+        looking.wait("rows => document.querySelectorAll(rows).length === 1", ROWS)
+        assert cells(looking)[0][:4] == ["2", "2", "2", "1"]
+
+    def test_the_order_stays_in_the_address(self, looking):
+        """A click on a column's title sorts, and who gets the address sees the same order."""
+        page = looking.go("#/?experiment=first")
+        page.get_by_role("button", name="Reward").click()
+        looking.wait_for_address("#/?experiment=first&sort=-reward")
+        page.reload()
+        page.wait_for_selector(ROWS)
+        assert [row[0] for row in cells(looking)] == ["3", "2", "1"]
+        assert page.get_by_role("columnheader", name="Reward").get_attribute("aria-sort") == "descending"
+
+
+class TestWays:
+    """The ways to a step."""
+
+    def test_keys_lead_to_a_step_and_back(self, looking):
+        """`j` goes to the next row, Enter opens it, Escape goes up."""
+        page = looking.go("#/?experiment=first")
+        page.wait_for_selector(ROWS)
+        for key in ("j", "j", "k", "j", "Enter"):
+            page.keyboard.press(key)
+        looking.wait_for_address("#/step/2?experiment=first")
+        page.get_by_role("heading", name="Step 2").wait_for()
+        assert page.title().startswith("Step 2 · ")
+        page.keyboard.press("Escape")
+        looking.wait_for_address("#/")
+
+    def test_a_click_in_a_chart_leads_to_the_step(self, looking):
+        """The point under the pointer is the step that opens."""
+        page = looking.go("#/?experiment=first")
+        chart = page.locator(".chart", has_text="Mean reward").locator(".u-over")
+        box = chart.bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] - 3, box["y"] + 30)
+        page.mouse.click(box["x"] + box["width"] - 2, box["y"] + 30)
+        looking.wait_for_address("#/step/3?experiment=first")
+
+    def test_the_help_lists_the_keys_of_the_page(self, looking):
+        """`?` shows the page's own keys and those of all pages; Escape closes it and stays on the page."""
+        page = looking.go("#/?experiment=first")
+        page.wait_for_selector(ROWS)
+        page.keyboard.press("?")
+        dialog = page.get_by_role("dialog", name="Keys")
+        dialog.wait_for()
+        text = dialog.inner_text()
+        page.keyboard.press("Escape")
+        dialog.wait_for(state="detached")
+        assert "next step" in text
+        assert "search" in text
+        assert looking.address() == "#/?experiment=first"
+
+
+class TestComparison:
+    """A second run over the first."""
+
+    def test_a_second_experiment_is_drawn_over_the_first(self, looking):
+        """`against` draws it dashed over the same charts; the values of both stand above each."""
+        page = looking.go("#/?experiment=first")
+        page.get_by_label("Against").select_option("second")
+        looking.wait_for_address("#/?experiment=first&against=second")
+        chart = page.locator(".chart", has_text="Mean reward")
+        chart.get_by_text("reward, other").wait_for()
+        box = chart.locator(".u-over").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 2, box["y"] + 30)
+        looking.wait("() => document.querySelector('.chart .chart-step').textContent === 'step 1'")
+        assert chart.locator(".chart-values b").all_inner_texts() == ["0.348", "0.500"]
+
+
+class TestAccess:
+    """Who can read it."""
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_has_no_serious_fault(self, looking, scheme):
+        """axe-core finds no serious fault, contrast included."""
+        looking.page.emulate_media(color_scheme=scheme)
+        looking.go("#/?experiment=first&against=second").wait_for_selector(ROWS)
+        assert looking.serious_faults() == []
+
+    def test_the_chosen_colors_stay(self, looking):
+        """The switch takes light and dark over the system's, also after a reload."""
+        page = looking.go("#/")
+        page.emulate_media(color_scheme="light")
+        for _ in range(2):
+            page.get_by_role("button", name="Colors").click()
+        page.reload()
+        page.wait_for_selector(ROWS)
+        dark = page.evaluate("getComputedStyle(document.documentElement).colorScheme")
+        page.get_by_role("button", name="Colors").click()
+        assert dark == "dark"
+        assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
+
+    @pytest.mark.parametrize("width", [400, 1920])
+    def test_fits_the_window(self, looking, width):
+        """Nothing is wider than the window but what scrolls by itself."""
+        size = looking.page.viewport_size
+        looking.page.set_viewport_size({"width": width, "height": 800})
+        looking.go("#/?experiment=first").wait_for_selector(ROWS)
+        overflow = looking.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        looking.page.set_viewport_size(size)
+        assert overflow <= 0
+
+
+class TestFaults:
+    """What goes wrong."""
+
+    def test_an_empty_folder_is_waited_for(self, looking, tmp_path):
+        """Before the first trajectory the page says so; its row comes without a reload."""
+        with Viewer(tmp_path / "later") as viewer, looking.beside(viewer) as waiting:
+            waiting.page.get_by_role("heading", name="No trajectories yet").wait_for()
+            write_made_run(tmp_path / "later")
+            waiting.page.wait_for_selector(ROWS)
+            assert waiting.faults == []
+
+    def test_the_page_complains_of_nothing(self, looking):
+        """No exception, no refusal of the content security policy, no answer that failed."""
+        assert looking.faults == []

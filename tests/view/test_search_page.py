@@ -1,0 +1,86 @@
+"""The page Search: hits as they come, each with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.servers.browser import Browser
+from tests.view.looking import Looking, look
+from tests.view.made_run import STEPS, write_made_run
+from tests.view.viewer import Viewer
+
+pytestmark = pytest.mark.integration
+ROWS = "[role=table] .table-rows [role=row]"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The made-up run."""
+    path = tmp_path_factory.mktemp("run") / "traces"
+    write_made_run(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def looking(browser: Browser, viewer: Viewer):
+    """A page of it; the tests of the module share it."""
+    with look(browser, viewer) as page:
+        yield page
+
+
+def found(looking: Looking, text: str) -> None:
+    """Wait until the line above the hits says how many there are."""
+    looking.page.locator(".search-progress").get_by_text(text).wait_for()
+
+
+class TestSearch:
+    """What is found."""
+
+    def test_a_text_is_found_from_any_page_by_its_key(self, looking):
+        """`/` leads to the search; hits stand with the match marked; Enter opens the chosen one."""
+        page = looking.go("#/step/2?experiment=first")
+        page.wait_for_selector(ROWS)
+        page.keyboard.press("/")
+        page.get_by_label("text to search for").wait_for()
+        page.keyboard.type("it is 23")
+        page.get_by_label("step", exact=True).select_option("")
+        page.keyboard.press("Tab")
+        page.get_by_role("button", name="Search").click()
+        found(looking, f"{STEPS} trajectories in ")
+        assert set(page.locator("mark").all_inner_texts()) == {"It is 23"}
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        looking.wait("() => /^#[/]trajectory[/][0-9a-f]{32}[?]span=/.test(location.hash)")
+
+    def test_a_step_is_searched_alone(self, looking):
+        """The step stands in the address, and only its trajectories are found."""
+        page = looking.go("#/search?q=it+is+23&step=2&experiment=first")
+        found(looking, "1 trajectory in ")
+        assert page.locator(ROWS).inner_text().splitlines()[0] == "step 2 · 2 · 3"
+
+    def test_failed_calls_stand_with_their_arguments(self, looking):
+        """What a tool was called with, and why it failed, stands in the row."""
+        page = looking.go("#/search?q=calculate&in=failed&step=2&experiment=first")
+        found(looking, "4 trajectories in ")
+        assert 'calculate {"expression":"4 * 10 + 0"} → division by zero' in page.locator(".excerpt").all_inner_texts()
+
+    def test_nothing_found_says_so(self, looking):
+        """The page says that there is nothing, and how letters were compared."""
+        page = looking.go("#/search?q=nowhere")
+        page.get_by_text("Nothing is found. Capital letters don't matter.").wait_for()
+        assert page.locator(ROWS).count() == 0
+
+
+class TestFaults:
+    """What goes wrong."""
+
+    def test_has_no_serious_fault_of_access(self, looking):
+        """axe-core finds no serious fault."""
+        looking.go("#/search?q=calculate&in=tool").wait_for_selector(ROWS)
+        assert looking.serious_faults() == []
+
+    def test_the_page_complains_of_nothing(self, looking):
+        """No exception, no refusal of the content security policy, no answer that failed."""
+        assert looking.faults == []

@@ -1,0 +1,220 @@
+"""The page Step: its figures, and its groups and trajectories as rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+from tests.servers.browser import Browser
+from tests.view.looking import Looking, look
+from tests.view.made_run import made_trajectory, write_made_run
+from tests.view.viewer import Viewer
+
+pytestmark = pytest.mark.integration
+ROWS = "[role=table] .table-rows [role=row]"
+STEP = "#/step/2?experiment=first"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The made-up run."""
+    path = tmp_path_factory.mktemp("run") / "traces"
+    write_made_run(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def looking(browser: Browser, viewer: Viewer):
+    """A page of it; the tests of the module share it."""
+    with look(browser, viewer) as page:
+        yield page
+
+
+def column(looking: Looking, number: int) -> list[str]:
+    """Return the texts of a column of the table."""
+    return looking.page.eval_on_selector_all(
+        ROWS, "(rows, number) => rows.map(row => row.children[number].innerText)", number
+    )
+
+
+def tile(looking: Looking, title: str) -> list[str]:
+    """Return the lines of a figure of the step."""
+    exact = looking.page.locator(".tile-title").get_by_text(title, exact=True)
+    return looking.page.locator(".tile", has=exact).inner_text().splitlines()
+
+
+class TestFigures:
+    """The figures on top."""
+
+    def test_say_how_the_step_went(self, looking):
+        """Rewards, groups without signal, truncated, errors and tools are those of the step."""
+        looking.go(STEP).wait_for_selector(ROWS)
+        assert tile(looking, "Mean reward")[1] == "0.522"
+        assert tile(looking, "Groups without signal")[1:] == ["33%", "1 all best", "1 all worst"]
+        assert tile(looking, "Truncated")[1:] == ["4.2%", "1", "with a reward", "1 with the worst"]
+        assert tile(looking, "Errors")[1] == "4.2%"
+        assert tile(looking, "Tool errors")[1:] == ["17%", "4 of 24 calls"]
+
+    def test_truncated_answers_with_a_reward_are_one_click_away(self, looking):
+        """The figure of truncated trajectories leads to those with a reward."""
+        page = looking.go(STEP)
+        page.get_by_role("link", name="with a reward").click()
+        looking.wait("rows => document.querySelectorAll(rows).length === 1", ROWS)
+        assert [column(looking, number) for number in range(4)] == [["2"], ["3"], ["✂ truncated"], ["0"]]
+
+    def test_a_bar_of_rewards_leads_to_its_trajectories(self, looking):
+        """The bar of a reward opens the trajectories that have it."""
+        page = looking.go(STEP)
+        page.get_by_role("link", name="reward 1: 12").click()
+        looking.wait("rows => document.querySelectorAll(rows).length === 12", ROWS)
+        assert set(column(looking, 3)) == {"1"}
+
+    def test_a_point_leads_to_its_trajectory(self, looking):
+        """A click on a point of the scatter opens the trajectory that stands above it."""
+        page = looking.go(STEP)
+        over = page.locator(".chart", has_text="Reward over output tokens").locator(".u-over")
+        over.wait_for()
+        over.scroll_into_view_if_needed()
+        box = over.bounding_box()
+        assert box is not None
+        for across in range(0, int(box["width"]), 4):
+            for down in range(0, int(box["height"]), 12):
+                page.mouse.move(box["x"] + across, box["y"] + down)
+                if over.evaluate("element => element.style.cursor") == "pointer":
+                    page.mouse.click(box["x"] + across, box["y"] + down)
+                    looking.wait("() => location.hash.includes('/rollout/')")
+                    return
+        raise AssertionError("no point is found")
+
+    def test_a_tool_leads_to_its_failed_calls(self, looking):
+        """The tools stand with their failures, which a click finds."""
+        page = looking.go(STEP)
+        tools = page.locator("section.chart", has_text="Tools")
+        tools.get_by_role("link", name="4", exact=True).click()
+        looking.wait("() => location.hash.startsWith('#/search?')")
+        looking.wait("rows => document.querySelectorAll(rows).length === 4", ROWS)
+
+
+class TestGroups:
+    """The rows of groups."""
+
+    def test_show_rewards_and_what_gives_no_signal(self, looking):
+        """A group has a cell for each rollout, its share of solved ones, and a mark if all rewards are equal."""
+        looking.go(STEP).wait_for_selector(ROWS)
+        assert column(looking, 0) == ["0", "1", "2", "3", "4", "5"]
+        assert column(looking, 2) == ["100%", "0%", "50%", "67%", "50%", "50%"]
+        assert column(looking, 3) == ["all best", "all worst", "", "", "", ""]
+        row = looking.page.locator(ROWS).nth(3)
+        assert row.locator(".cell").evaluate_all("cells => cells.map(cell => cell.title)") == [
+            "rollout 1: reward 1, completed",
+            "rollout 2: reward 1, completed",
+            "rollout 3: reward 0, completed",
+            "rollout 4: reward none, error",
+        ]
+
+    def test_filters_stay_in_the_address(self, looking):
+        """A filter and a text narrow the rows; who gets the address sees the same rows."""
+        page = looking.go(STEP)
+        page.get_by_role("combobox", name="Signal").select_option("some")
+        page.get_by_role("combobox", name="Tools").select_option("errors")
+        page.get_by_label("text in the prompt").fill("QUESTION 4")
+        looking.wait_for_address("#/step/2?experiment=first&signal=some&tools=errors&q=QUESTION+4")
+        page.reload()
+        page.wait_for_selector(ROWS)
+        assert column(looking, 0) == ["4"]
+        page.get_by_role("button", name="Clear").click()
+        looking.wait("rows => document.querySelectorAll(rows).length === 6", ROWS)
+
+    def test_keys_lead_to_a_group_and_to_the_next_step(self, looking):
+        """`j` and Enter open a group, Escape comes back, `]` goes to the next step, `t` to its timeline."""
+        page = looking.go(STEP)
+        page.wait_for_selector(ROWS)
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        looking.wait_for_address("#/step/2/sample/1?experiment=first")
+        page.keyboard.press("Escape")
+        looking.wait_for_address(STEP)
+        page.wait_for_selector(ROWS)
+        page.keyboard.press("]")
+        looking.wait_for_address("#/step/3?experiment=first")
+        page.keyboard.press("t")
+        looking.wait_for_address("#/step/3/timeline?experiment=first")
+
+    def test_a_cell_leads_to_its_rollout(self, looking):
+        """A reward's cell opens the trajectory that has it."""
+        page = looking.go(STEP)
+        page.locator(ROWS).nth(2).locator(".cell").nth(3).click()
+        looking.wait_for_address("#/step/2/sample/2/rollout/3?experiment=first")
+
+
+class TestLive:
+    """A step that is being written."""
+
+    def test_rows_come_without_a_jump(self, looking, tmp_path):
+        """New groups come while the table stays where it was scrolled, with the row that was chosen."""
+        writer = FolderWriter(tmp_path)
+        for sample in range(200):
+            writer.write(made_trajectory(1, sample, 0))
+        with Viewer(tmp_path) as viewer, looking.beside(viewer) as live:
+            page = live.go("#/step/1")
+            page.wait_for_selector(ROWS)
+            page.keyboard.press("j")
+            page.evaluate("document.querySelector('[role=table]').scrollTop = 2000")
+            page.locator(f"{ROWS}[aria-rowindex='70']").wait_for()
+            before = page.evaluate("document.querySelector('[role=table]').scrollTop")
+            for sample in range(200, 220):
+                writer.write(made_trajectory(1, sample, 0))
+            page.get_by_role("link", name="Groups · 220").wait_for()
+            after = page.evaluate("document.querySelector('[role=table]').scrollTop")
+            page.keyboard.press("Enter")
+            live.wait_for_address("#/step/1/sample/0")
+            assert (before, live.faults) == (after, [])
+        writer.close()
+
+
+class TestSize:
+    """A large step."""
+
+    def test_only_rows_in_view_are_in_the_document(self, looking, tmp_path):
+        """Of hundreds of trajectories some dozens stand in the document, and the last one is reached by its key."""
+        writer = FolderWriter(tmp_path)
+        for rollout in range(480):
+            writer.write(made_trajectory(1, rollout // 8, rollout % 8))
+        writer.close()
+        with Viewer(tmp_path) as viewer, looking.beside(viewer) as large:
+            page = large.go("#/step/1?tab=trajectories")
+            page.wait_for_selector(ROWS)
+            table = page.get_by_role("table", name="trajectories")
+            assert table.get_attribute("aria-rowcount") == "481"
+            page.evaluate("document.querySelector('[role=table]').scrollTop = 1e9")
+            page.locator(f"{ROWS}[aria-rowindex='481']").wait_for()
+            assert page.locator(ROWS).count() < 100
+
+
+class TestFaults:
+    """What goes wrong."""
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_has_no_serious_fault_of_access(self, looking, scheme):
+        """axe-core finds no serious fault in groups and trajectories, contrast included."""
+        looking.page.emulate_media(color_scheme=scheme)
+        looking.go(STEP).wait_for_selector(ROWS)
+        groups = looking.serious_faults()
+        looking.go(f"{STEP}&tab=trajectories").wait_for_selector(".reward")
+        assert groups + looking.serious_faults() == []
+
+    def test_a_step_that_is_not_there_says_so(self, looking):
+        """The server's sentence stands on the page, with a way on."""
+        with looking.beside(looking.viewer) as other:
+            page = other.go("#/step/99")
+            alert = page.get_by_role("alert")
+            alert.wait_for()
+            assert "there is no step 99" in alert.inner_text()
+            assert alert.get_by_role("link", name="All steps").get_attribute("href") == "#/"
+
+    def test_the_page_complains_of_nothing(self, looking):
+        """No exception, no refusal of the content security policy, no answer that failed."""
+        assert looking.faults == []
