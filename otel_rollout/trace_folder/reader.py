@@ -34,6 +34,7 @@ _REWARD: Final = place_of("reward")
 _NAME: Final = place_of("name")
 _line_of: Final = itemgetter(*map(place_of, ("trace_id", "checksum", "bytes", "spans", "start_time", "end_time")))
 """Identifies a line; it comes twice if a file was copied, or a write repeated."""
+_ATTEMPTS: Final = 5
 _logger = logging.getLogger("otel_rollout")
 
 
@@ -320,17 +321,21 @@ class RecordedTrajectory:
         """
         if self._spans is None:
             try:
-                try:
-                    self._spans = self._read()
-                except MovedError:
-                    # It was running when it was listed: its spans have moved from the journal to a frame.
-                    self.parts = self._find(self.trace_id) or self.parts
-                    self._spans = self._read()
+                for attempt in range(_ATTEMPTS):
+                    try:
+                        self._spans = self._read()
+                        break
+                    except MovedError:
+                        # It was running when it was listed: its spans have moved from the journal to a frame, or to the
+                        # journal of a receiver that took a killed one's over, and from there again.
+                        if attempt == _ATTEMPTS - 1:
+                            raise
+                        self.parts = self._find(self.trace_id) or self.parts
             except RolloutTraceError:
                 raise
             except (OSError, ValueError) as error:
                 raise UnreadableTraceError(f"the trajectory {self.trace_id} can't be read: {error}") from error
-        return self._spans
+        return self._spans or []
 
     def otlp_json(self) -> bytes:
         """Return it as one line of OTLP JSON, as the `file` exporter writes it and OTLP receivers take it.
