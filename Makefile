@@ -11,7 +11,7 @@ SITE_SOURCE := README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docker-compose
 # Behind a proxy that has a certificate of its own, uv needs to be told of the system's; pip asks them by itself.
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem),true,false)
 
-.PHONY: help demo test test-fast test-slow test-versions soak fuzz check check-web format drift bench bench-file bench-receive bench-smoke docs site screenshots clean
+.PHONY: help demo test test-fast test-slow test-versions soak fuzz check check-web format drift bench bench-file bench-receive bench-view bench-smoke docs site screenshots clean
 
 help:  ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -73,10 +73,14 @@ bench-file: $(VENV)/.dev  ## Measure the trace folder beside JSON lines, Parquet
 bench-receive: $(VENV)/.dev  ## Measure `receive` beside the Collector's `file` exporter
 	@$(BIN)/python -m benchmarks.receive
 
+bench-view: $(VENV)/.dev  ## Measure how long a large run takes to look at; the folders are written first, for minutes
+	@$(BIN)/python -m benchmarks.view $(ARGS)
+
 bench-smoke: $(VENV)/.dev  ## The same, briefly: does it run at all
 	@$(BIN)/python -m benchmarks --smoke
 	@$(BIN)/python -m benchmarks.snapshot --smoke
 	@$(BIN)/python -m benchmarks.file --smoke
+	@$(BIN)/python -m benchmarks.view --smoke
 	@$(BIN)/python -m benchmarks.receive --smoke
 
 docs: $(VENV)/.dev  ## Write the generated tables of docs/

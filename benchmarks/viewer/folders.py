@@ -10,10 +10,12 @@ from hashlib import blake2b
 from multiprocessing import get_context
 from pathlib import Path
 
-import otel_rollout
 from benchmarks.viewer import trajectories as module
 from benchmarks.viewer.trajectories import Load, trajectories
+from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.export.outcome import Verdict
+from otel_rollout.trace_folder.index_entry import IndexEntry
+from otel_rollout.version import __version__
 from otel_rollout_file import FileSpanExporter
 
 PROMPTS_PER_TASK = 64
@@ -56,13 +58,5 @@ def _write(folder: Path, load: Load, tasks: list[tuple[int, range]]) -> None:
 
 def _digest(load: Load) -> str:
     """Return what differs if other files would be written."""
-    digest = blake2b(repr(load).encode(), digest_size=4)
-    package = Path(otel_rollout.__file__).parent
-    sources = [
-        Path(module.__file__),
-        *sorted(package.glob("trace_folder/*.py")),
-        *sorted(package.glob("analysis/*.py")),
-    ]
-    for source in sources:
-        digest.update(source.read_bytes())
-    return digest.hexdigest()
+    stored = (load, __version__, IndexEntry._fields, list(TrajectorySummary.__annotations__))
+    return blake2b(repr(stored).encode() + Path(module.__file__).read_bytes(), digest_size=4).hexdigest()

@@ -83,7 +83,7 @@ class TestRecordedTrajectory:
 
     @pytest.mark.parametrize(
         ("column", "value"),
-        [("turns", "1"), ("prompt", None), ("tools", [1]), ("shape", {}), ("provenance", [1]), ("errors", [[1]])],
+        [("turns", "1"), ("prompt", None), ("tools", [1]), ("provenance", [1]), ("errors", [[1]])],
     )
     def test_columns_of_another_form_are_made_anew(self, tmp_path, column, value):
         """From the spans, whatever a program wrote with a valid checksum."""

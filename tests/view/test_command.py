@@ -213,12 +213,20 @@ class Proxy(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
+class ProxyServer(ThreadingHTTPServer):
+    """Serves proxies."""
+
+    daemon_threads = True
+
+    def handle_error(self, *unused):
+        """A browser that goes away is no error."""
+
+
 @contextmanager
 def proxy(target: str):
     """Run such a proxy; gives its address."""
     handler = type("Handler", (Proxy,), {"target": target.removeprefix("http://")})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
-        running.daemon_threads = True
+    with ProxyServer(("127.0.0.1", 0), handler) as running:
         thread = threading.Thread(target=running.serve_forever, args=(0.05,))
         thread.start()
         try:
