@@ -41,7 +41,7 @@ _logger = logging.getLogger("otel_rollout")
 def read(
     folder: str | PathLike[str],
     *,
-    step: int | Container[int] | None = None,
+    step: int | Container[int | None] | None = None,
     sample_index: int | str | None = None,
     rollout_n: int | str | None = None,
     validate: bool | None = None,
@@ -56,7 +56,8 @@ def read(
 
     Args:
         folder: The folder that the `file` exporter writes, or a spool.
-        step: One training step, or a container of steps: a range, a set, a list.
+        step: One training step, or a container of steps: a range, a set, a list. `{None}` has the trajectories without
+            a step.
         sample_index: The prompt; compared as a string, so that 7 and "7" are the same prompt.
         rollout_n: The number of the rollout of the prompt; compared as a string.
         validate: True for validation passes only, False for none of them.
