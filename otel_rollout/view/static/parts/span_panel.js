@@ -46,7 +46,8 @@ export function SpanPanel({ traceId, span: listed, onClose }) {
     setState({ spanId: listed.span_id, whole: null, said: "Reading …" });
     loadWhole().catch((error) => setState({ spanId: listed.span_id, whole: null, said: error.message }));
   };
-  const copy = async () => JSON.stringify((isCurrent && state.whole) || (await loadWhole()), null, 2);
+  const copy = async () =>
+    JSON.stringify((isCurrent && state.whole) || (await loadWhole().catch(() => listed)), null, 2);
   const seconds = Number(BigInt(span.end_time) - BigInt(span.start_time)) / 1e9;
   const entries = Object.entries(span.attributes);
   const ids = useMemo(() => tokenIdsOf(span), [span]);
