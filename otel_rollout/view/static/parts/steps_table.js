@@ -113,7 +113,7 @@ const COLUMNS = [
   {
     key: "end",
     title: "Ended",
-    width: "11.5rem",
+    width: "12.5rem",
     isNumber: true,
     isDescendingFirst: true,
     value: (step) => step.end_time,

@@ -13,7 +13,7 @@ import { useWindowed } from "./windowed.js";
  * @property {string} key
  * @property {string} title
  * @property {string} [help] what it says, at length
- * @property {string} width of CSS grid: `5rem`, `minmax(12rem, 1fr)`
+ * @property {string} width of CSS grid, at least some rem: `5rem`, `minmax(12rem, 1fr)`
  * @property {boolean} [isNumber] it stands at the right
  * @property {(row: any) => unknown} cell
  * @property {(row: any) => unknown} [value] what it sorts by; without it, it doesn't sort
@@ -74,6 +74,7 @@ export function Table(props) {
   }, [order]);
 
   const template = columns.map(({ width }) => width).join(" ");
+  const least = columns.reduce((sum, { width }) => sum + parseFloat(/[\d.]+(?=rem)/.exec(width)?.[0] ?? "0"), 0);
   return html`<div
     class="table"
     role="table"
@@ -85,7 +86,7 @@ export function Table(props) {
     <div
       class="table-body"
       role="rowgroup"
-      style=${{ "--columns": template, "--row-height": `${rowHeight}px` }}
+      style=${{ "--columns": template, "--least-width": `${least}rem`, "--row-height": `${rowHeight}px` }}
     >
       <div class="table-row table-head" role="row" aria-rowindex="1">
         ${columns.map((column) => html`<${Head} key=${column.key} column=${column} sort=${sort} onSort=${onSort} />`)}
