@@ -6,11 +6,10 @@ They are 32 bits; 0 stands for content that is not recorded.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any, Final
 from zlib import crc32
 
-__all__ = ["call_hash", "output_hash", "result_hash", "turn_hash"]
+__all__ = ["PRIME", "UINT32_MAX", "call_hash", "output_hash", "result_hash"]
 
 _TEXT: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _IDS: Final = "tool_call_id|call_id|tool_use_id|request_id|response_id|message_id|conversation_id|session_id|trace_id"
@@ -42,6 +41,9 @@ _TOKENS: Final = ('"token_ids":[', '"response_ids":[', '"output_ids":[')
 
 _REASON: Final = ',"finish_reason":"'
 _MAX_REASON: Final = 64
+PRIME: Final = 0x01000193
+"""The hash of a turn is multiplied with it before that of a result is added, as in FNV."""
+UINT32_MAX: Final = 2**32 - 1
 
 
 def output_hash(messages: Any, value: Any) -> int:
@@ -82,11 +84,6 @@ def call_hash(tool: str, arguments: Any) -> int:
     if '_id":' in arguments:
         arguments = _OF_CALLS.sub("", arguments)
     return _hash(f"{tool}\0{arguments}")
-
-
-def turn_hash(output: int, results: Sequence[int]) -> str:
-    """Return the hash of a turn: eight hexadecimal digits; empty if its output is not recorded."""
-    return f"{crc32(repr((output, *results)).encode()):08x}" if output else ""
 
 
 def _hash(text: str) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -27,6 +28,7 @@ from otel_rollout.analysis.span_rows import ERROR, KINDS, LLM, PACKED, TOOL, fig
 from otel_rollout.analysis.span_shapes import shape_columns
 from otel_rollout.export.reward_parts import MAX_PARTS, REWARD, reward_parts
 from otel_rollout.export.span_facts import reward_of
+from otel_rollout.safety.log_once import internal_error
 from otel_rollout.values.sanitize import INT64_MAX, fits_int64
 
 __all__ = ["MAX_ERRORS", "SummaryBuilder"]
@@ -54,6 +56,11 @@ _PAYLOAD: Final = frozenset(
 _KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
 _SPAN_KIND: Final = semconv.SPAN_KIND
 _REWARD, _REWARD_PARTS, _FATE, _ADVANTAGE = semconv.REWARD, semconv.REWARD_PARTS, semconv.FATE, semconv.ADVANTAGE
+_OUTPUT_MESSAGES, _OUTPUT_VALUE, _INPUT_VALUE = semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE, semconv.INPUT_VALUE
+_ASKED, _ANSWERED = semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS
+_FINISH_REASONS, _PREFIX_BROKEN = semconv.FINISH_REASONS, semconv.PREFIX_BROKEN
+_MIN_WEIGHTS, _MAX_WEIGHTS = semconv.MIN_WEIGHTS_VERSION, semconv.MAX_WEIGHTS_VERSION
+_TOOL_NAME, _REQUESTED_TOOL = semconv.TOOL_NAME, semconv.REQUESTED_TOOL
 _TOTALS: Final = (
     ("turns", semconv.TURNS),
     ("input_tokens", semconv.INPUT_TOKENS),
@@ -63,6 +70,8 @@ UINT64_MAX: Final = 2**64 - 1
 _UNSET, _ERROR = StatusCode.UNSET, StatusCode.ERROR
 """An enum's members take ten times as long to look up."""
 _NOBODY: Final = (2, 1, 0, 0)
+_BASE_BYTES: Final = 4096
+_NAME_BYTES: Final = 256
 
 
 class SummaryBuilder:
@@ -74,6 +83,8 @@ class SummaryBuilder:
 
     def __init__(self, trace_id: int) -> None:
         self.trace_id = trace_id
+        self.is_complete = True
+        """False once a span could not be summarised."""
         self.spans = 0
         self.start_time = INT64_MAX
         self.end_time = 0
@@ -100,7 +111,7 @@ class SummaryBuilder:
         self._root_prompt = self._root_answer = ""
         self._prompt, self._prompt_at = "", INT64_MAX
         self._answer, self._answer_at = "", -1
-        self._finish_reason: Any = None
+        self._finish_reason: str | None = None
         self._finish_at = -1
         self._unknown_tool_calls = self._unparsed_tool_calls = self._prefix_breaks = 0
         self._weights: tuple[int | None, int | None] = (None, None)
@@ -140,50 +151,109 @@ class SummaryBuilder:
             self.attributes[semconv.VALIDATE] = validate
 
     def add(self, spans: Iterable[ReadableSpan]) -> None:
-        """Add spans; none of them may have been added before."""
+        """Add spans; none of them may have been added before.
+
+        If one can't be summarised, which is counted as an internal error, the trajectory has a place alone: readers
+        make its summary.
+        """
+        waiting = iter(spans)
+        while True:
+            try:
+                if self.is_complete:
+                    self._add(waiting)
+                else:
+                    self._add_places(waiting)
+                return
+            except Exception:
+                self.give_up()
+                internal_error("summarising a span")
+
+    def give_up(self) -> None:
+        """Keep the place alone."""
+        self.is_complete = False
+        self._rows.clear()
+        self._names.clear()
+        self._errors.clear()
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes in memory, roughly."""
+        return _BASE_BYTES + len(self._rows) + _NAME_BYTES * len(self._names)
+
+    def _add_places(self, spans: Iterator[ReadableSpan]) -> None:
         for span in spans:
-            context, parent = span.context, span.parent
-            if context is None:
-                continue
+            self.spans += 1
             attributes: Mapping[str, Any] = span.attributes or {}
-            end = span.end_time or 0
-            start = span.start_time or end
-            if end > INT64_MAX or start > INT64_MAX:
-                start, end = min(start, INT64_MAX), min(end, INT64_MAX)
+            start, end = _times_of(span)
             self.start_time = min(self.start_time, start)
             self.end_time = max(self.end_time, end)
+            self._add_identity(span, attributes, start, 0)
+            if _REWARD in attributes and span.context is not None:
+                self._add_reward(span, (0 if span.parent is None else end, span.context.span_id))
+
+    def _add(self, spans: Iterator[ReadableSpan]) -> None:
+        rows, names, pack = self._rows, self._names, PACKED.pack
+        last: list[tuple[int, Mapping[str, Any]]] = []
+        for span in spans:
             self.spans += 1
+            attributes = span.attributes or {}
+            context, parent = span.context, span.parent
+            if context is None:
+                self.spans -= 1
+                continue
+            start, end = _times_of(span)
+            if start < self.start_time:
+                self.start_time = start
+            if end > self.end_time:
+                self.end_time = end
             code = span.status.status_code
             status = 0 if code is _UNSET else ERROR if code is _ERROR else 1
-            given = attributes.get(_SPAN_KIND)
+            main = self.main
+            if parent is None or (main[0] and (main[1] or start <= main[2])):
+                self._add_identity(span, attributes, start, status)
+            get = attributes.get
+            given = get(_SPAN_KIND)
             kind = _KIND_NUMBERS.get(given, 0) if type(given) is str and given else _KIND_NUMBERS[kind_of(attributes)]
             name = span.name
             content = call = 0
             asked = answered = -1
             if kind == LLM:
-                content = output_hash(attributes.get(semconv.OUTPUT_MESSAGES), attributes.get(semconv.OUTPUT_VALUE))
-                asked = _tokens(attributes.get(semconv.USAGE_INPUT_TOKENS))
-                answered = _tokens(attributes.get(semconv.USAGE_OUTPUT_TOKENS))
-                self._add_generation(span, attributes, start)
+                messages, value = get(_OUTPUT_MESSAGES), get(_OUTPUT_VALUE)
+                content = output_hash(messages, value)
+                asked, answered = get(_ASKED), get(_ANSWERED)
+                if type(asked) is not int or not 0 <= asked <= INT64_MAX:
+                    asked = -1
+                if type(answered) is not int or not 0 <= answered <= INT64_MAX:
+                    answered = -1
+                if start < self._prompt_at and (prompt := find_prompt(attributes, is_root=False)):
+                    self._prompt, self._prompt_at = prompt, start
+                last.append((start, attributes))
+                reasons = get(_FINISH_REASONS)
+                if reasons and start > self._finish_at:
+                    self._finish_reason, self._finish_at = _last_text(reasons), start
+                payload = messages or value
+                if payload and type(payload) is str and "<" in payload:
+                    self._unparsed_tool_calls += unparsed_calls_of(attributes)
+                if get(_PREFIX_BROKEN) is True:
+                    self._prefix_breaks += 1
+                if _MIN_WEIGHTS in attributes or _MAX_WEIGHTS in attributes:
+                    self._add_weights(attributes)
             elif kind == TOOL:
-                tool = attributes.get(semconv.TOOL_NAME)
+                tool = get(_TOOL_NAME)
                 if type(tool) is str and tool:
                     name = tool
-                content = result_hash(attributes.get(semconv.OUTPUT_VALUE))
-                call = call_hash(name, attributes.get(semconv.INPUT_VALUE))
-                if status == ERROR or semconv.REQUESTED_TOOL in attributes:
+                content = result_hash(get(_OUTPUT_VALUE))
+                call = call_hash(name, get(_INPUT_VALUE))
+                if status == ERROR or _REQUESTED_TOOL in attributes:
                     self._unknown_tool_calls += is_unknown_tool(span)
             if status == ERROR:
                 self._add_error(span, start, short_name(name), KINDS[kind])
-            main = self.main
-            if parent is None or (main[0] and (main[1] or start <= main[2])):
-                self._add_identity(span, attributes, start, status)
             if _REWARD in attributes or _REWARD_PARTS in attributes:
                 self._add_reward(span, (0 if parent is None else end, context.span_id))
             if _FATE in attributes or _ADVANTAGE in attributes:
                 self._add_training(attributes, (0 if parent is None else end, context.span_id))
-            position = self._names.get(name)
-            self._rows += PACKED.pack(
+            position = names.get(name)
+            rows += pack(
                 start // 1000,
                 (end if end > start else start) // 1000,
                 context.span_id & UINT64_MAX,
@@ -196,6 +266,17 @@ class SummaryBuilder:
                 kind,
                 status,
             )
+        if last and not self._root_answer:
+            self._add_answer(last)
+
+    def _add_answer(self, generations: list[tuple[int, Mapping[str, Any]]]) -> None:
+        """Find the answer in the last of some generations that has one."""
+        generations.sort(key=itemgetter(0), reverse=True)
+        for start, attributes in generations:
+            if start <= self._answer_at:
+                return
+            if answer := find_answer(attributes, is_root=False):
+                self._answer, self._answer_at = answer, start
 
     def columns(self) -> dict[str, Any]:
         """Return the summary as the index has it, without what `IndexEntry` has; the numbers are those of JSON."""
@@ -210,7 +291,7 @@ class SummaryBuilder:
         answer, answer_at = (self._root_answer, 0) if self._root_answer else (self._answer, self._answer_at)
         finish_reason, finish_at = text_of(attributes.get(semconv.FINISH_REASON)), 0
         if finish_reason is None:
-            finish_reason, finish_at = _last_text(self._finish_reason), self._finish_at
+            finish_reason, finish_at = self._finish_reason, self._finish_at
         shape = shape_columns(rows, names, self.start_time // 1000)
         return {
             "service_name": self._service_name,
@@ -251,19 +332,6 @@ class SummaryBuilder:
                 int(has_totals),
             ],
         }
-
-    def _add_generation(self, span: ReadableSpan, attributes: Mapping[str, Any], start: int) -> None:
-        if start < self._prompt_at and (prompt := find_prompt(attributes, is_root=False)):
-            self._prompt, self._prompt_at = prompt, start
-        if start > self._answer_at and (answer := find_answer(attributes, is_root=False)):
-            self._answer, self._answer_at = answer, start
-        if start > self._finish_at and (reasons := attributes.get(semconv.FINISH_REASONS)):
-            self._finish_reason, self._finish_at = reasons, start
-        self._unparsed_tool_calls += unparsed_calls_of(attributes)
-        if semconv.PREFIX_BROKEN in attributes and attributes[semconv.PREFIX_BROKEN] is True:
-            self._prefix_breaks += 1
-        if semconv.MIN_WEIGHTS_VERSION in attributes or semconv.MAX_WEIGHTS_VERSION in attributes:
-            self._add_weights(attributes)
 
     def _add_identity(self, span: ReadableSpan, attributes: Mapping[str, Any], start: int, status: int) -> None:
         context, parent = span.context, span.parent
@@ -358,8 +426,10 @@ def _last_text(reasons: Any) -> str | None:
     return text_of(reasons)
 
 
-def _tokens(value: Any) -> int:
-    return value if type(value) is int and 0 <= value <= INT64_MAX else -1
+def _times_of(span: ReadableSpan) -> tuple[int, int]:
+    end = span.end_time or 0
+    start = span.start_time or end
+    return (start, end) if end <= INT64_MAX and start <= INT64_MAX else (min(start, INT64_MAX), min(end, INT64_MAX))
 
 
 def _integer(value: Any) -> int | None:

@@ -434,7 +434,9 @@ def _default_folder() -> Path:
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("which trajectories", "All filters that are given must agree.")
-    group.add_argument("--step", type=_steps, metavar="N", help="a training step: 7, or 1,4,7, or 3..9, or 100..")
+    group.add_argument(
+        "--step", type=_steps_or_none, metavar="N", help="a training step: 7, or 1,4,7, or 3..9, or 100..; or none"
+    )
     group.add_argument("--sample", dest="sample_index", metavar="INDEX", help="a prompt, by its sample_index")
     group.add_argument("--rollout", dest="rollout_n", metavar="N", help="a rollout of the prompt, by its rollout_n")
     passes = group.add_mutually_exclusive_group()
@@ -479,6 +481,10 @@ def _bytes(text: str) -> int:
         return read_bytes(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not {error}") from None
+
+
+def _steps_or_none(text: str) -> int | range | set[int] | set[None]:
+    return {None} if text == "none" else _steps(text)
 
 
 def _steps(text: str) -> int | range | set[int]:

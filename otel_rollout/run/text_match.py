@@ -19,7 +19,8 @@ MAX_DEPTH: Final = 4
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9 _.,;:!?()*+=#$%@^|~`{}\[\]-]+")
 """Characters that no encoder escapes; some do with `/`, `<`, `>`, `&` and `'`."""
-_STRUCTURE: Final = re.compile(r"""["{}\[\]]""")
+_STRUCTURE: Final = re.compile(r"""[{\[,]\s*"|"\s*[:,\]}]""")
+"""JSON itself, not the texts in it."""
 _NO_TEXT: Final = frozenset({"type", "role", "id"})
 """Names in messages whose values nobody has said."""
 _SKIPPED: Final = frozenset(
