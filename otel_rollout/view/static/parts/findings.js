@@ -1,5 +1,5 @@
 import { paths } from "../data/client.js";
-import { percent, visible, whole } from "../data/formats.js";
+import { visible, whole } from "../data/formats.js";
 import { addressOf, inAddress } from "../data/router.js";
 import { html } from "./html.js";
 import { useData } from "./use_data.js";
@@ -48,9 +48,9 @@ export function Findings({ step, selection }) {
 }
 
 /** @param {Finding} finding */
-function numberText({ number, total, share, steps }) {
+function numberText({ number, total, steps }) {
   const where = steps.length > 1 ? ` in ${steps.length} steps` : "";
-  return `${whole(number)} of ${whole(total)} (${percent(share)})${where}`;
+  return `${whole(number)} of ${whole(total)}${where}`;
 }
 
 /** @param {Finding} finding */
