@@ -167,12 +167,12 @@ def lazy_spans(line: bytes, trace_id: str) -> list[ReadableSpan] | None:
     return spans if not is_open and line[start:] == b"]}]}]}" else None
 
 
-def has_too_many_values(json_bytes: bytes) -> bool:
-    """Return True if readers refuse JSON for its number of values."""
+def has_too_many_values(json_bytes: bytes, most: int = MAX_VALUES) -> bool:
+    """Return True if JSON of more than `LONG_BYTES` has more than `most` values."""
     return (
         len(json_bytes) > LONG_BYTES
-        and _count_values(json_bytes) > MAX_VALUES
-        and _count_values(_TEXT.sub(b"", json_bytes)) > MAX_VALUES
+        and _count_values(json_bytes) > most
+        and _count_values(_TEXT.sub(b"", json_bytes)) > most
     )
 
 
