@@ -94,6 +94,7 @@ site: $(VENV)-site/.complete  ## Build the documentation's site in build/site, a
 	@echo "file://$(CURDIR)/build/site/index.html"
 
 screenshots: $(VENV)/.dev  ## Take the pictures of docs/images (needs chromium)
+	@$(BIN)/python scripts/view_screenshots.py
 	@$(BIN)/python scripts/phoenix_screenshots.py
 	@$(BIN)/python scripts/mlflow_screenshots.py
 	@$(BIN)/python scripts/trackio_screenshots.py

@@ -143,6 +143,18 @@ class TestConversation:
         ]
         assert conversation_of(spans)[-1].is_error
 
+    @pytest.mark.parametrize("known", [{semconv.TOOL_CALL_ID: "c1"}, {semconv.TOOL_NAME: "add"}, {}])
+    def test_a_result_in_the_next_prompt_has_its_span(self, known: dict[str, Any]):
+        """By the id of the call, else by the tool's name, else in order; the tool's failure is the result's."""
+        tool = make_span("add", 3, 1, attributes={semconv.SPAN_KIND: "TOOL", **known}, seconds=(3, 3.5), error="no")
+        (result,) = [each for each in conversation_of([*openai_turns(), tool]) if each.message.role == "tool"]
+        assert (result.message.text, result.span, result.is_error) == ("3", tool, True)
+
+    def test_a_call_keeps_its_arguments(self):
+        """As an object beside their text."""
+        (call,) = conversation_of(openai_turns())[2].message.calls
+        assert call == ToolCall("add", "a=1, b=2", "c1", {"a": 1, "b": 2})
+
     def test_a_trajectory_without_generations(self):
         """The root's question and answer stand around its tools."""
         *_, tool, root = make_trajectory(payload="plain text")

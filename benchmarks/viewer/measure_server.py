@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time

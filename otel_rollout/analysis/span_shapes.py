@@ -107,6 +107,12 @@ class Shapes(Sequence[SpanShape]):
     def __repr__(self) -> str:
         return repr(self._all())
 
+    def places(self) -> Iterator[tuple[str, str, int, int, int, int]]:
+        """Yield the first six fields of each `SpanShape`, without making its ids."""
+        names = self._columns["names"]
+        for name, kind, offset, duration, status, at, *_ in self._spans():
+            yield names[name], KINDS[kind], offset, duration, status, at
+
     def rows(self, start: int, names: dict[str, int]) -> Iterator[SpanRow]:
         """Yield the rows that the shapes were made of.
 

@@ -42,7 +42,7 @@ def step_table(steps: Iterable[StepSummary], *, is_terminal: bool) -> Table:
             Column("truncated", rank=4),
             Column("cancelled", rank=4),
             Column("no root", rank=2),
-            Column("no signal", rank=6),
+            Column("no signal", rank=2),
             Column("p99", rank=6),
             Column("spans", rank=7),
             Column("size", rank=8),
@@ -95,11 +95,16 @@ def trajectory_table(
             stay unique; programs get the same columns always, and whole rows.
     """
     digits = telling_digits([each.trace_id for each, _ in trajectories]) if is_terminal else FULL_ID
+    # Traces of programs that know nothing of rollouts.
+    are_foreign = all(each.sample_index is None for each, _ in trajectories)
     table = Table(
         [
             Column("step", rank=1),
-            Column("sample", narrowest=NARROW_TEXT, keeps_end=True),
-            Column("rollout"),
+            *(
+                (Column("service", is_text=True), Column("name", is_text=True))
+                if are_foreign
+                else (Column("sample", narrowest=NARROW_TEXT, keeps_end=True), Column("rollout"))
+            ),
             Column("status", is_text=True),
             Column("reward"),
             Column("turns", rank=5),
@@ -124,8 +129,11 @@ def trajectory_table(
             is_again = is_terminal and position > 0
             table.add_row(
                 step,
-                "" if is_again else sample,
-                _text(each.rollout_n),
+                *(
+                    (_text(summary.service_name), _text(each.name))
+                    if are_foreign
+                    else ("" if is_again else sample, _text(each.rollout_n))
+                ),
                 status_cell(each.status or summary.status, has_root=summary.has_root),
                 "-" if summary.reward is None else f"{summary.reward:.3g}",
                 _text(summary.turns),

@@ -75,16 +75,15 @@ def read_step_file(place: StepPlace, *, with_groups: bool = False) -> StepFile |
 def find_groups(place: StepPlace, text: bytes) -> list[GroupSummary] | None:
     """Return the groups whose line has a text, without parsing the others; None as `read_step_file` does."""
     with suppress(OSError, ValueError, TypeError, LookupError), _open(place) as file:
-        if _read_start(place, file) is None:
-            return None
+        start = _read_start(place, file)
         data = file.read(MAX_BYTES)
+        if start is None or data.count(b"\n") != start[1]:
+            return None
         found = []
         at = data.find(text)
         while at >= 0:
-            start, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at)
-            if end < 0:
-                return None
-            found.append(group_from(_unsealed(data[start:end])))
+            begin, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at)
+            found.append(group_from(_unsealed(data[begin:end])))
             at = data.find(text, end)
         return found
     return None

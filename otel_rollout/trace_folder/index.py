@@ -87,13 +87,14 @@ def entry_of(builder: SummaryBuilder, offset: int, length: int, size: int, check
 
 
 def _columns_of(builder: SummaryBuilder) -> bytes:
-    """Return the columns of a summary; none if they can't be made: readers make them from the spans."""
-    if builder.is_complete:
-        try:
-            return orjson.dumps(builder.columns())[1:-1]
-        except Exception:
-            internal_error("summarising a trajectory")
-    return b""
+    """Return the columns of a summary; none if it can't be made, since the spans are stored already."""
+    if not builder.is_complete:
+        return b""
+    try:
+        return orjson.dumps(builder.columns())[1:-1]
+    except Exception:
+        internal_error("summarising a trajectory")
+        return b""
 
 
 def index_line(entry: IndexEntry) -> bytes:

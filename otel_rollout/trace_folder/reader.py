@@ -34,13 +34,14 @@ _REWARD: Final = place_of("reward")
 _NAME: Final = place_of("name")
 _line_of: Final = itemgetter(*map(place_of, ("trace_id", "checksum", "bytes", "spans", "start_time", "end_time")))
 """Identifies a line; it comes twice if a file was copied, or a write repeated."""
+_ATTEMPTS: Final = 5
 _logger = logging.getLogger("otel_rollout")
 
 
 def read(
     folder: str | PathLike[str],
     *,
-    step: int | Container[int] | None = None,
+    step: int | Container[int | None] | None = None,
     sample_index: int | str | None = None,
     rollout_n: int | str | None = None,
     validate: bool | None = None,
@@ -55,7 +56,8 @@ def read(
 
     Args:
         folder: The folder that the `file` exporter writes, or a spool.
-        step: One training step, or a container of steps: a range, a set, a list.
+        step: One training step, or a container of steps: a range, a set, a list. `{None}` has the trajectories without
+            a step.
         sample_index: The prompt; compared as a string, so that 7 and "7" are the same prompt.
         rollout_n: The number of the rollout of the prompt; compared as a string.
         validate: True for validation passes only, False for none of them.
@@ -319,17 +321,21 @@ class RecordedTrajectory:
         """
         if self._spans is None:
             try:
-                try:
-                    self._spans = self._read()
-                except MovedError:
-                    # It was running when it was listed: its spans have moved from the journal to a frame.
-                    self.parts = self._find(self.trace_id) or self.parts
-                    self._spans = self._read()
+                for attempt in range(_ATTEMPTS):
+                    try:
+                        self._spans = self._read()
+                        break
+                    except MovedError:
+                        # It was running when it was listed: its spans have moved from the journal to a frame, or to the
+                        # journal of a receiver that took a killed one's over, and from there again.
+                        if attempt == _ATTEMPTS - 1:
+                            raise
+                        self.parts = self._find(self.trace_id) or self.parts
             except RolloutTraceError:
                 raise
             except (OSError, ValueError) as error:
                 raise UnreadableTraceError(f"the trajectory {self.trace_id} can't be read: {error}") from error
-        return self._spans
+        return self._spans or []
 
     def otlp_json(self) -> bytes:
         """Return it as one line of OTLP JSON, as the `file` exporter writes it and OTLP receivers take it.

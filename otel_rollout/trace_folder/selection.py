@@ -20,7 +20,7 @@ _REWARD: Final = place_of("reward")
 class Filters(TypedDict, total=False):
     """The filters of `read`, as its keyword arguments."""
 
-    step: int | Container[int] | None
+    step: int | Container[int | None] | None
     sample_index: int | str | None
     rollout_n: int | str | None
     validate: bool | None
@@ -34,7 +34,7 @@ class Selection:
 
     def __init__(
         self,
-        step: int | Container[int] | None = None,
+        step: int | Container[int | None] | None = None,
         sample_index: int | str | None = None,
         rollout_n: int | str | None = None,
         validate: bool | None = None,
@@ -42,7 +42,9 @@ class Selection:
         status: str | None = None,
         reward: tuple[float | None, float | None] | None = None,
     ) -> None:
-        self._steps = (step,) if isinstance(step, int) else step
+        self._steps: Container[int | None] | None = (step,) if isinstance(step, int) else step
+        # Other containers may not know None: a range looks for it in all its numbers.
+        self._takes_none = isinstance(step, (set, frozenset, list, tuple)) and None in step
         self.step_ending = str(int(step)).removeprefix("-") if isinstance(step, int) else ""
         """The end of the step's folder name, for a single step: it excludes most of a run's thousands."""
         self._validate = validate
@@ -66,7 +68,7 @@ class Selection:
 
     def takes_step(self, step: int | None, *, validate: bool) -> bool:
         """Return True if trajectories of a step can match; without a step, `validate` is unknown."""
-        if self._steps is not None and (step is None or step not in self._steps):
+        if self._steps is not None and (step not in self._steps if step is not None else not self._takes_none):
             return False
         return step is None or self._validate in (None, validate)
 

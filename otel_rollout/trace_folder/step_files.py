@@ -130,8 +130,8 @@ class _StepFile:
         try:
             line = index_line(entry_of(summary, offset, length, sum(map(len, pieces)), self.frames.checksum))
         except Exception:
-            # The trajectory is stored, and must not be refused: readers make its line.
-            internal_error("writing the index")
+            # The trajectory is stored: an error would have it written again, or counted as lost.
+            internal_error("indexing a trajectory")
             return length
         if len(line) > MAX_INDEX_LINE_BYTES:
             return length

@@ -98,6 +98,8 @@ class Access:
             return error_answer(
                 403, f"the host {host!r} is not one of this viewer's: start it with --host {host_of(host)}"
             )
+        if "\0" in scope["path"]:
+            return error_answer(404, "no path has a zero byte")
         if scope["method"] not in ("GET", "HEAD"):
             return error_answer(405, "only GET is answered here")
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token")

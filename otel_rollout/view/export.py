@@ -150,7 +150,7 @@ def _write_data(
         "live",
         {"trajectories": [], "open": 0, "waits": [], "why": "these pages are an export, which no process changes"},
     )
-    write("findings", endpoints.findings({}, {}))
+    write("findings", endpoints.findings({}, {}) if len(steps) == len(run["steps"]) else {"findings": []})
     known = {(step.step, step.validate, step.experiment_name, step.run_id) for step in steps}
     on_progress(0, total)
     for step in steps:
@@ -161,7 +161,7 @@ def _write_data(
         answer = endpoints.step(path, query)
         write(f"step/{place}{text}", answer)
         write(f"step/{place}/timeline{text}", endpoints.timeline(path, query))
-        write(f"findings{_as_text({'step': place, **query})}", endpoints.findings(path, query))
+        write(f"findings{_as_text({'step': place, **query})}", endpoints.findings({}, {"step": place, **query}))
         for group in answer["groups"]:
             sample = name_in_address(group.sample_index)
             of_group = endpoints.group({**path, "sample_index": sample}, query)

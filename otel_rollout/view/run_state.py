@@ -129,6 +129,9 @@ class RunState:
             version = self.run.version()
         except NoTracesError:
             version = "empty"
+        except OSError as error:
+            # The pages that ask for something say it.
+            version = f"unreadable {error.errno}"
         if version != self._seen:
             self._seen, self._cost = version, self._cost / 2
         return version

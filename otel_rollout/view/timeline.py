@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from otel_rollout.analysis.span_shapes import Shapes
 from otel_rollout.analysis.trajectory_summary import SpanShape, TrajectorySummary
 
 __all__ = ["timeline"]
@@ -42,15 +43,16 @@ def timeline(summaries: Sequence[TrajectorySummary]) -> dict[str, Any]:
 
 
 def _segments(shape: Sequence[SpanShape], start: int, names: dict[str, int]) -> list[int]:
-    parents = {span.parent for span in shape}
+    places = list(shape.places() if isinstance(shape, Shapes) else (each[:6] for each in shape))
+    parents = {parent for _, _, _, _, _, parent in places}
     segments: list[int] = []
-    for at, span in enumerate(shape):
-        kind = KINDS.get(span.kind, OTHER)
+    for at, (name, kind, offset, duration, status, parent) in enumerate(places):
+        number = KINDS.get(kind, OTHER)
         # What holds other spans shows by them; the time between them is waiting.
-        if kind == OTHER and (at in parents or span.parent < 0):
+        if number == OTHER:
+            if at in parents or parent < 0:
+                continue
+        elif parent >= 0 and places[parent][1] == kind:
             continue
-        if kind != OTHER and span.parent >= 0 and shape[span.parent].kind == span.kind:
-            continue
-        name = names.setdefault(span.name, len(names))
-        segments += (kind, start + span.offset, span.duration, name, span.status)
+        segments += (number, start + offset, duration, names.setdefault(name, len(names)), status)
     return segments

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from otel_rollout import read
 from tests.servers.otelcol_server import Otelcol, Sink
-from tests.servers.process import ServerFailedError
+from tests.servers.process import ServerFailedError, ServerProcess, answers_http, free_port
 
 pytestmark = pytest.mark.integration
 
@@ -25,10 +26,8 @@ LOAD = ROOT / "tests" / "deploy" / "programs" / "load.py"
 SPANS = 8
 MIB = 2**20
 DEADLINE = 90.0
-RETRY_SOON = {
-    "exporters::otlp_http/folder::retry_on_failure::max_interval": "1s",
-    "exporters::otlp_http/mlflow::retry_on_failure::max_interval": "1s",
-}
+SOON = {f"exporters::otlp_http/{name}::retry_on_failure::max_interval": "1s" for name in ("folder", "mlflow")}
+SOON_OF_AGENT = {"exporters::otlp_grpc::retry_on_failure::max_interval": "1s"}
 
 
 def start_load(endpoint, trajectories, size=2000, pause=0.0, spans=SPANS, **options):
@@ -67,11 +66,12 @@ def running(program, folder, agent=None):
     """Start an agent, a gateway behind it and a sink behind that, with values of the agent's configuration."""
     with ExitStack() as stack:
         sink = stack.enter_context(Sink(program, folder / "sink"))
-        behind = Otelcol.gateway(program, {"folder": sink.address}, folder / "gateway", RETRY_SOON)
+        behind = Otelcol.gateway(program, {"folder": sink.address}, folder / "gateway", SOON)
         stack.enter_context(behind)
-        retry = {"exporters::otlp_grpc::retry_on_failure::max_interval": "1s"}
         address = behind.grpc_address.removeprefix("http://")
-        before = stack.enter_context(Otelcol.agent(program, address, folder / "agent", {**retry, **(agent or {})}))
+        before = stack.enter_context(
+            Otelcol.agent(program, address, folder / "agent", {**SOON_OF_AGENT, **(agent or {})})
+        )
         yield before, behind, sink
 
 
@@ -104,6 +104,52 @@ class TestEnds:
         assert len(spans) == 2 * trajectories * SPANS
 
 
+class TestReceiver:
+    """`otel-rollout receive` behind agent and gateway."""
+
+    def test_kills_of_any_tier_lose_nothing(self, collector_program, tmp_path):
+        """Agent, gateway and receiver are each killed while spans come: all spans are in the folder, read once."""
+        trajectories, rng = 150, random.Random(1)
+        port, traces = free_port(), tmp_path / "traces"
+        command = [sys.executable, "-m", "otel_rollout.cli", "receive", "--port", str(port), str(traces)]
+        url = f"http://127.0.0.1:{port}"
+        (tmp_path / "receiver").mkdir()
+        receiver = ServerProcess(
+            "receiver",
+            command,
+            lambda: answers_http(f"{url}/health"),
+            folder=tmp_path / "receiver",
+            seconds_to_start=60,
+        )
+        gateway = Otelcol.gateway(collector_program, {"folder": url}, tmp_path / "gateway", SOON)
+        address = gateway.grpc_address.removeprefix("http://")
+        agent = Otelcol.agent(collector_program, address, tmp_path / "agent", SOON_OF_AGENT)
+        with receiver, gateway, agent:
+            workers = [start_load(agent.address, trajectories, pause=0.03) for _ in range(2)]
+            tiers = [agent.process, gateway.process, receiver]
+            for tier in rng.sample(tiers, len(tiers)):
+                before, deadline = stored(traces), time.monotonic() + DEADLINE
+                while stored(traces) == before and any(worker.poll() is None for worker in workers):
+                    assert time.monotonic() < deadline, "nothing arrives"
+                    time.sleep(0.1)
+                tier.end(signal.SIGKILL)
+                tier.start()
+            reports = [finish(worker) for worker in workers]
+            deadline = time.monotonic() + DEADLINE
+            while stored(traces) < 2 * trajectories * SPANS and time.monotonic() < deadline:
+                time.sleep(0.5)
+
+        assert [(report["delivered"], report["lost"]) for report in reports] == [(trajectories * SPANS, {})] * 2
+        assert [len(each.spans) for each in read(traces)] == [SPANS] * 2 * trajectories
+
+
+def stored(folder):
+    """Return the number of different spans of a folder."""
+    if not folder.exists() or not list(folder.iterdir()):
+        return 0
+    return sum(len({span.context.span_id for span in each.spans if span.context}) for each in read(folder))
+
+
 class TestFullQueues:
     """A backend that is away."""
 
@@ -115,11 +161,10 @@ class TestFullQueues:
             here, away = (Sink(collector_program, tmp_path / name) for name in ("here", "away"))
             stack.enter_context(here)
             backends = {"folder": here.address, "mlflow": away.address}
-            values = {**RETRY_SOON, **of_gateway[0], **of_gateway[1]}
+            values = {**SOON, **of_gateway[0], **of_gateway[1]}
             gateway = stack.enter_context(Otelcol.gateway(collector_program, backends, tmp_path / "gateway", values))
             address = gateway.grpc_address.removeprefix("http://")
-            soon = {"exporters::otlp_grpc::retry_on_failure::max_interval": "1s"}
-            agent = Otelcol.agent(collector_program, address, tmp_path / "agent", {**soon, **of_agent})
+            agent = Otelcol.agent(collector_program, address, tmp_path / "agent", {**SOON_OF_AGENT, **of_agent})
             stack.enter_context(agent)
             # 13 MB for queues of 2 MiB; a request has to fit into either.
             worker = start_load(agent.address, 80, size=20_000, max_batch_bytes=MIB // 4)
@@ -139,7 +184,7 @@ class TestFullDisk:
     """The disk of an agent's queue."""
 
     def test_loses_nothing(self, collector_program, tmp_path):
-        """With the gateway away and the agent's disk full, workers keep their spans, and all arrive later."""
+        """With the gateway away and the agent's disk full, workers keep their spans; all arrive once there is room."""
         disk = tmp_path / "disk"
         disk.mkdir()
         command = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(disk)]
@@ -158,6 +203,7 @@ class TestFullDisk:
                 while "no space left on device" not in agent.log():
                     assert time.monotonic() < deadline, "the disk never got full"
                     time.sleep(0.1)
+                subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
                 gateway.process.start()
                 report = finish(worker)
                 spans = spans_of(sink, 100 * SPANS)

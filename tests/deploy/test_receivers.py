@@ -90,9 +90,9 @@ class TestTwoReceivers:
         stats = count_folder(folder)
         assert (stats.trajectories, stats.spans, stats.rootless) == (TRAJECTORIES, TRAJECTORIES * SPANS, 0)
         assert [len(each.spans) for each in read(folder)] == [SPANS] * TRAJECTORIES
-        shares = Counter(part[0]._file.worker for each in read(folder) for part in each._parts)
-        assert {file.worker for file in find_trace_files(folder)} == set(shares)
-        of_each = [{part[0]._file.worker for part in each._parts} for each in read(folder)]
+        of_each = [{file.worker for file, _ in each.parts} for each in read(folder)]
         assert all(len(workers) == 1 for workers in of_each)
-        assert min(Counter(next(iter(workers)) for workers in of_each).values()) > TRAJECTORIES // 5
+        shares = Counter(next(iter(workers)) for workers in of_each)
+        assert set(shares) == {file.worker for file in find_trace_files(folder)}
         assert len(shares) == 2
+        assert min(shares.values()) > TRAJECTORIES // 5

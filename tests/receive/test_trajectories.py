@@ -108,10 +108,26 @@ def test_without_our_attributes(start, tmp_path, capsys) -> None:
     receiver = start()
     assert receiver.send(make_trace(1)).status == 200
     assert receiver.stop()[0] == 0
-    assert main(["ls", str(tmp_path / "traces")]) == 0
-    assert "none" in capsys.readouterr().out
+    assert main(["ls", str(tmp_path / "traces"), "--step", "none"]) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split()[1:3] == ["service", "name"]
+    assert row.split()[1:3] == ["a-service", "root"]
     (one,) = otel_rollout.read(tmp_path / "traces")
     assert main(["show", str(tmp_path / "traces"), "--trace", one.trace_id]) == 0
     shown = capsys.readouterr().out
     assert "root" in shown
     assert "a-service" in shown
+
+
+def test_bound_on_the_folder(start, tmp_path) -> None:
+    """With `--max-bytes` the oldest files are removed, and the newest stay."""
+    receiver = start("--max-bytes", "200KiB")
+    rng = random.Random(1)
+    for step in range(20):
+        text = rng.randbytes(15_000).hex()
+        assert receiver.send(make_trace(step, 3, rollout__step=step, text=text)).status == 200
+    assert receiver.stop()[0] == 0
+    steps = [each.step for each in otel_rollout.read(tmp_path / "traces")]
+    assert 0 < len(steps) < 20
+    assert steps[-1] == 19
+    assert sum(path.stat().st_size for path in (tmp_path / "traces").rglob("*") if path.is_file()) <= 200 * 1024

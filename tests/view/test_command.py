@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,10 +29,16 @@ COMMAND = [sys.executable, "-m", "otel_rollout.cli", "view"]
 
 
 @contextmanager
-def view(*arguments: object, environment: dict[str, str] | None = None):
+def view(
+    *arguments: object,
+    environment: dict[str, str] | None = None,
+    command: Sequence[str] = COMMAND,
+    folder: Path | None = None,
+):
     """Run the command; gives the process, its address and all that it printed."""
     process = subprocess.Popen(
-        [*COMMAND, *map(str, arguments)],
+        [*command, *map(str, arguments)],
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -118,6 +125,22 @@ class TestAddress:
         monkeypatch.setattr(sys, "platform", "linux")
         monkeypatch.setattr(server.webbrowser, "open", lambda url: pytest.fail("opened"))
         assert server.open_browser("http://127.0.0.1") is False
+
+
+class TestDemo:
+    """`otel-rollout demo --view`."""
+
+    def test_it_opens_what_it_has_traced(self, tmp_path):
+        """The demo traces into the folder, whatever the backend, and then serves it until Ctrl-C."""
+        pytest.importorskip("tokenizers")
+        command = [*COMMAND[:-1], "demo", "--backend", "console", "--steps", "1", "--samples", "2", "--view"]
+        with view(command=command, folder=tmp_path) as (process, address, printed):
+            assert f"otel-rollout view {tmp_path / 'rollout-traces'}" in printed
+            base = address.partition("?")[0]
+            run = httpx.get(f"{base}api/run", headers=token_of(address), trust_env=False).json()
+            assert [(step["step"], step["validate"]) for step in run["steps"]] == [(1, False), (1, True)]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 130
 
 
 class TestEnd:

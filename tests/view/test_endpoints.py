@@ -238,3 +238,23 @@ class TestTokens:
         """The prompt of a broken turn is compared with the turns before it, whose prompts are recorded in parts."""
         spans = view(self.turns(*turns)).get(f"trajectory/{id_of(1, 0, 0)}")["spans"]
         assert [span["prefix_break"] for span in spans if span["prefix_break"]] == [expected]
+
+
+class TestFindings:
+    """`api/findings`."""
+
+    def test_are_those_of_diagnose(self, view):
+        """A run's and a step's findings have their evidence; a step without any has none."""
+        viewer = view(
+            *(
+                make_trajectory(step, sample, rollout, status="truncated" if step == 2 else "completed", reward=rollout)
+                for step in (1, 2)
+                for sample in range(8)
+                for rollout in range(2)
+            )
+        )
+        (finding,) = (each for each in viewer.get("findings")["findings"] if each["check"] == "truncated")
+        assert (finding["steps"], finding["number"], finding["severity"]) == ([2], 16, "warning")
+        assert finding["evidence"][0]["address"] == "#/step/2/sample/0/rollout/0?experiment=exp"
+        assert [each["check"] for each in viewer.get("findings?step=2")["findings"] if each["check"] == "truncated"]
+        assert not [each for each in viewer.get("findings?step=1")["findings"] if each["check"] == "truncated"]

@@ -168,6 +168,21 @@ class TestFolders:
             rows = viewer.get("step/1")["rollouts"]["rows"]
             assert [row[-4:-2] for row in rows] == [["hello", "hello"]] * 4
 
+    def test_a_folder_that_can_t_be_read_is_an_error_in_words(self, tmp_path, monkeypatch):
+        """Without permission each page says so, and the connection for changes stays."""
+        write_run(tmp_path).close()
+
+        def refuse(*unused: object) -> None:
+            raise PermissionError(13, "Permission denied", str(tmp_path))
+
+        with Viewer(tmp_path) as viewer:
+            monkeypatch.setattr(viewer.state.run, "version", refuse)
+            monkeypatch.setattr(viewer.state.run, "steps", refuse)
+            answer = viewer.client.get("/api/run")
+            assert (answer.status_code, "Permission denied" in answer.json()["error"]) == (500, True)
+            with viewer.client.stream("GET", "/api/changes") as changes:
+                assert next(line for line in changes.iter_lines() if line.startswith("data: "))
+
     def test_a_folder_that_is_removed_is_an_error_in_words(self, tmp_path):
         """If the files are gone, the run waits again, and its trajectories are not found."""
         import shutil

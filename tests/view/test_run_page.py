@@ -69,6 +69,21 @@ class TestRows:
         assert page.get_by_role("columnheader", name="Reward").get_attribute("aria-sort") == "descending"
 
 
+class TestFindings:
+    """What diagnose finds, on top."""
+
+    def test_a_finding_leads_to_its_steps_and_its_evidence(self, looking):
+        """A finding says how many; open, it has the steps and trajectories that it was found in; others have none."""
+        page = looking.go("#/?experiment=first")
+        finding = page.locator(".finding", has_text="failures: tool")
+        finding.locator("summary").get_by_text("3 of 24").click()
+        finding.get_by_role("link", name="1", exact=True).wait_for()
+        finding.get_by_role("link", name="step 1 · sample 4 · rollout 1").click()
+        looking.wait_for_address("#/step/1/sample/4/rollout/1?experiment=first")
+        looking.go("#/?experiment=second").wait_for_selector(ROWS)
+        assert page.locator(".finding", has_text="failures: tool").count() == 0
+
+
 class TestWays:
     """The ways to a step."""
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from otel_rollout.analysis.failure_class import FAILURE_CLASSES
 from otel_rollout.analysis.findings.check import Check, Measure, StepContents
-from otel_rollout.analysis.findings.finding import Finding, evidence_of
+from otel_rollout.analysis.findings.finding import Evidence, Finding, evidence_of
 from otel_rollout.analysis.findings.losses import ROOTLESS
 from otel_rollout.analysis.findings.over_steps import LEAST_STEPS
 from otel_rollout.analysis.findings.registry import CHECKS, default_thresholds
@@ -59,6 +59,11 @@ class _Found(NamedTuple):
     run: Sequence[StepSummary]
     measures: Sequence[tuple[StepSummary, Measure]]
 
+    @property
+    def worst(self) -> tuple[StepSummary, Measure]:
+        """The step with the highest value, and its measurement."""
+        return max(self.measures, key=lambda each: each[1].value)
+
 
 def diagnose(
     steps: Sequence[StepSummary],
@@ -80,19 +85,12 @@ def diagnose(
         running: The steps that are being written: their trajectories without a root may be running.
     """
     limits = {**default_thresholds(), **(thresholds or {})}
-    loaded: dict[int, StepContents] = {}
-
-    def contents_of(step: StepSummary) -> StepContents:
-        key = id(step)
-        if key not in loaded:
-            loaded[key] = StepContents(step, load(step))
-        return loaded[key]
-
     before = _highest(against) if against is not None else None
     found = list(_find(steps, limits, running))
-    findings = [_finding(each, limits, before, contents_of, folder) for each in found]
+    evidence = _evidence(found, load, folder)
+    findings = [_finding(each, limits, before, proofs) for each, proofs in zip(found, evidence, strict=True)]
     keys = {_key(each) for each in findings}
-    earlier = [_finding(each, limits, None, None, folder) for each in _find(against or (), limits)]
+    earlier = [_finding(each, limits, None, ()) for each in _find(against or (), limits)]
     return Diagnosis(
         steps=len(steps),
         trajectories=sum(step.trajectories for step in steps),
@@ -164,19 +162,33 @@ def _highest(steps: Sequence[StepSummary]) -> dict[tuple[str, str, bool], float]
     return highest
 
 
+def _evidence(found: Sequence[_Found], load: Load, folder: str | None) -> list[tuple[Evidence, ...]]:
+    """Return the evidence of each, from its worst step; with the trajectories of one step in memory."""
+    by_step: dict[int, list[int]] = {}
+    for position, each in enumerate(found):
+        by_step.setdefault(id(each.worst[0]), []).append(position)
+    evidence: list[tuple[Evidence, ...]] = [()] * len(found)
+    for positions in by_step.values():
+        step = found[positions[0]].worst[0]
+        contents = StepContents(step, load(step))
+        for position in positions:
+            check, (_, measure) = found[position].check, found[position].worst
+            proofs = islice(check.evidence(contents, measure.subject), MAX_EVIDENCE)
+            evidence[position] = tuple(evidence_of(each, folder=folder, run_id=step.run_id) for each in proofs)
+    return evidence
+
+
 def _finding(
     found: _Found,
     limits: Mapping[str, float],
     before: Mapping[tuple[str, str, bool], float] | None,
-    contents_of: Callable[[StepSummary], StepContents] | None,
-    folder: str | None,
+    evidence: tuple[Evidence, ...],
 ) -> Finding:
     check, run, measures = found
-    worst_step, worst = max(measures, key=lambda each: each[1].value)
+    worst_step, worst = found.worst
     number, total = sum(each.number for _, each in measures), sum(each.total for _, each in measures)
     subject, first = worst.subject, run[0]
     earlier = None if before is None else before.get((check.name, subject, first.validate), 0.0)
-    proofs = check.evidence(contents_of(worst_step), subject) if contents_of is not None else ()
     compared = [step.step for step in run if step.step is not None]
     detail = worst.detail
     if check.in_step and len(measures) > 1 and detail:
@@ -199,7 +211,7 @@ def _finding(
         measured=_measured(check, worst.value, limits[check.name], earlier),
         meaning=check.sentence(worst._replace(number=number, total=total, detail=detail)),
         advice=check.advice,
-        evidence=tuple(evidence_of(each, folder=folder, run_id=first.run_id) for each in islice(proofs, MAX_EVIDENCE)),
+        evidence=evidence,
     )
 
 

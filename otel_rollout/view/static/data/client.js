@@ -40,9 +40,11 @@ export const paths = {
   span: (traceId, spanId) => `trajectory/${encodeURIComponent(traceId)}/span/${encodeURIComponent(spanId)}`,
   /** @param {Record<string, string | undefined>} query @param {Selection} selection */
   search: (query, selection) => "search" + queryOf({ ...query, ...selectionQuery(selection) }),
-  /** @param {string | undefined} step @param {Selection} selection */
-  findings: (step, selection) =>
-    "findings" + queryOf(step === undefined ? {} : { step, ...selectionQuery(asked(step, selection)) }),
+  /** @param {string | undefined} step undefined: the run's @param {Selection} selection */
+  findings: (step, selection) => {
+    if (step !== undefined) return "findings" + queryOf({ step, ...selectionQuery(asked(step, selection)) });
+    return isExported() ? "findings" : "findings" + queryOf(selectionQuery(selection));
+  },
   live: () => "live",
 };
 

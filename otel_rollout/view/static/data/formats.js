@@ -95,6 +95,7 @@ export function percentOf(part, all) {
  */
 export function duration(seconds) {
   if (seconds == null) return "";
+  if (seconds === 0) return "0 s";
   if (seconds > 0 && seconds < 9.95e-5) return `${(seconds * 1e6).toFixed(0)} µs`;
   if (seconds < 0.0995) return `${(seconds * 1000).toFixed(seconds < 0.00995 ? 1 : 0)} ms`;
   if (seconds < 9.995) return `${seconds.toFixed(2)} s`;

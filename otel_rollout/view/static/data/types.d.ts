@@ -225,6 +225,8 @@ export interface TrajectoryAnswer {
   conversation: Utterance[];
   /** The messages that are left out of the conversation's middle. */
   left_out?: number;
+  /** The spans that are left out of the middle of a very long list. */
+  spans_left_out?: number;
   spans: Span[];
   group: {
     step: number | null;

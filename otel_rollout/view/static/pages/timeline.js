@@ -140,8 +140,7 @@ function Waited({ late, lanes, step, addressOf: addressOfLane }) {
   return html`<h1 class="waited">
     ${`Step ${visible(step)} waited `}<b>${duration((late.until - late.since) / 1e6)}</b>${` for ${whole(late.count)} of ${whole(late.total)}: mostly `}<b
       >${activityName(first)}</b
-    >
-    <a class="waited-link" href=${addressOfLane(last)}>the last one</a>
+    >${" "}<a class="waited-link" href=${addressOfLane(last)}>the last one</a>
   </h1>`;
 }
 

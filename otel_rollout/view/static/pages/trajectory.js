@@ -1,6 +1,6 @@
 import { useMemo, useState } from "../vendor/preact_hooks.js";
 import { paths } from "../data/client.js";
-import { compact, decimal, duration, visible, whole } from "../data/formats.js";
+import { compact, counted, decimal, duration, visible, whole } from "../data/formats.js";
 import { addressOf, inAddress, navigate } from "../data/router.js";
 import { showCommand } from "../data/show_command.js";
 import { RewardBadge, StatusBadge } from "../parts/badges.js";
@@ -58,7 +58,10 @@ function Trajectory({ trajectory, route, go }) {
   const [from, setFrom] = useState(/** @type {"conversation" | "waterfall" | "address"} */ ("address"));
   const byId = useMemo(() => new Map(spans.map((span) => [span.span_id, span])), [spans]);
   const spanId = route.query.span;
-  const span = spanId === undefined ? undefined : byId.get(spanId);
+  const listed = spanId === undefined ? undefined : byId.get(spanId);
+  // The address may name a span that a very long list leaves out.
+  const unlisted = useData(spanId === undefined || listed ? null : paths.span(summary.trace_id, spanId));
+  const span = listed ?? /** @type {Span | undefined} */ (unlisted.data);
   const chosen = useMemo(() => (span ? { spanId: span.span_id, from } : null), [span?.span_id, from]);
   const family = useMemo(() => (span ? familyOf(span, byId, spans) : []), [span, byId]);
   const spanOf = (/** @type {string | null} */ id) => (id === null ? undefined : byId.get(id));
@@ -114,17 +117,18 @@ function Trajectory({ trajectory, route, go }) {
           </div>`
         : null
     }
-    ${
-      trajectory.left_out
-        ? html`<p class="new-prompt">
-            ${`The conversation is very long: ${whole(trajectory.left_out)} messages of its middle are left out; all of its spans are here.`}
-          </p>`
-        : null
-    }
+    <${LeftOut} messages=${trajectory.left_out ?? 0} spans=${trajectory.spans_left_out ?? 0} />
     <div class="panes">
       ${names.filter((name) => !isNarrow || name === tab).map((name) => html`<div key=${name} class="pane">${panes[name]}</div>`)}
     </div>
   </div>`;
+}
+
+/** @param {{messages: number, spans: number}} props */
+function LeftOut({ messages, spans }) {
+  const parts = [messages ? counted(messages, "message") : "", spans ? counted(spans, "span") : ""].filter(Boolean);
+  if (!parts.length) return null;
+  return html`<p class="new-prompt">${`This trajectory is very long: ${parts.join(" and ")} of its middle are left out here.`}</p>`;
 }
 
 /** @param {{trajectory: TrajectoryAnswer, go: (traceId: string | null) => void}} props */

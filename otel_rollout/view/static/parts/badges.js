@@ -55,7 +55,7 @@ export function RewardStrip({ rewards, statuses, lowest, highest, addressOf }) {
     ${rewards.map((reward, index) => {
       const status = statuses[index];
       const words = `rollout ${index + 1}: reward ${reward == null ? "none" : decimal(reward)}, ${status ?? "no end yet"}`;
-      const mark = status === "completed" ? "" : (STATUSES[status ?? "open"] ?? STATUSES.open).icon;
+      const mark = status === "completed" ? "" : (STATUSES[status ?? "open"]?.icon ?? "?");
       return html`<a
         key=${index}
         class="cell ${rewardClass(reward, lowest, highest)}"

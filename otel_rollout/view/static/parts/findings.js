@@ -1,6 +1,6 @@
 import { paths } from "../data/client.js";
-import { percent, visible, whole } from "../data/formats.js";
-import { inAddress } from "../data/router.js";
+import { visible, whole } from "../data/formats.js";
+import { addressOf, inAddress } from "../data/router.js";
 import { html } from "./html.js";
 import { useData } from "./use_data.js";
 
@@ -14,7 +14,9 @@ import { useData } from "./use_data.js";
 export function Findings({ step, selection }) {
   const { data } = useData(paths.findings(step, selection));
   /** @type {Finding[]} */
-  const findings = data?.findings ?? [];
+  const all = data?.findings ?? [];
+  // An export has those of one experiment.
+  const findings = all.filter(({ experiment_name }) => (experiment_name ?? "") === (selection.experiment ?? ""));
   if (!findings.length) return null;
   return html`<section class="findings" aria-label="findings">
     ${findings.map(
@@ -29,6 +31,7 @@ export function Findings({ step, selection }) {
           </summary>
           <p class="said">${visible(finding.meaning)}</p>
           <p class="said">${visible(finding.advice)}</p>
+          ${step === undefined ? html`<p class="evidence"><span>Steps</span>${stepLinks(finding)}</p>` : null}
           ${
             finding.evidence.length
               ? html`<p class="evidence">
@@ -45,9 +48,17 @@ export function Findings({ step, selection }) {
 }
 
 /** @param {Finding} finding */
-function numberText({ number, total, share, steps }) {
+function numberText({ number, total, steps }) {
   const where = steps.length > 1 ? ` in ${steps.length} steps` : "";
-  return `${whole(number)} of ${whole(total)} (${percent(share)})${where}`;
+  return `${whole(number)} of ${whole(total)}${where}`;
+}
+
+/** @param {Finding} finding */
+function stepLinks({ steps, validate, experiment_name: experiment, run_id: run }) {
+  return steps.map((each) => {
+    const step = inAddress(each);
+    return html`<a key=${step} href=${addressOf({ page: "step", step, validate, experiment, run, query: {} })}>${step}</a>`;
+  });
 }
 
 /** @param {Evidence} evidence */

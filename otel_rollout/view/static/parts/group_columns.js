@@ -9,10 +9,13 @@ import { Message } from "./message.js";
 /** @import { Cell, Row } from "../data/alignment.js" */
 /** @import { Rollout } from "../data/group_columns.js" */
 
-/** Rows that are in the document at first, and that are added each time the end comes near. */
-const ROWS_AT_ONCE = 12;
-/** Characters of a text in a column before "show all". */
-const FIRST = 1200;
+/** Cells that are in the document at first, and that are added each time the end comes near; and the fewest rows. */
+const CELLS_AT_ONCE = 160;
+const ROWS_AT_ONCE = 4;
+/** Characters of a text before "show all": in a wide column, and in one of many. */
+const FIRST = 2000;
+const FIRST_OF_MANY = 600;
+const MANY = 4;
 
 /**
  * Rollouts side by side: what all begin with, folded; then a row for each turn.
@@ -29,9 +32,11 @@ export function GroupColumns({ rollouts, shown, names, headOf, addressOf, isComp
   const { common, rows } = useMemo(() => align(rollouts.map(({ conversation }) => conversation)), [rollouts]);
   const [isUnfolded, setUnfolded] = useState(false);
   const isOpen = isUnfolded || !rows.length;
-  const [count, end] = useMore(rows.length);
+  const [count, end] = useMore(rows.length, Math.max(ROWS_AT_ONCE, Math.ceil(CELLS_AT_ONCE / shown.length)));
   const longest = rollouts.find(({ conversation }) => conversation.length >= common);
   const columns = shown.map((at) => rollouts[at]);
+  const addressAt = (/** @type {number} */ at) => addressOf(rollouts[at]);
+  const isEndedAt = (/** @type {number} */ at) => rollouts[at].summary.has_root;
   const nameAt = (/** @type {number} */ at) => names.get(rollouts[at]) ?? "";
   return html`<div
     class="columns ${columns.length === 1 ? "single" : ""}"
@@ -77,7 +82,7 @@ export function GroupColumns({ rollouts, shown, names, headOf, addressOf, isComp
       (row, at) =>
         html`<${Turn}
             key=${row.turn}
-            ...${{ row, shown, nameAt, isComparing, addressAt: (/** @type {number} */ column) => addressOf(rollouts[column]) }}
+            ...${{ row, shown, nameAt, isComparing, addressAt, isEndedAt }}
             before=${rows[at - 1] ?? null}
             isFirst=${at === 0 && rollouts.length > 1}
           />`,
@@ -98,8 +103,9 @@ export function GroupColumns({ rollouts, shown, names, headOf, addressOf, isComp
  * @param {boolean} props.isComparing
  * @param {(column: number) => string} props.nameAt
  * @param {(column: number) => string} props.addressAt
+ * @param {(column: number) => boolean} props.isEndedAt
  */
-function Turn({ row, before, shown, isFirst, isComparing, nameAt, addressAt }) {
+function Turn({ row, before, shown, isFirst, isComparing, nameAt, addressAt, isEndedAt }) {
   const items = useMemo(() => row.cells.map((cell) => (cell ? pairCalls(cell.utterances, cell.from) : [])), [row]);
   const differences = useMemo(
     () => (isComparing && shown.length === 2 ? messageDifferences(items[shown[0]], items[shown[1]]) : null),
@@ -139,12 +145,12 @@ function Turn({ row, before, shown, isFirst, isComparing, nameAt, addressAt }) {
                         item=${item}
                         heading=${isRepeated(row.cells[at], shown) ? (nth ? "" : `= as rollout ${nameAt(row.cells[at]?.sameAs ?? at)}`) : undefined}
                         differences=${differences?.[place][nth]}
-                        first=${FIRST}
+                        first=${shown.length < MANY ? FIRST : FIRST_OF_MANY}
                         moreOf=${leadTo(addressAt(at))}
                       />`,
                   )
                 : before === null || before.cells[at] !== null
-                  ? html`<p class="weak">ended</p>`
+                  ? html`<p class="weak">${isEndedAt(at) ? "ended" : "nothing yet"}</p>`
                   : null
             }
           </div>`,
@@ -180,15 +186,16 @@ function alike(messages, rollouts) {
  * Return how many of the rows stand in the document, and the ref of the element at their end.
  *
  * @param {number} rows
+ * @param {number} more rows at once
  * @returns {[number, {current: HTMLElement | null}]}
  */
-function useMore(rows) {
-  const [count, setCount] = useState(ROWS_AT_ONCE);
+function useMore(rows, more) {
+  const [count, setCount] = useState(more);
   const end = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
     if (!end.current) return;
     const observer = new IntersectionObserver(
-      (entries) => entries.some((entry) => entry.isIntersecting) && setCount((old) => old + ROWS_AT_ONCE),
+      (entries) => entries.some((entry) => entry.isIntersecting) && setCount((old) => old + more),
       { rootMargin: "800px" },
     );
     observer.observe(end.current);

@@ -1,4 +1,4 @@
-import { useEffect, useState } from "../vendor/preact_hooks.js";
+import { useEffect, useMemo, useState } from "../vendor/preact_hooks.js";
 import { load, paths } from "../data/client.js";
 import { pretty } from "../data/conversation.js";
 import { duration, visible, whole } from "../data/formats.js";
@@ -46,10 +46,11 @@ export function SpanPanel({ traceId, span: listed, onClose }) {
     setState({ spanId: listed.span_id, whole: null, said: "Reading …" });
     loadWhole().catch((error) => setState({ spanId: listed.span_id, whole: null, said: error.message }));
   };
-  const copy = async () => JSON.stringify((isCurrent && state.whole) || (await loadWhole()), null, 2);
+  const copy = async () =>
+    JSON.stringify((isCurrent && state.whole) || (await loadWhole().catch(() => listed)), null, 2);
   const seconds = Number(BigInt(span.end_time) - BigInt(span.start_time)) / 1e9;
   const entries = Object.entries(span.attributes);
-  const ids = tokenIdsOf(span);
+  const ids = useMemo(() => tokenIdsOf(span), [span]);
   return html`<section class="span-panel" aria-label="span">
     <header>
       <h2>${visible(span.name)}</h2>
@@ -107,7 +108,8 @@ export function SpanPanel({ traceId, span: listed, onClose }) {
 
 /** @param {{entry: [string, unknown], span: Span, onMore: () => void}} props */
 function Attribute({ entry: [key, value], span, onMore }) {
-  const text = pretty(value);
+  const line = typeof value === "string" ? "" : JSON.stringify(value);
+  const text = line && line.length <= SHORT ? line : pretty(value);
   const cut = span.cut?.[key];
   return html`<div class=${text.length > SHORT ? "long" : ""}>
     <dt>${visible(key)}</dt>
@@ -117,7 +119,7 @@ function Attribute({ entry: [key, value], span, onMore }) {
 
 /** @param {{entry: [string, unknown], span: Span, onMore: () => void}} props */
 function Payload({ entry: [key, value], span, onMore }) {
-  const text = pretty(value);
+  const text = useMemo(() => pretty(value), [value]);
   const cut = span.cut?.[key];
   return html`<details class="payload" open=${OPEN.includes(key)}>
     <summary>${key} <span class="weak">· ${whole(text.length + (cut ?? 0))} characters</span></summary>

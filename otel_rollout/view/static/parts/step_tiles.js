@@ -103,8 +103,8 @@ function always(step, addressOf, timeline) {
     {
       title: "Errors",
       value: percentOf(step.errors, all),
-      details: parts(step.error_types, whole, shortClass),
-      help: "Trajectories that ended in an error; below, by the type of their first error",
+      details: step.errors ? [{ text: `${whole(step.errors)} of ${whole(all)}` }] : [],
+      help: "Trajectories that ended in an error",
       address: step.errors ? addressOf({ tab: "trajectories", status: "error" }) : undefined,
     },
     calls.calls
@@ -159,6 +159,14 @@ function ifThere(step, addressOf) {
         }
       : null,
     step.staleness?.highest ? spread("Staleness", step.staleness, tenth) : null,
+    Object.keys(step.error_types).length
+      ? {
+          title: "With a failed span",
+          value: percentOf(total(step.error_types), all),
+          details: parts(step.error_types, whole, shortClass),
+          help: "Trajectories by the type of their first error, whatever they came to",
+        }
+      : null,
     count("Prefix breaks", step.prefix_breaks, "Trajectories whose prompt doesn't extend the turn before"),
     count("Duplicates", step.duplicates, "Rollouts that equal an earlier one of their group"),
     count(
@@ -178,6 +186,11 @@ function ifThere(step, addressOf) {
       ? { title: "Payload cut", value: bytes(step.truncated_bytes), help: "Cut by tracing's limits" }
       : null,
   ];
+}
+
+/** @param {Record<string, number>} values */
+function total(values) {
+  return Object.values(values).reduce((sum, value) => sum + value, 0);
 }
 
 /**

@@ -40,7 +40,7 @@ const COLUMNS = [
   number(
     "spread",
     "In groups",
-    "5.5rem",
+    "6rem",
     (step) => step.group_std,
     decimal,
     "Mean standard deviation within groups: what training learns from",
@@ -113,7 +113,7 @@ const COLUMNS = [
   {
     key: "end",
     title: "Ended",
-    width: "minmax(11.5rem, 1fr)",
+    width: "12.5rem",
     isNumber: true,
     isDescendingFirst: true,
     value: (step) => step.end_time,
@@ -128,7 +128,10 @@ const COLUMNS = [
  * @returns {Column[]}
  */
 export function stepColumns(steps) {
-  return COLUMNS.filter(({ key }) => key !== "open" || steps.some((step) => step.rootless));
+  return COLUMNS.filter(({ key }) => key !== "open" || steps.some((step) => step.rootless)).map((column) => ({
+    ...column,
+    width: `minmax(${column.width}, 1fr)`,
+  }));
 }
 
 /**

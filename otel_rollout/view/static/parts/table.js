@@ -1,3 +1,4 @@
+import { Component } from "../vendor/preact.js";
 import { useEffect, useState } from "../vendor/preact_hooks.js";
 import { html } from "./html.js";
 import { useKeys } from "./keys.js";
@@ -12,7 +13,7 @@ import { useWindowed } from "./windowed.js";
  * @property {string} key
  * @property {string} title
  * @property {string} [help] what it says, at length
- * @property {string} width of CSS grid: `5rem`, `minmax(12rem, 1fr)`
+ * @property {string} width of CSS grid, at least some rem: `5rem`, `minmax(12rem, 1fr)`
  * @property {boolean} [isNumber] it stands at the right
  * @property {(row: any) => unknown} cell
  * @property {(row: any) => unknown} [value] what it sorts by; without it, it doesn't sort
@@ -25,7 +26,8 @@ const HEAD_HEIGHT = 30;
 /**
  * A table of any length: only the rows in view are in the document, `j` and `k` go through all, Enter opens one.
  *
- * Rows are in the order given; the page sorts them, since its address says how.
+ * Rows are in the order given; the page sorts them, since its address says how. A row whose content changes is another
+ * object, and columns that show something else are another list.
  *
  * @param {object} props
  * @param {string} props.label its name
@@ -72,6 +74,7 @@ export function Table(props) {
   }, [order]);
 
   const template = columns.map(({ width }) => width).join(" ");
+  const least = columns.reduce((sum, { width }) => sum + parseFloat(/[\d.]+(?=rem)/.exec(width)?.[0] ?? "0"), 0);
   return html`<div
     class="table"
     role="table"
@@ -83,7 +86,7 @@ export function Table(props) {
     <div
       class="table-body"
       role="rowgroup"
-      style=${{ "--columns": template, "--row-height": `${rowHeight}px` }}
+      style=${{ "--columns": template, "--least-width": `${least}rem`, "--row-height": `${rowHeight}px` }}
     >
       <div class="table-row table-head" role="row" aria-rowindex="1">
         ${columns.map((column) => html`<${Head} key=${column.key} column=${column} sort=${sort} onSort=${onSort} />`)}
@@ -97,29 +100,57 @@ export function Table(props) {
           const row = rows[index];
           if (row === undefined) return null;
           const key = keyOf(row);
-          return html`<div
+          return html`<${Row}
             key=${key}
-            class="table-row ${key === selectedKey ? "is-selected" : ""} ${classOf?.(row) ?? ""}"
-            role="row"
-            aria-rowindex=${index + 2}
-            style=${{ transform: `translateY(${start}px)` }}
-            onClick=${(/** @type {MouseEvent} */ event) => open(event, addressOf(row))}
-          >
-            ${columns.map(
-              (column) =>
-                html`<div
-                  key=${column.key}
-                  role="cell"
-                  class=${column.isNumber ? "is-number" : ""}
-                >
-                  ${column.cell(row)}
-                </div>`,
-            )}
-          </div>`;
+            row=${row}
+            index=${index}
+            start=${start}
+            columns=${columns}
+            isSelected=${key === selectedKey}
+            name=${classOf?.(row) ?? ""}
+            addressOf=${addressOf}
+          />`;
         })}
       </div>
     </div>
   </div>`;
+}
+
+/**
+ * A row. It is drawn anew only if what it shows has changed, since scrolling moves all of them.
+ *
+ * @extends {Component<{row: any, index: number, start: number, columns: Column[], isSelected: boolean, name: string,
+ *   addressOf: (row: any) => string}>}
+ */
+class Row extends Component {
+  /** @param {any} next */
+  shouldComponentUpdate(next) {
+    const { row, index, start, columns, isSelected, name } = this.props;
+    return (
+      row !== next.row ||
+      index !== next.index ||
+      start !== next.start ||
+      columns !== next.columns ||
+      isSelected !== next.isSelected ||
+      name !== next.name
+    );
+  }
+
+  render() {
+    const { row, index, start, columns, isSelected, name, addressOf } = this.props;
+    return html`<div
+      class="table-row ${isSelected ? "is-selected" : ""} ${name}"
+      role="row"
+      aria-rowindex=${index + 2}
+      style=${{ transform: `translateY(${start}px)` }}
+      onClick=${(/** @type {MouseEvent} */ event) => open(event, addressOf(row))}
+    >
+      ${columns.map(
+        (column) =>
+          html`<div key=${column.key} role="cell" class=${column.isNumber ? "is-number" : ""}>${column.cell(row)}</div>`,
+      )}
+    </div>`;
+  }
 }
 
 /**

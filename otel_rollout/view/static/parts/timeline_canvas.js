@@ -1,4 +1,4 @@
-import { useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact_hooks.js";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact_hooks.js";
 import { decimal, duration, visible } from "../data/formats.js";
 import { KINDS, panBy, segmentAt, ticks, visibleLanes, zoomAt } from "../data/lanes.js";
 import { drawLanes } from "../data/timeline_drawing.js";
@@ -33,7 +33,9 @@ export function TimelineCanvas({ lanes, names, order, bounds, view, onView, lane
   const scroller = useRef(/** @type {HTMLDivElement | null} */ (null));
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const [size, setSize] = useState({ width: 0, height: 0 });
-  const [chosen, setChosen] = useState(/** @type {number | null} */ (null));
+  const [chosenId, setChosenId] = useState(/** @type {string | null} */ (null));
+  // The place changes while trajectories come in.
+  const chosen = useMemo(() => placeOf(chosenId, lanes, order), [chosenId, lanes, order]);
   const [hover, setHover] = useState(
     /** @type {{place: number, segment: Segment | null, x: number, y: number} | null} */ (null),
   );
@@ -95,7 +97,7 @@ export function TimelineCanvas({ lanes, names, order, bounds, view, onView, lane
 
   const choose = (/** @type {number} */ place) => {
     const next = Math.max(0, Math.min(order.length - 1, place));
-    setChosen(next);
+    setChosenId(lanes[order[next]].trace_id);
     const element = scroller.current;
     if (!element) return;
     const [top, bottom] = [next * laneHeight, (next + 1) * laneHeight];
@@ -210,6 +212,18 @@ function Hover({ lane, segment, x, y, width }) {
         : html`<div class="weak">waiting</div>`
     }
   </div>`;
+}
+
+/**
+ * Return the place of a trajectory's lane in the order; null if there is none.
+ *
+ * @param {string | null} traceId
+ * @param {TimelineLane[]} lanes
+ * @param {number[]} order
+ */
+function placeOf(traceId, lanes, order) {
+  const place = traceId === null ? -1 : order.findIndex((at) => lanes[at].trace_id === traceId);
+  return place < 0 ? null : place;
 }
 
 /** @param {TimelineLane} lane */
