@@ -266,7 +266,7 @@ class ReceivedFolder:
                 for line in lines:
                     try:
                         _summarise(summary, decode_line(line))
-                    except ValueError:
+                    except ValueError:  # noqa: PERF203 - of a damaged journal alone
                         # An error would hold up all later spans; readers report the line.
                         summary.give_up()
             if lines:
