@@ -70,7 +70,7 @@ _WORKER: Final = re.compile(f"({_NAME}){_NUMBER}")
 _FRAME_FILE: Final = re.compile(_NAME + _NUMBER + re.escape(FRAMES))
 _JOURNAL_FILE: Final = re.compile(_NAME + re.escape(LINES))
 _RUNNING_FILE: Final = re.compile(_NAME + re.escape(RUNNING))
-_NEW_FILE: Final = re.compile(rf"\.{_NAME}(?:{re.escape(LINES)}|{re.escape(INDEX)}){re.escape(NEW)}")
+_NEW_FILE: Final = re.compile(rf"\.{_NAME}(?:{re.escape(LINES)}|{re.escape(INDEX)}|{re.escape(RUNNING)}){re.escape(NEW)}")
 _MAX_STEP_DIGITS: Final = 18
 
 
@@ -125,7 +125,7 @@ def is_journal_file(name: str, *, may_be_new: bool = False) -> bool:
 
     Args:
         name: The name.
-        may_be_new: Accept the file that will replace a journal or its index, too.
+        may_be_new: Accept the file that will replace a journal, its index, or a file of running trajectories, too.
     """
     return _JOURNAL_FILE.fullmatch(name) is not None or (may_be_new and _NEW_FILE.fullmatch(name) is not None)
 

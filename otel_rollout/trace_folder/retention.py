@@ -71,12 +71,17 @@ def _our_files(folder: Path) -> list[_StoredFile]:
         if layout.is_step_folder(place.name):
             found += _files_of(place, layout.is_frame_file)
         elif place.name == layout.OPEN:
-            found += _files_of(place, lambda name: layout.is_journal_file(name, may_be_new=True))
+            found += _files_of(place, _is_ours_in_open)
         elif place.name == layout.VALIDATE:
             for step in _folders(place):
                 if layout.is_step_folder(step.name):
                     found += _files_of(step, layout.is_frame_file)
     return found
+
+
+def _is_ours_in_open(name: str) -> bool:
+    # A process that lives writes its file of running trajectories anew every few seconds: it is never the oldest.
+    return layout.is_journal_file(name, may_be_new=True) or layout.is_running_file(name)
 
 
 def _folders(folder: Path) -> list[Path]:
