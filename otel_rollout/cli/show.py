@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 
+from otel_rollout.cli.argument_types import TRACE_ID_DIGITS
 from otel_rollout.cli.candidates import Candidates
-from otel_rollout.cli.parser import TRACE_ID_DIGITS
 from otel_rollout.cli.reading import ProblemLog, complain, nothing_matches, print_json, require_reader, selected
 from otel_rollout.trace_folder.reader import RecordedTrajectory
 

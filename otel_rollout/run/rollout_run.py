@@ -88,23 +88,18 @@ class Run:
         """
         return find_places(self.folders).version
 
-    def steps(self, *, make: bool = True) -> list[StepSummary]:
+    def steps(self) -> list[StepSummary]:
         """Return the summaries of all steps in order, training before validation, one for each run of each experiment.
 
-        Args:
-            make: Make those that are missing, which can take seconds a step; else they are left out.
+        Those that are missing are made, which can take seconds a step.
 
         Raises:
             NoTracesError: None of the folders has traces.
         """
         places, loose = self._look()
-        if make:
-            self._make(places, loose)
-        found = []
-        for key in sorted({*places.steps, *loose.steps}):
-            steps = self._step(key, places, loose, make=make)
-            found += steps or []
-        return found
+        self._make(places, loose)
+        keys = sorted({*places.steps, *loose.steps})
+        return [step for key in keys for step in self._step(key, places, loose)]
 
     def summaries(
         self, step: int | None, validate: bool = False, experiment: str | None = None, run_id: str | None = None
@@ -241,8 +236,8 @@ class Run:
             self._note(problem)
         self._made[place.folder] = place.sizes, StepFile(content.steps)
 
-    def _step(self, key: StepKey, places: Places, loose: LooseTraces, *, make: bool) -> list[StepSummary] | None:
-        """Return a step's summaries; None if they have to be made."""
+    def _step(self, key: StepKey, places: Places, loose: LooseTraces) -> list[StepSummary]:
+        """Return a step's summaries: those of its folders, if no other file or folder has some of its trajectories."""
         sizes = _sizes(key, places, loose)
         known = self._steps.get(key)
         if known is not None and known[0] == sizes:
@@ -253,10 +248,9 @@ class Run:
             steps = _joined([content for content in contents if content is not None])
             if None in contents:
                 steps = None
-        if steps is None and make:
+        if steps is None:
             steps = [run.summary for run in self._load(key, places, loose).runs]
-        if steps is not None:
-            self._steps[key] = sizes, steps
+        self._steps[key] = sizes, steps
         return steps
 
     def _runs(

@@ -130,7 +130,9 @@ class TextMatcher:
         for inner in _leaves(message):
             if (excerpt := self._find_in_text(inner, depth - 1)) is not None:
                 return excerpt
-        if self._is_structured and (found := self._pattern.search(text)):
+        # JSON that somebody has said, as the arguments of a call, is a text too.
+        is_text = self._is_structured or depth < MAX_DEPTH
+        if is_text and (found := self._pattern.search(text)):
             return _excerpt(text, *found.span())
         return None
 

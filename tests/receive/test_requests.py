@@ -141,7 +141,7 @@ class TestMalformed:
             (b'{"resourceSpans":[1]}', JSON, "", 400, "no OTLP request in JSON"),
             (b"[", JSON, "", 400, "no OTLP request in JSON"),
             (b"plain", PROTOBUF, "gzip", 400, "no gzip"),
-            (gzip.compress(b"x" * 9999)[:-9], PROTOBUF, "gzip", 400, "cut off"),
+            (gzip.compress(b"x" * 9999, mtime=0)[:-9], PROTOBUF, "gzip", 400, "cut off"),
             (b"plain", PROTOBUF, "zstd", 400, "no zstd"),
             (b"", "text/plain", "", 415, "'text/plain'"),
             (b"", PROTOBUF, "br", 415, "'br'"),

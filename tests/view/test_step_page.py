@@ -16,6 +16,27 @@ pytestmark = pytest.mark.integration
 ROWS = "[role=table] .table-rows [role=row]"
 STEP = "#/step/2?experiment=first"
 
+_COLORED_ROWS = """
+over => {
+  const canvas = over.parentElement.querySelector("canvas");
+  const scale = canvas.width / canvas.getBoundingClientRect().width;
+  const [box, all] = [over.getBoundingClientRect(), canvas.getBoundingClientRect()];
+  const count = (from, to) => {
+    const {data} = canvas.getContext("2d").getImageData(
+      (box.right - all.left - box.width * 0.06) * scale, (box.top - all.top + box.height * from) * scale,
+      box.width * 0.05 * scale, box.height * (to - from) * scale);
+    let colored = 0;
+    for (let at = 0; at < data.length; at += 4) {
+      const [red, green, blue, alpha] = data.slice(at, at + 4);
+      if (alpha > 99 && Math.max(red, green, blue) - Math.min(red, green, blue) > 40) colored += 1;
+    }
+    return colored;
+  };
+  return {top: count(0, 0.5), bottom: count(0.5, 1)};
+}
+"""
+"""The colored pixels of the scatter's right edge, in its upper and lower half."""
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -87,6 +108,16 @@ class TestFigures:
                     looking.wait("() => location.hash.includes('/rollout/')")
                     return
         raise AssertionError("no point is found")
+
+    def test_points_at_the_most_tokens_are_all_drawn(self, looking):
+        """Answers that end at the token limit have the same place on the axis: right and wrong ones are there."""
+        page = looking.go(STEP)
+        over = page.locator(".chart", has_text="Reward over output tokens").locator(".u-over")
+        over.wait_for()
+        # Of the step, rollout 3 of each prompt: one right, four wrong, one of them truncated.
+        drawn = over.evaluate(_COLORED_ROWS)
+        assert drawn["top"] > 0
+        assert drawn["bottom"] > drawn["top"]
 
     def test_a_tool_leads_to_its_failed_calls(self, looking):
         """The tools stand with their failures, which a click finds."""

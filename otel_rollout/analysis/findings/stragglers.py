@@ -39,7 +39,7 @@ CHECKS = (
             "twentieth of the batch",
         ),
         least=20,
-        sentence=lambda found: f"the step waited for its last trajectories{found.clause}",
+        sentence=lambda found: f"a step waits for its last trajectories{found.clause}",
         advice="see where they wait: a tool without a timeout, a busy replica, or very long answers; bound it, or "
         "train without "
         "waiting (partial or asynchronous rollout)",

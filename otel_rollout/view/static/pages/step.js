@@ -1,5 +1,5 @@
 import { paths } from "../data/client.js";
-import { counted } from "../data/formats.js";
+import { counted, whole } from "../data/formats.js";
 import { FILTER_FIELDS, groupTest, rolloutsOf, rolloutTest } from "../data/rollouts.js";
 import { addressOf, groupRoute, inAddress, navigate, selectionOf } from "../data/router.js";
 import { parseSort, sorted, sortText } from "../data/sorting.js";
@@ -153,12 +153,12 @@ function Rows({ route, data, rollouts }) {
         label="rows"
         options=${[
           {
-            text: `Groups · ${groups.length}`,
+            text: `Groups · ${whole(groups.length)}`,
             address: tab(""),
             isChosen: isOfGroups,
           },
           {
-            text: `Trajectories · ${rollouts.length}`,
+            text: `Trajectories · ${whole(rollouts.length)}`,
             address: tab("trajectories"),
             isChosen: !isOfGroups,
           },

@@ -117,7 +117,7 @@ function options(width) {
     padding: /** @type {any} */ ([8, 14, 0, 0]),
     legend: { show: false },
     cursor: { show: false },
-    scales: { x: { time: false } },
+    scales: { x: { time: false, range: wider } },
     axes: [
       {
         ...axis,
@@ -180,7 +180,7 @@ function nearest(plot, data, left, top) {
   const [tokens, ...rewards] = data;
   let best = null;
   let least = REACH ** 2;
-  for (let index = plot.valToIdx(plot.posToVal(left - REACH, "x")); index < tokens.length; index += 1) {
+  for (let index = firstFrom(tokens, plot.posToVal(left - REACH, "x")); index < tokens.length; index += 1) {
     const across = plot.valToPos(tokens[index], "x") - left;
     if (across > REACH) break;
     const reward = rewards.reduce((found, kind) => found ?? kind[index], /** @type {number | null} */ (null));
@@ -188,4 +188,33 @@ function nearest(plot, data, left, top) {
     if (distance < least) [best, least] = [index, distance];
   }
   return best;
+}
+
+/**
+ * Return a range that is wider than the values: uPlot draws one of several points on its edges.
+ *
+ * @param {unknown} _
+ * @param {number} lowest
+ * @param {number} highest
+ * @returns {[number, number]}
+ */
+function wider(_, lowest, highest) {
+  const edge = (highest - lowest) * 0.02 || 1;
+  return [lowest - edge, highest + edge];
+}
+
+/**
+ * Return the position of the first of sorted values that isn't below a value.
+ *
+ * @param {(number | null)[]} values
+ * @param {number} value
+ */
+function firstFrom(values, value) {
+  let [low, high] = [0, values.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (Number(values[middle]) < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }

@@ -1,0 +1,112 @@
+"""The types of command line arguments; each raises ArgumentTypeError with words for people."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+__all__ = [
+    "MAX_PORT",
+    "TRACE_ID_DIGITS",
+    "byte_count",
+    "port",
+    "positive",
+    "range_of_rewards",
+    "seconds",
+    "steps",
+    "steps_or_none",
+    "threshold",
+    "trace_id",
+]
+
+TRACE_ID_DIGITS: Final = 32
+MAX_PORT: Final = 65535
+
+
+def _above_zero(read: Callable[[str], float], meaning: str) -> Callable[[str], float]:
+    def check(text: str) -> float:
+        with suppress(ValueError):
+            number = read(text)
+            if 0 < number < math.inf:
+                return number
+        raise argparse.ArgumentTypeError(f"{text!r} is not {meaning}")
+
+    return check
+
+
+positive = _above_zero(int, "a positive whole number")
+seconds = _above_zero(float, "a number of seconds")
+
+
+def port(text: str) -> int:
+    """Return a port of the command line."""
+    with suppress(ValueError):
+        if 0 <= (port := int(text)) <= MAX_PORT:
+            return port
+    raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 to {MAX_PORT}")
+
+
+def byte_count(text: str) -> int:
+    """Return a number of bytes, such as `512MiB`."""
+    from otel_rollout.settings import read_bytes
+
+    try:
+        return read_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {error}") from None
+
+
+def steps_or_none(text: str) -> int | range | set[int] | set[None]:
+    """Return steps, or a set of None for `none`."""
+    return {None} if text == "none" else steps(text)
+
+
+def steps(text: str) -> int | range | set[int]:
+    """Return a step, several or a range."""
+    first, dots, last = text.partition("..")
+    try:
+        if dots:
+            steps_in_range = range(int(first or 0), int(last) + 1 if last else sys.maxsize)
+            if not steps_in_range:
+                raise ValueError
+            return steps_in_range
+        steps = {int(step) for step in text.split(",")}
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a step: 7, or 1,4,7, or 3..9, or 100..") from None
+    return steps.pop() if len(steps) == 1 else steps
+
+
+def threshold(text: str) -> tuple[str, float]:
+    """Return the name and value of `NAME=VALUE`."""
+    name, _, value = text.partition("=")
+    with suppress(ValueError):
+        number = float(value)
+        if 0 <= number < math.inf:
+            return name.strip(), number
+    raise argparse.ArgumentTypeError(f"{text!r} is not a threshold: truncated=0.05")
+
+
+def range_of_rewards(text: str) -> tuple[float | None, float | None]:
+    """Return the lowest and the highest reward; None for an open end."""
+    low, dots, high = text.partition("..")
+    if not dots:
+        high = low
+    try:
+        bounds = (float(low) if low else None, float(high) if high else None)
+    except ValueError:
+        bounds = (math.nan, None)
+    if any(bound is not None and math.isnan(bound) for bound in bounds) or bounds == (None, None):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range of rewards: 0.5..1, or 0.5.., or ..0.5, or 1")
+    return bounds
+
+
+def trace_id(text: str) -> str:
+    """Return the beginning of a trace id, in lower case."""
+    digits = text.lower().removeprefix("0x")
+    if not digits or len(digits) > TRACE_ID_DIGITS or set(digits) - set("0123456789abcdef"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the beginning of a trace id: 32 hexadecimal digits")
+    return digits
