@@ -70,7 +70,8 @@ _WORKER: Final = re.compile(f"({_NAME}){_NUMBER}")
 _FRAME_FILE: Final = re.compile(_NAME + _NUMBER + re.escape(FRAMES))
 _JOURNAL_FILE: Final = re.compile(_NAME + re.escape(LINES))
 _RUNNING_FILE: Final = re.compile(_NAME + re.escape(RUNNING))
-_NEW_FILE: Final = re.compile(rf"\.{_NAME}{_NUMBER}(?:{re.escape(LINES)}|{re.escape(INDEX)}){re.escape(NEW)}")
+_REPLACED: Final = "|".join(map(re.escape, (LINES, INDEX, RUNNING)))
+_NEW_FILE: Final = re.compile(rf"\.{_NAME}{_NUMBER}(?:{_REPLACED}){re.escape(NEW)}")
 _MAX_STEP_DIGITS: Final = 18
 
 
@@ -130,7 +131,7 @@ def is_journal_file(name: str, *, may_be_new: bool = False) -> bool:
 
     Args:
         name: The name.
-        may_be_new: Accept the file that will replace a journal or its index, too.
+        may_be_new: Accept the file that will replace a journal, its index, or a file of running trajectories, too.
     """
     return _JOURNAL_FILE.fullmatch(name) is not None or (may_be_new and _NEW_FILE.fullmatch(name) is not None)
 

@@ -71,7 +71,7 @@ def _our_files(folder: Path) -> list[_StoredFile]:
         if layout.is_step_folder(place.name):
             found += _files_of(place, _is_stored)
         elif place.name == layout.OPEN:
-            found += _files_of(place, lambda name: layout.is_journal_file(name, may_be_new=True))
+            found += _files_of(place, _is_ours_in_open)
         elif place.name == layout.VALIDATE:
             for step in _folders(place):
                 if layout.is_step_folder(step.name):
@@ -82,6 +82,11 @@ def _our_files(folder: Path) -> list[_StoredFile]:
 def _is_stored(name: str) -> bool:
     """Return True for a file of frames, and for an index that a reader has left half written."""
     return layout.is_frame_file(name, may_be_new=True)
+
+
+def _is_ours_in_open(name: str) -> bool:
+    # A process that lives writes its file of running trajectories anew every few seconds: it is never the oldest.
+    return layout.is_journal_file(name, may_be_new=True) or layout.is_running_file(name)
 
 
 def _folders(folder: Path) -> list[Path]:
