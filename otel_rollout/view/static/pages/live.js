@@ -55,7 +55,8 @@ export function LivePage() {
     return error
       ? html`<${ErrorState} error=${error} />`
       : html`<${LoadingState}>Looking what runs …</${LoadingState}>`;
-  if (!live.trajectories.length) return html`<${EmptyState} title="Nothing runs">${live.why}</${EmptyState}>`;
+  if (!live.trajectories.length)
+    return html`<${EmptyState} title="Nothing to show">${live.why.charAt(0).toUpperCase() + live.why.slice(1)}</${EmptyState}>`;
   return html`<div class="live-page">
     <h1>${counted(live.open, "running trajectory", "running trajectories")}</h1>
     <ul class="waits">
