@@ -221,7 +221,11 @@ LOCKS = {
 }
 """The locks of each file that makes any, by how a traced program gets at them; those of the same lock stand once."""
 
-WITHOUT_TRACED_PROGRAM = {"otel_rollout/demo/collector.py"}
+WITHOUT_TRACED_PROGRAM = {
+    "otel_rollout/demo/collector.py",
+    "otel_rollout/view/run_state.py",
+    "otel_rollout/view/server.py",
+}
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -18,6 +18,7 @@ from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.span_facts import span_id_of, trace_id_of
+from otel_rollout.safety.log_once import internal_error
 from otel_rollout.settings import Setting, read_bytes, read_variables
 from otel_rollout.spans.open_trajectories import OpenTrajectory
 from otel_rollout.trace_folder.append_file import FileGoneError
@@ -137,7 +138,10 @@ class FileSpanExporter(OutcomeSpanExporter):
             return Outcome(Verdict.CONFIGURATION_ERROR, str(error))
         except (OverflowError, RecursionError, TypeError, ValueError) as error:
             return Outcome(Verdict.REFUSED, f"a span can't be written as JSON: {' '.join(str(error).split())}")
-        self._durations.add(spans)
+        try:
+            self._durations.add(spans)
+        except Exception:
+            internal_error("counting the durations of ops")
         return DELIVERED
 
     def note_open(self, trajectories: Sequence[OpenTrajectory]) -> None:

@@ -14,7 +14,7 @@ from otel_rollout.trace_folder import layout
 from otel_rollout.trace_folder.file_lock import exclusive_lock
 from otel_rollout.trace_folder.index_entry import IndexEntry
 from otel_rollout.trace_folder.lines import scan_lines, unseal
-from otel_rollout.trace_folder.otlp_json import decode_line, encode_spans
+from otel_rollout.trace_folder.otlp_json import EncodedSpan, decode_line, encode_spans
 from otel_rollout.trace_folder.stored_file import LineCache, ReadProblem, StoredFile
 from otel_rollout.trace_folder.trace_files import find_trace_files
 
@@ -52,9 +52,18 @@ def adopt(folder: ReceivedFolder) -> Generator[int, None, None]:
         yield 0
         for path in journals:
             for line in _lines_of(path):
-                yield folder.take(encode_spans(decode_line(line))).new
+                yield folder.take(_spans_of(line, path)).new
             layout.index_path(path).unlink(missing_ok=True)
             path.unlink()
+
+
+def _spans_of(line: bytes, path: Path) -> list[EncodedSpan]:
+    try:
+        return list(encode_spans(decode_line(line)))
+    except (ArithmeticError, TypeError, ValueError):
+        # An error would leave the journal, and all behind it, to the next attempt, which would fail too.
+        warn_once("adopted journal", "%s has damaged lines: some traces miss spans", path)
+        return []
 
 
 def _lines_of(path: Path) -> Iterator[bytes]:

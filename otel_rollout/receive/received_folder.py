@@ -16,13 +16,14 @@ from typing import Final, NamedTuple
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.analysis.summary_builder import SummaryBuilder
-from otel_rollout.receive.open_trace import OpenTrace, OpenTraces, WrittenTrace, WrittenTraces, has_id
+from otel_rollout.receive.open_trace import MAX_TRACE_ID_BYTES, OpenTrace, OpenTraces, WrittenTrace, WrittenTraces, has_id
 from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.trace_folder import layout
 from otel_rollout.trace_folder.folder_writer import MAX_LINE_BYTES
 from otel_rollout.trace_folder.frames import require_zstandard
 from otel_rollout.trace_folder.journal import Journal, JournalPart
 from otel_rollout.trace_folder.otlp_json import EncodedSpan, decode_line, join_lines, join_spans
+from otel_rollout.trace_folder.otlp_json_reading import LONG_BYTES
 from otel_rollout.trace_folder.step_files import StepFiles
 
 __all__ = ["ROLE", "ReceivedFolder", "Taken"]
@@ -116,6 +117,9 @@ class ReceivedFolder:
                 trace = self._open.get(trace_id)
                 if trace is not None:
                     trace.ids += b"".join([span.span_id for span in batch])
+                    if len(trace.ids) > MAX_TRACE_ID_BYTES:
+                        # Each new span is looked up among them.
+                        del trace.ids[: len(trace.ids) - MAX_TRACE_ID_BYTES // 2]
                     if trace.summary is not None:
                         _summarise(trace.summary, [span.readable for span in batch])
             with suppress(OSError):
@@ -253,7 +257,11 @@ class ReceivedFolder:
             if summary is None:
                 summary = _new_summary(trace_id)
                 for line in lines:
-                    _summarise(summary, decode_line(line))
+                    try:
+                        _summarise(summary, decode_line(line))
+                    except ValueError:
+                        # An error would hold up all later spans; readers report the line.
+                        summary.give_up()
             if lines:
                 summary.set_place(trace.step, validate=trace.validate)
                 self._files.append(join_lines(lines), summary)
@@ -281,10 +289,10 @@ def _is_root(span: EncodedSpan) -> bool:
 
 
 def _groups(spans: list[EncodedSpan]) -> Iterator[list[EncodedSpan]]:
-    """Yield spans in groups that fit into a line; one span that does not is a group of its own."""
+    """Yield spans in groups that readers take whatever is in them; one span that is larger is a group of its own."""
     first, size = 0, 0
     for place, span in enumerate(spans):
-        if size and size + len(span.json) > MAX_LINE_BYTES:
+        if size and size + len(span.json) > LONG_BYTES:
             yield spans[first:place]
             first, size = place, 0
         size += len(span.json)

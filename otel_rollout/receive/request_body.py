@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import zlib
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from otel_rollout.trace_folder.frames import require_zstandard
 
@@ -13,6 +13,9 @@ __all__ = ["ENCODINGS", "BodyTooLargeError", "decompress"]
 ENCODINGS: Final = ("gzip", "zstd", "identity")
 _GZIP: Final = 31
 _MAX_WINDOW_BYTES: Final = 2**27
+_MAX_MEMBERS: Final = 64
+_ZSTD_PIECE_BYTES: Final = 1024
+"""At most 32 MiB once decompressed: zstd's decompressor has no limit."""
 
 
 class BodyTooLargeError(Exception):
@@ -43,32 +46,66 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
 
 
 def _gunzip(body: bytes, max_bytes: int) -> bytes:
-    data, rest = b"", body
-    while rest:
-        # Several members may follow one another.
-        member = zlib.decompressobj(_GZIP)
-        try:
-            data += member.decompress(rest, max_bytes + 1 - len(data))
-        except zlib.error as error:
-            raise ValueError(f"the body is no gzip: {error}") from error
-        if len(data) > max_bytes:
-            return data
-        if not member.eof:
-            raise ValueError("the body is cut off within its gzip")
-        rest = member.unused_data
-    return data
+    def step(decompressor: Any, piece: memoryview, most: int) -> bytes:
+        data: bytes = decompressor.decompress(piece, most)
+        return data
+
+    try:
+        return _decompress(body, max_bytes, lambda: zlib.decompressobj(_GZIP), step, len(body))
+    except zlib.error as error:
+        raise ValueError(f"the body is no gzip: {error}") from error
 
 
 def _decompress_zstd(body: bytes, max_bytes: int) -> bytes:
     zstandard = require_zstandard()
-    decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES)
-    parts: list[bytes] = []
-    size = 0
+    shared = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES)
+
+    def step(decompressor: Any, piece: memoryview, _: int) -> bytes:
+        data: bytes = decompressor.decompress(piece)
+        return data
+
     try:
-        with decompressor.stream_reader(io.BytesIO(body), read_across_frames=True) as reader:
-            while size <= max_bytes and (part := reader.read(max_bytes + 1 - size)):
-                parts.append(part)
-                size += len(part)
+        # A stream reader would be shorter, and takes a body that is cut off for a whole one.
+        return _decompress(body, max_bytes, shared.decompressobj, step, _ZSTD_PIECE_BYTES)
     except (zstandard.ZstdError, MemoryError) as error:
         raise ValueError(f"the body is no zstd: {error}") from error
+
+
+def _decompress(
+    body: bytes,
+    max_bytes: int,
+    make: Callable[[], Any],
+    step: Callable[[Any, memoryview, int], bytes],
+    piece_bytes: int,
+) -> bytes:
+    """Return the data of a body, or more than `max_bytes` of it.
+
+    Args:
+        body: The body; several members may follow one another.
+        max_bytes: The limit.
+        make: Makes the decompressor of a member.
+        step: Decompresses a piece, up to a number of bytes if it can.
+        piece_bytes: The size of a piece.
+
+    Raises:
+        ValueError: It is cut off, or has too many members.
+    """
+    rest, parts, size, members = memoryview(body), [], 0, 0
+    while rest:
+        members += 1
+        if members > _MAX_MEMBERS:
+            # What is behind a member is copied at its end.
+            raise ValueError(f"the body has more than {_MAX_MEMBERS} compressed members")
+        decompressor = make()
+        while not decompressor.eof:
+            if not rest:
+                raise ValueError("the body is cut off")
+            piece, rest = rest[:piece_bytes], rest[piece_bytes:]
+            data = step(decompressor, piece, max_bytes + 1 - size)
+            parts.append(data)
+            size += len(data)
+            if size > max_bytes:
+                return b"".join(parts)
+            if decompressor.eof and (unused := len(decompressor.unused_data)):
+                rest = memoryview(body)[len(body) - len(rest) - unused :]
     return b"".join(parts)

@@ -12,13 +12,18 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.receive.media_types import JSON
 from otel_rollout.trace_folder.otlp_json import EncodedSpan, encode_spans
-from otel_rollout.trace_folder.otlp_json_reading import decode_request
+from otel_rollout.trace_folder.otlp_json_reading import MAX_VALUES as MAX_LINE_VALUES
+from otel_rollout.trace_folder.otlp_json_reading import decode_request, has_too_many_values
 from otel_rollout.trace_folder.otlp_protobuf import encode_request
 
 __all__ = ["SpanBatch"]
 
 MAX_SPAN_BYTES: Final = 64 * 2**20
 """A larger span, as JSON, is refused: a line of the folder has at most 256 MiB."""
+MAX_ORIGIN_BYTES: Final = 2**20
+"""A resource and scope stand in each line of the journal that has spans of theirs."""
+MAX_VALUES: Final = MAX_LINE_VALUES // 2
+"""Of a span; a line with more than twice as many is taken for damaged."""
 MAX_REASONS: Final = 3
 
 
@@ -67,9 +72,15 @@ class SpanBatch:
             return []
 
     def _is_small(self, span: EncodedSpan) -> bool:
-        if len(span.json) <= MAX_SPAN_BYTES:
+        if len(span.json) > MAX_SPAN_BYTES:
+            reason = f"a span of more than {MAX_SPAN_BYTES:,} bytes as JSON, which is the limit"
+        elif len(span.resource) + len(span.scope) > MAX_ORIGIN_BYTES:
+            reason = f"a resource and scope of more than {MAX_ORIGIN_BYTES:,} bytes as JSON, which is the limit"
+        elif has_too_many_values(span.json, MAX_VALUES):
+            reason = f"a span of more than {MAX_VALUES:,} values, which is the limit"
+        else:
             return True
-        self._refuse(f"a span of more than {MAX_SPAN_BYTES:,} bytes as JSON, which is the limit")
+        self._refuse(reason)
         return False
 
     def _refuse(self, reason: str) -> None:

@@ -19,6 +19,7 @@ from otel_rollout import semconv
 from otel_rollout.analysis.summary_builder import SummaryBuilder
 from otel_rollout.analysis.summary_columns import FIRST_COLUMN
 from otel_rollout.export.file_modes import open_private
+from otel_rollout.safety.log_once import internal_error
 from otel_rollout.trace_folder.file_lock import exclusive_lock, open_to_read
 from otel_rollout.trace_folder.index_entry import ATTRIBUTE_FIELDS, IndexEntry, Row, row_of
 from otel_rollout.trace_folder.layout import NEW, index_path
@@ -76,13 +77,24 @@ def entry_of(builder: SummaryBuilder, offset: int, length: int, size: int, check
         builder.project_name,
         builder.run_id,
         attributes,
-        orjson.dumps(builder.columns())[1:-1],
+        _columns_of(builder),
     )
     for key, name in ATTRIBUTE_FIELDS.items():
         # Only if the field has the same value: a step that is a string, a reward that is an integer stay.
         if key in attributes and attributes[key] is getattr(entry, name):
             del attributes[key]
     return entry
+
+
+def _columns_of(builder: SummaryBuilder) -> bytes:
+    """Return the columns of a summary; none if it can't be made, since the spans are stored already."""
+    if not builder.is_complete:
+        return b""
+    try:
+        return orjson.dumps(builder.columns())[1:-1]
+    except Exception:
+        internal_error("summarising a trajectory")
+        return b""
 
 
 def index_line(entry: IndexEntry) -> bytes:

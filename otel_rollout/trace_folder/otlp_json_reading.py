@@ -18,7 +18,7 @@ from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.spans.finished_span import CountedSpan
 from otel_rollout.values.sanitize import fits_int64
 
-__all__ = ["IS_REMOTE", "START", "LazySpan", "decode_line", "decode_request", "lazy_spans"]
+__all__ = ["IS_REMOTE", "START", "LazySpan", "decode_line", "decode_request", "has_too_many_values", "lazy_spans"]
 
 IS_REMOTE: Final = 0x200
 START: Final = b'{"resourceSpans":['
@@ -167,17 +167,22 @@ def lazy_spans(line: bytes, trace_id: str) -> list[ReadableSpan] | None:
     return spans if not is_open and line[start:] == b"]}]}]}" else None
 
 
+def has_too_many_values(json_bytes: bytes, most: int = MAX_VALUES) -> bool:
+    """Return True if JSON of more than `LONG_BYTES` has more than `most` values."""
+    return (
+        len(json_bytes) > LONG_BYTES
+        and _count_values(json_bytes) > most
+        and _count_values(_TEXT.sub(b"", json_bytes)) > most
+    )
+
+
 def _parse_json(json_bytes: bytes) -> Any:
     """Parse JSON.
 
     Raises:
         ValueError: It is no JSON, or has more than `MAX_VALUES` values.
     """
-    if (
-        len(json_bytes) > LONG_BYTES
-        and _count_values(json_bytes) > MAX_VALUES
-        and _count_values(_TEXT.sub(b"", json_bytes)) > MAX_VALUES
-    ):
+    if has_too_many_values(json_bytes):
         raise ValueError(f"more than {MAX_VALUES:,} values")
     return orjson.loads(json_bytes)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from otel_rollout.analysis.summary_builder import SummaryBuilder
+from otel_rollout.safety.log_once import internal_error
 from otel_rollout.trace_folder import layout
 from otel_rollout.trace_folder.append_file import AppendFile, FileGoneError
 from otel_rollout.trace_folder.frames import FrameFile
@@ -126,7 +127,12 @@ class _StepFile:
         # The index keeps the order of the frames: readers decompress each frame that it has no line for.
         self._write_index()
         offset, length = self.frames.append(*pieces)
-        line = index_line(entry_of(summary, offset, length, sum(map(len, pieces)), self.frames.checksum))
+        try:
+            line = index_line(entry_of(summary, offset, length, sum(map(len, pieces)), self.frames.checksum))
+        except Exception:
+            # The trajectory is stored: an error would have it written again, or counted as lost.
+            internal_error("indexing a trajectory")
+            return length
         if len(line) > MAX_INDEX_LINE_BYTES:
             return length
         self._waiting.append(line)

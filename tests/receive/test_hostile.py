@@ -6,9 +6,11 @@ import random
 import time
 
 import otel_rollout
+from otel_rollout.receive import received_folder
+from otel_rollout.receive.adoption import adopt
 from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.receive.span_batch import SpanBatch
-from tests.receive.receiving import JSON, PROTOBUF, as_json, make_request, make_span, make_trace
+from tests.receive.receiving import JSON, PROTOBUF, as_json, make_request, make_span, make_trace, trace_id
 
 MUTATIONS = 400
 
@@ -49,3 +51,55 @@ def test_mutations(tmp_path) -> None:
     }
     assert len(taken) > 10
     assert (read, problems) == (taken, [])
+
+
+def test_a_span_of_millions_of_values() -> None:
+    """It is refused with the reason: no reader would take the line that it stands in."""
+    span = make_span(1, 0)
+    values = span.attributes.add(key="a").value.array_value.values
+    for _ in range(3_000_000):
+        values.add()
+    batch = SpanBatch(make_request([span, make_span(2, 0)]).SerializeToString(), PROTOBUF)
+    assert [each.trace_id for each in batch.spans] == [trace_id(2)]
+    assert (batch.refused, "values" in batch.reason) == (1, True)
+
+
+def test_a_large_resource() -> None:
+    """Its spans are refused with the reason: it would be written once for each trace."""
+    batch = SpanBatch(make_request(make_trace(1), service="s" * 2**20).SerializeToString(), PROTOBUF)
+    assert (batch.refused, batch.spans, "resource" in batch.reason) == (4, [], True)
+
+
+def test_a_journal_with_a_line_that_is_no_otlp(tmp_path) -> None:
+    """The lines behind it are adopted, and the journal is gone."""
+    folder = tmp_path / "traces"
+    killed = ReceivedFolder(folder)
+    sound = SpanBatch(make_request(make_trace(1)).SerializeToString(), PROTOBUF).spans
+    strange = sound[0]._replace(json=sound[0].json.replace(b'"kind":1', b'"kind":[]'))
+    killed.take([strange._replace(trace_id=trace_id(2))])
+    killed.take(sound)
+    [journal] = (folder / "open").glob("*.jsonl")
+    left_behind = journal.read_bytes()
+    killed._journal.forget()
+    journal.write_bytes(left_behind)
+    other = ReceivedFolder(folder, idle_seconds=0)
+    assert sum(adopt(other)) == len(sound)
+    assert not journal.exists()
+    other.close()
+
+
+def test_a_trace_that_never_ends(tmp_path, monkeypatch) -> None:
+    """The known ids of its spans are bounded, and so is the time of looking a span up."""
+    monkeypatch.setattr(received_folder, "MAX_TRACE_ID_BYTES", 1024)
+    folder = ReceivedFolder(tmp_path / "traces")
+    most = 0
+    for number in range(10):
+        spans = [make_span(1, 100 * number + each + 1) for each in range(100)]
+        taken = folder.take(SpanBatch(make_request(spans).SerializeToString(), PROTOBUF).spans)
+        assert taken == (100, 0)
+        trace = folder._open.get(trace_id(1))
+        assert trace is not None
+        most = max(most, len(trace.ids))
+    assert 512 <= most <= 1024
+    assert folder.take(SpanBatch(make_request(spans[-40:]).SerializeToString(), PROTOBUF).spans) == (0, 40)
+    folder.close()
