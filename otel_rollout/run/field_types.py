@@ -28,6 +28,11 @@ def check_fields(summary: Any) -> None:
             raise TypeError(f"{name} has another type")
 
 
+def _has_types(value: Any) -> bool:
+    kind: Any = type(value)
+    return all(check(getattr(value, name)) for name, check in _checks_of(kind))
+
+
 @lru_cache(None)
 def _checks_of(kind: Any) -> tuple[tuple[str, _Check], ...]:
     return tuple((name, _check_of(hint)) for name, hint in get_type_hints(kind).items())
@@ -50,9 +55,7 @@ def _check_of(hint: Any) -> _Check:
     if origin is Mapping:
         check_value = _check_of(arguments[1])
         return lambda value: type(value) is dict and all(map(check_value, value.values()))
-    return lambda value: (
-        type(value) is hint and all(check(getattr(value, name)) for name, check in _checks_of(hint))
-    )
+    return lambda value: type(value) is hint and _has_types(value)
 
 
 def _types_of(hint: Any) -> frozenset[type] | None:
