@@ -70,7 +70,8 @@ _WORKER: Final = re.compile(f"({_NAME}){_NUMBER}")
 _FRAME_FILE: Final = re.compile(_NAME + _NUMBER + re.escape(FRAMES))
 _JOURNAL_FILE: Final = re.compile(_NAME + re.escape(LINES))
 _RUNNING_FILE: Final = re.compile(_NAME + re.escape(RUNNING))
-_NEW_FILE: Final = re.compile(rf"\.{_NAME}(?:{re.escape(LINES)}|{re.escape(INDEX)}|{re.escape(RUNNING)}){re.escape(NEW)}")
+_ENDINGS_IN_OPEN: Final = "|".join(map(re.escape, (LINES, INDEX, RUNNING)))
+_NEW_FILE: Final = re.compile(rf"\.{_NAME}(?:{_ENDINGS_IN_OPEN}){re.escape(NEW)}")
 _MAX_STEP_DIGITS: Final = 18
 
 
