@@ -18,6 +18,7 @@ class TestCounted:
             (1234, "trajectory", "1,234 trajectories"),
             (2, "batch", "2 batches"),
             (1, "batch", "1 batch"),
+            (2, "process", "2 processes"),
         ],
     )
     def test_plural(self, number, noun, text):

@@ -36,7 +36,7 @@ def shorten(text: str, limit: int) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural if needed."""
     if number != 1:
-        noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+        noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith(("ch", "s")) else f"{noun}s"
     return f"{number:,} {noun}"
 
 

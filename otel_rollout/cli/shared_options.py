@@ -30,7 +30,7 @@ def add_seconds(parser: argparse.ArgumentParser, option: str, meaning: str, defa
     parser.add_argument(option, type=seconds, default=default, metavar="SECONDS", help=meaning)
 
 
-def add_folder(parser: argparse.ArgumentParser) -> None:
+def add_folder(parser: argparse.ArgumentParser, meaning: str = "the trace folder, or a spool") -> None:
     """Add the argument for the trace folder."""
     parser.add_argument(
         "folder",
@@ -38,7 +38,7 @@ def add_folder(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=Path,
         default=default_folder(),
-        help="the trace folder, or a spool (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
+        help=f"{meaning} (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
     )
 
 

@@ -55,7 +55,7 @@ ids, times and tags that they were recorded with.
 
 DIR/.replay notes what the backend has confirmed, so that an interrupted replay
 goes on where it was, and a second one sends nothing. Sending once more (--again)
-adds nothing either, on MLflow, Weave and Phoenix.
+adds nothing either, on MLflow, Weave, Phoenix and trackio.
 """,
         """\
 exit codes:
@@ -93,7 +93,7 @@ Beyond this machine (--host 0.0.0.0) senders need a token: it stands in
 OTEL_ROLLOUT_RECEIVE_TOKEN or in the file of --token-file.
 """,
     )
-    add_folder(parser)
+    add_folder(parser, "the trace folder to write into")
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="listen on it (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=4318, metavar="N", help="the port (default: 4318; 0 is a free one)")
     add_seconds(parser, "--idle", "write a trajectory that has had no new span for so long (default: 900)", 900.0)

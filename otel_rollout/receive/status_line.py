@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from otel_rollout.analysis.plain_text import printable
+from otel_rollout.analysis.plain_text import counted, printable
 from otel_rollout.receive.receiver import Receiver
 
 __all__ = ["StatusLine", "describe_totals"]
@@ -49,7 +49,7 @@ class StatusLine:
 def describe_totals(receiver: Receiver) -> str:
     """Return the totals as one line."""
     totals, folder = receiver.totals, receiver.folder
-    parts = [f"{totals.spans:,} spans in {totals.requests:,} requests"]
+    parts = [f"{counted(totals.spans, 'span')} in {counted(totals.requests, 'request')}"]
     for count, what in (
         (totals.doubles, "had come before"),
         (totals.refused, "refused"),
@@ -58,4 +58,4 @@ def describe_totals(receiver: Receiver) -> str:
     ):
         if count:
             parts.append(f"{count:,} {what}")
-    return f"{', '.join(parts)}; {folder.written:,} trajectories written, {folder.open_traces:,} open"
+    return f"{', '.join(parts)}; {counted(folder.written, 'trajectory')} written, {folder.open_traces:,} open"

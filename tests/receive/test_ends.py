@@ -28,7 +28,7 @@ def test_sigkill(start, tmp_path) -> None:
     assert second.send([*unfinished, *ended]).status == 200
     code, said = second.stop()
     assert code == 0
-    assert "2 spans in 1 requests, 6 had come before, 6 taken over from another receiver; 2 trajectories" in said
+    assert "2 spans in 1 request, 6 had come before, 6 taken over from another receiver; 2 trajectories" in said
     assert stored(tmp_path / "traces") == ids_of([*unfinished, *ended])
     assert set(spans_in_frames(tmp_path / "traces").values()) == {1}
     assert not list((tmp_path / "traces" / "open").iterdir())
@@ -61,7 +61,7 @@ def test_sigterm(start, tmp_path) -> None:
     ended, unfinished = make_trace(1), make_trace(2)
     assert first.send([*ended, *unfinished[:2]]).status == 200
     code, said = first.stop()
-    assert (code, said.splitlines()[-1]) == (0, "6 spans in 1 requests; 1 trajectories written, 1 open")
+    assert (code, said.splitlines()[-1]) == (0, "6 spans in 1 request; 1 trajectory written, 1 open")
     assert len(lines_in_frames(tmp_path / "traces")) == 1
     assert stored(tmp_path / "traces") == ids_of([*ended, *unfinished[:2]])
     second = start()

@@ -195,3 +195,17 @@ class TestBoundedWriter:
             writer.write(trajectory(step=step))
         writer.close()
         assert len(contents(tmp_path)) == 20
+
+
+class TestHalfWrittenIndexes:
+    """Files that a reader left behind when it died while it wrote an index anew."""
+
+    @pytest.mark.parametrize("place", ["step=000001", "validate/step=000001", "no-step", "open"])
+    def test_they_count_and_go(self, tmp_path, make_file, place):
+        """In any folder, of any number of a worker's files; files of other names stay."""
+        for name in (".w-1-00ab.index.jsonl.new", ".w-1-00ab-2.index.jsonl.new"):
+            make_file(f"{place}/{name}", size=1000)
+        other = make_file(f"{place}/.mine.index.jsonl.new", size=10)
+        assert enforce_bound(tmp_path, 1000) == 1000
+        assert enforce_bound(tmp_path, 0) == 1000
+        assert size_of(tmp_path) == other.stat().st_size

@@ -179,9 +179,10 @@ class TestFaults:
     """What goes wrong."""
 
     def test_an_empty_folder_is_waited_for(self, looking, tmp_path):
-        """Before the first trajectory the page says so; its row comes without a reload."""
+        """Before the first trajectory the page says so, and leads to what runs; its row comes without a reload."""
         with Viewer(tmp_path / "later") as viewer, looking.beside(viewer) as waiting:
             waiting.page.get_by_role("heading", name="No trajectories yet").wait_for()
+            assert waiting.page.get_by_role("link", name="What runs now").get_attribute("href") == "#/live"
             write_made_run(tmp_path / "later")
             waiting.page.wait_for_selector(ROWS)
             assert waiting.faults == []

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
   bytes,
+  capitalized,
   compact,
   counted,
   decimal,
@@ -77,4 +78,9 @@ test("characters that hide are shown, others stay", () => {
   assert.equal(visible("a\u202eb\u0000c\u{e0041}"), "a‹U+202E›b‹U+0000›c‹U+E0041›");
   assert.equal(visible("tab\tline\né 漢 👩‍🔬"), "tab\tline\né 漢 👩‍🔬");
   assert.equal(visible(null), "");
+});
+
+test("a sentence begins with a capital letter, a path stays", () => {
+  assert.equal(capitalized("there is no step"), "There is no step");
+  assert.deepEqual(["/traces is empty", ""].map(capitalized), ["/traces is empty", ""]);
 });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
+  columnsApart,
   groupsBySteps,
   meanReward,
   namesOf,
@@ -45,4 +46,16 @@ test("A prompt's groups are in the order of steps, this one once", () => {
 test("The command names the folder if there is one, quoted for a shell", () => {
   assert.equal(showCommand({ trace_id: "ab" }, ["it's here"]), "otel-rollout show 'it'\\''s here' --trace ab --chat");
   assert.equal(showCommand({ trace_id: "ab" }, ["/a/b", "/c"]), "otel-rollout show --trace ab --chat");
+});
+
+test("The few columns that say something else than most are named; none if there is no majority, or if they are many", () => {
+  const same = { sameAs: 0 };
+  const own = { sameAs: null };
+  const [all, ended] = [[0, 1, 2, 3, 4], null];
+  assert.deepEqual(columnsApart([own, same, same, own, same], all), [3]);
+  assert.deepEqual(columnsApart([own, own, { sameAs: 1 }, { sameAs: 1 }, ended], all), [0, 4]);
+  assert.deepEqual(columnsApart([own, own, same], [0, 1]), []);
+  assert.deepEqual(columnsApart([own, own, own], [0, 1, 2]), []);
+  const nine = [own, same, same, same, same, own, own, own, own];
+  assert.deepEqual(columnsApart(nine, [0, 1, 2, 3, 4, 5, 6, 7, 8]), []);
 });

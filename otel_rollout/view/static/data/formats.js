@@ -184,3 +184,12 @@ function two(value) {
 function minus(text) {
   return text.replace(/^-/, "−");
 }
+
+/**
+ * Return a sentence with a capital letter at its beginning.
+ *
+ * @param {string} sentence
+ */
+export function capitalized(sentence) {
+  return sentence.charAt(0).toUpperCase() + sentence.slice(1);
+}

@@ -1,6 +1,10 @@
 /** @import { GroupAnswer, GroupSummary } from "./types.d.ts" */
+/** @import { Cell } from "./alignment.js" */
 
 /** @typedef {GroupAnswer["rollouts"][number]} Rollout */
+
+/** The most columns that are named beside the first difference. */
+const MOST_APART = 3;
 
 /**
  * The orders of a group's columns: a name, its words, and what a rollout is sorted by; the highest is first but for `rollout`.
@@ -44,6 +48,23 @@ export function namesOf(rollouts) {
   const numbers = rollouts.map(({ summary }) => (summary.rollout_n === null ? "none" : String(summary.rollout_n)));
   const isUnique = new Set(numbers).size === numbers.length;
   return new Map(rollouts.map((each, at) => [each, isUnique ? numbers[at] : `${numbers[at]} (${at + 1})`]));
+}
+
+/**
+ * Return the columns that say something else than most in a row, if there are no more than three of them.
+ *
+ * @param {(Pick<Cell, "sameAs"> | null)[]} cells
+ * @param {number[]} shown
+ * @returns {number[]}
+ */
+export function columnsApart(cells, shown) {
+  const kindAt = (/** @type {number} */ at) => (cells[at] ? (cells[at].sameAs ?? at) : null);
+  const most = shown
+    .map(kindAt)
+    .find((kind, _, kinds) => 2 * kinds.filter((each) => each === kind).length > kinds.length);
+  if (most === undefined) return [];
+  const apart = shown.filter((at) => kindAt(at) !== most);
+  return apart.length <= MOST_APART ? apart : [];
 }
 
 /**

@@ -1,5 +1,5 @@
 import { paths } from "../data/client.js";
-import { counted, duration, visible, whole } from "../data/formats.js";
+import { capitalized, counted, duration, visible, whole } from "../data/formats.js";
 import { addressOf } from "../data/router.js";
 import { html } from "../parts/html.js";
 import { EmptyState, ErrorState, LoadingState } from "../parts/states.js";
@@ -16,7 +16,7 @@ const BETWEEN_OPS = "between ops";
 const COLUMNS = [
   column("seconds", "age", "5rem", (row) => duration(row.seconds)),
   column("step", "step", "5rem", (row) => `${row.step ?? "none"}${row.validate ? " val" : ""}`),
-  column("sample_index", "sample", "minmax(4rem, 8rem)", (row) => visible(String(row.sample_index ?? "–"))),
+  column("sample_index", "sample", "minmax(5rem, 8rem)", (row) => visible(String(row.sample_index ?? "–"))),
   column("rollout_n", "rollout", "5rem", (row) => visible(String(row.rollout_n ?? "–"))),
   {
     ...column("op", "in", "minmax(8rem, 1fr)", (row) => visible(row.op ?? BETWEEN_OPS)),
@@ -30,7 +30,7 @@ const COLUMNS = [
       : duration(row.op_seconds),
   ),
   column("op_p99", "p99", "6rem", (row) => duration(row.op_p99)),
-  column("ops", "open ops", "5rem", (row) => whole(row.ops)),
+  column("ops", "open ops", "6rem", (row) => whole(row.ops)),
   {
     ...column("worker", "process", "minmax(8rem, 14rem)", (row) => visible(row.worker)),
     isNumber: false,
@@ -55,7 +55,8 @@ export function LivePage() {
     return error
       ? html`<${ErrorState} error=${error} />`
       : html`<${LoadingState}>Looking what runs …</${LoadingState}>`;
-  if (!live.trajectories.length) return html`<${EmptyState} title="Nothing runs">${live.why}</${EmptyState}>`;
+  if (!live.trajectories.length)
+    return html`<${EmptyState} title="Nothing to show">${capitalized(live.why)}</${EmptyState}>`;
   return html`<div class="live-page">
     <h1>${counted(live.open, "running trajectory", "running trajectories")}</h1>
     <ul class="waits">

@@ -1,4 +1,4 @@
-import { counted } from "../data/formats.js";
+import { capitalized, counted } from "../data/formats.js";
 import { addressOf, inAddress, navigate, selectionOf } from "../data/router.js";
 import { parseSort, sorted, sortText } from "../data/sorting.js";
 import { seriesKey, seriesName, seriesOf } from "../data/step_figures.js";
@@ -28,7 +28,7 @@ export function RunPage({ route }) {
   if (!all.length) {
     if (progress)
       return html`<${LoadingState} ...${progress}>Reading the run: ${progress.done} of ${progress.total}</${LoadingState}>`;
-    return html`<${EmptyState} title="No trajectories yet">${run.waiting ?? "This page fills as soon as one has ended."}</${EmptyState}>`;
+    return html`<${EmptyState} title="No trajectories yet">${capitalized(run.waiting ?? "this page fills as soon as one has ended.")} <a href="#/live">What runs now</a></${EmptyState}>`;
   }
   const wanted =
     route.experiment === undefined && route.run === undefined ? null : seriesKey(route.experiment, route.run);

@@ -1,5 +1,5 @@
 import { paths } from "../data/client.js";
-import { visible, whole } from "../data/formats.js";
+import { capitalized, visible, whole } from "../data/formats.js";
 import { addressOf, inAddress } from "../data/router.js";
 import { html } from "./html.js";
 import { useData } from "./use_data.js";
@@ -29,8 +29,8 @@ export function Findings({ step, selection }) {
             <span class="finding-number">${numberText(finding)}</span>
             <span class="weak said">${visible(finding.measured)}</span>
           </summary>
-          <p class="said">${visible(finding.meaning)}</p>
-          <p class="said">${visible(finding.advice)}</p>
+          <p class="said">${capitalized(visible(finding.meaning))}</p>
+          <p class="said"><span class="weak">Try: </span>${visible(finding.advice)}</p>
           ${step === undefined ? html`<p class="evidence"><span>Steps</span>${stepLinks(finding)}</p>` : null}
           ${
             finding.evidence.length

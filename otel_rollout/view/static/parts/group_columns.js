@@ -1,6 +1,7 @@
 import { align } from "../data/alignment.js";
 import { pairCalls } from "../data/conversation.js";
 import { counted, whole } from "../data/formats.js";
+import { columnsApart } from "../data/group_columns.js";
 import { messageDifferences } from "../data/message_differences.js";
 import { useEffect, useMemo, useRef, useState } from "../vendor/preact_hooks.js";
 import { html } from "./html.js";
@@ -112,6 +113,7 @@ function Turn({ row, before, shown, isFirst, isComparing, nameAt, addressAt, isE
     [items, isComparing, shown.join()],
   );
   const kinds = new Set(shown.map((at) => (row.cells[at] ? (row.cells[at].sameAs ?? at) : "ended")));
+  const apart = isFirst ? columnsApart(row.cells, shown).map(nameAt) : [];
   return html`<div
       class="columns-row turn-name ${isFirst ? "first" : ""}"
       role="row"
@@ -122,7 +124,7 @@ function Turn({ row, before, shown, isFirst, isComparing, nameAt, addressAt, isE
             isFirst
               ? html`<b class="first-difference"
                   ><span aria-hidden="true">≠</span> first difference</b
-                >`
+                  >${apart.length ? html` <span class="weak">${apart.length > 1 ? "rollouts" : "rollout"} ${apart.join(", ")}</span>` : null}`
               : null
           }${!isFirst && kinds.size === 1 && shown.length > 1 ? html`<span class="weak">alike</span>` : null}</span
         >

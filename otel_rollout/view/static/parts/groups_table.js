@@ -89,7 +89,7 @@ export function groupColumns(step, most) {
       key: "parts",
       title: "Differ",
       help: "The first turn that not all rollouts have alike; how many rollouts equal an earlier one",
-      width: "8rem",
+      width: "9.5rem",
       value: (group) => group.first_divergence,
       cell: (group) =>
         html`${group.first_divergence == null ? (group.trace_ids.length > 1 ? "alike" : "") : `turn ${group.first_divergence}`}${
