@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Any, Final, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 __all__ = ["check_fields"]
 
-_Check: TypeAlias = Callable[[Any], bool]
-_known: dict[type, tuple[tuple[str, _Check], ...]] = {}
+_Check = Callable[[Any], bool]
 
 
 def check_fields(summary: Any) -> None:
@@ -22,15 +22,15 @@ def check_fields(summary: Any) -> None:
     Raises:
         TypeError: A field has another type.
     """
-    for name, check in _checks_of(type(summary)):
+    kind: Any = type(summary)
+    for name, check in _checks_of(kind):
         if not check(getattr(summary, name)):
             raise TypeError(f"{name} has another type")
 
 
-def _checks_of(kind: type) -> tuple[tuple[str, _Check], ...]:
-    if (checks := _known.get(kind)) is None:
-        checks = _known[kind] = tuple((name, _check_of(hint)) for name, hint in get_type_hints(kind).items())
-    return checks
+@lru_cache(None)
+def _checks_of(kind: Any) -> tuple[tuple[str, _Check], ...]:
+    return tuple((name, _check_of(hint)) for name, hint in get_type_hints(kind).items())
 
 
 def _check_of(hint: Any) -> _Check:
@@ -51,7 +51,7 @@ def _check_of(hint: Any) -> _Check:
         check_value = _check_of(arguments[1])
         return lambda value: type(value) is dict and all(map(check_value, value.values()))
     return lambda value: (
-        type(value) is hint and all(check(getattr(value, name)) for name, check in _checks_of(type(value)))
+        type(value) is hint and all(check(getattr(value, name)) for name, check in _checks_of(hint))
     )
 
 
