@@ -60,6 +60,12 @@ def _as_object(value: Any) -> Any:
     raise TypeError
 
 
+def _tuple(value: Any) -> tuple[Any, ...]:
+    if type(value) is not list:
+        raise TypeError("no list")
+    return tuple(value)
+
+
 def _percentiles(value: _Mapping | None) -> Percentiles | None:
     return None if value is None else Percentiles(**value)
 
@@ -82,7 +88,7 @@ _STEP: Final[Mapping[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(("turns", "tokens", "seconds", "staleness"), _percentiles),
 }
 _GROUP: Final[Mapping[str, Callable[[Any], Any]]] = {
-    **dict.fromkeys(("trace_ids", "rollout_ns", "rewards", "statuses"), tuple),
+    **dict.fromkeys(("trace_ids", "rollout_ns", "rewards", "statuses"), _tuple),
     **dict.fromkeys(("turns", "tokens", "seconds"), _spread),
 }
 
