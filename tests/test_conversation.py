@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -220,6 +221,19 @@ class TestTemplates:
         """The model's mistake can be read."""
         wrong = "<tool_call>{'name': add}</tool_call>"
         assert split_tool_calls(f"First. {wrong}") == (f"First. {wrong}", ())
+        right = '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
+        text, calls = split_tool_calls(f"First. {wrong} \n{right}\n {right} Last.")
+        assert (text, len(calls), calls[0].name) == (f"First. {wrong}\n\nLast.", 2, "add")
+
+    @pytest.mark.parametrize("piece", ["<tool_call>", "<tool_response>", "\n ", "</tool_call>", "<tool_call>\n{"])
+    def test_many_marks_take_linear_time(self, piece):
+        """A model may repeat one until its tokens are used up; 10 MB take less than seconds."""
+        text = piece * (10_000_000 // len(piece))
+        start = time.process_time()
+        assert split_tool_calls(text)[1] == ()
+        [(role, said)] = read_template(f"<|im_start|>assistant\n{text}.")
+        assert (role, len(said)) == ("assistant", len(text) + 1)
+        assert time.process_time() - start < 5
 
 
 class TestRollouts:

@@ -109,6 +109,48 @@ class TestRunning:
         assert running() == []
         shutdown()
 
+    def test_abandoned_trajectories_leave_nothing(self) -> None:
+        """Nothing is kept of them, though no exporter asks which trajectories run."""
+        init("project", "experiment", backend=InMemorySpanExporter())
+        assert runtime.pipeline is not None
+        begun = [rollout_trace_attr(sample_index=number, step=1) for number in range(100)]
+
+        def abandon() -> None:
+            for trajectory in begun:
+                trajectory.__enter__()
+            begun.clear()
+
+        thread = threading.Thread(target=abandon)
+        thread.start()
+        thread.join()
+        known = runtime.pipeline.open_trajectories._known
+        deadline = time.monotonic() + 30
+        # The loop's variable and the delivery thread may hold one a moment longer.
+        while known and time.monotonic() < deadline:
+            gc.collect()
+        assert known == {}
+        shutdown()
+
+    def test_an_op_that_outlives_its_trajectory(self, tracing: None) -> None:
+        """The trajectory that has ended refers to its spans no more: only the garbage collector would free the two."""
+        assert runtime.pipeline is not None
+
+        @rollout_trace_op(name="stream")
+        def stream() -> Iterator[int]:
+            yield 1
+            yield 2
+
+        with rollout_trace_attr(sample_index=1, step=1):
+            items = stream()
+            next(items)
+            [known] = runtime.pipeline.open_trajectories._known.values()
+            state = known()
+            assert state is not None
+            assert len(state.open_ops) == 1
+        assert state.open_ops == {}
+        assert list(items) == [2]
+        assert state.open_ops == {}
+
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
     @pytest.mark.filterwarnings("ignore::DeprecationWarning")
     def test_a_forked_child(self) -> None:
@@ -161,6 +203,24 @@ class TestNotes:
         [told] = next(each for each in exporter.told if each)
         assert secret not in repr(told)
         assert told.tags["rollout.step"] == 7
+
+    def test_it_is_told_while_spans_are_sent(self, at_once: None) -> None:
+        """A queue that never becomes empty does not make the process look dead."""
+        exporter = Told()
+        told_at: list[int] = []
+        export = exporter.export
+
+        def export_slowly(spans: Sequence[Any]) -> Any:
+            told_at.append(len(exporter.told))
+            return export(spans)
+
+        exporter.export = export_slowly  # type: ignore[method-assign]
+        init("project", "experiment", backend=exporter, max_batch_spans=1, schedule_delay_ms=3_600_000)
+        with rollout_trace_attr(sample_index=1, step=7):
+            for _ in range(20):
+                generate()
+        shutdown()
+        assert len(set(told_at)) > 10
 
     def test_a_failure_stays_inside(self, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
         """An exporter that fails to note them gets its spans all the same."""

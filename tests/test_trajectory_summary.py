@@ -187,6 +187,12 @@ class TestFigures:
         summary = summarise_trajectory([root(rollout__turns=9, rollout__output_tokens=70), span(2, "LLM")])
         assert (summary.turns, summary.input_tokens, summary.output_tokens) == (9, None, 70)
 
+    def test_what_runs_after_the_root_is_no_waiting(self):
+        """A late reward: the root's own time is not longer for it."""
+        late = span(3, "EVALUATOR", at=(150_000, 250_000))
+        summary = summarise_trajectory([root(), span(2, "LLM", at=(0, 60_000)), late])
+        assert (summary.waiting_seconds, summary.reward_seconds) == (pytest.approx(0.04), pytest.approx(0.1))
+
     def test_nothing(self):
         """There is no summary of no spans."""
         with pytest.raises(ValueError, match="one span"):

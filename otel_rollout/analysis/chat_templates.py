@@ -10,7 +10,7 @@ https://huggingface.co/docs/transformers/chat_templating.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -30,8 +30,7 @@ _ENDS: Final = re.compile(
     r"|<[|\uff5c](?:begin|end)[\u2581_]of[\u2581_]sentence[|\uff5c]>|<bos>|<eos>"
 )
 _ROLES: Final = {"model": "assistant", "observation": "tool", "ipython": "tool"}
-_TOOL_RESPONSE: Final = re.compile(r"\s*<tool_response>\n?(.*?)\n?</tool_response>\s*", re.DOTALL)
-_TOOL_CALL: Final = re.compile(r"\s*<tool_call>(.*?)</tool_call>\s*", re.DOTALL)
+_SPACE: Final = re.compile(r"\s*")
 
 
 class ToolCall(NamedTuple):
@@ -78,8 +77,8 @@ def read_template(text: str) -> list[tuple[str, str]]:
     for header, following in zip(headers, [*headers[1:], None], strict=True):
         role = next(filter(None, header.groups())).lower()
         content = _ENDS.sub("", text[header.end() : following.start() if following else None])
-        results = _TOOL_RESPONSE.findall(content)
-        if results and not _TOOL_RESPONSE.sub("", content):
+        results = _results_of(content)
+        if results:
             messages += [("tool", result) for result in results]
         elif content.strip() or following is not None:
             # The last header alone asks the model to generate.
@@ -91,22 +90,57 @@ def split_tool_calls(text: str) -> tuple[str, tuple[ToolCall, ...]]:
     """Return an assistant's text without its tool calls, and the calls; a malformed one stays text."""
     text = _ENDS.sub("", text)
     calls: list[ToolCall] = []
+    said: list[str] = []
+    at = 0
+    for start, content, end in _elements(text, "tool_call"):
+        call = _call_of(content)
+        if call is not None:
+            calls.append(call)
+            said += (text[at:start].rstrip(), "\n")
+            at = end
+    said.append(text[at:])
+    return "".join(said).strip("\n"), tuple(calls)
 
-    def take(found: re.Match[str]) -> str:
-        try:
-            value = orjson.loads(found[1])
-        except ValueError:
-            return found[0]
-        if not isinstance(value, Mapping):
-            return found[0]
-        name = value.get("name") or value.get("tool")
-        arguments = value.get("arguments", value.get("parameters", value.get("argument")))
-        if not isinstance(name, str):
-            return found[0]
-        calls.append(ToolCall.of(name, arguments))
-        return "\n"
 
-    return _TOOL_CALL.sub(take, text).strip("\n"), tuple(calls)
+def _call_of(content: str) -> ToolCall | None:
+    try:
+        value = orjson.loads(content)
+    except ValueError:
+        return None
+    if not isinstance(value, Mapping):
+        return None
+    name = value.get("name") or value.get("tool")
+    arguments = value.get("arguments", value.get("parameters", value.get("argument")))
+    return ToolCall.of(name, arguments) if isinstance(name, str) else None
+
+
+def _results_of(text: str) -> list[str]:
+    """Return the tool results that a text consists of; none if there is anything else."""
+    results: list[str] = []
+    at = 0
+    for start, content, end in _elements(text, "tool_response"):
+        if text[at:start].strip():
+            return []
+        results.append(content.removeprefix("\n").removesuffix("\n"))
+        at = end
+    return results if at == len(text) else []
+
+
+def _elements(text: str, name: str) -> Iterator[tuple[int, str, int]]:
+    """Yield start, content and end of each element, the space behind it included, in linear time.
+
+    A regular expression would search the whole text for the end of each of many elements that have none.
+    """
+    mark, end_mark = f"<{name}>", f"</{name}>"
+    start = text.find(mark)
+    while start >= 0:
+        end = text.find(end_mark, start)
+        if end < 0:
+            return
+        space = _SPACE.match(text, end + len(end_mark))
+        following = space.end() if space is not None else end + len(end_mark)
+        yield start, text[start + len(mark) : end], following
+        start = text.find(mark, following)
 
 
 def json_of(value: Any) -> str:

@@ -83,7 +83,7 @@ def call_hash(tool: str, arguments: Any) -> int:
         return 0
     if '_id":' in arguments:
         arguments = _OF_CALLS.sub("", arguments)
-    return _hash(f"{tool}\0{arguments}")
+    return crc32(arguments.encode("utf-8", "surrogatepass"), _hash(tool) if tool else 0) or 1
 
 
 def _hash(text: str) -> int:

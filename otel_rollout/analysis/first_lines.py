@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
+
+import orjson
 
 from otel_rollout import semconv
 from otel_rollout.analysis.plain_text import shorten
@@ -73,8 +76,10 @@ def find_answer(attributes: Mapping[str, Any], *, is_root: bool) -> str:
 
 def line_of(raw: str) -> str:
     """Return the first line of a finding."""
+    if not raw:
+        return ""
     text = raw[:_MAX_RAW]
-    if text[:1] == '"':
+    if text[0] == '"':
         text = _decoded(text)
     return replace_surrogates(shorten(text.strip().partition("\n")[0], MAX_LINE_CHARACTERS))
 
@@ -92,10 +97,13 @@ def _decoded(raw: str) -> str:
             body = _CUT_ESCAPE.sub("", body)
     else:
         body = raw[1:end]
+    text = f'"{body}"'
     try:
-        # Unlike orjson it takes half a surrogate pair, which may stand at the bound.
-        return str(json.loads(f'"{body}"', strict=False))
+        return str(orjson.loads(text))
     except ValueError:
+        with suppress(ValueError):
+            # It takes control characters and half a surrogate pair, which may stand at the bound.
+            return str(json.loads(text, strict=False))
         return ""
 
 

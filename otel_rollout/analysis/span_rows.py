@@ -74,7 +74,9 @@ class Figures(NamedTuple):
     turn_hashes: tuple[str, ...]
 
 
-def figures_of(rows: Sequence[SpanRow], names: Sequence[str], root_id: int) -> Figures:
+def figures_of(  # noqa: PLR0915 - one pass
+    rows: Sequence[SpanRow], names: Sequence[str], root_id: int
+) -> Figures:
     """Return the figures of a trajectory.
 
     Args:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from operator import sub
+from struct import pack
 from typing import Any, Final, overload
 
 import orjson
@@ -15,7 +17,7 @@ from otel_rollout.values.sanitize import INT64_MAX
 __all__ = ["MAX_SHAPES", "Shapes", "shape_columns"]
 
 MAX_SHAPES: Final = 512
-_NUMBERS: Final = 10
+_COLUMNS: Final = 10
 _ID_DIGITS: Final = 16
 _UINT32_MAX: Final = 2**32 - 1
 _MAX_CACHED: Final = 64
@@ -30,33 +32,36 @@ def shape_columns(rows: Sequence[SpanRow], names: Sequence[str], start: int) -> 
         start: The trajectory's start in microseconds.
     """
     rows = rows[:MAX_SHAPES]
-    positions = {row[2]: position for position, row in enumerate(rows)}
-    used: dict[int, int] = {}
-    numbers: list[int] = []
-    elsewhere: list[int | str] = []
-    for row_start, end, _, parent, content, call, asked, answered, name, kind, status in rows:
-        at = positions.get(parent, -1)
-        if at < 0 and parent:
-            elsewhere += (len(numbers) // _NUMBERS, f"{parent:016x}")
-        numbers += (
-            used.setdefault(name, len(used)),
-            kind,
-            row_start - start,
-            end - row_start,
-            status,
-            at,
-            content,
-            call,
-            asked,
-            answered,
-        )
+    if not rows:
+        return {"names": [], "ids": "", "spans": [[]] * _COLUMNS}
+    # By column: a loop over rows in Python would take four times as long.
+    starts, ends, ids, parents, contents, calls, asked, answered, named, kinds, statuses = zip(*rows, strict=True)
+    positions = dict(zip(ids, range(len(ids)), strict=True))
+    places = [positions.get(parent, -1) for parent in parents]
+    used = {name: position for position, name in enumerate(dict.fromkeys(named))}
     columns: dict[str, Any] = {
         "names": [names[name] for name in used],
-        "ids": b"".join([row[2].to_bytes(8, "big") for row in rows]).hex(),
-        "spans": numbers,
+        "ids": pack(f">{len(ids)}Q", *ids).hex(),
+        "spans": [
+            [used[name] for name in named],
+            kinds,
+            [row_start - start for row_start in starts],
+            list(map(sub, ends, starts)),
+            statuses,
+            places,
+            contents,
+            calls,
+            asked,
+            answered,
+        ],
     }
-    if elsewhere:
-        columns["parents"] = elsewhere
+    if places.count(-1) > parents.count(0):
+        columns["parents"] = [
+            each
+            for own, parent in enumerate(parents)
+            if parent and parent not in positions
+            for each in (own, f"{parent:016x}")
+        ]
     return columns
 
 
@@ -75,7 +80,6 @@ class Shapes(Sequence[SpanShape]):
     def __init__(self, columns: Mapping[str, Any] | bytes) -> None:
         if not isinstance(columns, bytes):
             _check(columns)
-            _check_numbers(columns)
         self._given = columns
 
     @property
@@ -83,7 +87,7 @@ class Shapes(Sequence[SpanShape]):
         return _parsed(self._given) if isinstance(self._given, bytes) else self._given
 
     def __len__(self) -> int:
-        return len(self._columns["spans"]) // _NUMBERS
+        return len(self._columns["spans"][0])
 
     @overload
     def __getitem__(self, position: int) -> SpanShape: ...
@@ -147,8 +151,7 @@ class Shapes(Sequence[SpanShape]):
         )
 
     def _spans(self) -> Iterator[tuple[int, ...]]:
-        numbers = self._columns["spans"]
-        return zip(*(numbers[first::_NUMBERS] for first in range(_NUMBERS)), strict=True)
+        return zip(*self._columns["spans"], strict=True)
 
     def _ids(self) -> list[int]:
         ids = self._columns["ids"]
@@ -158,7 +161,7 @@ class Shapes(Sequence[SpanShape]):
         ids = self._ids()
         elsewhere = self._columns.get("parents", ())
         known = dict(zip(elsewhere[::2], elsewhere[1::2], strict=True))
-        positions = self._columns["spans"][5::_NUMBERS]
+        positions = self._columns["spans"][5]
         return [
             ids[position] if position >= 0 else int(known.get(own, "0"), 16) for own, position in enumerate(positions)
         ]
@@ -169,42 +172,33 @@ def _parsed(columns: bytes) -> Mapping[str, Any]:
     try:
         parsed: Mapping[str, Any] = orjson.loads(columns)
         _check(parsed)
-        _check_numbers(parsed)
     except ValueError:
         # Of another program or version.
-        return {"names": [], "ids": "", "spans": []}
+        return {"names": [], "ids": "", "spans": [[]] * _COLUMNS}
     return parsed
 
 
 def _check(columns: Any) -> None:
     """Check the form of columns, which another program may have written."""
     try:
-        names, ids, numbers = columns["names"], columns["ids"], columns["spans"]
+        names, ids, spans = columns["names"], columns["ids"], columns["spans"]
         elsewhere = columns.get("parents", [])
-        if type(names) is not list or type(numbers) is not list or type(elsewhere) is not list or type(ids) is not str:
+        if type(names) is not list or type(spans) is not list or type(elsewhere) is not list or type(ids) is not str:
             raise ValueError("a field has another type")
-        count, rest = divmod(len(numbers), _NUMBERS)
-        if rest or count > MAX_SHAPES or len(ids) != _ID_DIGITS * count:
+        if len(spans) != _COLUMNS or not set(map(type, spans)) <= {list, tuple}:
+            raise ValueError("a column is missing")
+        count = len(spans[0])
+        if count > MAX_SHAPES or set(map(len, spans)) != {count} or len(ids) != _ID_DIGITS * count:
             raise ValueError("spans are missing")
-    except (AttributeError, LookupError, TypeError) as error:
-        raise ValueError("no shape") from error
-
-
-def _check_numbers(columns: Mapping[str, Any]) -> None:
-    """Check the values of columns whose form is checked."""
-    names, ids, numbers, elsewhere = columns["names"], columns["ids"], columns["spans"], columns.get("parents", [])
-    count = len(ids) // _ID_DIGITS
-    try:
         if count == 0:
             return
         if len(bytes.fromhex(ids)) * 2 != len(ids):
             raise ValueError("an id has another form")
-        if not set(map(type, numbers)) == {int} or not set(map(type, names)) == {str}:
+        if any(set(map(type, column)) != {int} for column in spans) or set(map(type, names)) != {str}:
             raise ValueError("a field has another type")
         bounds = (len(names) - 1, len(KINDS) - 1, INT64_MAX, INT64_MAX, 2, count - 1, _UINT32_MAX, _UINT32_MAX)
         lowest = (0, 0, 0, 0, 0, -1, 0, 0, -1, -1)
-        for first, low in enumerate(lowest):
-            column = numbers[first::_NUMBERS]
+        for first, (low, column) in enumerate(zip(lowest, spans, strict=True)):
             if min(column) < low or (first < len(bounds) and max(column) > bounds[first]):
                 raise ValueError("a number is out of range")
         if not all(type(each) is int for each in elsewhere[::2]) or not all(

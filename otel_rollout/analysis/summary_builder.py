@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import math
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any, Final
 
@@ -26,33 +24,18 @@ from otel_rollout.analysis.span_figures import (
 )
 from otel_rollout.analysis.span_rows import ERROR, KINDS, LLM, PACKED, TOOL, figures_of, unpack
 from otel_rollout.analysis.span_shapes import shape_columns
+from otel_rollout.analysis.summary_values import integer_of, last_text, number_of, scalars_of, times_of
 from otel_rollout.export.reward_parts import MAX_PARTS, REWARD, reward_parts
 from otel_rollout.export.span_facts import reward_of
 from otel_rollout.safety.log_once import internal_error
-from otel_rollout.values.sanitize import INT64_MAX, fits_int64
+from otel_rollout.values.sanitize import INT64_MAX
 
 __all__ = ["MAX_ERRORS", "SummaryBuilder"]
 
 MAX_ERRORS: Final = 8
 MAX_NAMES: Final = 1024
 """Later names of spans are an ellipsis."""
-MAX_TEXT_CHARACTERS: Final = 1024
-"""Longer strings of the root are left out of its scalar attributes."""
 
-_PAYLOAD: Final = frozenset(
-    {
-        semconv.INPUT_VALUE,
-        semconv.OUTPUT_VALUE,
-        semconv.INPUT_MIME_TYPE,
-        semconv.OUTPUT_MIME_TYPE,
-        semconv.INPUT_MESSAGES,
-        semconv.OUTPUT_MESSAGES,
-        semconv.TOOL_DEFINITIONS,
-        semconv.METADATA,
-        semconv.SPAN_KIND,
-        semconv.OPERATION_NAME,
-    }
-)
 _KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
 _SPAN_KIND: Final = semconv.SPAN_KIND
 _REWARD, _REWARD_PARTS, _FATE, _ADVANTAGE = semconv.REWARD, semconv.REWARD_PARTS, semconv.FATE, semconv.ADVANTAGE
@@ -132,7 +115,7 @@ class SummaryBuilder:
     @property
     def step(self) -> int | None:
         """The training step, if it is an integer."""
-        return _integer(self.attributes.get(semconv.STEP))
+        return integer_of(self.attributes.get(semconv.STEP))
 
     @property
     def validate(self) -> bool:
@@ -164,7 +147,7 @@ class SummaryBuilder:
                 else:
                     self._add_places(waiting)
                 return
-            except Exception:
+            except Exception:  # noqa: PERF203 - at most once a span
                 self.give_up()
                 internal_error("summarising a span")
 
@@ -184,14 +167,14 @@ class SummaryBuilder:
         for span in spans:
             self.spans += 1
             attributes: Mapping[str, Any] = span.attributes or {}
-            start, end = _times_of(span)
+            start, end = times_of(span)
             self.start_time = min(self.start_time, start)
             self.end_time = max(self.end_time, end)
             self._add_identity(span, attributes, start, 0)
             if _REWARD in attributes and span.context is not None:
                 self._add_reward(span, (0 if span.parent is None else end, span.context.span_id))
 
-    def _add(self, spans: Iterator[ReadableSpan]) -> None:
+    def _add(self, spans: Iterator[ReadableSpan]) -> None:  # noqa: PLR0915 - a call for each part would cost as much
         rows, names, pack = self._rows, self._names, PACKED.pack
         last: list[tuple[int, Mapping[str, Any]]] = []
         for span in spans:
@@ -201,11 +184,9 @@ class SummaryBuilder:
             if context is None:
                 self.spans -= 1
                 continue
-            start, end = _times_of(span)
-            if start < self.start_time:
-                self.start_time = start
-            if end > self.end_time:
-                self.end_time = end
+            start, end = times_of(span)
+            self.start_time = min(self.start_time, start)
+            self.end_time = max(self.end_time, end)
             code = span.status.status_code
             status = 0 if code is _UNSET else ERROR if code is _ERROR else 1
             main = self.main
@@ -220,17 +201,18 @@ class SummaryBuilder:
             if kind == LLM:
                 messages, value = get(_OUTPUT_MESSAGES), get(_OUTPUT_VALUE)
                 content = output_hash(messages, value)
-                asked, answered = get(_ASKED), get(_ANSWERED)
-                if type(asked) is not int or not 0 <= asked <= INT64_MAX:
-                    asked = -1
-                if type(answered) is not int or not 0 <= answered <= INT64_MAX:
-                    answered = -1
+                tokens = get(_ASKED)
+                if type(tokens) is int and 0 <= tokens <= INT64_MAX:
+                    asked = tokens
+                tokens = get(_ANSWERED)
+                if type(tokens) is int and 0 <= tokens <= INT64_MAX:
+                    answered = tokens
                 if start < self._prompt_at and (prompt := find_prompt(attributes, is_root=False)):
                     self._prompt, self._prompt_at = prompt, start
                 last.append((start, attributes))
                 reasons = get(_FINISH_REASONS)
                 if reasons and start > self._finish_at:
-                    self._finish_reason, self._finish_at = _last_text(reasons), start
+                    self._finish_reason, self._finish_at = last_text(reasons), start
                 payload = messages or value
                 if payload and type(payload) is str and "<" in payload:
                     self._unparsed_tool_calls += unparsed_calls_of(attributes)
@@ -315,7 +297,7 @@ class SummaryBuilder:
             "prefix_breaks": self._prefix_breaks,
             "min_weights_version": self._weights[0],
             "max_weights_version": self._weights[1],
-            "staleness": _integer(attributes.get(semconv.STALENESS)),
+            "staleness": integer_of(attributes.get(semconv.STALENESS)),
             "dropped_spans": count_of(attributes.get(semconv.DROPPED_SPANS)) or 0,
             "truncated_bytes": count_of(attributes.get(semconv.TRUNCATED_BYTES)) or 0,
             "prompt": line_of(prompt),
@@ -348,9 +330,9 @@ class SummaryBuilder:
         self.run_id = text_of(resource.get(semconv.RUN_ID))
         self._service_name = text_of(resource.get(semconv.SERVICE_NAME))
         if not is_root:
-            self.attributes = _scalars({key: attributes[key] for key in semconv.TAGS if key in attributes}, "")
+            self.attributes = scalars_of({key: attributes[key] for key in semconv.TAGS if key in attributes}, "")
             return
-        self.attributes = _scalars(attributes, f"{context.trace_id:032x}" if context else "")
+        self.attributes = scalars_of(attributes, f"{context.trace_id:032x}" if context else "")
         self._error_type = (error_type_of(span) or None) if status == ERROR else None
         self._root_prompt = find_prompt(attributes, is_root=True)
         self._root_answer = find_answer(attributes, is_root=True)
@@ -369,7 +351,7 @@ class SummaryBuilder:
 
     def _add_training(self, attributes: Mapping[str, Any], at: tuple[int, int]) -> None:
         if at > self._training_at:
-            advantage, fate = _number(attributes.get(semconv.ADVANTAGE)), text_of(attributes.get(semconv.FATE))
+            advantage, fate = number_of(attributes.get(semconv.ADVANTAGE)), text_of(attributes.get(semconv.FATE))
             self._advantage = self._advantage if advantage is None else advantage
             self._fate = self._fate if fate is None else fate
             self._training_at = at
@@ -387,8 +369,8 @@ class SummaryBuilder:
 
     def _add_weights(self, attributes: Mapping[str, Any]) -> None:
         oldest, newest = self._weights
-        low = _integer(attributes.get(semconv.MIN_WEIGHTS_VERSION))
-        high = _integer(attributes.get(semconv.MAX_WEIGHTS_VERSION))
+        low = integer_of(attributes.get(semconv.MIN_WEIGHTS_VERSION))
+        high = integer_of(attributes.get(semconv.MAX_WEIGHTS_VERSION))
         if low is not None:
             oldest = low if oldest is None else min(oldest, low)
         if high is not None:
@@ -400,43 +382,3 @@ class SummaryBuilder:
         if short not in self._names and len(self._names) >= MAX_NAMES:
             short = "…"
         return self._names.setdefault(short, len(self._names))
-
-
-def _scalars(attributes: Mapping[str, Any], trace_id: str) -> dict[str, Any]:
-    """Return the attributes that fit into an index: strings other than the trace id, booleans and numbers."""
-    scalars: dict[str, Any] = {}
-    for key, value in attributes.items():
-        if key in _PAYLOAD:
-            continue
-        if isinstance(value, str):
-            if len(value) <= MAX_TEXT_CHARACTERS and value != trace_id:
-                scalars[key] = value
-        elif isinstance(value, float):
-            if math.isfinite(value):
-                scalars[key] = float(value)
-        elif isinstance(value, int) and fits_int64(value):
-            scalars[key] = value
-    return scalars
-
-
-def _last_text(reasons: Any) -> str | None:
-    """Return the last of the finish reasons."""
-    if isinstance(reasons, Sequence) and not isinstance(reasons, str):
-        reasons = reasons[-1] if reasons else None
-    return text_of(reasons)
-
-
-def _times_of(span: ReadableSpan) -> tuple[int, int]:
-    end = span.end_time or 0
-    start = span.start_time or end
-    return (start, end) if end <= INT64_MAX and start <= INT64_MAX else (min(start, INT64_MAX), min(end, INT64_MAX))
-
-
-def _integer(value: Any) -> int | None:
-    return value if type(value) is int and fits_int64(value) else None
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > sys.float_info.max:
-        return None
-    return None if math.isnan(value) else float(value)

@@ -53,7 +53,10 @@ def summary_of(identity: Mapping[str, Any], columns: Mapping[str, Any]) -> Traje
                 raise ValueError(f"{name} has another form")
             values[name] = value
         values["tools"] = {name: ToolCounts(*counts) for name, counts in columns["tools"].items()}
-        values["errors"] = tuple(SpanError(*error) for error in columns["errors"])
+        if columns["errors"]:
+            values["errors"] = tuple([SpanError(*error) for error in columns["errors"]])
+        else:
+            values["errors"] = ()
         values["turn_hashes"] = tuple(columns["turn_hashes"])
         values["shape"] = Shapes(columns["shape"])
         *main, reward, training, prompt, answer, finish, has_totals = columns["provenance"]
@@ -151,14 +154,16 @@ def _is_errors(value: Any) -> bool:
 
 
 def _is_hashes(value: Any) -> bool:
-    return type(value) in (list, tuple) and all(type(each) is str for each in value)
+    return type(value) in (list, tuple) and set(map(type, value)) <= {str}
 
 
 def _is_provenance(value: Any) -> bool:
     return (
         type(value) is list
         and len(value) == 10
-        and all(type(each) is int and INT64_MIN <= each < 2**64 for each in value)
+        and set(map(type, value)) == {int}
+        and min(value) >= INT64_MIN
+        and max(value) < 2**64
     )
 
 

@@ -443,6 +443,8 @@ class Trajectory:
             root.end()
             # The root refers to its trajectory: breaks the cycle, which the collector alone would free.
             state.root = None
+            # So do ops that never end.
+            state.open_ops.clear()
 
 
 @guarded("looking up a trajectory's address")

@@ -321,6 +321,7 @@ class ExporterQueue:
                     if self._deadline is not None and time.monotonic() >= self._deadline:
                         break
                     self._deliver_batch()
+                    self._open_notes.note()
             self._store.spill_all()
             self._deliver_rest()
             self._abandon()

@@ -16,7 +16,14 @@ from typing import Final, NamedTuple
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.analysis.summary_builder import SummaryBuilder
-from otel_rollout.receive.open_trace import MAX_TRACE_ID_BYTES, OpenTrace, OpenTraces, WrittenTrace, WrittenTraces, has_id
+from otel_rollout.receive.open_trace import (
+    MAX_TRACE_ID_BYTES,
+    OpenTrace,
+    OpenTraces,
+    WrittenTrace,
+    WrittenTraces,
+    has_id,
+)
 from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.trace_folder import layout
 from otel_rollout.trace_folder.folder_writer import MAX_LINE_BYTES
@@ -259,7 +266,7 @@ class ReceivedFolder:
                 for line in lines:
                     try:
                         _summarise(summary, decode_line(line))
-                    except ValueError:
+                    except ValueError:  # noqa: PERF203 - of a damaged journal alone
                         # An error would hold up all later spans; readers report the line.
                         summary.give_up()
             if lines:

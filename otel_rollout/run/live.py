@@ -210,7 +210,7 @@ def _trajectories(
                 op_kind="" if op is None else str(op["kind"]),
                 op_seconds=None if op is None else (seen - op["start_time"]) / 1e9,
                 op_p99=None if op is None else durations.percentile(op["name"], _P99),
-                ops=each["ops"],
+                ops=each["ops"] if type(each["ops"]) is int else 0,
                 worker=worker,
                 host=content["host"],
                 is_alive=is_alive,
@@ -226,7 +226,7 @@ def _is_gone(host: str, process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return True
-    except OSError:
+    except (OSError, OverflowError):
         return False
     return False
 

@@ -59,7 +59,8 @@ class Run:
     Args:
         folders: The trace folders: several hold parts of one run, or runs to compare.
         on_problem: Called once for everything that can't be read; by default nothing is.
-        on_progress: Called with the number of steps whose summaries have been made, and of those to make.
+        on_progress: Called with the number of steps whose summaries have been made, and of those to make; of a step in
+            a folder of the version before, with the numbers of its trajectories.
     """
 
     def __init__(
@@ -302,7 +303,7 @@ class Run:
             step = self._loaded.get(key)
             if step is None or step.sizes != sizes:
                 recorded = read_step(places.steps.get(key, ()), loose.steps.get(key, {}), self._find, self._note)
-                summaries = {each.trace_id: each for each in summaries_of(recorded)}
+                summaries = {each.trace_id: each for each in summaries_of(recorded, on_progress=self._on_progress)}
                 runs = summarise_runs(summaries.values())
                 step = _LoadedStep(sizes, runs, {each.trace_id: each for each in recorded}, summaries)
             with self._lock:

@@ -12,6 +12,7 @@ from otel_rollout.analysis.span_shapes import Shapes
 from otel_rollout.analysis.step_signals import StepSignals
 from otel_rollout.analysis.step_summary import Percentiles, StepSummary
 from otel_rollout.analysis.trajectory_summary import ToolCounts
+from otel_rollout.run.field_types import check_fields
 
 __all__ = ["FIELDS", "group_from", "step_from", "to_json"]
 
@@ -35,7 +36,9 @@ def step_from(fields: _Mapping) -> StepSummary:
     Raises:
         TypeError: A name is missing or unknown, or a value has another type.
     """
-    return StepSummary(**_converted(fields, _STEP))
+    step = StepSummary(**_converted(fields, _STEP))
+    check_fields(step)
+    return step
 
 
 def group_from(fields: _Mapping) -> GroupSummary:
@@ -44,7 +47,9 @@ def group_from(fields: _Mapping) -> GroupSummary:
     Raises:
         TypeError: A name is missing or unknown, or a value has another type.
     """
-    return GroupSummary(**_converted(fields, _GROUP))
+    group = GroupSummary(**_converted(fields, _GROUP))
+    check_fields(group)
+    return group
 
 
 def _as_object(value: Any) -> Any:
@@ -83,4 +88,7 @@ _GROUP: Final[Mapping[str, Callable[[Any], Any]]] = {
 
 
 def _converted(fields: _Mapping, conversions: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
-    return {name: conversions[name](value) if name in conversions else value for name, value in fields.items()}
+    try:
+        return {name: conversions[name](value) if name in conversions else value for name, value in fields.items()}
+    except AttributeError as error:
+        raise TypeError(str(error)) from error

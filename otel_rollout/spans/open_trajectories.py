@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from functools import partial
 from operator import attrgetter
 from time import time_ns
 from typing import Any, NamedTuple
@@ -60,7 +61,9 @@ class OpenTrajectories:
 
     def started(self, trajectory: TrajectoryState) -> None:
         """Note the start of a trajectory; from any thread, without a lock."""
-        self._known[id(trajectory)] = weakref.ref(trajectory)
+        key = id(trajectory)
+        # Forgotten with its object: most exporters never ask.
+        self._known[key] = weakref.ref(trajectory, partial(self._known.pop, key))
 
     def ended(self, trajectory: TrajectoryState) -> None:
         """Note the end of a trajectory."""
@@ -75,10 +78,9 @@ class OpenTrajectories:
         limit = time_ns() - int(seconds * 1e9)
         found = []
         # In one step, as other threads change it.
-        for key, known in list(self._known.items()):
+        for known in list(self._known.values()):
             trajectory = known()
             if trajectory is None:
-                self._known.pop(key, None)
                 continue
             root = trajectory.root
             # Spans of a provider that is not the SDK's may have no times.

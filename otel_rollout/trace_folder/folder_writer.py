@@ -29,7 +29,8 @@ MAX_BATCH_LINE_BYTES: Final = frames.MAX_LINE_BYTES - MAX_LINE_BYTES
 """The bound on a trace's part of one batch; together with its earlier spans it fits into a line."""
 MAX_OPEN_BYTES: Final = 2**30
 MAX_OPEN_PARTS: Final = 100_000
-"""Beyond these, the trajectories that have been open longest are written without their root."""
+MAX_SUMMARY_BYTES: Final = 2**27
+"""Beyond these bounds, the trajectories that have been open longest are written without their root."""
 MAX_CLOSED: Final = 16_384
 """The number of ended trajectories that are remembered, so that a late span doesn't begin a new one."""
 MAX_STORED: Final = 100_000
@@ -42,6 +43,7 @@ class _OpenTrace:
     summary: SummaryBuilder
     parts: list[JournalPart] = field(default_factory=list)
     bytes: int = 0
+    summary_bytes: int = 0
 
 
 class FolderWriter:
@@ -69,6 +71,7 @@ class FolderWriter:
         self._journal = Journal(layout.journal_path(self.folder, self.worker), self.folder)
         self._open: OrderedDict[int, _OpenTrace] = OrderedDict()
         self._open_parts = 0
+        self._summary_bytes = 0
         self._closed: OrderedDict[int, None] = OrderedDict()
         # The spans of a failed batch that are on disk already, and will come again.
         self._stored: set[tuple[int, int]] = set()
@@ -163,6 +166,8 @@ class FolderWriter:
             if trace is None:
                 trace = self._open[trace_id] = _OpenTrace(SummaryBuilder(trace_id))
             trace.summary.add(batch)
+            self._summary_bytes += trace.summary.size - trace.summary_bytes
+            trace.summary_bytes = trace.summary.size
             trace.parts.append(part)
             trace.bytes += part.length
             self._open_parts += 1
@@ -207,12 +212,17 @@ class FolderWriter:
         if trace is not None:
             self._journal.release(trace.parts)
             self._open_parts -= len(trace.parts)
+            self._summary_bytes -= trace.summary_bytes
 
     def _make_room(self, changed: Iterable[int]) -> None:
         for trace_id in changed:
             if self._open[trace_id].bytes > MAX_LINE_BYTES:
                 self._write_open(trace_id)
-        while self._journal.live_bytes > MAX_OPEN_BYTES or self._open_parts > MAX_OPEN_PARTS:
+        while (
+            self._journal.live_bytes > MAX_OPEN_BYTES
+            or self._open_parts > MAX_OPEN_PARTS
+            or self._summary_bytes > MAX_SUMMARY_BYTES
+        ):
             self._write_open(next(iter(self._open)))
 
     def _live_parts(self) -> Iterator[JournalPart]:

@@ -78,6 +78,7 @@ _SAME: Final = (
     *("spans", "bytes"),
 )
 """The fields that a summary has as they are."""
+_same_of: Final[Callable[[Row], tuple[Any, ...]]] = itemgetter(*map(place_of, _SAME))
 _MAX_CACHED: Final = 1024
 _sound_types: set[tuple[type, ...]] = set()
 
@@ -125,7 +126,7 @@ def summary_of_row(row: Row, worker: str) -> TrajectorySummary | None:
     entry = IndexEntry._make(row)
     if not entry.summary:
         return None
-    identity = {name: getattr(entry, name) for name in _SAME}
+    identity: dict[str, Any] = dict(zip(_SAME, _same_of(row), strict=True))
     identity |= {
         "sample_index": tag_of(entry.sample_index),
         "rollout_n": tag_of(entry.rollout_n),

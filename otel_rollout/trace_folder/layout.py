@@ -70,7 +70,8 @@ _WORKER: Final = re.compile(f"({_NAME}){_NUMBER}")
 _FRAME_FILE: Final = re.compile(_NAME + _NUMBER + re.escape(FRAMES))
 _JOURNAL_FILE: Final = re.compile(_NAME + re.escape(LINES))
 _RUNNING_FILE: Final = re.compile(_NAME + re.escape(RUNNING))
-_NEW_FILE: Final = re.compile(rf"\.{_NAME}(?:{re.escape(LINES)}|{re.escape(INDEX)}){re.escape(NEW)}")
+_REPLACED: Final = "|".join(map(re.escape, (LINES, INDEX, RUNNING)))
+_NEW_FILE: Final = re.compile(rf"\.{_NAME}{_NUMBER}(?:{_REPLACED}){re.escape(NEW)}")
 _MAX_STEP_DIGITS: Final = 18
 
 
@@ -110,9 +111,14 @@ def is_step_folder(name: str) -> bool:
     return name == NO_STEP or (step is not None and name == step_folder(step, validate=False))
 
 
-def is_frame_file(name: str) -> bool:
-    """Return True if we name a file of frames so, in a trace folder or a spool."""
-    return _FRAME_FILE.fullmatch(name) is not None
+def is_frame_file(name: str, *, may_be_new: bool = False) -> bool:
+    """Return True if we name a file of frames so, in a trace folder or a spool.
+
+    Args:
+        name: The name.
+        may_be_new: Accept the file that will replace an index, too.
+    """
+    return _FRAME_FILE.fullmatch(name) is not None or (may_be_new and _NEW_FILE.fullmatch(name) is not None)
 
 
 def is_step_summary(name: str) -> bool:
@@ -125,7 +131,7 @@ def is_journal_file(name: str, *, may_be_new: bool = False) -> bool:
 
     Args:
         name: The name.
-        may_be_new: Accept the file that will replace a journal or its index, too.
+        may_be_new: Accept the file that will replace a journal, its index, or a file of running trajectories, too.
     """
     return _JOURNAL_FILE.fullmatch(name) is not None or (may_be_new and _NEW_FILE.fullmatch(name) is not None)
 

@@ -19,6 +19,7 @@ MAX_NAMES: Final = 256
 MAX_CHARACTERS: Final = 256
 _BUCKETS_IN_OCTAVE: Final = 4
 _MAX_BUCKET: Final = 256
+_BUCKETS: Final = frozenset(map(str, range(_MAX_BUCKET + 1)))
 
 
 class OpDurations:
@@ -45,7 +46,7 @@ class OpDurations:
         for name, buckets in given.items():
             counts = self._counts.setdefault(name, Counter())
             for bucket, count in buckets.items():
-                if bucket.isdecimal() and int(bucket) <= _MAX_BUCKET and type(count) is int and count > 0:
+                if bucket in _BUCKETS and type(count) is int and count > 0:
                     counts[int(bucket)] += count
 
     def as_json(self) -> dict[str, dict[str, int]]:

@@ -69,14 +69,24 @@ def _our_files(folder: Path) -> list[_StoredFile]:
     found: list[_StoredFile] = []
     for place in _folders(folder):
         if layout.is_step_folder(place.name):
-            found += _files_of(place, layout.is_frame_file)
+            found += _files_of(place, _is_stored)
         elif place.name == layout.OPEN:
-            found += _files_of(place, lambda name: layout.is_journal_file(name, may_be_new=True))
+            found += _files_of(place, _is_ours_in_open)
         elif place.name == layout.VALIDATE:
             for step in _folders(place):
                 if layout.is_step_folder(step.name):
-                    found += _files_of(step, layout.is_frame_file)
+                    found += _files_of(step, _is_stored)
     return found
+
+
+def _is_stored(name: str) -> bool:
+    """Return True for a file of frames, and for an index that a reader has left half written."""
+    return layout.is_frame_file(name, may_be_new=True)
+
+
+def _is_ours_in_open(name: str) -> bool:
+    # A process that lives writes its file of running trajectories anew every few seconds: it is never the oldest.
+    return layout.is_journal_file(name, may_be_new=True) or layout.is_running_file(name)
 
 
 def _folders(folder: Path) -> list[Path]:

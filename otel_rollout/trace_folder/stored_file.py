@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, groupby, islice
 from operator import itemgetter
 from pathlib import Path
@@ -130,7 +131,7 @@ class StoredFile:
         length: int = row[_LENGTH]
         return length // self._traces.get(row[_OFFSET], 1)
 
-    @property
+    @cached_property
     def worker(self) -> str:
         """The name of the process that wrote it."""
         # A file that another program named may have any bytes.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -157,8 +158,22 @@ class TestOtherFolders:
         path.parent.mkdir()
         op = {"name": "\x1b[2Jx", "kind": "TOOL", "start_time": 1}
         trajectory = {"trace_id": "\x1b[2J", "name": "\x1b", "step": 1, "sample_index": "\x1b[31m", "rollout_n": None}
-        trajectory |= {"validate": False, "experiment_name": None, "start_time": 1, "op": op, "ops": 1}
+        trajectory |= {"validate": False, "experiment_name": None, "start_time": 1, "op": op, "ops": "\x1b"}
         content = {"beat": 10**18, "host": "h\x1b", "pid": 1, "open": 1, "trajectories": [trajectory], "durations": {}}
         path.write_text(json.dumps(content))
         assert main(["top", str(tmp_path)]) == 0
         assert "\x1b" not in capsys.readouterr().out
+
+    @pytest.mark.parametrize("changes", [{"pid": 2**62}, {"durations": {"x": {"9" * 5000: 1}}}])
+    def test_numbers_out_of_range(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]
+    ) -> None:
+        """A number that nothing of ours writes is passed over."""
+        path = tmp_path / "open" / "host-1-abcd.running.json"
+        path.parent.mkdir()
+        trajectory = {"trace_id": "1" * 32, "name": "x", "step": 1, "sample_index": 1, "rollout_n": 1}
+        trajectory |= {"validate": False, "experiment_name": None, "start_time": 1, "op": None, "ops": 0}
+        content = {"beat": 10**18, "host": socket.gethostname(), "pid": os.getpid(), "open": 1, "durations": {}}
+        path.write_text(json.dumps({**content, "trajectories": [trajectory], **changes}))
+        [told] = shown(tmp_path, capsys)
+        assert told["is_alive"]

@@ -71,6 +71,17 @@ class TestEachCheck:
         """Without the fault there is no finding."""
         assert [each for each in diagnosed(make_steps(steps=8)).findings if each.check == name] == []
 
+    def test_turns_that_are_not_recorded_are_no_duplicates(self):
+        """The evidence has none of them."""
+
+        def change(_step, _group, rollout):
+            return {"turn_hashes": (("same", ""), ("same", ""), ("same",), ("same",))[rollout]}
+
+        found = diagnosed(make_steps(change, 1), thresholds={"duplicates": 0.1}).findings
+        (finding,) = (each for each in found if each.check == "duplicates")
+        assert finding.number == 8
+        assert {each.rollout_n for each in finding.evidence} == {3}
+
     @pytest.mark.parametrize("name", FAULTS)
     def test_has_words(self, name):
         """A finding says what it means and what to try, and nothing is left out of its sentence."""

@@ -7,6 +7,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import orjson
 import pytest
 
 from otel_rollout.errors import NoTracesError
@@ -14,6 +15,7 @@ from otel_rollout.run import rollout_run, step_makers
 from otel_rollout.run.rollout_run import Run
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.layout import STEP_SUMMARY
+from otel_rollout.trace_folder.lines import seal_of
 from otel_rollout.trace_folder.reader import read
 from otel_rollout.trace_folder.retention import enforce_bound
 from tests.trace_folder.recordings import make_trajectory, trace_id_of, write_frames
@@ -31,6 +33,12 @@ def record(folder: Path, *trajectories) -> Path:
 def outline(steps) -> list[tuple]:
     """Return each step's number, kind and trajectories."""
     return [(step.step, step.validate, step.trajectories) for step in steps]
+
+
+def sealed(line: dict) -> bytes:
+    """Return a line of a step's file."""
+    start = orjson.dumps({name: value for name, value in line.items() if name != "crc32"})[:-1]
+    return start + seal_of(start)
 
 
 @pytest.fixture
@@ -142,6 +150,23 @@ class TestSteps:
             place.write_bytes(damaged)
             assert Run([folder]).same_prompt(1) == groups
             assert Run([folder]).steps() == steps
+
+    @pytest.mark.parametrize("value", [{"x": {}}, [[1]], True])
+    def test_a_file_with_fields_of_another_type_is_made_anew(self, folder, value):
+        """Checksums that hold do not make it ours: no reader has to expect another type."""
+        steps, groups = Run([folder]).steps(), Run([folder]).same_prompt(1)
+        place = folder / "step=000001" / STEP_SUMMARY
+        lines = [orjson.loads(line) for line in place.read_bytes().splitlines()]
+        for number, line in enumerate(lines):
+            # A prompt's line is found by its number, and the header has no numbers of the step.
+            for field in line.keys() - {"crc32", "sample_index", "groups", "steps", "files", "problems"}:
+                if type(line[field]) is bool:
+                    continue
+                changed = [{**each} for each in lines]
+                changed[number][field] = value
+                place.write_bytes(b"".join(map(sealed, changed)))
+                assert Run([folder]).same_prompt(1) == groups, field
+                assert Run([folder]).steps() == steps, field
 
     def test_a_folder_that_cannot_be_written(self, folder, monkeypatch):
         """The summaries are the same, and nothing is written."""

@@ -54,20 +54,22 @@ class TestEnforceBound:
         assert size_of(tmp_path) == 1000
 
     def test_validation_journals_and_what_has_no_step_count(self, tmp_path, make_file):
-        """All that the folder's layout knows is in the bound, journals that a crash left behind too."""
+        """All that the folder's layout knows is in the bound, journals and other files that a crash left behind too."""
         places = [
             "validate/step=000001/w-1-00ab.jsonl.zst",
             "no-step/w-1-00ab.jsonl.zst",
             "open/w-1-00ab.jsonl",
             "open/.w-1-00ab.jsonl.new",
+            "open/w-1-00ab.running.json",
+            "open/.w-1-00ab.running.json.new",
             "step=000001/w-1-00ab-2.jsonl.zst",
         ]
         for number, place in enumerate(places):
             make_file(place, modified=number)
-        for left in range(4, -1, -1):
+        for left in range(len(places) - 1, -1, -1):
             assert enforce_bound(tmp_path, left * 1000 + 1) == 1000
             assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(
-                tmp_path / place for place in places[5 - left :]
+                tmp_path / place for place in places[len(places) - left :]
             )
 
     def test_nothing_else_is_touched(self, tmp_path, make_file):
@@ -193,3 +195,17 @@ class TestBoundedWriter:
             writer.write(trajectory(step=step))
         writer.close()
         assert len(contents(tmp_path)) == 20
+
+
+class TestHalfWrittenIndexes:
+    """Files that a reader left behind when it died while it wrote an index anew."""
+
+    @pytest.mark.parametrize("place", ["step=000001", "validate/step=000001", "no-step", "open"])
+    def test_they_count_and_go(self, tmp_path, make_file, place):
+        """In any folder, of any number of a worker's files; files of other names stay."""
+        for name in (".w-1-00ab.index.jsonl.new", ".w-1-00ab-2.index.jsonl.new"):
+            make_file(f"{place}/{name}", size=1000)
+        other = make_file(f"{place}/.mine.index.jsonl.new", size=10)
+        assert enforce_bound(tmp_path, 1000) == 1000
+        assert enforce_bound(tmp_path, 0) == 1000
+        assert size_of(tmp_path) == other.stat().st_size

@@ -35,6 +35,9 @@ def _evidence(step: StepContents, _subject: str) -> Iterator[TrajectorySummary]:
         said: set[tuple[str, ...]] = set()
         for trace_id in group.trace_ids if group.duplicates else ():
             trajectory = step.by_trace_id[trace_id]
+            if not trajectory.turn_hashes or not all(trajectory.turn_hashes):
+                # A turn that isn't recorded is like none.
+                continue
             if trajectory.turn_hashes in said:
                 yield trajectory
                 break

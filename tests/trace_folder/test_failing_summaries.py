@@ -1,0 +1,105 @@
+"""Summaries that can't be made: the spans are stored all the same, and readers make them."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pytest
+
+from otel_rollout import read
+from otel_rollout.analysis.summarise import summarise_trajectory
+from otel_rollout.analysis.summary_builder import SummaryBuilder
+from otel_rollout.safety.log_once import internal_errors
+from otel_rollout.trace_folder import folder_writer, summaries
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.trace_folder.stored_file import StoredFile
+
+from .recordings import make_span, make_trajectory, trace_id_of
+from .test_summaries import fields_of
+
+BUILDER = "otel_rollout.analysis.summary_builder"
+INDEX = "otel_rollout.trace_folder.index"
+
+
+@pytest.fixture
+def writer(tmp_path, monkeypatch):
+    """A writer, as in production: internal errors are counted."""
+    monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
+    writer = FolderWriter(tmp_path)
+    yield writer
+    writer.close()
+
+
+class TestFault:
+    """An exception in the code that summarises."""
+
+    @pytest.mark.parametrize("batches", [1, 2])
+    @pytest.mark.parametrize(
+        "place",
+        [
+            f"{BUILDER}.short_name",
+            f"{BUILDER}.output_hash",
+            f"{BUILDER}.is_unknown_tool",
+            f"{BUILDER}.scalars_of",
+            f"{BUILDER}.find_prompt",
+            f"{BUILDER}.figures_of",
+            f"{BUILDER}.shape_columns",
+            f"{BUILDER}.SummaryBuilder._add_reward",
+            f"{INDEX}.clean",
+            "otel_rollout.trace_folder.step_files.index_line",
+        ],
+    )
+    def test_the_spans_are_stored(self, tmp_path, writer, place, batches):
+        """The batch is taken, nothing is written twice, the fault is counted, and the summary is made by a reader."""
+        given = {"openinference.span.kind": "TOOL"}
+        failed = make_span("tool", 77, trace_id_of(7, 3, 1), attributes=given, error="boom")
+        spans = [failed, *make_trajectory(7, 3, 1)]
+        with mock.patch(place, side_effect=ZeroDivisionError):
+            if batches == 2:
+                writer.write(spans[:1])
+            writer.write(spans[batches - 1 :])
+            writer.close()
+        assert len(internal_errors) == 1
+        [found] = read(tmp_path)
+        assert len(found.spans) == len(spans)
+        assert fields_of(found.summary) == fields_of(summarise_trajectory(spans))
+
+    def test_what_the_index_has(self, tmp_path, writer):
+        """The entry has everything but the summary, in the folder of its step; the summary is made once, and kept."""
+        spans = make_trajectory(7)
+        with mock.patch(f"{BUILDER}.call_hash", side_effect=RecursionError):
+            tool = make_span("tool", 77, trace_id_of(7, 0, 0), attributes={"openinference.span.kind": "TOOL"})
+            writer.write([tool, *spans])
+            writer.close()
+        assert internal_errors == {"summarising a span": 1}
+        assert [path.name for path in tmp_path.glob("step=*")] == ["step=000007"]
+        [found] = read(tmp_path)
+        assert (found.step, found.reward, found.status) == (7, spans[-1].attributes.get("rollout.reward"), "completed")
+        [made] = summaries.summaries_of(read(tmp_path))
+        with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
+            assert list(summaries.summaries_of(read(tmp_path))) == [made]
+
+
+class TestMemory:
+    """What running trajectories take."""
+
+    def test_those_that_are_open_longest_are_written(self, tmp_path, writer):
+        """Above the bound on their summaries, as above that on their bytes."""
+        traces = [[make_span("a", n, trace_id_of(1, n, 0), attributes={"rollout.step": 1})] for n in range(2, 12)]
+        with mock.patch.object(folder_writer, "MAX_SUMMARY_BYTES", 3 * SummaryBuilder(1).size):
+            for batch in traces:
+                writer.write(batch)
+                assert sum(trace.summary.size for trace in writer._open.values()) <= folder_writer.MAX_SUMMARY_BYTES
+            assert len(writer._open) == 2
+        writer.close()
+        assert writer._summary_bytes == 0
+        assert len(list(read(tmp_path))) == 10
+
+    def test_a_trajectory_of_any_number_of_spans(self, writer):
+        """It is written in parts, so that its summary stays bounded."""
+        most = 0
+        with mock.patch.object(folder_writer, "MAX_LINE_BYTES", 100_000):
+            for first in range(2, 6002, 100):
+                writer.write([make_span("a", number, trace_id_of(1, 0, 0)) for number in range(first, first + 100)])
+                most = max(most, writer._summary_bytes)
+        assert 0 < most < 40_000
