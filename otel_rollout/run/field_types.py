@@ -22,13 +22,14 @@ def check_fields(summary: Any) -> None:
     Raises:
         TypeError: A field has another type.
     """
-    for name, check in _checks_of(type(summary)):
+    kind: Any = type(summary)
+    for name, check in _checks_of(kind):
         if not check(getattr(summary, name)):
             raise TypeError(f"{name} has another type")
 
 
 @lru_cache(None)
-def _checks_of(kind: type) -> tuple[tuple[str, _Check], ...]:
+def _checks_of(kind: Any) -> tuple[tuple[str, _Check], ...]:
     return tuple((name, _check_of(hint)) for name, hint in get_type_hints(kind).items())
 
 
@@ -50,7 +51,7 @@ def _check_of(hint: Any) -> _Check:
         check_value = _check_of(arguments[1])
         return lambda value: type(value) is dict and all(map(check_value, value.values()))
     return lambda value: (
-        type(value) is hint and all(check(getattr(value, name)) for name, check in _checks_of(type(value)))
+        type(value) is hint and all(check(getattr(value, name)) for name, check in _checks_of(hint))
     )
 
 
