@@ -42,9 +42,7 @@ def test_doubles(start, tmp_path) -> None:
         assert receiver.send(spans).status == 200
     code, said = receiver.stop()
     assert code == 0
-    assert "4 spans in 4 requests, 16 had come before; 1 trajectory written" in said.replace(
-        "5 requests", "4 requests"
-    )
+    assert "4 spans in 4 requests, 16 had come before; 1 trajectory written" in said.replace("5 requests", "4 requests")
     assert spans_in_frames(tmp_path / "traces") == {span.span_id.hex(): 1 for span in spans}
 
 
