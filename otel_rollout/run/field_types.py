@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Any, Final, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeAlias, get_args, get_origin, get_type_hints
 
 __all__ = ["check_fields"]
 
-_Check = Callable[[Any], bool]
+_Check: TypeAlias = Callable[[Any], bool]
+_known: dict[type, tuple[tuple[str, _Check], ...]] = {}
 
 
 def check_fields(summary: Any) -> None:
@@ -22,20 +22,15 @@ def check_fields(summary: Any) -> None:
     Raises:
         TypeError: A field has another type.
     """
-    kind: Any = type(summary)
-    for name, check in _checks_of(kind):
+    for name, check in _checks_of(type(summary)):
         if not check(getattr(summary, name)):
             raise TypeError(f"{name} has another type")
 
 
-def _has_types(value: Any) -> bool:
-    kind: Any = type(value)
-    return all(check(getattr(value, name)) for name, check in _checks_of(kind))
-
-
-@lru_cache(None)
-def _checks_of(kind: Any) -> tuple[tuple[str, _Check], ...]:
-    return tuple((name, _check_of(hint)) for name, hint in get_type_hints(kind).items())
+def _checks_of(kind: type) -> tuple[tuple[str, _Check], ...]:
+    if (checks := _known.get(kind)) is None:
+        checks = _known[kind] = tuple((name, _check_of(hint)) for name, hint in get_type_hints(kind).items())
+    return checks
 
 
 def _check_of(hint: Any) -> _Check:
@@ -55,7 +50,9 @@ def _check_of(hint: Any) -> _Check:
     if origin is Mapping:
         check_value = _check_of(arguments[1])
         return lambda value: type(value) is dict and all(map(check_value, value.values()))
-    return lambda value: type(value) is hint and _has_types(value)
+    return lambda value: (
+        type(value) is hint and all(check(getattr(value, name)) for name, check in _checks_of(type(value)))
+    )
 
 
 def _types_of(hint: Any) -> frozenset[type] | None:
