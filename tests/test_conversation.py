@@ -112,6 +112,27 @@ class TestConversation:
         """By the id of the call, or in a template's text by its place."""
         assert [each.message.name for each in conversation_of(turns()) if each.message.role == "tool"] == ["add"]
 
+    def test_turns_that_are_recorded_by_their_new_messages(self):
+        """A prompt without what earlier turns recorded continues the conversation; a failed tool is said once."""
+        tool = {semconv.SPAN_KIND: "TOOL", semconv.TOOL_NAME: "add"}
+        later = {"prompt_ids": [7], "prompt_ids_start": 12}
+        spans = [
+            turn(2, {"messages": OPENAI[:2]}, "One."),
+            make_span("add", 3, 1, attributes=tool, seconds=(3, 3.5), error="no entry"),
+            turn(4, {**later, "messages": [{"role": "tool", "content": "failed: no entry"}]}, "Two."),
+            turn(6, {**later, "messages": [{"role": "user", "content": "Sum up."}]}, "Three."),
+        ]
+        utterances = conversation_of(spans)
+        assert [each.message.text for each in utterances][2:] == [
+            "One.",
+            "failed: no entry",
+            "Two.",
+            "Sum up.",
+            "Three.",
+        ]
+        assert [each.is_error for each in utterances] == [False, False, False, True, False, False, False]
+        assert not any(each.is_new_prompt for each in utterances)
+
     def test_another_prompt_is_said(self):
         """A prompt that does not continue the conversation is shown from where it differs."""
         spans = [

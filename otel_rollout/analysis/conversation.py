@@ -21,6 +21,8 @@ __all__ = ["RESPONSE_TEXT", "Utterance", "conversation_of", "input_messages", "o
 SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
 PROMPT_TEXT: Final = "prompt_text"
 RESPONSE_TEXT: Final = "response_text"
+PROMPT_START: Final = '"prompt_ids_start":'
+"""In a turn's input: the number of the prompt's token ids that earlier turns have recorded."""
 _TEXTS: Final = ("text", "content", "response")
 _TOKENS: Final = ("token_ids", "response_ids", "output_ids")
 
@@ -53,8 +55,9 @@ def conversation_of(spans: Sequence[ReadableSpan]) -> list[Utterance]:
     known: list[Message] = []
     for turn in turns:
         prompt = input_messages(turn) or (_prompt_of(ordered) if not told else [])
-        at = _common(known, prompt)
-        is_other = bool(known) and at < len(known) and bool(prompt)
+        is_continued = bool(known) and _has_only_new_messages(turn, prompt)
+        at = 0 if is_continued else _common(known, prompt)
+        is_other = bool(known) and at < len(known) and bool(prompt) and not is_continued
         ran = _take_before(tools, turn.start_time or 0)
         if ran and (is_other or not any(message.role == "tool" for message in prompt[at:])):
             told += map(_result, ran)
@@ -70,7 +73,7 @@ def conversation_of(spans: Sequence[ReadableSpan]) -> list[Utterance]:
         elif not generated:
             told.append(Utterance(Message("assistant", _tokens_of(turn)), turn))
         if prompt:
-            known = prompt + generated
+            known = (known if is_continued else []) + prompt + generated
     told += map(_result, tools)
     return list(_named(told))
 
@@ -152,6 +155,16 @@ def _from_template(text: str, role: str) -> list[Message]:
 
 def _kind(span: ReadableSpan) -> Any:
     return (span.attributes or {}).get(semconv.SPAN_KIND)
+
+
+def _has_only_new_messages(turn: ReadableSpan, prompt: Sequence[Message]) -> bool:
+    """Return True if a generation's prompt is recorded without the messages of earlier turns, as verl's turns are."""
+    attributes = turn.attributes or {}
+    if attributes.get(semconv.PREFIX_BROKEN) is True:
+        return False
+    value = attributes.get(semconv.INPUT_VALUE)
+    # No conversation begins with a tool's result.
+    return (isinstance(value, str) and PROMPT_START in value) or (bool(prompt) and prompt[0].role == "tool")
 
 
 def _common(known: Sequence[Message], prompt: Sequence[Message]) -> int:
