@@ -427,7 +427,8 @@ class SideWork:
                     self._lose(lane, key, verdict.value)
             return
         for entry in lane.entries.values():
-            entry.is_configuration_error = verdict is Verdict.CONFIGURATION_ERROR
+            # A flush that began meanwhile waits for the attempt that follows.
+            entry.is_configuration_error = verdict is Verdict.CONFIGURATION_ERROR and not lane.is_flush_requested
         if verdict is not Verdict.RETRY and is_alone:
             for key, entry in entries.items():
                 entry.done_before = entry.done_before if entry.failures else self._done[lane.kind]

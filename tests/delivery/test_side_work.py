@@ -343,6 +343,31 @@ class TestFlush:
         backend.gate.set()
         until(lambda: counts(work).done == 1)
 
+    def test_it_is_not_answered_by_an_attempt_that_began_before(self, make_work, backend):
+        """A configuration error of an attempt that was under way does not end the flush: the next one may succeed."""
+        work, flushed, second = make_work(policy=SLOW), [], threading.Event()
+        backend.gate.clear()
+
+        def rule(values):
+            if len(backend.attempts) == 1:
+                return Outcome(Verdict.CONFIGURATION_ERROR, "no such run")
+            second.wait(10)
+            return DELIVERED
+
+        backend.rule = rule
+        add(work, "one")
+        assert backend.entered.wait(10)
+        thread = threading.Thread(target=lambda: flushed.append(work.flush(10)))
+        thread.start()
+        until(lambda: any(lane.is_flush_requested for lane in work._lanes.values()))
+        backend.gate.set()
+        until(lambda: len(backend.attempts) == 2)
+        # Ends at once if the first attempt is taken for the answer.
+        thread.join(0.2)
+        second.set()
+        thread.join(10)
+        assert flushed == [True]
+
     def test_it_says_false_when_some_are_left(self, make_work, backend):
         """A flush ends with its timeout, and says that something waits."""
         work = make_work()
