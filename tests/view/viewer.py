@@ -41,7 +41,12 @@ class Viewer:
         self.address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self._thread = threading.Thread(target=lambda: asyncio.run(self._server.serve(sockets=[listener])))
         self.client = httpx.Client(
-            base_url=self.address, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=SECONDS, trust_env=False
+            base_url=self.address,
+            headers={"Authorization": f"Bearer {TOKEN}"},
+            timeout=SECONDS,
+            trust_env=False,
+            # With a bound, its pool closes connections that another thread has just been given (encode/httpcore#1110).
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
         )
 
     def get(self, path: str) -> Any:
