@@ -123,6 +123,8 @@ class TestRunning:
         thread = threading.Thread(target=abandon)
         thread.start()
         thread.join()
+        # Since Python 3.14 a thread keeps the context that it ran in.
+        del thread
         known = runtime.pipeline.open_trajectories._known
         deadline = time.monotonic() + 30
         # The loop's variable and the delivery thread may hold one a moment longer.
