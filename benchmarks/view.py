@@ -10,9 +10,12 @@ import argparse
 import json
 import os
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from benchmarks.viewer.folders import folder_of
+from benchmarks.viewer.folders import KEPT, folder_of
 from benchmarks.viewer.measure import Figure, measure_run, measure_step
 from benchmarks.viewer.measure_server import measure_server
 from benchmarks.viewer.trajectories import ROLLOUTS, Load
@@ -36,13 +39,14 @@ def main() -> int:
         parser.error("--steps and --rounds should be 1 or more")
     prompts, steps, rounds = (8, 3, 1) if arguments.smoke else (PROMPTS, arguments.steps, arguments.rounds)
     processes = max(1, min(os.cpu_count() or 1, 8))
-    step = folder_of(Load(1, prompts, has_long_text=True), processes)
-    run = folder_of(Load(steps, prompts, has_long_text=False), processes)
-    figures = [
-        *measure_step(step, rounds),
-        *([] if arguments.no_server else measure_server(step, rounds)),
-        *measure_run(run, steps, rounds),
-    ]
+    with TemporaryDirectory() if arguments.smoke else nullcontext(KEPT) as root:
+        step = folder_of(Load(1, prompts, has_long_text=True), processes, Path(root))
+        run = folder_of(Load(steps, prompts, has_long_text=False), processes, Path(root))
+        figures = [
+            *measure_step(step, rounds),
+            *([] if arguments.no_server else measure_server(step, rounds)),
+            *measure_run(run, steps, rounds),
+        ]
     if arguments.json:
         print(json.dumps([asdict(figure) for figure in figures], indent=2))
     else:

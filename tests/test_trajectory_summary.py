@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +18,7 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op
 from otel_rollout.analysis.span_rows import MAX_TOOLS, OTHER_TOOLS
-from otel_rollout.analysis.span_shapes import MAX_SHAPES
+from otel_rollout.analysis.span_shapes import MAX_SHAPES, Shapes
 from otel_rollout.analysis.summarise import merge_summaries, summarise_trajectory
 from otel_rollout.analysis.trajectory_summary import ToolCounts, TrajectorySummary
 from otel_rollout.testing import InMemorySpanExporter
@@ -192,6 +193,12 @@ class TestFigures:
         late = span(3, "EVALUATOR", at=(150_000, 250_000))
         summary = summarise_trajectory([root(), span(2, "LLM", at=(0, 60_000)), late])
         assert (summary.waiting_seconds, summary.reward_seconds) == (pytest.approx(0.04), pytest.approx(0.1))
+
+    def test_an_index_that_is_damaged_places_no_error(self):
+        """The shape that an error refers to is missing in one part: the error is kept, without a place."""
+        damaged, sound = (summarise_trajectory([span(number, "TOOL", error=True)]) for number in (2, 3))
+        merged = merge_summaries([replace(damaged, shape=Shapes(b"{}")), sound])
+        assert sorted(each.shape for each in merged.errors) == [-1, 0]
 
     def test_nothing(self):
         """There is no summary of no spans."""

@@ -1,4 +1,4 @@
-"""Trace folders for measurements, written by several processes through the `file` exporter, and kept for next time."""
+"""Trace folders for measurements, written by several processes through the `file` exporter."""
 
 from __future__ import annotations
 
@@ -12,18 +12,26 @@ from pathlib import Path
 
 from benchmarks.viewer import trajectories as module
 from benchmarks.viewer.trajectories import Load, trajectories
-from otel_rollout.analysis.trajectory_summary import TrajectorySummary
+from otel_rollout import analysis, trace_folder
 from otel_rollout.export.outcome import Verdict
-from otel_rollout.trace_folder.index_entry import IndexEntry
-from otel_rollout.version import __version__
 from otel_rollout_file import FileSpanExporter
 
 PROMPTS_PER_TASK = 64
+KEPT = Path(tempfile.gettempdir()) / "otel-rollout-bench-view"
+"""Large loads take minutes to write: they are kept for next time."""
+
+_WRITERS = (analysis, trace_folder)
+"""The packages that decide what a folder's files hold."""
 
 
-def folder_of(load: Load, processes: int) -> Path:
-    """Return a folder with the load, which is written unless it is there."""
-    root = Path(tempfile.gettempdir()) / "otel-rollout-bench-view"
+def folder_of(load: Load, processes: int, root: Path = KEPT) -> Path:
+    """Return a folder with the load, which is written unless it is there.
+
+    Args:
+        load: What it holds.
+        processes: How many write it at once.
+        root: The folder that it lies in.
+    """
     root.mkdir(mode=0o700, exist_ok=True)
     folder = root / f"{load.steps}x{load.prompts * module.ROLLOUTS}-{_digest(load)}"
     if folder.is_dir():
@@ -58,5 +66,8 @@ def _write(folder: Path, load: Load, tasks: list[tuple[int, range]]) -> None:
 
 def _digest(load: Load) -> str:
     """Return what differs if other files would be written."""
-    stored = (load, __version__, IndexEntry._fields, list(TrajectorySummary.__annotations__))
-    return blake2b(repr(stored).encode() + Path(module.__file__).read_bytes(), digest_size=4).hexdigest()
+    digest = blake2b(repr(load).encode() + Path(module.__file__).read_bytes(), digest_size=4)
+    for package in _WRITERS:
+        for source in sorted(Path(package.__path__[0]).rglob("*.py")):
+            digest.update(source.read_bytes())
+    return digest.hexdigest()

@@ -109,10 +109,10 @@ def _of_end(summary: TrajectorySummary) -> str:
 
 def _is_mended(error: SpanError, summary: TrajectorySummary) -> bool:
     """Return True if a later call of the tool succeeded."""
-    if error.shape < 0:
+    failed = summary.shape_of(error)
+    if failed is None:
         counts = summary.tools.get(error.name)
         return counts is not None and counts.errors < counts.calls
-    failed = summary.shape[error.shape]
     return any(
         each.name == failed.name and each.kind == "TOOL" and each.status != 2
         for each in summary.shape[error.shape + 1 :]

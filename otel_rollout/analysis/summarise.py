@@ -127,9 +127,9 @@ def _merged_errors(parts: Sequence[TrajectorySummary], rows: Sequence[SpanRow], 
     placed = []
     for part in parts:
         for error in part.errors:
-            span_id = part.shape[error.shape].span_id if error.shape >= 0 else ""
-            at = (starts[int(span_id, 16)], int(span_id, 16)) if span_id else (INT64_MAX, 0)
-            placed.append((at, error._replace(shape=positions.get(span_id, -1))))
+            failed = part.shape_of(error)
+            at = (starts[int(failed.span_id, 16)], int(failed.span_id, 16)) if failed else (INT64_MAX, 0)
+            placed.append((at, error._replace(shape=positions.get(failed.span_id, -1) if failed else -1)))
     return tuple(error for _, error in sorted(placed)[:MAX_ERRORS])
 
 

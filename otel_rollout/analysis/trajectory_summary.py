@@ -196,3 +196,7 @@ class TrajectorySummary:
     bytes: int = 0
     stored_bytes: int = 0
     provenance: Provenance = field(default_factory=Provenance)
+
+    def shape_of(self, error: SpanError) -> SpanShape | None:
+        """Return the shape of a span that failed; None if it is beyond the bound, or the index is damaged."""
+        return self.shape[error.shape] if 0 <= error.shape < len(self.shape) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from otel_rollout.analysis.failure_class import FAILURE_CLASSES, failure_class
-from otel_rollout.analysis.trajectory_summary import SpanError
+from otel_rollout.analysis.trajectory_summary import SpanError, ToolCounts
 from tests.findings.made_up_steps import failed_tool, make_trajectory
 
 
@@ -62,3 +62,10 @@ class TestFailureClass:
     def test_a_reward_is_bad_only_beside_better_ones(self):
         """If all rewards of a step are the same, none is a failure."""
         assert failure_class(make_trajectory(reward=0.0), worst_reward=None) is None
+
+    def test_an_index_that_is_damaged_places_no_error(self):
+        """The shape that an error refers to may be missing: the tool's counts decide."""
+        errors = (SpanError("search", "TOOL", "ToolError", 12),)
+        mended = make_trajectory(reward=0.0, errors=errors, shape=(), tools={"search": ToolCounts(3, 1)})
+        failed = make_trajectory(reward=0.0, errors=errors, shape=(), tools={"search": ToolCounts(1, 1)})
+        assert [failure_class(each, worst_reward=0.0) for each in (mended, failed)] == ["model", "tool"]
