@@ -219,11 +219,14 @@ def _part_means(summaries: Sequence[TrajectorySummary]) -> dict[str, float]:
 
 
 def _sum_tools(summaries: Sequence[TrajectorySummary]) -> dict[str, ToolCounts]:
-    tools: dict[str, ToolCounts] = {}
+    counts: dict[str, list[ToolCounts]] = {}
     for each in summaries:
-        for name, (calls, errors) in each.tools.items():
-            before = tools.get(name, ToolCounts(0, 0))
-            tools[name] = ToolCounts(before.calls + calls, before.errors + errors)
+        for name, tool in each.tools.items():
+            counts.setdefault(name, []).append(tool)
+    tools = {
+        name: ToolCounts(sum(tool.calls for tool in found), sum(tool.errors for tool in found))
+        for name, found in counts.items()
+    }
     return dict(sorted(tools.items(), key=lambda tool: (-tool[1].calls, tool[0])))
 
 
