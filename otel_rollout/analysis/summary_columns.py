@@ -58,7 +58,8 @@ def summary_of(identity: Mapping[str, Any], columns: Mapping[str, Any]) -> Traje
         else:
             values["errors"] = ()
         values["turn_hashes"] = tuple(columns["turn_hashes"])
-        values["shape"] = Shapes(columns["shape"])
+        shape = columns["shape"]
+        values["shape"] = shape if isinstance(shape, Shapes) else Shapes(shape)
         *main, reward, training, prompt, answer, finish, has_totals = columns["provenance"]
         values["provenance"] = Provenance(tuple(main), reward, training, prompt, answer, finish, bool(has_totals))
     except (AttributeError, LookupError, TypeError) as error:
@@ -66,12 +67,15 @@ def summary_of(identity: Mapping[str, Any], columns: Mapping[str, Any]) -> Traje
     return TrajectorySummary(**values)
 
 
-def summary_of_json(identity: Mapping[str, Any], columns: bytes) -> TrajectorySummary:
+def summary_of_json(
+    identity: Mapping[str, Any], columns: bytes, shape_of_spans: Callable[[], Mapping[str, Any]] | None = None
+) -> TrajectorySummary:
     """Return the summary of columns in JSON, without the braces; the shape is parsed on first use.
 
     Args:
         identity: The fields that `columns` lacks.
         columns: The columns, which another program may have written.
+        shape_of_spans: Returns the columns of the shape if that of the columns has another form.
 
     Raises:
         ValueError: A column has another form.
@@ -81,7 +85,7 @@ def summary_of_json(identity: Mapping[str, Any], columns: bytes) -> TrajectorySu
     if not 0 <= start < end:
         return summary_of(identity, orjson.loads(b"{%b}" % columns))
     parsed = orjson.loads(b"{%b%b}" % (columns[:start], columns[end:]))
-    parsed["shape"] = columns[start + len(_SHAPE) - 1 : end]
+    parsed["shape"] = Shapes(columns[start + len(_SHAPE) - 1 : end], shape_of_spans)
     return summary_of(identity, parsed)
 
 
@@ -122,7 +126,11 @@ def _is_line(value: Any) -> bool:
 
 
 def _is_integer(value: Any) -> bool:
-    return value is None or type(value) is int
+    return value is None or (type(value) is int and INT64_MIN <= value <= INT64_MAX)
+
+
+def _is_total(value: Any) -> bool:
+    return value is None or _is_count(value)
 
 
 def _is_count(value: Any) -> bool:
@@ -134,16 +142,17 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_seconds(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+    return type(value) in (int, float) and 0 <= value < math.inf
 
 
 def _is_parts(value: Any) -> bool:
-    return type(value) is dict and all(_is_seconds(part) for part in value.values())
+    return type(value) is dict and all(part is not None and _is_number(part) for part in value.values())
 
 
 def _is_tools(value: Any) -> bool:
     return type(value) is dict and all(
-        type(counts) in (list, tuple) and len(counts) == 2 and all(map(_is_count, counts)) for counts in value.values()
+        type(counts) in (list, tuple) and len(counts) == 2 and all(map(_is_count, counts)) and counts[1] <= counts[0]
+        for counts in value.values()
     )
 
 
@@ -183,13 +192,15 @@ _COUNTS: Final = (
     "truncated_bytes",
 )
 _SECONDS: Final = ("llm_seconds", "tool_seconds", "reward_seconds", "waiting_seconds")
+_TOTALS: Final = ("turns", "input_tokens", "output_tokens")
+_INTEGERS: Final = ("min_weights_version", "max_weights_version", "staleness")
 _CHECKS_OF_SCALARS: Final[Mapping[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(_COUNTS, _is_count),
     **dict.fromkeys(_SECONDS, _is_seconds),
     **dict.fromkeys(("service_name", "finish_reason", "fate", "error_type"), _is_text),
     **dict.fromkeys(("prompt", "answer"), _is_line),
-    **dict.fromkeys(("turns", "input_tokens", "output_tokens"), _is_integer),
-    **dict.fromkeys(("min_weights_version", "max_weights_version", "staleness"), _is_integer),
+    **dict.fromkeys(_TOTALS, _is_total),
+    **dict.fromkeys(_INTEGERS, _is_integer),
     "advantage": _is_number,
 }
 _SCALARS: Final = tuple(_CHECKS_OF_SCALARS)
@@ -200,11 +211,17 @@ _sound_types: set[tuple[type, ...]] = set()
 
 
 def _are_in_range(scalars: Sequence[Any]) -> bool:
-    """Return True if counts and seconds, of the right types, are in range, and the advantage is finite."""
-    counts, seconds = scalars[: len(_COUNTS)], scalars[len(_COUNTS) : len(_COUNTS) + len(_SECONDS)]
+    """Return True if numbers, of the right types, are in range, and the advantage is finite."""
+    amounts = scalars[: len(_COUNTS) + len(_SECONDS)]
+    turns, asked, answered, oldest, newest, staleness, advantage = scalars[-len(_TOTALS) - len(_INTEGERS) - 1 :]
     return (
-        min(counts) >= 0
-        and max(counts) <= INT64_MAX
-        and math.isfinite(sum(seconds))
-        and (scalars[-1] is None or math.isfinite(scalars[-1]))
+        min(amounts) >= 0
+        and max(amounts) <= INT64_MAX
+        and (turns is None or 0 <= turns <= INT64_MAX)
+        and (asked is None or 0 <= asked <= INT64_MAX)
+        and (answered is None or 0 <= answered <= INT64_MAX)
+        and (oldest is None or INT64_MIN <= oldest <= INT64_MAX)
+        and (newest is None or INT64_MIN <= newest <= INT64_MAX)
+        and (staleness is None or INT64_MIN <= staleness <= INT64_MAX)
+        and (advantage is None or math.isfinite(advantage))
     )
