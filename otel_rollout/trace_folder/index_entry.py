@@ -14,6 +14,7 @@ from otel_rollout.analysis.span_rows import ERROR
 from otel_rollout.analysis.summary_columns import summary_of_json, tag_of
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.trace_folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES
+from otel_rollout.values.sanitize import INT64_MAX, INT64_MIN
 
 __all__ = ["ATTRIBUTE_FIELDS", "IndexEntry", "Row", "attributes_of", "place_of", "row_of", "summary_of_row"]
 
@@ -97,9 +98,12 @@ def row_of(message: Mapping[str, Any], summary: bytes = b"") -> Row:
         if len(_sound_types) >= _MAX_CACHED:
             _sound_types.clear()
         _sound_types.add(types)
-    trace_id, _, _, _, _, _, _, _, _, _, _, offset, length, size, _, spans, status, _, _, _, _ = row
+    trace_id, start, end, _, step, _, _, _, _, _, _, offset, length, size, _, spans, status, _, _, _, _ = row
     if (
-        offset < 0
+        not 0 <= start <= INT64_MAX
+        or not 0 <= end <= INT64_MAX
+        or (step is not None and not INT64_MIN <= step <= INT64_MAX)
+        or offset < 0
         or not 0 < length <= MAX_FRAME_BYTES
         or not 0 <= size <= MAX_LINE_BYTES
         or not 0 < spans <= MAX_LINE_BYTES
@@ -110,12 +114,15 @@ def row_of(message: Mapping[str, Any], summary: bytes = b"") -> Row:
     return (*row, summary)
 
 
-def summary_of_row(row: Row, worker: str) -> TrajectorySummary | None:
+def summary_of_row(
+    row: Row, worker: str, shape_of_spans: Callable[[], Mapping[str, Any]] | None = None
+) -> TrajectorySummary | None:
     """Return the summary of a row's spans; None if the index doesn't have it.
 
     Args:
         row: The row.
         worker: The process that wrote the file.
+        shape_of_spans: Returns the columns of the shape if that of the index has another form.
     """
     entry = IndexEntry._make(row)
     if not entry.summary:
@@ -141,7 +148,7 @@ def summary_of_row(row: Row, worker: str) -> TrajectorySummary | None:
         "stored_bytes": entry.length,
     }
     try:
-        return summary_of_json(identity, entry.summary)
+        return summary_of_json(identity, entry.summary, shape_of_spans)
     except ValueError:
         # Of another program or version.
         return None
