@@ -51,9 +51,15 @@ def make_app(receiver: Receiver, token: str = "") -> Starlette:
             return failure(media_type, 415, f"the content encoding {encoding!r} is none of {', '.join(ENCODINGS)}")
         return await _take(receiver, request, encoding, media_type)
 
-    async def health(_: Request) -> Response:
+    async def health(request: Request) -> Response:
         trouble = receiver.totals.trouble
-        return JSONResponse({"status": trouble or "ok", "open_traces": receiver.folder.open_traces})
+        status: dict[str, object] = {"status": "the disk fails" if trouble else "ok"}
+        # The cause has paths, which are not for everybody.
+        if is_authorized(token, request.headers.get("authorization")):
+            status["open_traces"] = receiver.folder.open_traces
+            if trouble:
+                status["cause"] = trouble
+        return JSONResponse(status)
 
     return Starlette(routes=[Route(PATH, traces, methods=["POST"]), Route(HEALTH_PATH, health, methods=["GET"])])
 
