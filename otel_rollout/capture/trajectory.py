@@ -362,6 +362,8 @@ class Trajectory:
                 self._start(context, pipeline)
         except BaseException as error:
             restore(context)
+            if self._state is not None:
+                pipeline.open_trajectories.ended(self._state)
             drop_fault(error, "starting a trajectory")
         return self
 
@@ -384,7 +386,6 @@ class Trajectory:
             self._token = enter_silence(context)
             return
         state.root = root
-        pipeline.open_trajectories.started(state)
         attributes = {
             semconv.SPAN_KIND: "AGENT",
             semconv.OPERATION_NAME: semconv.OPERATION_NAMES["AGENT"],
@@ -396,6 +397,7 @@ class Trajectory:
         root.set_attributes(attributes)
         self._pipeline, self._root_context = pipeline, root.get_span_context()
         self._state, self._root = state, root
+        pipeline.open_trajectories.started(state)
         self._token = enter(context, Frame(state, root))
 
     def __exit__(
@@ -420,6 +422,9 @@ class Trajectory:
                 if token is not None and not is_left:
                     leave(token)
         except BaseException as error:
+            if root is not None and root.is_recording():
+                # Interrupted just before its end.
+                root.end()
             drop_fault(error, "ending a trajectory")
 
     @staticmethod
@@ -439,12 +444,14 @@ class Trajectory:
                 own[semconv.REWARD_PARTS] = to_json(Snapshot(parts, 0)).decode()
             pipeline.tracer.set_annotations(root, own, annotations)
         finally:
-            pipeline.open_trajectories.ended(state)
-            root.end()
-            # The root refers to its trajectory: breaks the cycle, which the collector alone would free.
-            state.root = None
-            # So do ops that never end.
-            state.open_ops.clear()
+            try:
+                root.end()
+            finally:
+                pipeline.open_trajectories.ended(state)
+                # The root refers to its trajectory: breaks the cycle, which the collector alone would free.
+                state.root = None
+                # So do ops that never end.
+                state.open_ops.clear()
 
 
 @guarded("looking up a trajectory's address")
