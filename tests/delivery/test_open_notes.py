@@ -54,7 +54,7 @@ class TestNotes:
     def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Tell of every trajectory, at each turn of the delivery thread."""
         monkeypatch.setattr(open_notes, "SECONDS_RUNNING", 0.0)
-        monkeypatch.setattr(open_notes, "LONGEST_BETWEEN", 0.0)
+        monkeypatch.setattr(open_notes, "LONGEST_BETWEEN", 0.0001)
 
     def test_it_is_told(self, at_once: None) -> None:
         """Delivery tells of running trajectories with secrets replaced, though no span has ended."""
@@ -75,6 +75,8 @@ class TestNotes:
 
         def export_slowly(spans: Sequence[Any]) -> Any:
             told_at.append(len(exporter.told))
+            # Longer than the pause between two notes.
+            time.sleep(0.002)
             return export(spans)
 
         exporter.export = export_slowly  # type: ignore[method-assign]
