@@ -18,7 +18,7 @@ from opentelemetry.trace import Link, Span, SpanContext, StatusCode, get_current
 
 from otel_rollout import semconv
 from otel_rollout.capture.exceptions import record_failure
-from otel_rollout.safety.guard import drop_fault, guarded
+from otel_rollout.safety.guard import drop_fault, guarded, is_fault
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
@@ -422,9 +422,8 @@ class Trajectory:
                 if token is not None and not is_left:
                     leave(token)
         except BaseException as error:
-            if root is not None and root.is_recording():
-                # Interrupted just before its end.
-                root.end()
+            if root is not None and not is_fault(error):
+                _end_interrupted(root)
             drop_fault(error, "ending a trajectory")
 
     @staticmethod
@@ -452,6 +451,13 @@ class Trajectory:
                 state.root = None
                 # So do ops that never end.
                 state.open_ops.clear()
+
+
+@guarded("ending a trajectory")
+def _end_interrupted(root: Span) -> None:
+    """End a root that a signal handler's exception kept from its end."""
+    if root.is_recording():
+        root.end()
 
 
 @guarded("looking up a trajectory's address")
