@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 
-from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown, stats
+from otel_rollout import flush, init, rollout_trace_attr, rollout_trace_op, shutdown, stats
 from otel_rollout.delivery import open_notes
 from otel_rollout.delivery.open_notes import OpenNotes
 from otel_rollout.spans.open_trajectories import OpenTrajectories, OpenTrajectory
@@ -153,3 +155,39 @@ class TestNotes:
             assert exporter.is_told.wait(30)
         assert shutdown()
         assert len(exporter.spans) == 1
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+    def test_a_fork_during_a_note(self, at_once: None) -> None:
+        """A child that is forked while the parent's delivery thread hangs in a note traces, and is told of its own."""
+        parent, free = os.getpid(), threading.Event()
+
+        class Hanging(Told):
+            def note_open(self, trajectories: Sequence[OpenTrajectory]) -> None:
+                super().note_open(trajectories)
+                if trajectories and os.getpid() == parent:
+                    free.wait(60)
+
+        exporter = Hanging()
+        init("project", "experiment", backend=exporter, schedule_delay_ms=10)
+        context = multiprocessing.get_context("fork")
+        ours, theirs = context.Pipe()
+
+        def trace_in_child() -> None:
+            exporter.is_told.clear()
+            exporter.told.clear()
+            with rollout_trace_attr(sample_index=1, step=8, name="child"):
+                # The first span that ends starts the child's delivery thread.
+                generate()
+                is_told = exporter.is_told.wait(30)
+            theirs.send((is_told, {each.name for told in exporter.told for each in told}, flush(30)))
+
+        with rollout_trace_attr(sample_index=1, step=7, name="parent"):
+            assert exporter.is_told.wait(30)
+            child = context.Process(target=trace_in_child)
+            child.start()
+            assert ours.poll(60)
+            assert ours.recv() == (True, {"child"}, True)
+            child.join()
+            free.set()
+        shutdown()
