@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from otel_rollout.analysis.findings.registry import CHECKS
@@ -39,6 +41,57 @@ FAULTS = {
     "rootless": (lambda _s, group, r: {"has_root": False, "status": None} if (group, r) == (0, 0) else {}, 1, 1),
 }
 """A change of healthy steps, the steps it takes, and the number that the check tells."""
+
+
+def unusual(change, steps=4, **fields):
+    """Return a function that makes steps; the fields are those of all trajectories, whatever their place."""
+
+    def make():
+        return [[replace(each, **fields) for each in step] for step in make_steps(change, steps)]
+
+    return make
+
+
+def parts(step, rollout, **values):
+    """Return the fields of a trajectory with parts of its reward, which is the sum of `correct` and `penalty`."""
+    return {"reward": rollout % 2 + values.get("correct", 0.0) + values.get("penalty", 0.0), "reward_parts": values}
+
+
+NOTHING_ELSE = {"sample_index": None, "rollout_n": None, "status": None, "reward": None}
+HEALTHY = {
+    "training stops": unusual(
+        lambda step, _g, r: {"status": "cancelled", "reward": None} if step == 4 or r == 3 else {}
+    ),
+    "no rewards": unusual(lambda *_: {"reward": None}),
+    "negative rewards": unusual(lambda _s, group, r: {"reward": -1.0 - (group + r) % 3}),
+    "rewards up to 100": unusual(lambda _s, group, r: {"reward": 100.0 * ((group + r) % 5)}),
+    "one rollout of each prompt": unusual(lambda _s, group, r: {"sample_index": 4 * group + r, "rollout_n": 0}),
+    "weights that are old on purpose": unusual(lambda *_: {}, staleness=4),
+    "no tools": unusual(lambda *_: {}, tools={}),
+    "validation with prefix breaks": unusual(lambda *_: {}, prefix_breaks=1, validate=True),
+    "spans of another program": unusual(lambda *_: {}, 1, step=None, has_root=False, **NOTHING_ELSE),
+    "trajectories without a step": unusual(
+        lambda _s, group, r: {} if group or r else {"end_time": START + 900 * SECOND}, 1, step=None
+    ),
+    "wrong code in an interpreter": unusual(lambda _s, group, r: failed_tool("NameError") if group == 0 and r else {}),
+    "a loop that scores what it can't parse": unusual(
+        lambda _s, _g, r: {"status": "error", "error_type": "KeyError", "reward": 0.0} if r == 0 else {}, 1
+    ),
+    "a penalty that the policy learns to avoid": unusual(
+        lambda step, _g, r: {
+            "reward": r % 2 + step / 8 - 1 / step**2,
+            "reward_parts": {"correct": r % 2 + step / 8, "penalty": -1 / step**2},
+        },
+        8,
+    ),
+    "a penalty without its sign": unusual(
+        lambda step, _g, r: {
+            "reward": r % 2 + step / 4 - r * (1 - step / 5),
+            "reward_parts": {"correct": r % 2 + step / 4, "penalty": r * (1 - step / 5)},
+        }
+    ),
+}
+"""Makes the steps of each."""
 
 
 class TestEachCheck:
@@ -101,9 +154,38 @@ class TestGroups:
         steps = make_steps(lambda _s, group, _r: {"validate": True, "reward": float(group == 0)})
         assert diagnosed(steps).findings == ()
 
+    def test_a_step_with_one_reward_tells_it(self):
+        """Only its reader knows if 0 is the best of 0 and -1."""
+        (finding,) = diagnosed(make_steps(lambda *_: {"reward": 0.0})).findings
+        assert finding.check == "groups_all_worst"
+        assert finding.meaning.endswith(": 0 is the only reward")
+
+
+class TestHealthyRuns:
+    """Runs that are unusual, and have no fault."""
+
+    @pytest.mark.parametrize("name", HEALTHY)
+    def test_have_no_finding(self, name):
+        """Nothing is found in them."""
+        assert [each.meaning for each in diagnosed(HEALTHY[name]()).findings] == []
+
 
 class TestTruncation:
     """Truncated trajectories."""
+
+    def test_without_a_better_reward_cost_nothing(self):
+        """If all rewards are the same, or those of the others are no higher, there is no cost to tell."""
+
+        def with_rewards(of_truncated: float, of_others: float) -> str:
+            fields = {"status": "truncated", "reward": of_truncated}
+            steps = make_steps(lambda _s, group, r: fields if r == 1 else {"reward": of_others if group else 0.5})
+            (finding,) = (each for each in diagnosed(steps).findings if each.check == "truncated")
+            return finding.meaning
+
+        assert with_rewards(0.5, 0.5) == "8 of 32 trajectories were cut off"
+        assert with_rewards(1.0, 0.0).endswith(
+            "0 of 8 have the worst reward; their mean reward is 1 and that of the others 0.0625"
+        )
 
     def test_tells_what_it_costs(self):
         """The sentence compares the rewards of truncated trajectories with those of the others."""
