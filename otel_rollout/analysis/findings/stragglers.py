@@ -25,6 +25,8 @@ def _evidence(step: StepContents, _subject: str) -> list[TrajectorySummary]:
     awaited = sorted(
         (each for each in step.trajectories if each.status != "cancelled"), key=lambda each: -each.end_time
     )
+    if not awaited:
+        return []
     last, begun = awaited[0].end_time, awaited[len(awaited) // 20].end_time
     return [each for each in awaited if each.end_time > (last + begun) // 2]
 
