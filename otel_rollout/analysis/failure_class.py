@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from otel_rollout.analysis.span_shapes import places_of
 from otel_rollout.analysis.trajectory_summary import SpanError, TrajectorySummary
 
 __all__ = ["FAILURE_CLASSES", "failure_class"]
@@ -109,13 +110,13 @@ def _of_end(summary: TrajectorySummary) -> str:
 
 def _is_mended(error: SpanError, summary: TrajectorySummary) -> bool:
     """Return True if a later call of the tool succeeded."""
-    failed = summary.shape_of(error)
-    if failed is None:
+    places = places_of(summary.shape)
+    if not 0 <= error.shape < len(places):
         counts = summary.tools.get(error.name)
         return counts is not None and counts.errors < counts.calls
+    failed = places[error.shape][0]
     return any(
-        each.name == failed.name and each.kind == "TOOL" and each.status != 2
-        for each in summary.shape[error.shape + 1 :]
+        name == failed and kind == "TOOL" and status != 2 for name, kind, _, _, status, _ in places[error.shape + 1 :]
     )
 
 

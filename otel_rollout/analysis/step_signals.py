@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from otel_rollout.analysis.amounts import mean_of
 from otel_rollout.analysis.failure_class import MODEL, failure_class
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 
@@ -106,4 +107,4 @@ def _counts(names: Iterable[str | None]) -> dict[str, int]:
 
 def _mean(rewards: Iterable[float | None]) -> float | None:
     known = [reward for reward in rewards if reward is not None]
-    return sum(known) / len(known) if known else None
+    return mean_of(known) if known else None

@@ -94,7 +94,8 @@ class SpanError(NamedTuple):
     shape: int
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, which would triple the time of making one: there are thousands in a step.
+@dataclass(slots=True)
 class TrajectorySummary:
     """A trajectory's identity, outcome, amounts and shape; None is unknown.
 

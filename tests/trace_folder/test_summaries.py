@@ -83,7 +83,21 @@ class TestRecordedTrajectory:
 
     @pytest.mark.parametrize(
         ("column", "value"),
-        [("turns", "1"), ("prompt", None), ("tools", [1]), ("provenance", [1]), ("errors", [[1]])],
+        [
+            ("turns", "1"),
+            ("turns", -1),
+            ("output_tokens", 2**63),
+            ("llm_seconds", -1.5),
+            ("staleness", 2**63),
+            ("prompt", None),
+            ("tools", [1]),
+            ("tools", {"search": [1, 2]}),
+            ("provenance", [1]),
+            ("errors", [[1]]),
+            ("shape", None),
+            ("shape", {"names": ["a"], "ids": "", "spans": [[0]] * 10}),
+            ("shape", {"names": [], "ids": "", "spans": [[]] * 12}),
+        ],
     )
     def test_columns_of_another_form_are_made_anew(self, tmp_path, column, value):
         """From the spans, whatever a program wrote with a valid checksum."""
