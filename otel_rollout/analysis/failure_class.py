@@ -1,4 +1,4 @@
-"""The part of the system that a failure comes from, told by exception types, kinds of spans and statuses."""
+"""Classifies failures by exception type, span kind and status: model, tool, environment, engine, reward or time."""
 
 from __future__ import annotations
 

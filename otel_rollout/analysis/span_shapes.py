@@ -68,7 +68,7 @@ def shape_columns(rows: Sequence[SpanRow], names: Sequence[str], start: int) -> 
 
 
 class Shapes(Sequence[SpanShape]):
-    """The spans by start, as `SpanShape`s that are made when they are used: kept, they would take ten times the bytes.
+    """The spans by start, as `SpanShape`s made on access: keeping them would take ten times the memory.
 
     Args:
         columns: As `shape_columns` returns them, or their JSON.
