@@ -84,7 +84,7 @@ def find_files(given: Iterable[Path], into: Path) -> list[tuple[Path, bool]]:
         elif each.exists():
             found[each.resolve()] = True
         else:
-            raise NoTracesError(f"there is no {each}")
+            raise NoTracesError(f"there is no file or folder {each}")
     return list(found.items())
 
 

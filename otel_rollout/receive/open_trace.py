@@ -83,7 +83,7 @@ class OpenTraces:
         return next(iter(self._ended or self._running))
 
     def overdue(self, grace: float, idle: float) -> bytes | None:
-        """Return a trace without a new span for `grace` seconds after its root, or for `idle` seconds; None if none.
+        """Return the id of a trace whose grace or idle time is over; None if there is none.
 
         Args:
             grace: The seconds for a trace with a root.
@@ -117,7 +117,7 @@ class WrittenTrace(NamedTuple):
 
 
 class WrittenTraces:
-    """The traces that were written last, so that their spans are known when they come again."""
+    """The traces that were written last; their spans are dropped if they come again."""
 
     def __init__(self) -> None:
         self._traces: OrderedDict[bytes, WrittenTrace] = OrderedDict()

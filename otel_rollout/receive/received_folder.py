@@ -297,7 +297,7 @@ def _is_root(span: EncodedSpan) -> bool:
 
 
 def _groups(spans: list[EncodedSpan]) -> Iterator[list[EncodedSpan]]:
-    """Yield spans in groups that readers take whatever is in them; one span that is larger is a group of its own."""
+    """Yield spans in groups of at most `LONG_BYTES`; a larger span is a group of its own."""
     first, size = 0, 0
     for place, span in enumerate(spans):
         if size and size + len(span.json) > LONG_BYTES:

@@ -1,4 +1,4 @@
-"""Takes request bodies into the folder, one after the other on a thread of its own, within a bound on their bytes."""
+"""Writes request bodies into the folder on a thread of its own; the bytes that wait are bounded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Limits", "Receiver", "Totals"]
 
 TICK_SECONDS: Final = 0.2
 ADOPT_SECONDS: Final = 60.0
-"""How often journals are looked for that other receivers have left behind."""
+"""Seconds between looks for journals that other receivers have left behind."""
 ADOPT_PART_SECONDS: Final = 0.1
 _Result = TypeVar("_Result")
 
