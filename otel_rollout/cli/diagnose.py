@@ -18,6 +18,7 @@ from otel_rollout.errors import ConfigurationError
 from otel_rollout.near_miss import did_you_mean
 from otel_rollout.run.diagnosis import diagnose_run
 from otel_rollout.run.rollout_run import Run
+from otel_rollout.safety.garbage_collection import collect_rarely
 from otel_rollout.trace_folder.trace_files import find_trace_files
 
 __all__ = ["run"]
@@ -28,6 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         require_reader()
     thresholds = _thresholds(arguments.threshold)
+    collect_rarely()
     problems = ProblemLog()
     recorded = Run([arguments.folder], on_problem=problems.note, on_progress=_show_progress)
     known = recorded.steps()

@@ -22,7 +22,7 @@ from otel_rollout.receive.open_trace import (
     OpenTraces,
     WrittenTrace,
     WrittenTraces,
-    has_id,
+    finder,
 )
 from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.trace_folder import layout
@@ -204,7 +204,8 @@ class ReceivedFolder:
             known = self._open.get(trace_id) or self._known.get(trace_id)
             fresh = list(batch.values())
             if known is not None:
-                fresh = [span for span in fresh if not has_id(known.ids, span.span_id)]
+                is_known = finder(known.ids, len(fresh))
+                fresh = [span for span in fresh if not is_known(span.span_id)]
                 doubles += len(batch) - len(fresh)
             if fresh:
                 new[trace_id] = sorted(fresh, key=_is_root)

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from otel_rollout.analysis.plain_text import counted
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
+from otel_rollout.run.live import LiveRun, read_live
 from otel_rollout.run.rollout_run import Run
 from otel_rollout.trace_folder.reader import ReadProblem
 from otel_rollout.trace_folder.trace_files import TraceFile, find_trace_files
@@ -60,6 +61,7 @@ class RunState:
         self._cost = 0.0
         self._seen = ""
         self._version = _Remembered(self._look, SECONDS_BETWEEN_LOOKS)
+        self._live = _Remembered(lambda: read_live(self.folders), SECONDS_BETWEEN_LOOKS)
         self._is_live = _Remembered(self._is_being_written, SECONDS_BETWEEN_LOCK_CHECKS)
 
     def version(self) -> str:
@@ -78,6 +80,11 @@ class RunState:
     def is_live(self) -> bool:
         """Return True if a process writes one of the folders."""
         return bool(self._is_live())
+
+    def live(self) -> LiveRun:
+        """Return the running trajectories; they are looked for once a second at most."""
+        live: LiveRun = self._live()
+        return live
 
     @property
     def progress(self) -> Progress | None:
