@@ -11,10 +11,10 @@ from pathlib import Path
 import orjson
 
 from otel_rollout.analysis.findings.diagnosis import Diagnosis, last_steps
-from otel_rollout.analysis.findings.registry import default_thresholds
+from otel_rollout.analysis.findings.registry import CHECKS, default_thresholds
 from otel_rollout.analysis.step_summary import StepSummary
-from otel_rollout.cli.reading import ProblemLog, complain, print_json, require_reader
-from otel_rollout.errors import ConfigurationError
+from otel_rollout.cli.reading import ProblemLog, print_json, require_reader
+from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.near_miss import did_you_mean
 from otel_rollout.run.diagnosis import diagnose_run
 from otel_rollout.run.rollout_run import Run
@@ -32,13 +32,13 @@ def run(arguments: argparse.Namespace) -> int:
     recorded = Run([arguments.folder], on_problem=problems.note, on_progress=_show_progress)
     known = recorded.steps()
     steps = _selected(known, arguments.step)
+    if not steps:
+        raise NoTracesError(f"no step of {arguments.folder} matches --step; {_told(known)}")
     against = _baseline(arguments, known, problems) if arguments.against is not None else None
     if against is not None:
         steps = [step for step in steps if step not in against]
-    if not steps or against == []:
-        missing = arguments.step if not steps else arguments.against
-        complain(f"no step of {arguments.folder} matches{'' if missing is None else f' {missing}'}")
-        return 2
+        if not steps:
+            raise ConfigurationError(f"--against {arguments.against}: this is the step itself; name another one")
     diagnosis = diagnose_run(
         recorded,
         steps,
@@ -60,11 +60,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _thresholds(given: Sequence[tuple[str, float]]) -> dict[str, float]:
     known = default_thresholds()
+    is_share = {check.name: check.threshold.is_share for check in CHECKS}
     for name, _ in given:
         if name not in known:
-            raise ConfigurationError(
-                f"there is no threshold {name!r}{did_you_mean(name, known)}; the thresholds are {', '.join(known)}"
-            )
+            hint = did_you_mean(name, known)
+            listed = f" The checks are {', '.join(known)}" if hint else f"; the checks are {', '.join(known)}"
+            raise ConfigurationError(f"--threshold: there is no check {name!r}{hint}{listed}")
+    for name, value in given:
+        if value > 1 and is_share[name]:
+            raise ConfigurationError(f"--threshold {name}={value:g}: this is a share, from 0 to 1, such as {name}=0.05")
     return dict(given)
 
 
@@ -80,9 +84,23 @@ def _baseline(
 ) -> Sequence[StepSummary]:
     """Return the steps to compare with: one of this folder, or those of another, the same ones if it has them."""
     with suppress(ValueError):
-        return _selected(known, int(arguments.against))
-    others = Run([Path(arguments.against)], on_problem=problems.note, on_progress=_show_progress).steps()
+        step = int(arguments.against)
+        if not (found := _selected(known, step)):
+            raise NoTracesError(f"--against {step}: {arguments.folder} has no such step; {_told(known)}")
+        return found
+    try:
+        others = Run([Path(arguments.against)], on_problem=problems.note, on_progress=_show_progress).steps()
+    except NoTracesError as error:
+        raise NoTracesError(f"--against: {error}; name one step, or a trace folder") from None
     return _selected(others, arguments.step) or others
+
+
+def _told(known: Sequence[StepSummary]) -> str:
+    """Return the steps that there are, in words."""
+    steps = sorted({step.step for step in known if step.step is not None})
+    if not steps:
+        return "its trajectories have no step"
+    return f"it has {steps[0]}" if len(steps) == 1 else f"it has {len(steps):,}, from {steps[0]} to {steps[-1]}"
 
 
 def _is_written(folder: Path) -> bool:
