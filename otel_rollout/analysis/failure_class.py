@@ -1,4 +1,4 @@
-"""The part of the system that a failure comes from, told by exception types, kinds of spans and statuses."""
+"""Classifies failures by exception type, span kind and status: model, tool, environment, engine, reward or time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from otel_rollout.analysis.span_rows import ERROR, MAX_DEPTH
-from otel_rollout.analysis.trajectory_summary import SpanError, SpanShape, TrajectorySummary
+from otel_rollout.analysis.span_shapes import Place, places_of
+from otel_rollout.analysis.trajectory_summary import SpanError, TrajectorySummary
 
 __all__ = ["FAILURE_CLASSES", "failure_class"]
 
@@ -113,22 +114,24 @@ def _of_end(summary: TrajectorySummary) -> str:
 
 def _is_mended(error: SpanError, summary: TrajectorySummary) -> bool:
     """Return True if a later call of the same name succeeded, or a call of the same kind that this one is inside."""
-    failed = summary.shape_of(error)
-    if failed is None:
+    spans = places_of(summary.shape)
+    if not 0 <= error.shape < len(spans):
         counts = summary.tools.get(error.name)
         return counts is not None and counts.errors < counts.calls
-    spans = summary.shape[:]
-    later = (each for each in spans[error.shape + 1 :] if each.name == failed.name)
-    return any(each.kind == failed.kind and each.status != ERROR for each in (*later, *_around(failed, spans)))
+    failed = spans[error.shape]
+    name, own_kind = failed[:2]
+    later = (each for each in spans[error.shape + 1 :] if each[0] == name)
+    return any(kind == own_kind and status != ERROR for _, kind, _, _, status, _ in (*later, *_around(failed, spans)))
 
 
-def _around(span: SpanShape, spans: Sequence[SpanShape]) -> Iterator[SpanShape]:
+def _around(span: Place, spans: Sequence[Place]) -> Iterator[Place]:
     """Yield the spans that a span is inside, the innermost first."""
     # Spans of other programs may be nested in a circle.
     for _ in range(MAX_DEPTH):
-        if span.parent < 0:
+        parent = span[-1]
+        if parent < 0:
             return
-        span = spans[span.parent]
+        span = spans[parent]
         yield span
 
 

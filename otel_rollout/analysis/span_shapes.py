@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import sub
 from struct import pack
-from typing import Any, Final, overload
+from typing import Any, Final, TypeAlias, overload
 
 import orjson
 
@@ -14,9 +14,10 @@ from otel_rollout.analysis.span_rows import KINDS, SpanRow
 from otel_rollout.analysis.trajectory_summary import SpanShape
 from otel_rollout.values.sanitize import INT64_MAX
 
-__all__ = ["MAX_SHAPES", "NO_COLUMNS", "Shapes", "shape_columns"]
+__all__ = ["MAX_SHAPES", "NO_COLUMNS", "Place", "Shapes", "places_of", "shape_columns"]
 
 MAX_SHAPES: Final = 512
+Place: TypeAlias = tuple[str, str, int, int, int, int]
 _COLUMNS: Final = 10
 _ID_DIGITS: Final = 16
 _UINT32_MAX: Final = 2**32 - 1
@@ -67,7 +68,7 @@ def shape_columns(rows: Sequence[SpanRow], names: Sequence[str], start: int) -> 
 
 
 class Shapes(Sequence[SpanShape]):
-    """The spans by start, as `SpanShape`s that are made when they are used: kept, they would take ten times the bytes.
+    """The spans by start, as `SpanShape`s made on access: keeping them would take ten times the memory.
 
     Args:
         columns: As `shape_columns` returns them, or their JSON.
@@ -118,10 +119,11 @@ class Shapes(Sequence[SpanShape]):
     def __repr__(self) -> str:
         return repr(self._all())
 
-    def places(self) -> Iterator[tuple[str, str, int, int, int, int]]:
-        """Yield the first six fields of each `SpanShape`, without making its ids."""
-        names = self.columns["names"]
-        for name, kind, offset, duration, status, at, *_ in self._spans():
+    def places(self) -> Iterator[Place]:
+        """Yield the first six fields of each `SpanShape`."""
+        columns = self.columns
+        names = columns["names"]
+        for name, kind, offset, duration, status, at in zip(*columns["spans"][:6], strict=True):
             yield names[name], KINDS[kind], offset, duration, status, at
 
     def rows(self, start: int, names: dict[str, int]) -> Iterator[SpanRow]:
@@ -176,6 +178,11 @@ class Shapes(Sequence[SpanShape]):
         return [
             ids[position] if position >= 0 else int(known.get(own, "0"), 16) for own, position in enumerate(positions)
         ]
+
+
+def places_of(shape: Sequence[SpanShape]) -> list[Place]:
+    """Return the first six fields of each `SpanShape`; of `Shapes`, without making its ids."""
+    return list(shape.places() if isinstance(shape, Shapes) else (each[:6] for each in shape))
 
 
 @lru_cache(_MAX_CACHED)

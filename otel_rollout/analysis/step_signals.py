@@ -1,4 +1,4 @@
-"""The signs of trouble in a step that its other numbers don't show: failure classes, odd calls, stragglers."""
+"""A step's signs of trouble: failure classes, repeated or unknown calls, stragglers."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _LAST_PART: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """The distribution of an amount over trajectories; percentiles are interpolated, as numpy's and pandas' are.
+    """The distribution of an amount over trajectories; percentiles are interpolated as in numpy.
 
     Args:
         mean: The mean.
@@ -214,11 +214,14 @@ def _part_means(summaries: Sequence[TrajectorySummary]) -> dict[str, float]:
 
 
 def _sum_tools(summaries: Sequence[TrajectorySummary]) -> dict[str, ToolCounts]:
-    tools: dict[str, ToolCounts] = {}
+    counts: dict[str, list[ToolCounts]] = {}
     for each in summaries:
-        for name, (calls, errors) in each.tools.items():
-            before = tools.get(name, ToolCounts(0, 0))
-            tools[name] = ToolCounts(sum_of((before.calls, calls)), sum_of((before.errors, errors)))
+        for name, tool in each.tools.items():
+            counts.setdefault(name, []).append(tool)
+    tools = {
+        name: ToolCounts(sum_of(tool.calls for tool in found), sum_of(tool.errors for tool in found))
+        for name, found in counts.items()
+    }
     return dict(sorted(tools.items(), key=lambda tool: (-tool[1].calls, tool[0])))
 
 

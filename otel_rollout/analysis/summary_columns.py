@@ -34,7 +34,6 @@ def summary_of(identity: Mapping[str, Any], columns: Mapping[str, Any]) -> Traje
     Raises:
         ValueError: A column has another form.
     """
-    values: dict[str, Any] = dict(identity)
     try:
         scalars = _scalars_of(columns)
         types = tuple(map(type, scalars))
@@ -46,25 +45,19 @@ def summary_of(identity: Mapping[str, Any], columns: Mapping[str, Any]) -> Traje
             if len(_sound_types) >= _MAX_CACHED:
                 _sound_types.clear()
             _sound_types.add(types)
-        values.update(zip(_SCALARS, scalars, strict=True))
-        for name, check in _CHECKS:
-            value = columns[name]
-            if not check(value):
-                raise ValueError(f"{name} has another form")
-            values[name] = value
-        values["tools"] = {name: ToolCounts(*counts) for name, counts in columns["tools"].items()}
-        if columns["errors"]:
-            values["errors"] = tuple([SpanError(*error) for error in columns["errors"]])
-        else:
-            values["errors"] = ()
-        values["turn_hashes"] = tuple(columns["turn_hashes"])
         shape = columns["shape"]
-        values["shape"] = shape if isinstance(shape, Shapes) else Shapes(shape)
-        *main, reward, training, prompt, answer, finish, has_totals = columns["provenance"]
-        values["provenance"] = Provenance(tuple(main), reward, training, prompt, answer, finish, bool(has_totals))
+        return TrajectorySummary(
+            **identity,
+            **dict(zip(_SCALARS, scalars, strict=True)),
+            reward_parts=_reward_parts_of(columns["reward_parts"]),
+            tools=_tools_of(columns["tools"]),
+            errors=_errors_of(columns["errors"]),
+            turn_hashes=_hashes_of(columns["turn_hashes"]),
+            shape=shape if isinstance(shape, Shapes) else Shapes(shape),
+            provenance=_provenance_of(columns["provenance"]),
+        )
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(f"no summary: {error}") from error
-    return TrajectorySummary(**values)
 
 
 def summary_of_json(
@@ -145,44 +138,49 @@ def _is_seconds(value: Any) -> bool:
     return type(value) in (int, float) and 0 <= value < math.inf
 
 
-def _is_parts(value: Any) -> bool:
-    return type(value) is dict and all(part is not None and _is_number(part) for part in value.values())
+def _reward_parts_of(parts: Any) -> dict[str, float]:
+    if type(parts) is not dict or not all(part is not None and _is_number(part) for part in parts.values()):
+        raise ValueError("reward_parts has another form")
+    return parts
 
 
-def _is_tools(value: Any) -> bool:
-    return type(value) is dict and all(
-        type(counts) in (list, tuple) and len(counts) == 2 and all(map(_is_count, counts)) and counts[1] <= counts[0]
-        for counts in value.values()
-    )
+def _tools_of(tools: Any) -> dict[str, ToolCounts]:
+    counted = {}
+    for name, (calls, errors) in tools.items():
+        if not _is_count(calls) or not _is_count(errors) or errors > calls:
+            raise ValueError("tools has another form")
+        counted[name] = ToolCounts(calls, errors)
+    return counted
 
 
-def _is_errors(value: Any) -> bool:
-    return type(value) is list and all(
-        type(error) in (list, tuple) and [type(each) for each in error] == [str, str, str, int] for error in value
-    )
+def _errors_of(errors: Any) -> tuple[SpanError, ...]:
+    if type(errors) is not list:
+        raise ValueError("errors has another form")
+    found = tuple([SpanError(*error) for error in errors])
+    if any(tuple(map(type, error)) != (str, str, str, int) for error in found):
+        raise ValueError("errors has another form")
+    return found
 
 
-def _is_hashes(value: Any) -> bool:
-    return type(value) in (list, tuple) and set(map(type, value)) <= {str}
+def _hashes_of(hashes: Any) -> tuple[str, ...]:
+    if type(hashes) not in (list, tuple) or not set(map(type, hashes)) <= {str}:
+        raise ValueError("turn_hashes has another form")
+    return tuple(hashes)
 
 
-def _is_provenance(value: Any) -> bool:
-    return (
-        type(value) is list
-        and len(value) == 10
-        and set(map(type, value)) == {int}
-        and min(value) >= INT64_MIN
-        and max(value) < 2**64
-    )
+def _provenance_of(numbers: Any) -> Provenance:
+    if (
+        type(numbers) is not list
+        or len(numbers) != 10
+        or set(map(type, numbers)) != {int}
+        or min(numbers) < INT64_MIN
+        or max(numbers) >= 2**64
+    ):
+        raise ValueError("provenance has another form")
+    *main, reward, training, prompt, answer, finish, has_totals = numbers
+    return Provenance(tuple(main), reward, training, prompt, answer, finish, bool(has_totals))
 
 
-_CHECKS: Final[tuple[tuple[str, Callable[[Any], bool]], ...]] = (
-    ("reward_parts", _is_parts),
-    ("tools", _is_tools),
-    ("errors", _is_errors),
-    ("turn_hashes", _is_hashes),
-    ("provenance", _is_provenance),
-)
 _COUNTS: Final = (
     "repeated_calls",
     "unknown_tool_calls",

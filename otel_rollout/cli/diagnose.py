@@ -13,11 +13,12 @@ import orjson
 from otel_rollout.analysis.findings.diagnosis import Diagnosis, last_steps
 from otel_rollout.analysis.findings.registry import CHECKS, default_thresholds
 from otel_rollout.analysis.step_summary import StepSummary
-from otel_rollout.cli.reading import ProblemLog, print_json, require_reader
+from otel_rollout.cli.reading import ProblemLog, named_steps, print_json, require_reader
 from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.near_miss import did_you_mean
 from otel_rollout.run.diagnosis import diagnose_run
 from otel_rollout.run.rollout_run import Run
+from otel_rollout.safety.garbage_collection import collect_rarely
 from otel_rollout.trace_folder.trace_files import find_trace_files
 
 __all__ = ["run"]
@@ -28,12 +29,14 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         require_reader()
     thresholds = _thresholds(arguments.threshold)
+    collect_rarely()
     problems = ProblemLog()
     recorded = Run([arguments.folder], on_problem=problems.note, on_progress=_show_progress)
     known = recorded.steps()
     steps = _selected(known, arguments.step)
     if not steps:
-        raise NoTracesError(f"no step of {arguments.folder} matches --step; {_told(known)}")
+        problems.print()
+        raise NoTracesError(_none_matches(arguments.folder, "--step", known))
     against = _baseline(arguments, known, problems) if arguments.against is not None else None
     if against is not None:
         steps = [step for step in steps if step not in against]
@@ -86,7 +89,7 @@ def _baseline(
     with suppress(ValueError):
         step = int(arguments.against)
         if not (found := _selected(known, step)):
-            raise NoTracesError(f"--against {step}: {arguments.folder} has no such step; {_told(known)}")
+            raise NoTracesError(_none_matches(arguments.folder, "--against", known))
         return found
     try:
         others = Run([Path(arguments.against)], on_problem=problems.note, on_progress=_show_progress).steps()
@@ -95,12 +98,9 @@ def _baseline(
     return _selected(others, arguments.step) or others
 
 
-def _told(known: Sequence[StepSummary]) -> str:
-    """Return the steps that there are, in words."""
-    steps = sorted({step.step for step in known if step.step is not None})
-    if not steps:
-        return "its trajectories have no step"
-    return f"it has {steps[0]}" if len(steps) == 1 else f"it has {len(steps):,}, from {steps[0]} to {steps[-1]}"
+def _none_matches(folder: Path, option: str, known: Sequence[StepSummary]) -> str:
+    named = f"matches {option}{named_steps(step.step for step in known)}" if known else "has a trajectory"
+    return f"no step of {folder} {named}"
 
 
 def _is_written(folder: Path) -> bool:

@@ -9,6 +9,7 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
+from otel_rollout.processing.messages import media_note
 
 __all__ = ["ChatMessage", "ChatMessages", "as_openai", "as_openai_tools", "chat_messages", "text_of"]
 
@@ -167,9 +168,7 @@ def _described(part: Mapping[str, Any]) -> str:
     if kind == "tool_call_response":
         return _text(part.get("response"))
     if kind in _MEDIA or "modality" in part:
-        # The content of a blob isn't shown: another instrumentation may have put an image there.
-        inline = "inline" if kind == "blob" else part.get("content")
-        return f"[{part.get('modality') or kind}: {_text(part.get('uri') or part.get('file_id') or inline)}]"
+        return media_note(part)
     return _text(part.get("content", dict(part)))
 
 

@@ -105,7 +105,7 @@ async def _show_often(show: Callable[[], None]) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Ends at a signal and keeps its number; uvicorn's own raises it once more at the end, which kills the process."""
+    """A server that ends at a signal and keeps its number; uvicorn's own raises it again, which kills the process."""
 
     ended_by = 0
 

@@ -74,12 +74,6 @@ _TYPES: Final[Sequence[frozenset[Any]]] = [
     frozenset(get_args(hint) if get_origin(hint) is UnionType else (get_origin(hint) or hint,))
     for hint in list(get_type_hints(IndexEntry).values())[:-1]
 ]
-_SAME: Final = (
-    *("trace_id", "start_time", "end_time", "has_root", "step", "reward", "name", "project_name", "run_id"),
-    *("spans", "bytes"),
-)
-"""The fields that a summary has as they are."""
-_same_of: Final[Callable[[Row], tuple[Any, ...]]] = itemgetter(*map(place_of, _SAME))
 _MAX_CACHED: Final = 1024
 _sound_types: set[tuple[type, ...]] = set()
 
@@ -133,14 +127,24 @@ def summary_of_row(
     entry = IndexEntry._make(row)
     if not entry.summary:
         return None
-    identity: dict[str, Any] = dict(zip(_SAME, _same_of(row), strict=True))
-    identity |= {
+    identity = {
+        "trace_id": entry.trace_id,
+        "step": entry.step,
         "sample_index": tag_of(entry.sample_index),
         "rollout_n": tag_of(entry.rollout_n),
         "validate": entry.validate is True,
         "experiment_name": text_of(entry.experiment_name),
-        "status": text_of(entry.status) or ("error" if entry.has_root and entry.status_code == ERROR else None),
+        "project_name": entry.project_name,
+        "run_id": entry.run_id,
         "worker": worker,
+        "name": entry.name,
+        "start_time": entry.start_time,
+        "end_time": entry.end_time,
+        "has_root": entry.has_root,
+        "status": text_of(entry.status) or ("error" if entry.has_root and entry.status_code == ERROR else None),
+        "reward": entry.reward,
+        "spans": entry.spans,
+        "bytes": entry.bytes,
         "stored_bytes": entry.length,
     }
     try:

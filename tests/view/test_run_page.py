@@ -174,6 +174,12 @@ class TestAccess:
         looking.page.set_viewport_size(size)
         assert overflow <= 0
 
+    @pytest.mark.parametrize("width", [1280, 1920])
+    def test_no_heading_is_cut(self, looking, width):
+        """The titles of charts and columns, the sorted one too, have their places."""
+        looking.go("#/?experiment=first&sort=-signal").wait_for_selector(ROWS)
+        assert looking.cut_headings(width) == []
+
 
 class TestFaults:
     """What goes wrong."""

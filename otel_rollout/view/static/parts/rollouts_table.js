@@ -31,7 +31,7 @@ export function rolloutColumns(step, rollouts) {
     {
       key: "rollout",
       title: "Rollout",
-      width: "4.5rem",
+      width: "5.2rem",
       value: (each) => each.rollout_n,
       cell: (each) =>
         html`<a class="said" href=${trajectoryAddress(step, each)}
@@ -47,7 +47,8 @@ export function rolloutColumns(step, rollouts) {
         html`<${StatusBadge}
           status=${each.status}
           hasRoot=${each.has_root}
-          detail=${visible(each.error_type ?? each.finish_reason)}
+          error=${each.error_type}
+          finishReason=${each.finish_reason}
         />`,
     },
     {
@@ -77,7 +78,7 @@ export function rolloutColumns(step, rollouts) {
     number("input", "Input", "5rem", (each) => each.input_tokens, compact, "Input tokens of all turns"),
     number("time", "Time", "5.5rem", (each) => each.seconds, duration, "Duration"),
     {
-      ...number("tools", "Tool errors", "6.2rem", (each) => each.tool_errors, whole),
+      ...number("tools", "Tool errors", "6.9rem", (each) => each.tool_errors, whole),
       cell: (each) =>
         each.tool_calls
           ? html`${whole(each.tool_errors)}<span class="weak">${` of ${whole(each.tool_calls)}`}</span>`
