@@ -14,7 +14,7 @@ from otel_rollout.analysis.span_rows import KINDS, SpanRow
 from otel_rollout.analysis.trajectory_summary import SpanShape
 from otel_rollout.values.sanitize import INT64_MAX
 
-__all__ = ["MAX_SHAPES", "NO_COLUMNS", "Shapes", "places_of", "shape_columns"]
+__all__ = ["MAX_SHAPES", "NO_COLUMNS", "Place", "Shapes", "places_of", "shape_columns"]
 
 MAX_SHAPES: Final = 512
 Place: TypeAlias = tuple[str, str, int, int, int, int]

@@ -228,6 +228,14 @@ class Endpoints:
         try:
             return copy(self._run.trajectory(trace_id)).spans
         except LookupError:
+            for each in self._state.live().trajectories:
+                if each.trace_id == trace_id:
+                    so_far = (
+                        "runs, and nothing of it is written yet"
+                        if each.is_alive
+                        else "was running when its process ended, and nothing of it is written"
+                    )
+                    raise AskedWrongError(404, f"this trajectory {so_far}") from None
             raise AskedWrongError(404, f"there is no trajectory {trace_id!r} in this run") from None
 
 

@@ -36,7 +36,7 @@ const COLUMNS = [
     isNumber: false,
   },
   {
-    ...column("is_alive", "alive", "9rem", (row) =>
+    ...column("is_alive", "alive", "12rem", (row) =>
       row.is_alive
         ? "yes"
         : html`<span class="bad"
