@@ -53,7 +53,7 @@ class Utterance:
 
 
 def conversation_of(spans: Sequence[ReadableSpan]) -> list[Utterance]:
-    """Return what was said in a trajectory: prompts, generations, tool calls, tool results."""
+    """Return a trajectory's utterances: prompts, generations, tool calls, tool results."""
     ordered = sorted(spans, key=lambda span: span.start_time or 0)
     turns = outermost(ordered, "LLM")
     if not turns:

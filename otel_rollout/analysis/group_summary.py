@@ -162,7 +162,7 @@ def _spread(amounts: Iterable[float | None]) -> Spread | None:
 
 
 def _first_divergence(hashes: Sequence[Sequence[str]]) -> int | None:
-    """Return the first turn that not all have alike; one that some lack is not alike, one without a hash may be."""
+    """Return the first turn that differs: a missing turn does, a turn without a hash doesn't."""
     for turn, said in enumerate(zip_longest(*hashes), 1):
         if len(set(said) - {""}) > 1 or (None in said and set(said) != {None}):
             return turn

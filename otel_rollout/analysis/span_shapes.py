@@ -14,7 +14,7 @@ from otel_rollout.analysis.span_rows import KINDS, SpanRow
 from otel_rollout.analysis.trajectory_summary import SpanShape
 from otel_rollout.values.sanitize import INT64_MAX
 
-__all__ = ["MAX_SHAPES", "NO_COLUMNS", "Shapes", "places_of", "shape_columns"]
+__all__ = ["MAX_SHAPES", "NO_COLUMNS", "Place", "Shapes", "places_of", "shape_columns"]
 
 MAX_SHAPES: Final = 512
 Place: TypeAlias = tuple[str, str, int, int, int, int]
@@ -68,7 +68,7 @@ def shape_columns(rows: Sequence[SpanRow], names: Sequence[str], start: int) -> 
 
 
 class Shapes(Sequence[SpanShape]):
-    """The spans by start, as `SpanShape`s that are made when they are used: kept, they would take ten times the bytes.
+    """The spans by start, as `SpanShape`s made on access: keeping them would take ten times the memory.
 
     Args:
         columns: As `shape_columns` returns them, or their JSON.

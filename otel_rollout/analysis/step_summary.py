@@ -20,7 +20,7 @@ _LAST_PART: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """The distribution of an amount over trajectories; percentiles are interpolated, as numpy's and pandas' are.
+    """The distribution of an amount over trajectories; percentiles are interpolated as in numpy.
 
     Args:
         mean: The mean.

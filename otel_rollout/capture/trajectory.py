@@ -18,7 +18,7 @@ from opentelemetry.trace import Link, Span, SpanContext, StatusCode, get_current
 
 from otel_rollout import semconv
 from otel_rollout.capture.exceptions import record_failure
-from otel_rollout.safety.guard import drop_fault, guarded
+from otel_rollout.safety.guard import drop_fault, guarded, is_fault
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
@@ -135,7 +135,7 @@ def _annotate(
     if frame is SILENCE:
         return
     if frame is None or frame.trajectory is None:
-        warn_once("annotate outside", "annotate() was called outside rollout_trace_attr: there is nothing to annotate")
+        warn_once("annotate outside", "annotate() was called outside rollout_trace_attr: call it in the block")
         return
     trajectory, root = frame.trajectory, frame.trajectory.root
     if root is None:
@@ -362,6 +362,8 @@ class Trajectory:
                 self._start(context, pipeline)
         except BaseException as error:
             restore(context)
+            if self._state is not None:
+                pipeline.open_trajectories.ended(self._state)
             drop_fault(error, "starting a trajectory")
         return self
 
@@ -384,7 +386,6 @@ class Trajectory:
             self._token = enter_silence(context)
             return
         state.root = root
-        pipeline.open_trajectories.started(state)
         attributes = {
             semconv.SPAN_KIND: "AGENT",
             semconv.OPERATION_NAME: semconv.OPERATION_NAMES["AGENT"],
@@ -396,6 +397,7 @@ class Trajectory:
         root.set_attributes(attributes)
         self._pipeline, self._root_context = pipeline, root.get_span_context()
         self._state, self._root = state, root
+        pipeline.open_trajectories.started(state)
         self._token = enter(context, Frame(state, root))
 
     def __exit__(
@@ -420,6 +422,8 @@ class Trajectory:
                 if token is not None and not is_left:
                     leave(token)
         except BaseException as error:
+            if root is not None and not is_fault(error):
+                _end_interrupted(root)
             drop_fault(error, "ending a trajectory")
 
     @staticmethod
@@ -439,12 +443,21 @@ class Trajectory:
                 own[semconv.REWARD_PARTS] = to_json(Snapshot(parts, 0)).decode()
             pipeline.tracer.set_annotations(root, own, annotations)
         finally:
-            pipeline.open_trajectories.ended(state)
-            root.end()
-            # The root refers to its trajectory: breaks the cycle, which the collector alone would free.
-            state.root = None
-            # So do ops that never end.
-            state.open_ops.clear()
+            try:
+                root.end()
+            finally:
+                pipeline.open_trajectories.ended(state)
+                # The root refers to its trajectory: breaks the cycle, which the collector alone would free.
+                state.root = None
+                # So do ops that never end.
+                state.open_ops.clear()
+
+
+@guarded("ending a trajectory")
+def _end_interrupted(root: Span) -> None:
+    """End a root that a signal handler's exception kept from its end."""
+    if root.is_recording():
+        root.end()
 
 
 @guarded("looking up a trajectory's address")

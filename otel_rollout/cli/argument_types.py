@@ -87,7 +87,7 @@ def threshold(text: str) -> tuple[str, float]:
         number = float(value)
         if 0 <= number < math.inf:
             return name.strip(), number
-    raise argparse.ArgumentTypeError(f"{text!r} is not a threshold: truncated=0.05")
+    raise argparse.ArgumentTypeError(f"{text!r} is not a threshold with its value, such as truncated=0.05")
 
 
 def range_of_rewards(text: str) -> tuple[float | None, float | None]:

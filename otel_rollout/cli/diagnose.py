@@ -13,11 +13,12 @@ import orjson
 from otel_rollout.analysis.findings.diagnosis import Diagnosis, last_steps
 from otel_rollout.analysis.findings.registry import default_thresholds
 from otel_rollout.analysis.step_summary import StepSummary
-from otel_rollout.cli.reading import ProblemLog, complain, print_json, require_reader
+from otel_rollout.cli.reading import ProblemLog, complain, named_steps, print_json, require_reader
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.near_miss import did_you_mean
 from otel_rollout.run.diagnosis import diagnose_run
 from otel_rollout.run.rollout_run import Run
+from otel_rollout.safety.garbage_collection import collect_rarely
 from otel_rollout.trace_folder.trace_files import find_trace_files
 
 __all__ = ["run"]
@@ -28,6 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         require_reader()
     thresholds = _thresholds(arguments.threshold)
+    collect_rarely()
     problems = ProblemLog()
     recorded = Run([arguments.folder], on_problem=problems.note, on_progress=_show_progress)
     known = recorded.steps()
@@ -36,8 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
     if against is not None:
         steps = [step for step in steps if step not in against]
     if not steps or against == []:
-        missing = arguments.step if not steps else arguments.against
-        complain(f"no step of {arguments.folder} matches{'' if missing is None else f' {missing}'}")
+        option = "--against" if against == [] else "--step"
+        named = f"matches {option}{named_steps(step.step for step in known)}" if known else "has a trajectory"
+        complain(f"no step of {arguments.folder} {named}")
         return 2
     diagnosis = diagnose_run(
         recorded,

@@ -74,8 +74,9 @@ class TestExitCode:
         ("arguments", "message"),
         [
             (["--threshold", "truncatd=0.1"], "did you mean 'truncated'"),
-            (["--step", "99"], "matches 99"),
-            (["--against", "99"], "matches 99"),
+            (["--step", "99"], "matches --step; there is step 1"),
+            (["--step", "3..9"], "matches --step; there is step 1"),
+            (["--against", "99"], "matches --against; there is step 1"),
             (["--against", "/nonexistent"], "there is no trace folder"),
         ],
     )
@@ -104,8 +105,10 @@ class TestText:
     def test_evidence_is_a_command_that_works(self, capsys, tmp_path):
         """Each command shows a trajectory that has the fault."""
         _, out, _ = diagnose(capsys, write_steps(tmp_path), "--step", "1")
-        commands = [line.split("  #/")[0].strip() for line in out.splitlines() if "otel-rollout show" in line]
-        assert len(commands) == 5
+        commands = [line.strip() for line in out.splitlines() if "otel-rollout show" in line]
+        addresses = [line.strip() for line in out.splitlines() if "in view:" in line]
+        assert (len(commands), len(addresses)) == (5, 5)
+        assert addresses[0].startswith("in view: #/step/1/sample/")
         assert main(shlex.split(commands[0])[1:]) == 0
         assert "truncated" in capsys.readouterr().out
 

@@ -10,9 +10,15 @@ from otel_rollout.receive import received_folder
 from otel_rollout.receive.adoption import adopt
 from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.receive.span_batch import SpanBatch
+from otel_rollout.trace_folder.otlp_json import EncodedSpan
 from tests.receive.receiving import JSON, PROTOBUF, as_json, make_request, make_span, make_trace, trace_id
 
 MUTATIONS = 400
+
+
+def spans_of(batch: SpanBatch) -> list[EncodedSpan]:
+    """Return all spans of a request."""
+    return [span for group in batch.groups() for span in group]
 
 
 def test_mutations(tmp_path) -> None:
@@ -35,8 +41,9 @@ def test_mutations(tmp_path) -> None:
             batch = SpanBatch(bytes(body), form)
         except ValueError:
             continue
-        taken |= {(span.trace_id.hex(), span.span_id.hex()) for span in batch.spans}
-        folder.take(batch.spans)
+        for spans in batch.groups():
+            taken |= {(span.trace_id.hex(), span.span_id.hex()) for span in spans}
+            folder.take(spans)
     time.sleep(0.002)
     while folder.write_overdue():
         pass
@@ -60,21 +67,21 @@ def test_a_span_of_millions_of_values() -> None:
     for _ in range(3_000_000):
         values.add()
     batch = SpanBatch(make_request([span, make_span(2, 0)]).SerializeToString(), PROTOBUF)
-    assert [each.trace_id for each in batch.spans] == [trace_id(2)]
+    assert [each.trace_id for each in spans_of(batch)] == [trace_id(2)]
     assert (batch.refused, "values" in batch.reason) == (1, True)
 
 
 def test_a_large_resource() -> None:
     """Its spans are refused with the reason: it would be written once for each trace."""
     batch = SpanBatch(make_request(make_trace(1), service="s" * 2**20).SerializeToString(), PROTOBUF)
-    assert (batch.refused, batch.spans, "resource" in batch.reason) == (4, [], True)
+    assert (spans_of(batch), batch.refused, "resource" in batch.reason) == ([], 4, True)
 
 
 def test_a_journal_with_a_line_that_is_no_otlp(tmp_path) -> None:
     """The lines behind it are adopted, and the journal is gone."""
     folder = tmp_path / "traces"
     killed = ReceivedFolder(folder)
-    sound = SpanBatch(make_request(make_trace(1)).SerializeToString(), PROTOBUF).spans
+    sound = spans_of(SpanBatch(make_request(make_trace(1)).SerializeToString(), PROTOBUF))
     strange = sound[0]._replace(json=sound[0].json.replace(b'"kind":1', b'"kind":[]'))
     killed.take([strange._replace(trace_id=trace_id(2))])
     killed.take(sound)
@@ -95,11 +102,11 @@ def test_a_trace_that_never_ends(tmp_path, monkeypatch) -> None:
     most = 0
     for number in range(10):
         spans = [make_span(1, 100 * number + each + 1) for each in range(100)]
-        taken = folder.take(SpanBatch(make_request(spans).SerializeToString(), PROTOBUF).spans)
+        taken = folder.take(spans_of(SpanBatch(make_request(spans).SerializeToString(), PROTOBUF)))
         assert taken == (100, 0)
         trace = folder._open.get(trace_id(1))
         assert trace is not None
         most = max(most, len(trace.ids))
     assert 512 <= most <= 1024
-    assert folder.take(SpanBatch(make_request(spans[-40:]).SerializeToString(), PROTOBUF).spans) == (0, 40)
+    assert folder.take(spans_of(SpanBatch(make_request(spans[-40:]).SerializeToString(), PROTOBUF))) == (0, 40)
     folder.close()

@@ -195,7 +195,7 @@ class TestOtherFiles:
         """A file that does not exist exits with 2."""
         _, err = add(capsys, tmp_path / "gone.json", into=tmp_path / "traces", code=2)
 
-        assert f"there is no {tmp_path / 'gone.json'}" in err
+        assert f"there is no file or folder {tmp_path / 'gone.json'}" in err
 
     def test_folder_does_not_import_itself(self, tmp_path, capsys):
         """Of a folder that has the trace folder within, the trace folder's own files are left out."""

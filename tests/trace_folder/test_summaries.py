@@ -11,17 +11,23 @@ from unittest import mock
 import orjson
 import pytest
 
-from otel_rollout import read
+from otel_rollout import read, semconv
 from otel_rollout.analysis.summarise import summarise_trajectory
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.lines import seal_of
 from otel_rollout.trace_folder.stored_file import StoredFile
-from otel_rollout.trace_folder.summaries import summaries_of
+from otel_rollout.trace_folder.summaries import listed_summaries_of, summaries_of
 
 from .recordings import make_span, make_trajectory, trace_id_of, write_frames
 
 BEFORE = Path(__file__).parent / "before_summaries"
 """A folder that the demo wrote with the version before summaries."""
+LISTED = (
+    *("trace_id", "step", "sample_index", "rollout_n", "validate", "experiment_name", "run_id", "name"),
+    *("has_root", "status", "reward", "turns", "input_tokens", "output_tokens"),
+    *("start_time", "end_time", "spans", "bytes", "stored_bytes"),
+)
+"""What a list has of a summary, and of one without a prompt the service."""
 PLACE = {"worker": mock.ANY, "bytes": mock.ANY, "stored_bytes": mock.ANY}
 
 
@@ -125,6 +131,46 @@ class TestRecordedTrajectory:
         [found] = read(tmp_path)
         assert {key: found.attributes[key] for key in given} == given
         assert found.summary.service_name == "p"
+
+
+class TestListedSummaries:
+    """Those of a list of trajectories."""
+
+    def test_they_have_the_amounts_of_whole_summaries(self, tmp_path):
+        """Of roots with totals and without, of several lines, without a root, and of programs without prompts."""
+        cut = make_trajectory(1, 1, 1)
+        late = make_span("late", 9, trace_id_of(1, 1, 1), seconds=(2, 3), attributes={"rollout.step": 1})
+        totals = {semconv.TURNS: 3, semconv.INPUT_TOKENS: 70, semconv.OUTPUT_TOKENS: 5}
+        write(
+            tmp_path,
+            make_trajectory(1, 0, 0, **totals),
+            make_trajectory(1, 0, 1, status="error", **{semconv.TURNS: 2}),
+            make_trajectory(1, 1, 0),
+            cut,
+            [late],
+            make_trajectory(1, 2, 0)[:2],
+            make_trajectory(None, None, None, **totals),
+        )
+        found = list(read(tmp_path))
+        whole = list(summaries_of(found))
+        listed = list(listed_summaries_of(found))
+        assert [[getattr(each, name) for name in LISTED] for each in listed] == [
+            [getattr(each, name) for name in LISTED] for each in whole
+        ]
+        assert [each.turns for each in listed].count(3) == 2
+        assert [each.service_name for each in listed if each.sample_index is None] == ["p"]
+
+    def test_of_roots_with_totals_they_read_the_entry_alone(self, tmp_path):
+        """Columns of another form would be made anew from the spans."""
+        write(tmp_path, make_trajectory(1, 0, 0, **{semconv.TURNS: 3}))
+        [index] = tmp_path.rglob("*.index.jsonl")
+        start = orjson.dumps({**orjson.loads(index.read_bytes()), "tools": [1]}).replace(b',"crc32":', b',"before":')[
+            :-1
+        ]
+        index.write_bytes(start + seal_of(start))
+        with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
+            [listed] = listed_summaries_of(read(tmp_path))
+        assert listed.turns == 3
 
 
 class TestFolderOfTheVersionBefore:

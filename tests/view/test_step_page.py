@@ -278,7 +278,7 @@ class TestFaults:
             page = other.go("#/step/99")
             alert = page.get_by_role("alert")
             alert.wait_for()
-            assert "there is no step 99" in alert.inner_text()
+            assert "There is no step 99" in alert.inner_text()
             assert alert.get_by_role("link", name="All steps").get_attribute("href") == "#/"
 
     def test_the_page_complains_of_nothing(self, looking):

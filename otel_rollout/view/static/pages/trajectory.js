@@ -165,7 +165,7 @@ function TrajectoryHeader({ trajectory, go }) {
       <${CopyButton} text=${() => showCommand(summary, run?.folders ?? [])} title="otel-rollout show …">Copy command</${CopyButton}>
       <${CopyButton} text=${summary.trace_id} title=${summary.trace_id}>Copy trace id</${CopyButton}>
       <${CopyButton} text=${() => JSON.stringify({ summary, spans }, null, 2)} title="The summary and the spans; long texts are cut">Copy JSON</${CopyButton}>
-      ${neighbour(previous, "←", "k")} ${neighbour(next, "→", "j")}
+      <span class="pair">${neighbour(previous, "←", "k")} ${neighbour(next, "→", "j")}</span>
     </nav>
   </header>`;
 }
