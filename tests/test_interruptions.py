@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dis
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import FrameType, FunctionType
 from typing import Any
 
 import pytest
@@ -11,6 +15,10 @@ from opentelemetry import context as context_api
 import otel_rollout
 from otel_rollout import rollout_trace_attr
 from otel_rollout.capture import call, trajectory
+from otel_rollout.capture.call import Call, Operation
+from otel_rollout.capture.trajectory import Trajectory
+from otel_rollout.spans import runtime
+from otel_rollout.spans.open_trajectories import OpenTrajectories, OpenTrajectory
 from otel_rollout.testing import InMemorySpanExporter
 from tests.ops import add, count_to, multiply, stream
 
@@ -35,6 +43,60 @@ class Interrupting:
             self.function(*args)
         self.interrupts += 1
         raise Interrupt
+
+
+class InterruptAt:
+    """Interrupts functions once, at an instruction that is counted from their first call.
+
+    Args:
+        number: The instruction's number, from 0.
+        functions: The functions.
+    """
+
+    def __init__(self, number: int, functions: tuple[Any, ...]) -> None:
+        self.left = number
+        self.codes = [each.__code__ for each in functions if isinstance(each, FunctionType)]
+        self.is_done = False
+
+    def __enter__(self) -> None:
+        self.before = sys.gettrace()
+        sys.settrace(self._trace)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self.before)
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code not in self.codes:
+            return None
+        frame.f_trace_opcodes = True
+        # No signal's handler runs just before a function returns.
+        is_return = frame.f_code.co_code[frame.f_lasti] == dis.opmap["RETURN_VALUE"]
+        if event == "opcode" and not is_return and not self.is_done:
+            self.left -= 1
+            if self.left < 0:
+                self.is_done = True
+                raise Interrupt
+        return self._trace
+
+
+def interrupted(run: Callable[[], Any], *functions: Any) -> Iterator[None]:
+    """Run something again and again, interrupted at one instruction after another; yield after each."""
+    number = 0
+    while True:
+        at = InterruptAt(number, functions)
+        with at, suppress(Interrupt):
+            run()
+        if not at.is_done:
+            assert number > 10
+            return
+        number += 1
+        yield
+
+
+def running() -> list[OpenTrajectory]:
+    """Return what delivery is told."""
+    assert runtime.pipeline is not None
+    return runtime.pipeline.open_trajectories.running_for(0)
 
 
 async def _consume() -> None:
@@ -101,3 +163,67 @@ class TestInterruptions:
         with pytest.raises(Interrupt), rollout_trace_attr(1, 1, 1):
             pass
         assert context_api.get_current() is context
+
+
+class TestEveryInstruction:
+    """Interruptions between any two instructions of the code that knows what runs."""
+
+    def test_start_of_a_trajectory(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A trajectory whose start was interrupted is not told as a running one, and is not current."""
+        context = context_api.get_current()
+        handles: list[Trajectory] = []
+
+        def start() -> None:
+            # The handle stays: nothing else forgets the trajectory.
+            handles.append(rollout_trace_attr(1, 1, 1))
+            with handles[-1]:
+                pass
+
+        for _ in interrupted(start, Trajectory._start, OpenTrajectories.started):
+            assert context_api.get_current() is context
+            assert running() == []
+
+    def test_end_of_a_trajectory(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A trajectory whose end was interrupted is delivered, and not told as a running one."""
+
+        def run() -> None:
+            with rollout_trace_attr(1, 1, 1):
+                pass
+
+        for number, _ in enumerate(interrupted(run, Trajectory._finish, OpenTrajectories.ended)):
+            assert running() == []
+            assert otel_rollout.flush(10)
+            assert len(rollout_spans.spans) == number + 1
+
+    @pytest.mark.parametrize("form", CALLS)
+    def test_start_of_an_op(self, rollout_spans: InMemorySpanExporter, form: str) -> None:
+        """A trajectory does not keep an op whose start was interrupted, nor is it current."""
+        kept: list[int] = []
+
+        def run() -> None:
+            with rollout_trace_attr(1, 1, 1) as handle:
+                context = context_api.get_current()
+                try:
+                    CALLS[form]()
+                finally:
+                    assert context_api.get_current() is context
+                    kept.append(len(handle._state.open_ops))  # type: ignore[union-attr]  # it is traced
+
+        for _ in interrupted(run, Operation.start):
+            assert kept.pop() == 0
+
+    @pytest.mark.parametrize("form", CALLS)
+    def test_end_of_an_op(self, rollout_spans: InMemorySpanExporter, form: str) -> None:
+        """An op whose end was interrupted is not told as the one that its trajectory is in."""
+        told: list[list[OpenTrajectory]] = []
+
+        def run() -> None:
+            with rollout_trace_attr(1, 1, 1):
+                try:
+                    CALLS[form]()
+                finally:
+                    told.append(running())
+
+        for _ in interrupted(run, Call._end):
+            [found] = told.pop()
+            assert (found.ops, found.op) == (0, None)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown
-from otel_rollout.delivery import open_notes
-from otel_rollout.spans import runtime
+from otel_rollout.safety.log_once import internal_errors
+from otel_rollout.spans import open_trajectories, recording_span, runtime
 from otel_rollout.spans.open_trajectories import OpenOp, OpenTrajectory
+from otel_rollout.spans.trajectory_state import TrajectoryState
 from otel_rollout.testing import InMemorySpanExporter
 
 
@@ -34,8 +37,9 @@ def search(found: list[Any], inner: Any = None) -> None:
 
 
 @rollout_trace_op(kind="LLM", name="generate")
-def generate() -> None:
-    pass
+def generate(inner: Any = None) -> None:
+    if inner is not None:
+        inner()
 
 
 @pytest.fixture(params=["ours", "application"])
@@ -153,6 +157,77 @@ class TestRunning:
         assert list(items) == [2]
         assert state.open_ops == {}
 
+    def test_an_op_that_nobody_awaits(self, tracing: None) -> None:
+        """A function that returns a coroutine is told while that is awaited; before, and if it never is, nothing is."""
+        found: list[Any] = []
+
+        async def work() -> None:
+            found.append(running())
+
+        @rollout_trace_op(name="later")
+        def later() -> Coroutine[Any, Any, None]:
+            works.append(work())
+            return works[-1]
+
+        works: list[Coroutine[Any, Any, None]] = []
+        with rollout_trace_attr(sample_index=1, step=1):
+            never, once = later(), later()
+            assert [each.ops for each in running()] == [0]
+            asyncio.run(once)
+            assert [each.ops for each in running()] == [0]
+            never.close()
+            works[0].close()
+        [[inside]] = found
+        assert (inside.op.name, inside.ops) == ("later", 1)
+
+    def test_a_clock_that_is_set_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What began before that is told all the same, since no later than now, in the op that began last."""
+        init("project", "experiment", backend=InMemorySpanExporter())
+        found: list[Any] = []
+
+        def set_back() -> None:
+            earlier = time.time_ns() - 3600 * 10**9
+            for module in (recording_span, open_trajectories):
+                monkeypatch.setattr(module, "time_ns", lambda: earlier)
+            generate(lambda: search(found))
+            found.append(runtime.pipeline and runtime.pipeline.open_trajectories.running_for(3))
+
+        with rollout_trace_attr(sample_index=1, step=1):
+            search([], inner=set_back)
+            now = open_trajectories.time_ns()
+        [[inside], [outside]] = found
+        assert (inside.op.name, inside.ops, outside.op.name) == ("search", 3, "search")
+        assert inside.start_time == outside.start_time == outside.op.start_time == now
+        shutdown()
+
+    def test_bound(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Beyond a bound the oldest, which may never end, are forgotten."""
+        monkeypatch.setattr(open_trajectories, "MAX_TRAJECTORIES", 2)
+        init("project", "experiment", backend=InMemorySpanExporter())
+        with ExitStack() as trajectories:
+            for name in ("first", "second", "third"):
+                trajectories.enter_context(rollout_trace_attr(sample_index=1, step=1, name=name))
+            assert [each.name for each in running()] == ["second", "third"]
+        assert running() == []
+        shutdown()
+
+    def test_spans_that_fail(self, tracing: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A span that can't be read hides its own trajectory alone; the fault is counted."""
+        monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
+
+        class Span:
+            @property
+            def start_time(self) -> int:
+                raise OSError("mine")
+
+        state = TrajectoryState({})
+        state.root = Span()
+        assert runtime.pipeline is not None
+        runtime.pipeline.open_trajectories.started(state)
+        with rollout_trace_attr(sample_index=1, step=1, name="agent"):
+            assert [each.name for each in running()] == ["agent"]
+        assert internal_errors == {"reading a running trajectory": 1}
+
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
     @pytest.mark.filterwarnings("ignore::DeprecationWarning")
     def test_a_forked_child(self) -> None:
@@ -168,74 +243,3 @@ class TestRunning:
             child.join()
             assert len(running()) == 1
         shutdown()
-
-
-class Told(InMemorySpanExporter):
-    """Keeps what it is told of running trajectories."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.told: list[Sequence[OpenTrajectory]] = []
-        self.is_told = threading.Event()
-
-    def note_open(self, trajectories: Sequence[OpenTrajectory]) -> None:
-        """Keep them."""
-        self.told.append(trajectories)
-        if trajectories:
-            self.is_told.set()
-
-
-class TestNotes:
-    """An exporter with the method `note_open`."""
-
-    @pytest.fixture
-    def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Tell of every trajectory, at each turn of the delivery thread."""
-        monkeypatch.setattr(open_notes, "SECONDS_RUNNING", 0.0)
-        monkeypatch.setattr(open_notes, "SECONDS_BETWEEN", 0.0)
-
-    def test_it_is_told(self, at_once: None) -> None:
-        """Delivery tells of running trajectories with secrets replaced, though no span has ended."""
-        exporter = Told()
-        init("project", "experiment", backend=exporter, schedule_delay_ms=10)
-        secret = "sk-ant-api03-" + "a1B2" * 20
-        with rollout_trace_attr(sample_index=secret, step=7, name=secret):
-            assert exporter.is_told.wait(30)
-        shutdown()
-        [told] = next(each for each in exporter.told if each)
-        assert secret not in repr(told)
-        assert told.tags["rollout.step"] == 7
-
-    def test_it_is_told_while_spans_are_sent(self, at_once: None) -> None:
-        """A queue that never becomes empty does not make the process look dead."""
-        exporter = Told()
-        told_at: list[int] = []
-        export = exporter.export
-
-        def export_slowly(spans: Sequence[Any]) -> Any:
-            told_at.append(len(exporter.told))
-            return export(spans)
-
-        exporter.export = export_slowly  # type: ignore[method-assign]
-        init("project", "experiment", backend=exporter, max_batch_spans=1, schedule_delay_ms=3_600_000)
-        with rollout_trace_attr(sample_index=1, step=7):
-            for _ in range(20):
-                generate()
-        shutdown()
-        assert len(set(told_at)) > 10
-
-    def test_a_failure_stays_inside(self, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        """An exporter that fails to note them gets its spans all the same."""
-        monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
-
-        class Failing(Told):
-            def note_open(self, trajectories: Sequence[OpenTrajectory]) -> None:
-                super().note_open(trajectories)
-                raise OSError("full")
-
-        exporter = Failing()
-        init("project", "experiment", backend=exporter, schedule_delay_ms=10)
-        with rollout_trace_attr(sample_index=1, step=7):
-            assert exporter.is_told.wait(30)
-        assert shutdown()
-        assert len(exporter.spans) == 1

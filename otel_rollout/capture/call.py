@@ -71,6 +71,7 @@ class Operation:
     def start(self, pipeline: RunningPipeline, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         """Start the span of one call; return None in silence."""
         context: Context | None = None
+        call: Call | None = None
         try:
             context = context_api.get_current()
             frame = current_frame(context)
@@ -97,19 +98,21 @@ class Operation:
             if frame is None:
                 call = Call(self, pipeline, span, Frame(None, span, self.is_llm))
             else:
-                trajectory = frame.trajectory
-                if trajectory is not None:
-                    trajectory.open_ops[id(span)] = span
-                call = Call(self, pipeline, span, Frame(trajectory, span, self.is_llm or frame.is_llm))
+                call = Call(self, pipeline, span, Frame(frame.trajectory, span, self.is_llm or frame.is_llm))
             if self.is_llm:
                 call.request = request
                 call.is_turn = frame is not None and frame.trajectory is not None and not frame.is_llm
             if pipeline.token2text and self.has_receiver and args:
                 tracer.set_tokenizer(span, pipeline.tokenizer_of(args[0]))
+            if call.frame.trajectory is not None:
+                call.frame.trajectory.open_ops[id(span)] = span
             call.token = enter(context, call.frame)
             return call
         except BaseException as error:
             restore(context)
+            if call is not None and call.frame.trajectory is not None:
+                # Nothing ends it: its trajectory would keep it.
+                call.frame.trajectory.open_ops.pop(id(call.span), None)
             drop_fault(error, "starting a span")
             return None
 
@@ -147,6 +150,7 @@ class Call:
     __slots__ = (
         "context",
         "frame",
+        "is_open",
         "is_turn",
         "operation",
         "pipeline",
@@ -163,6 +167,8 @@ class Call:
         self.pipeline = pipeline
         self.span = span
         self.frame = frame
+        self.is_open = span is not None
+        """True until the span is ended, or is another coroutine's to end."""
         self.token: Token[Context] | None = None
         self.context: Context | None = None
         self.request: Any = None
@@ -229,6 +235,22 @@ class Call:
                 restore(before)
                 raise
 
+    @guarded("pausing a span")
+    def set_aside(self) -> None:
+        """Pause until `take_up`, which never comes if nobody awaits the call's coroutine."""
+        self.pause()
+        if self.frame.trajectory is not None:
+            self.frame.trajectory.open_ops.pop(id(self.span), None)
+        self.is_open = False
+
+    @guarded("resuming a span")
+    def take_up(self) -> None:
+        """Resume, as the coroutine that is awaited now."""
+        self.is_open = self.span is not None
+        if self.frame.trajectory is not None:
+            self.frame.trajectory.open_ops[id(self.span)] = self.span
+        self.resume()
+
     @guarded("recording a yielded item")
     def add_yielded(self, item: Any) -> None:
         """Add a snapshot of a yielded item to the output."""
@@ -248,14 +270,17 @@ class Call:
     def interrupted(self) -> None:
         """Finish ending a call after an exception of a signal handler interrupted it."""
         self._leave()
-        if self.span is not None:
+        if self.span is not None and self.span.is_recording():
             self._end(self.span)
 
     def _end(self, span: Span) -> None:
-        trajectory = self.frame.trajectory
-        if trajectory is not None:
-            trajectory.open_ops.pop(id(span), None)
-        span.end()
+        try:
+            span.end()
+            self.is_open = False
+        finally:
+            trajectory = self.frame.trajectory
+            if trajectory is not None:
+                trajectory.open_ops.pop(id(span), None)
 
     def _leave(self) -> None:
         if self.token is not None:

@@ -96,9 +96,9 @@ def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., A
             result = function(*args, **kwargs)
             if type(result) is CoroutineType:
                 # A function that returns a coroutine: another decorator's wrapper, for example.
-                call.pause()
                 finishing: Any = _finish(call, result)
                 finishing.__name__, finishing.__qualname__ = result.__name__, result.__qualname__
+                call.set_aside()
                 return finishing
             call.succeed(result)
             return result
@@ -106,7 +106,7 @@ def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., A
             call.stop(error)
             raise
         finally:
-            if call.token is not None:
+            if call.is_open or call.token is not None:
                 call.interrupted()
 
     return traced
@@ -114,7 +114,7 @@ def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., A
 
 async def _finish(call: Call, coroutine: Coroutine[Any, Any, Any]) -> Any:
     try:
-        call.resume()
+        call.take_up()
         result = await coroutine
         call.succeed(result)
         return result
@@ -122,7 +122,7 @@ async def _finish(call: Call, coroutine: Coroutine[Any, Any, Any]) -> Any:
         call.stop(error)
         raise
     finally:
-        if call.token is not None:
+        if call.is_open or call.token is not None:
             call.interrupted()
 
 
@@ -143,7 +143,7 @@ def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Calla
             call.stop(error)
             raise
         finally:
-            if call.token is not None:
+            if call.is_open or call.token is not None:
                 call.interrupted()
 
     return traced
@@ -178,7 +178,7 @@ def _wrap_generator(function: Callable[..., Any], operation: Operation) -> Calla
             call.stop(error)
             raise
         finally:
-            if call.token is not None:
+            if call.is_open or call.token is not None:
                 call.interrupted()
             # A frame that holds the exception that passed it is a reference cycle, freed by the collector alone.
             argument = None
@@ -216,7 +216,7 @@ def _wrap_async_generator(function: Callable[..., Any], operation: Operation) ->
                 call.stop(error)
             raise
         finally:
-            if call is not None and call.token is not None:
+            if call is not None and (call.is_open or call.token is not None):
                 call.interrupted()
             # A frame that holds the exception that passed it is a reference cycle, freed by the collector alone.
             argument = None

@@ -316,7 +316,6 @@ class ExporterQueue:
             is_last = False
             while not is_last:
                 is_last = self._await_work()
-                self._open_notes.note()
                 while self._store.spans or self._account.spooled:
                     if self._deadline is not None and time.monotonic() >= self._deadline:
                         break
@@ -364,13 +363,22 @@ class ExporterQueue:
 
     def _await_work(self) -> bool:
         """Wait for a full batch, the delay, or a requested flush; True if no span can follow those in the queue."""
-        with self._lock:
-            if not self._is_closed and self._flushes == self._flushes_seen and not self._is_batch_full():
-                self._is_idle = True
-                self._work.wait(self._limits.delay)
-                self._is_idle = False
-            self._flushes_seen = self._flushes
-            return self._is_closed
+        deadline = time.monotonic() + self._limits.delay
+        while True:
+            self._open_notes.note()
+            with self._lock:
+                left = deadline - time.monotonic()
+                if left > 0 and not self._has_work():
+                    self._is_idle = True
+                    self._work.wait(min(left, self._open_notes.seconds_left()))
+                    self._is_idle = False
+                    left = deadline - time.monotonic()
+                if left <= 0 or self._has_work():
+                    self._flushes_seen = self._flushes
+                    return self._is_closed
+
+    def _has_work(self) -> bool:
+        return self._is_closed or self._flushes != self._flushes_seen or self._is_batch_full()
 
     def _is_batch_full(self) -> bool:
         is_large = self._account.queued_bytes >= self._batch_bytes

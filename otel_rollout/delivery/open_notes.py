@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from opentelemetry.sdk.trace.export import SpanExporter
 
@@ -15,6 +17,10 @@ from otel_rollout.spans.open_trajectories import OpenTrajectories, OpenTrajector
 __all__ = ["OpenNotes"]
 
 SECONDS_BETWEEN: Final = 2.0
+LONGEST_BETWEEN: Final = 8.0
+"""A process that tells nothing for twice this time counts as dead."""
+MAX_SHARE: Final = 0.02
+"""The part of the delivery thread's time that notes may take, unless `LONGEST_BETWEEN` asks for more."""
 SECONDS_RUNNING: Final = 3.0
 """Trajectories that run for less are not told of."""
 
@@ -33,27 +39,36 @@ class OpenNotes:
     ) -> None:
         self._note: Callable[[Sequence[OpenTrajectory]], object] | None = getattr(exporter, "note_open", None)
         self._open = open_trajectories
-        self._redactor = redactor
+        # A copy: what is replaced for a note was not replaced in a span, and is not counted.
+        self._redactor = copy.copy(redactor)
         self._next = 0.0
+
+    def seconds_left(self) -> float:
+        """Return the seconds until the next note; infinity if the exporter takes none."""
+        if self._note is None or self._open is None:
+            return math.inf
+        return max(0.0, self._next - time.monotonic())
 
     def note(self) -> None:
         """Tell of the running trajectories, unless that was done a moment ago."""
-        now = time.monotonic()
-        if self._note is None or self._open is None or now < self._next:
+        if self._note is None or self._open is None or self.seconds_left():
             return
-        self._next = now + SECONDS_BETWEEN
+        start = time.monotonic()
         try:
             self._note([self._clean(each) for each in self._open.running_for(SECONDS_RUNNING)])
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001, RUF100 - SystemExit or CancelledError must not end delivery
             internal_error("noting the running trajectories")
+        now = time.monotonic()
+        self._next = now + min(LONGEST_BETWEEN, max(SECONDS_BETWEEN, (now - start) / MAX_SHARE))
 
     def _clean(self, trajectory: OpenTrajectory) -> OpenTrajectory:
-        redactor = self._redactor
+        redactor, op = self._redactor, trajectory.op
         if redactor is None:
             return trajectory
-        op, tags = trajectory.op, redactor.attributes(trajectory.tags)
-        name, op_name = redactor.label(trajectory.name), None if op is None else redactor.label(op.name)
-        changes: dict[str, Any] = {"name": name, "tags": tags}
-        if op is not None and op_name is not None:
-            changes["op"] = op._replace(name=op_name)
-        return trajectory._replace(**changes)
+        if op is not None:
+            op = op._replace(name=redactor.label(op.name), kind=redactor.label(op.kind))
+        return trajectory._replace(
+            name=redactor.label(trajectory.name), tags=redactor.attributes(trajectory.tags), op=op
+        )

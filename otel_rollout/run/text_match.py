@@ -1,4 +1,4 @@
-"""Finds a text in a line of OTLP JSON, though its quotes, line breaks and letters may be escaped there, even twice."""
+"""Finds a text in a line of OTLP JSON, also if its characters are escaped there once or twice."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class TextMatcher:
         return None
 
     def _spans(self, line: bytes, compared: bytes, start: int) -> Iterator[Mapping[str, Any]]:
-        """Yield the spans that have a fragment, from `start` on; of a line of another program, all."""
+        """Yield the spans with a fragment, from `start` on; all spans of a line that another program wrote."""
         if b"\t" not in line:
             for resource_spans in orjson.loads(line)["resourceSpans"]:
                 for scope_spans in resource_spans.get("scopeSpans", ()):
@@ -131,7 +131,7 @@ class TextMatcher:
         return None
 
     def _find_in_text(self, text: str, depth: int) -> tuple[str, int, int] | None:
-        """Return the excerpt, and the match's place in it, from a text, or from the texts in it if it is JSON."""
+        """Return the excerpt and the match's place in it; if the text is JSON, its strings are searched."""
         message = _parsed(text) if depth and text[:1] in ("{", "[", '"') else None
         if message is None:
             found = self._pattern.search(text)
@@ -147,7 +147,7 @@ class TextMatcher:
 
 
 def fragments_of(text: str, *, match_case: bool = False) -> tuple[bytes, ...]:
-    """Return texts of which a line has one if it has `text`, in lower case unless case matters; none if any line may.
+    """Return byte strings, one of which each matching line contains; an empty tuple excludes no line.
 
     Args:
         text: The text.
@@ -181,7 +181,7 @@ def _no_texts(span: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _errors(span: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the class, without its module, and the text of errors: messages behind their classes, and tracebacks."""
+    """Yield the class name and the text of each error: its message with the class, then its traceback."""
     kind = next((text for each in span.get("attributes", ()) for text in _values(each, semconv.ERROR_TYPE)), "")
     events = [list(event.get("attributes", ())) for event in span.get("events", ())]
     types = [next((text for each in event for text in _values(each, semconv.EXCEPTION_TYPE)), "") for event in events]
@@ -235,7 +235,7 @@ _ERRORS: Final = {"text": _errors, "tool": _no_errors, "failed": _no_errors, "er
 
 
 def _call_text(span: Mapping[str, Any]) -> str:
-    """Return what a tool was called with and why it failed, shortened, to stand behind its name."""
+    """Return a tool call's arguments and error, shortened, for display after its name."""
     values = {each.get("key"): each.get("value") for each in span.get("attributes", ())}
     arguments = " ".join(_strings(values.get(semconv.INPUT_VALUE)))
     error = next(_error_messages(span), "") if _has_failed(span) else ""

@@ -61,9 +61,15 @@ class RunningFile:
         }
         make_folder(self.path.parent, self._folder)
         new = self.path.with_name(f".{self.path.name}{NEW}")
-        with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
-            file.write(orjson.dumps(content))
-        new.replace(self.path)
+        data = orjson.dumps(content)
+        try:
+            with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
+                file.write(data)
+            new.replace(self.path)
+        except OSError:
+            with suppress(OSError):
+                new.unlink()
+            raise
         self._exists = True
 
     def remove(self) -> None:
@@ -86,7 +92,7 @@ def _as_dict(trajectory: OpenTrajectory) -> dict[str, object]:
         "experiment_name": _plain(tags.get(semconv.EXPERIMENT_NAME)),
         "start_time": trajectory.start_time,
         "ops": trajectory.ops,
-        "op": None if op is None else {**op._asdict(), "name": _plain(op.name)},
+        "op": None if op is None else {key: _plain(value) for key, value in op._asdict().items()},
     }
 
 

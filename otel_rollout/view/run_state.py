@@ -31,7 +31,7 @@ MAX_PROBLEMS: Final = 20
 
 
 class Progress(NamedTuple):
-    """How far the reading of a run has come.
+    """The progress of reading a run.
 
     Args:
         done: The steps that are summarised.
@@ -43,7 +43,7 @@ class Progress(NamedTuple):
 
 
 class RunState:
-    """The steps of a run, its version, what can't be read, and whether a process writes it; for any number of threads.
+    """The state of a run: its steps, version, unreadable files and active writers. Thread-safe.
 
     Args:
         folders: The trace folders; they may come later.
@@ -90,7 +90,7 @@ class RunState:
 
     @property
     def progress(self) -> Progress | None:
-        """How far the reading has come; None if nothing is being read."""
+        """The progress of the reading; None if nothing is being read."""
         return self._progress if self._reading is not None else None
 
     def steps(self, patience: float | None) -> list[StepSummary]:

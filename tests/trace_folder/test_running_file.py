@@ -52,9 +52,25 @@ class TestRunningFile:
     def test_hostile_names(self, tmp_path):
         """Names without end and lone surrogates are written as JSON that every reader takes."""
         file = RunningFile(tmp_path, WORKER)
-        file.write([running(name="\ud800" * 10_000, op=OpenOp("\udfff", "", START), ops=1)], OpDurations())
+        op = OpenOp("\udfff", "\ud800" * 10_000, START)
+        file.write([running(name="\ud800" * 10_000, op=op, ops=1)], OpDurations())
         [told] = json.loads(file.path.read_bytes())["trajectories"]
-        assert len(told["name"]) == 256
+        assert len(told["name"]) == len(told["op"]["kind"]) == 256
+
+    def test_a_full_disk(self, tmp_path):
+        """What was written last stays, and no half file stays beside it."""
+        resource = pytest.importorskip("resource")
+        file = RunningFile(tmp_path, WORKER)
+        file.write([running()], OpDurations())
+        before = file.path.read_bytes()
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        try:
+            with pytest.raises(OSError, match="too large"):
+                file.write([running()] * 100, OpDurations())
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert [path.read_bytes() for path in file.path.parent.iterdir()] == [before]
 
     def test_bound(self, tmp_path, monkeypatch):
         """Beyond a bound those that run longest are written, and the number of all."""

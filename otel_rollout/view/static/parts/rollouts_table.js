@@ -3,10 +3,14 @@ import { addressOf, inAddress, selectionOf } from "../data/router.js";
 import { statusOf } from "../data/rollouts.js";
 import { RewardBadge, StatusBadge } from "./badges.js";
 import { html } from "./html.js";
+import { numberColumn } from "./table.js";
 
 /** @import { Rollout } from "../data/rollouts.js" */
 /** @import { StepSummary } from "../data/types.d.ts" */
 /** @import { Column } from "./table.js" */
+
+/** @type {typeof numberColumn<Rollout>} */
+const number = numberColumn;
 
 /**
  * The table of a step's trajectories.
@@ -127,28 +131,6 @@ function groupAddress(step, rollout) {
     ...selectionOf(step),
     query: {},
   });
-}
-
-/**
- * @param {string} key
- * @param {string} title
- * @param {string} width
- * @param {(rollout: Rollout) => number | null} value
- * @param {(value: number | null | undefined) => string} format
- * @param {string} [help]
- * @returns {Column}
- */
-function number(key, title, width, value, format, help) {
-  return {
-    key,
-    title,
-    help,
-    width,
-    isNumber: true,
-    isDescendingFirst: true,
-    value,
-    cell: (each) => format(value(each)),
-  };
 }
 
 /**

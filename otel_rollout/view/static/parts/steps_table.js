@@ -2,9 +2,13 @@ import { clock, compact, decimal, duration, percent, percentOf, whole } from "..
 import { addressOf, inAddress, selectionOf } from "../data/router.js";
 import { allToolCalls, groupsWithoutSignal, noSignalShare, share, toolErrorShare } from "../data/step_figures.js";
 import { html } from "./html.js";
+import { numberColumn } from "./table.js";
 
 /** @import { StepSummary } from "../data/types.d.ts" */
 /** @import { Column } from "./table.js" */
+
+/** @type {typeof numberColumn<StepSummary>} */
+const number = numberColumn;
 
 /**
  * A share as a number over a quiet bar, so that a column is read at a glance.
@@ -132,28 +136,6 @@ export function stepColumns(steps) {
     ...column,
     width: `minmax(${column.width}, 1fr)`,
   }));
-}
-
-/**
- * @param {string} key
- * @param {string} title
- * @param {string} width
- * @param {(step: StepSummary) => number | null | undefined} value
- * @param {(value: number | null | undefined) => string} format
- * @param {string} help
- * @returns {Column}
- */
-function number(key, title, width, value, format, help) {
-  return {
-    key,
-    title,
-    help,
-    width,
-    isNumber: true,
-    isDescendingFirst: true,
-    value,
-    cell: (step) => format(value(step)),
-  };
 }
 
 /**

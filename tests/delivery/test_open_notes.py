@@ -1,0 +1,193 @@
+"""Delivery tells an exporter which trajectories run, if it has the method `note_open`."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+
+from otel_rollout import flush, init, rollout_trace_attr, rollout_trace_op, shutdown, stats
+from otel_rollout.delivery import open_notes
+from otel_rollout.delivery.open_notes import OpenNotes
+from otel_rollout.spans.open_trajectories import OpenTrajectories, OpenTrajectory
+from otel_rollout.testing import InMemorySpanExporter
+
+SECRET = "sk-ant-api03-" + "a1B2" * 20
+
+
+@rollout_trace_op(kind="LLM", name="generate")
+def generate() -> None:
+    pass
+
+
+class Told(InMemorySpanExporter):
+    """Keeps what it is told of running trajectories."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Sequence[OpenTrajectory]] = []
+        self.is_told = threading.Event()
+
+    def note_open(self, trajectories: Sequence[OpenTrajectory]) -> None:
+        """Keep them."""
+        self.told.append(trajectories)
+        if trajectories:
+            self.is_told.set()
+
+    def await_notes(self, count: int) -> None:
+        """Wait for a number of notes."""
+        deadline = time.monotonic() + 30
+        while len(self.told) < count:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+
+class TestNotes:
+    """An exporter with the method `note_open`."""
+
+    @pytest.fixture
+    def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Tell of every trajectory, at each turn of the delivery thread."""
+        monkeypatch.setattr(open_notes, "SECONDS_RUNNING", 0.0)
+        monkeypatch.setattr(open_notes, "LONGEST_BETWEEN", 0.0001)
+
+    def test_it_is_told(self, at_once: None) -> None:
+        """Delivery tells of running trajectories with secrets replaced, though no span has ended."""
+        exporter = Told()
+        init("project", "experiment", backend=exporter, schedule_delay_ms=10)
+        with rollout_trace_attr(sample_index=SECRET, step=7, name=SECRET):
+            assert exporter.is_told.wait(30)
+        shutdown()
+        [told] = next(each for each in exporter.told if each)
+        assert SECRET not in repr(told)
+        assert told.tags["rollout.step"] == 7
+
+    def test_it_is_told_while_spans_are_sent(self, at_once: None) -> None:
+        """A queue that never becomes empty does not make the process look dead."""
+        exporter = Told()
+        told_at: list[int] = []
+        export = exporter.export
+
+        def export_slowly(spans: Sequence[Any]) -> Any:
+            told_at.append(len(exporter.told))
+            # Longer than the pause between two notes.
+            time.sleep(0.002)
+            return export(spans)
+
+        exporter.export = export_slowly  # type: ignore[method-assign]
+        init("project", "experiment", backend=exporter, max_batch_spans=1, schedule_delay_ms=3_600_000)
+        with rollout_trace_attr(sample_index=1, step=7):
+            for _ in range(20):
+                generate()
+        shutdown()
+        assert len(set(told_at)) > 10
+
+    def test_it_is_told_while_nothing_ends(self, at_once: None) -> None:
+        """However long spans wait for a full batch, the exporter is told again and again."""
+        exporter = Told()
+        init("project", "experiment", backend=exporter, schedule_delay_ms=3_600_000)
+        with rollout_trace_attr(sample_index=1, step=7):
+            exporter.await_notes(3)
+            assert exporter.spans == []
+        shutdown()
+
+    def test_nothing_is_counted(self, at_once: None) -> None:
+        """Secrets count as replaced in spans alone, not again in each note."""
+        exporter = Told()
+        init("project", "experiment", backend=exporter, schedule_delay_ms=10)
+        with rollout_trace_attr(sample_index=1, step=7, name=SECRET):
+            exporter.await_notes(3)
+            assert stats().redacted == 0
+        shutdown()
+
+    def test_a_kind_that_the_program_has_set(self, at_once: None) -> None:
+        """Secrets are replaced in an op's kind too, which is an attribute like any other."""
+        exporter = Told()
+        init("project", "experiment", backend=exporter, schedule_delay_ms=10)
+
+        @rollout_trace_op
+        def run_tool() -> None:
+            trace.get_current_span().set_attribute("openinference.span.kind", SECRET)
+            exporter.await_notes(len(exporter.told) + 2)
+
+        with rollout_trace_attr(sample_index=1, step=7):
+            run_tool()
+        shutdown()
+        assert any(each.op is not None for told in exporter.told for each in told)
+        assert SECRET not in repr(exporter.told)
+
+    @pytest.mark.parametrize("took", [0.001, 0.1, 60.0])
+    def test_notes_that_take_long(self, monkeypatch: pytest.MonkeyPatch, took: float) -> None:
+        """The longer a note takes the longer is the pause, which stays below the time that tells of a dead process."""
+        clock = [1000.0]
+
+        def take_long(_: object) -> None:
+            clock[0] += took
+
+        monkeypatch.setattr(open_notes, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+        exporter: Any = SimpleNamespace(note_open=take_long)
+        notes = OpenNotes(exporter, OpenTrajectories(), None)
+        notes.note()
+        assert notes.seconds_left() == pytest.approx(min(8.0, max(2.0, 50 * took)))
+        notes.note()
+        assert clock[0] == 1000.0 + took
+
+    @pytest.mark.parametrize("error", [OSError("full"), SystemExit(1)])
+    def test_a_failure_stays_inside(self, at_once: None, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+        """An exporter that fails to note them gets its spans all the same."""
+        monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
+
+        class Failing(Told):
+            def note_open(self, trajectories: Sequence[OpenTrajectory]) -> None:
+                super().note_open(trajectories)
+                raise error
+
+        exporter = Failing()
+        init("project", "experiment", backend=exporter, schedule_delay_ms=10)
+        with rollout_trace_attr(sample_index=1, step=7):
+            assert exporter.is_told.wait(30)
+        assert shutdown()
+        assert len(exporter.spans) == 1
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+    def test_a_fork_during_a_note(self, at_once: None) -> None:
+        """A child that is forked while the parent's delivery thread hangs in a note traces, and is told of its own."""
+        parent, free = os.getpid(), threading.Event()
+
+        class Hanging(Told):
+            def note_open(self, trajectories: Sequence[OpenTrajectory]) -> None:
+                super().note_open(trajectories)
+                if trajectories and os.getpid() == parent:
+                    free.wait(60)
+
+        exporter = Hanging()
+        init("project", "experiment", backend=exporter, schedule_delay_ms=10)
+        context = multiprocessing.get_context("fork")
+        ours, theirs = context.Pipe()
+
+        def trace_in_child() -> None:
+            exporter.is_told.clear()
+            exporter.told.clear()
+            with rollout_trace_attr(sample_index=1, step=8, name="child"):
+                # The first span that ends starts the child's delivery thread.
+                generate()
+                is_told = exporter.is_told.wait(30)
+            theirs.send((is_told, {each.name for told in exporter.told for each in told}, flush(30)))
+
+        with rollout_trace_attr(sample_index=1, step=7, name="parent"):
+            assert exporter.is_told.wait(30)
+            child = context.Process(target=trace_in_child)
+            child.start()
+            assert ours.poll(60)
+            assert ours.recv() == (True, {"child"}, True)
+            child.join()
+            free.set()
+        shutdown()
