@@ -205,7 +205,7 @@ function CompareBar({ chosen, names, rollouts, onEnd }) {
             >${at ? "; " : ""}${
               turn === null
                 ? `says the same as ${listed}`
-                : html`first differs in <b>${turn ? `turn ${turn}` : "the prompt"}</b>${` from ${listed}`}`
+                : html`${at ? "" : "first differs "}in <b>${turn ? `turn ${turn}` : "the prompt"}</b>${` from ${listed}`}`
             }</span
           >`;
         })}. Choose one of them to see the two alone.
