@@ -27,7 +27,9 @@ which otel-rollout view opens, and, if mlflow is installed, to MLflow in the
 file mlruns.db of this folder.
 """,
     )
-    parser.add_argument("--backend", metavar="NAME[,NAME]", help="mlflow, weave, otlp, console, or another exporter")
+    parser.add_argument(
+        "--backend", metavar="NAME[,NAME]", help="mlflow, weave, phoenix, otlp, file, console, or another exporter"
+    )
     parser.add_argument("--steps", type=positive, default=2, metavar="N", help="training steps (default: 2)")
     parser.add_argument("--samples", type=positive, default=16, metavar="N", help="problems a step (default: 16)")
     parser.add_argument("--rollouts", type=positive, default=4, metavar="N", help="rollouts of each (default: 4)")
@@ -69,7 +71,7 @@ exit codes:
     parser.add_argument(
         "--backend",
         metavar="NAME[,NAME]",
-        help="mlflow, weave, otlp, or another exporter (default: OTEL_TRACES_EXPORTER)",
+        help="mlflow, weave, phoenix, otlp, file, or another exporter (default: OTEL_TRACES_EXPORTER)",
     )
     add_filters(parser)
     parser.add_argument("--again", action="store_true", help="send also what was delivered before")
