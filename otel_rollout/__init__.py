@@ -22,8 +22,9 @@ from typing import Any as _Any
 from otel_rollout.version import __version__
 
 if _TYPE_CHECKING:
+    from otel_rollout.capture.annotate import annotate
     from otel_rollout.capture.op import rollout_trace_op
-    from otel_rollout.capture.trajectory import Trajectory, annotate, rollout_trace_attr
+    from otel_rollout.capture.trajectory import Trajectory, rollout_trace_attr
     from otel_rollout.config import RolloutTraceConfig, flush, init, shutdown, stats
     from otel_rollout.counts import ExporterStats, SideWorkStats, Stats
     from otel_rollout.errors import (
@@ -64,7 +65,7 @@ __all__ = [
     "stats",
 ]
 
-_TRACING = ("errors", "counts", "spans.sampling", "capture.op", "capture.trajectory", "config")
+_TRACING = ("errors", "counts", "spans.sampling", "capture.annotate", "capture.op", "capture.trajectory", "config")
 _READING = ("trace_folder.reader",)
 
 

@@ -13,7 +13,8 @@ from typing import Any, Final
 import orjson
 
 from otel_rollout.analysis.chat_templates import ToolCall, json_of, read_template, split_tool_calls
-from otel_rollout.processing.messages import convert_messages, is_message, media_note, text_message
+from otel_rollout.processing.message_text import media_note
+from otel_rollout.processing.messages import convert_messages, is_message, text_message
 
 __all__ = ["Message", "ToolCall", "message_of", "messages_of", "parse_json", "read_message", "text_of_value"]
 

@@ -1,14 +1,11 @@
-"""The trajectory: a context manager that makes a root span, and `annotate` for its reward and other attributes."""
+"""The trajectory: a context manager that makes a root span."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import Token
-from decimal import Decimal
-from fractions import Fraction
-from itertools import accumulate, islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -17,52 +14,26 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, StatusCode, get_current_span
 
 from otel_rollout import semconv
+from otel_rollout.capture.annotate import PREFIX, TOTALS
 from otel_rollout.capture.exceptions import record_failure
+from otel_rollout.capture.scalars import PLAIN, read_scalar, read_tag
 from otel_rollout.safety.guard import drop_fault, guarded, is_fault
-from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.spans.trajectory_state import TrajectoryState
-from otel_rollout.values.object_reading import class_name, find_static, integer_text, is_one_of, is_subclass
-from otel_rollout.values.sanitize import fits_int64, replace_surrogates
+from otel_rollout.values.object_reading import is_one_of
 from otel_rollout.values.snapshot import Snapshot, snapshot
 from otel_rollout.values.snapshot_json import to_json
 
 if TYPE_CHECKING:
     from otel_rollout.spans.runtime import RunningPipeline
 
-__all__ = ["Trajectory", "annotate", "rollout_trace_attr"]
+__all__ = ["Trajectory", "rollout_trace_attr"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_PREFIX: Final = "rollout."
-_TOTALS: Final = (semconv.TURNS, semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS)
-"""Attributes that we count ourselves, unless `annotate` sets them."""
-_TAKEN: Final = {
-    *semconv.TAGS,
-    *(tag.removeprefix(_PREFIX) for tag in semconv.TAGS),
-    # Backends turn dots into nested objects: a value at `rollout` would leave no place for `rollout.step`.
-    *(
-        prefix
-        for attribute in semconv.ATTRIBUTES
-        for prefix in accumulate(attribute.key.split(".")[:-1], "{}.{}".format)
-    ),
-    *(attribute.key for attribute in semconv.ATTRIBUTES if attribute not in semconv.ANNOTATIONS),
-}.difference(_TOTALS)
-"""Names that `annotate` doesn't set: they have a meaning already, or hold other attributes."""
-_OWN: Final = (semconv.STATUS, semconv.REWARD, semconv.REWARD_PARTS, *_TOTALS)
+_OWN: Final = (semconv.STATUS, semconv.REWARD, semconv.REWARD_PARTS, *TOTALS)
 """Attributes that stay on a root beyond its limit of attributes, as tags do."""
-_BELOW: Final = tuple(f"{attribute.key}." for attribute in semconv.ATTRIBUTES)
-"""Prefixes that a name must not have: backends would nest its value inside another."""
-
-MAX_FREE_NAMES: Final = 1000
-_free_names: Final[set[str]] = set()
-"""Names that passed the check before; trajectories repeat them."""
-
-MAX_REWARD_PARTS: Final = 1000
-MAX_TAG_CHARACTERS: Final = 1024
-MAX_LIST_ITEMS: Final = 100_000
-_PLAIN: Final = (str, int, float, bool, type(None))
 
 MAX_METADATA_CHARACTERS: Final = 1000
 """`metadata` serves filters, and leaves out longer values."""
@@ -93,170 +64,6 @@ def rollout_trace_attr(
         trace: False silences everything inside, other instrumentations included.
     """
     return Trajectory(sample_index, step, rollout_n, name, validate, trace)
-
-
-def annotate(
-    *,
-    reward: float | None = None,
-    reward_parts: Mapping[str, Any] | None = None,
-    status: str | None = None,
-    input: Any = None,  # noqa: A002 - the field's word for it
-    output: Any = None,
-    **attributes: Any,
-) -> None:
-    """Set attributes of the current trajectory's root; one that can't be set is logged once.
-
-    Args:
-        reward: The trajectory's reward.
-        reward_parts: Its parts by name, such as `{"format": 0.2, "correct": True}`: numbers, booleans, texts, or
-            objects with a `value` and an `explanation`. A second call adds parts and replaces those of the same name.
-        status: `completed`, `error`, `cancelled` or `truncated`; without it, the way the `with` block is left decides.
-        input: The trajectory's input, such as the prompt; any value.
-        output: Its output, such as the answer; any value.
-        **attributes: More attributes of the root: texts, numbers, booleans, or lists of one of these.
-    """
-    pipeline = runtime.pipeline
-    if pipeline is None:
-        return
-    _annotate(pipeline, reward, reward_parts, status, input, output, attributes)
-
-
-@guarded("annotating a trajectory")
-def _annotate(
-    pipeline: RunningPipeline,
-    reward: Any,
-    reward_parts: Any,
-    status: Any,
-    input_value: Any,
-    output_value: Any,
-    attributes: dict[str, Any],
-) -> None:
-    frame = current_frame(context_api.get_current())
-    if frame is SILENCE:
-        return
-    if frame is None or frame.trajectory is None:
-        warn_once("annotate outside", "annotate() was called outside rollout_trace_attr: call it in the block")
-        return
-    trajectory, root = frame.trajectory, frame.trajectory.root
-    if root is None:
-        warn_once("annotate late", "annotate() was called after its trajectory had ended: it comes too late")
-        return
-    if reward is not None:
-        number = _number(reward)
-        if number is not None:
-            trajectory.annotations[semconv.REWARD] = number
-        else:
-            _leave_out("reward", f"a reward is a number, not {_type(reward)}")
-    if reward_parts is not None:
-        _add_reward_parts(trajectory, reward_parts)
-    if status is not None:
-        status = _scalar(status)
-        if type(status) is str and status in semconv.STATUSES:
-            trajectory.annotations[semconv.STATUS] = status
-        else:
-            given = repr(status[:100]) if type(status) is str else _type(status)
-            _leave_out("status", f"a status is one of {', '.join(semconv.STATUSES)}, not {given}")
-    if input_value is not None:
-        pipeline.tracer.set_input(root, snapshot(input_value, pipeline.snapshot_budget))
-    if output_value is not None:
-        pipeline.tracer.set_output(root, snapshot(output_value, pipeline.snapshot_budget))
-    for key, value in attributes.items():
-        if key not in _free_names and not _is_free(key):
-            _leave_out(key, "this name is reserved")
-            continue
-        attribute = _attribute(value)
-        if attribute is None:
-            right = "a text, a number, a boolean or a list of one of these"
-            _leave_out(key, f"an attribute is {right}, not {_type(value)}")
-        else:
-            trajectory.annotations[replace_surrogates(key)] = attribute
-
-
-def _add_reward_parts(trajectory: TrajectoryState, given: Any) -> None:
-    parts = snapshot(given).value
-    if type(parts) is not dict:
-        _leave_out("reward_parts", f"the parts of a reward are a mapping of names to values, not {_type(given)}")
-        return
-    known = {**trajectory.annotations.get(semconv.REWARD_PARTS, {}), **parts}
-    if len(known) > MAX_REWARD_PARTS:
-        _leave_out("reward_parts", f"a reward has at most {MAX_REWARD_PARTS:,} parts")
-    elif known:
-        trajectory.annotations[semconv.REWARD_PARTS] = known
-
-
-def _is_free(name: str) -> bool:
-    if name in _TAKEN or name.startswith(_BELOW):
-        return False
-    if len(_free_names) < MAX_FREE_NAMES:
-        _free_names.add(name)
-    return True
-
-
-def _leave_out(name: str, reason: str) -> None:
-    warn_once(f"annotate {name}", "annotate(%s=…): %s; it is ignored", name, reason)
-
-
-def _number(value: Any) -> float | None:
-    plain = _scalar(value)
-    kind = type(plain)
-    if type(value) is Decimal or type(value) is Fraction:
-        plain = value
-    elif kind is not int and kind is not float and kind is not bool:
-        return None
-    try:
-        return float(plain)
-    except (OverflowError, ValueError):
-        # Beyond a double's range, or a Decimal that is a signalling NaN.
-        return None
-
-
-def _attribute(value: Any) -> Any:
-    """Return a value as a text, a number, a boolean or a tuple of one of these; None if it is none of them."""
-    value = _scalar(value)
-    kind = type(value)
-    if kind is bool or kind is float:
-        return value
-    if kind is str:
-        return replace_surrogates(value)
-    if kind is int:
-        return value if fits_int64(value) else None
-    if is_subclass(kind, list) or is_subclass(kind, tuple):
-        base: Any = list if is_subclass(kind, list) else tuple
-        given = islice(base.__iter__(value), MAX_LIST_ITEMS)
-        items = tuple(_attribute(item) if not is_one_of(type(item), (list, tuple)) else None for item in given)
-        return items if len({type(item) for item in items}) == 1 and None not in items else None
-    return None
-
-
-def _scalar(value: Any) -> Any:
-    """Return a scalar's plain value, also that of a subclass, or of an array or tensor with one element."""
-    kind = type(value)
-    if is_one_of(kind, _PLAIN):
-        return value
-    if not any(is_subclass(kind, base) for base in (str, int, float)) and find_static(kind, "dtype") is None:
-        return value
-    plain = snapshot(value).value
-    # A private array of numpy.
-    if getattr(plain, "size", None) == 1 and hasattr(plain, "item"):
-        return plain.item()
-    if type(plain) is list and len(plain) == 1:
-        return plain[0]
-    return plain if is_one_of(type(plain), _PLAIN) else value
-
-
-def _type(value: Any) -> str:
-    return class_name(type(value)).rpartition(".")[2]
-
-
-def _tag(value: Any) -> int | str:
-    """Return an index as an int, any other value as its text."""
-    plain = snapshot(_scalar(value)).value
-    kind = type(plain)
-    if kind is int or kind is bool:
-        return int(plain) if fits_int64(plain) else integer_text(plain)
-    if kind is str:
-        return replace_surrogates(plain[:MAX_TAG_CHARACTERS])
-    return to_json(snapshot(plain)).decode()[:MAX_TAG_CHARACTERS].strip('"')
 
 
 class Trajectory:
@@ -375,13 +182,13 @@ class Trajectory:
             (semconv.ROLLOUT_N, self.rollout_n),
         ):
             if value is not None:
-                tags[key] = _tag(value)
-        validate = _scalar(self.validate)
-        tags[semconv.VALIDATE] = is_one_of(type(validate), _PLAIN) and bool(validate)
+                tags[key] = read_tag(value)
+        validate = read_scalar(self.validate)
+        tags[semconv.VALIDATE] = is_one_of(type(validate), PLAIN) and bool(validate)
         tags[semconv.EXPERIMENT_NAME] = pipeline.experiment_name
         state = TrajectoryState(tags)
         ambient = get_current_span(context).get_span_context()
-        root = pipeline.tracer.start_root(str(_tag(self.name)), state, [Link(ambient)] if ambient.is_valid else [])
+        root = pipeline.tracer.start_root(str(read_tag(self.name)), state, [Link(ambient)] if ambient.is_valid else [])
         if root is None:
             self._token = enter_silence(context)
             return
@@ -433,7 +240,7 @@ class Trajectory:
             annotations: dict[str, Any] = {semconv.STATUS: status, **state.annotations}
             if exception is None and annotations[semconv.STATUS] == "error":
                 root.set_status(StatusCode.ERROR, "annotated as error")
-            for key, total in zip(_TOTALS, (state.turns, state.input_tokens, state.output_tokens), strict=True):
+            for key, total in zip(TOTALS, (state.turns, state.input_tokens, state.output_tokens), strict=True):
                 if total:
                     annotations.setdefault(key, total)
             own: dict[str, Any] = {key: annotations.pop(key) for key in _OWN if key in annotations}
@@ -473,7 +280,7 @@ def _address(pipeline: RunningPipeline, trace_id: str, root_id: str) -> str | No
 def _metadata(attributes: dict[str, Any]) -> str:
     """Return the attributes as JSON text under their short names: Phoenix filters on these."""
     metadata = {
-        key.removeprefix(_PREFIX): value
+        key.removeprefix(PREFIX): value
         for key, value in attributes.items()
         if not isinstance(value, (str, tuple)) or len(value) <= MAX_METADATA_CHARACTERS
     }

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from opentelemetry import context as context_api
@@ -15,6 +15,7 @@ from opentelemetry import context as context_api
 from otel_rollout.counts import SideWorkStats
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.export.side_lane import Entry, Lane
 from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.safety.log_once import internal_error
 from otel_rollout.spans.context import UNTRACED
@@ -26,9 +27,6 @@ ITEM_BYTES: Final = 550
 """The size of an entry beside its key and payload: 480 to 580 with a key of 35 characters, by tracemalloc."""
 MIN_SECONDS_LEFT: Final = 0.05
 """No attempt begins with less time than this to the deadline of a shutdown."""
-FIRST_WAIT: Final = 0.25
-LONGEST_WAIT: Final = 4.0
-"""Seconds to the next attempt for spans that aren't stored yet; doubles while no entry is done."""
 SECONDS_BEHIND: Final = 120.0
 """A span that isn't stored this long, though a later one is, is not waited for any longer."""
 ATTEMPTS_ALONE: Final = 5
@@ -70,36 +68,6 @@ class Kind:
     limit: int = 1
 
 
-@dataclass(eq=False)
-class _Entry:
-    value: Any
-    order: int
-    number: int
-    size: int
-    failures: int = 0
-    done_before: int = 0
-    is_configuration_error: bool = False
-    is_in_flight: bool = False
-    waits_since: float | None = None
-
-
-@dataclass(eq=False)
-class _Lane:
-    """The entries of one kind and group, which share attempts and delays."""
-
-    kind: str
-    group: Hashable
-    limit: int
-    entries: dict[str, _Entry] = field(default_factory=dict)
-    failures: int = 0
-    waits: int = 0
-    newest_done: int = 0
-    due: float = 0.0
-    not_before: float = 0.0
-    is_flush_requested: bool = False
-    """True if a flush began during an attempt: another one follows at once."""
-
-
 class SideWork:
     """A queue of requests, bounded in bytes, with a thread and retries of its own.
 
@@ -132,7 +100,7 @@ class SideWork:
         self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)
         self._progress = threading.Condition(self._lock)
-        self._lanes: dict[tuple[str, Hashable], _Lane] = {}
+        self._lanes: dict[tuple[str, Hashable], Lane] = {}
         self._thread: threading.Thread | None = None
         self._has_ended = False
         self._deadline: float | None = None
@@ -165,14 +133,14 @@ class SideWork:
             if self._deadline is not None:
                 self._lost[kind]["after_shutdown"] += 1
                 return
-            lane = self._lanes.get((kind, group)) or _Lane(kind, group, self._kinds[kind].limit)
+            lane = self._lanes.get((kind, group)) or Lane(kind, group, self._kinds[kind].limit)
             replaced = lane.entries.get(key)
             if replaced is not None:
                 if replaced.order > order:
                     return
                 self._remove(lane, key)
             self._added += 1
-            entry = _Entry(value, order, self._added, len(key) + payload_bytes + ITEM_BYTES)
+            entry = Entry(value, order, self._added, len(key) + payload_bytes + ITEM_BYTES)
             lane.entries[key] = entry
             # New, or removed with the entry that is replaced.
             self._lanes[kind, group] = lane
@@ -190,10 +158,7 @@ class SideWork:
         self._reset_if_forked()
         with self._lock:
             for lane in self._lanes.values():
-                lane.due = lane.not_before
-                lane.is_flush_requested = True
-                for entry in lane.entries.values():
-                    entry.is_configuration_error = False
+                lane.retry_now()
             self._work.notify()
 
     def flush(self, timeout: float) -> bool:
@@ -259,24 +224,24 @@ class SideWork:
 
     # --- with the lock held
 
-    def _waiting(self, number: int) -> list[_Entry]:
+    def _waiting(self, number: int) -> list[Entry]:
         return [entry for lane in self._lanes.values() for entry in lane.entries.values() if entry.number <= number]
 
     def _total_lost(self) -> int:
         return sum(lost.total() for lost in self._lost.values())
 
-    def _remove(self, lane: _Lane, key: str) -> None:
+    def _remove(self, lane: Lane, key: str) -> None:
         self._bytes -= lane.entries.pop(key).size
         if not lane.entries:
             self._lanes.pop((lane.kind, lane.group), None)
 
-    def _lose(self, lane: _Lane, key: str, reason: str) -> None:
+    def _lose(self, lane: Lane, key: str, reason: str) -> None:
         self._remove(lane, key)
         self._lost[lane.kind][reason] += 1
 
     def _drop_oldest(self) -> bool:
         """Drop the oldest entry that no attempt is running for; return False if there is none."""
-        oldest: tuple[int, _Lane, str] | None = None
+        oldest: tuple[int, Lane, str] | None = None
         for lane in self._lanes.values():
             key = next((key for key, entry in lane.entries.items() if not entry.is_in_flight), None)
             if key is not None and (oldest is None or lane.entries[key].number < oldest[0]):
@@ -327,7 +292,7 @@ class SideWork:
                 self._has_ended = True
                 self._progress.notify_all()
 
-    def _take(self) -> tuple[_Lane, dict[str, _Entry]] | None:
+    def _take(self) -> tuple[Lane, dict[str, Entry]] | None:
         """Wait for due entries; return None if no further attempt is to be made."""
         with self._lock:
             while True:
@@ -341,48 +306,37 @@ class SideWork:
                 if lane is not None and lane.due <= now:
                     break
                 self._work.wait(None if lane is None else min(lane.due - now, threading.TIMEOUT_MAX))
-            trusted = [key for key, entry in lane.entries.items() if not entry.failures]
-            keys = trusted[: lane.limit] or [min(lane.entries, key=lambda key: lane.entries[key].failures)]
-            entries = {key: lane.entries[key] for key in keys}
-            for entry in entries.values():
-                entry.is_in_flight = True
-            lane.is_flush_requested = False
-            return lane, entries
+            return lane, lane.begin_attempt()
 
-    def _is_given_up(self, lane: _Lane) -> bool:
+    def _is_given_up(self, lane: Lane) -> bool:
         # An auth or configuration error since the shutdown began: nobody fixes it in time.
-        return self._deadline is not None and all(entry.is_configuration_error for entry in lane.entries.values())
+        return self._deadline is not None and lane.has_configuration_error
 
-    def _attempt(self, lane: _Lane, entries: Sequence[_Entry]) -> Outcome | NotYet:
+    def _attempt(self, lane: Lane, entries: Sequence[Entry]) -> Outcome | NotYet:
         try:
             return self._kinds[lane.kind].do(lane.group, [entry.value for entry in entries])
         except BaseException as error:
             return Outcome(Verdict.UNEXPLAINED, f"{type(error).__name__}: {error}")
 
-    def _settle(self, lane: _Lane, entries: Mapping[str, _Entry], outcome: Outcome) -> None:
+    def _settle(self, lane: Lane, entries: dict[str, Entry], outcome: Outcome) -> None:
         with self._lock:
-            for entry in entries.values():
-                entry.is_in_flight = False
+            settled = lane.end_attempt(entries)
             if self._is_abandoned:
                 return
-            # An entry that was replaced meanwhile waits for an attempt of its own.
-            settled = {key: entry for key, entry in entries.items() if lane.entries.get(key) is entry}
             if outcome.verdict is Verdict.DELIVERED:
                 self._note_done(lane, settled)
             else:
                 self._note_failed(lane, settled, outcome, attempted=len(entries))
             self._progress.notify_all()
 
-    def _settle_partly(self, lane: _Lane, entries: Mapping[str, _Entry], result: NotYet) -> None:
+    def _settle_partly(self, lane: Lane, entries: dict[str, Entry], result: NotYet) -> None:
         """Keep the entries that wait behind the others; one whose span was dropped is lost once later ones are done."""
         now = time.monotonic()
         with self._lock:
-            for entry in entries.values():
-                entry.is_in_flight = False
+            settled = lane.end_attempt(entries)
             if self._is_abandoned:
                 return
             waiting = {key for position, key in enumerate(entries) if position in result.positions}
-            settled = {key: entry for key, entry in entries.items() if lane.entries.get(key) is entry}
             done = {key: entry for key, entry in settled.items() if key not in waiting}
             if done:
                 self._note_done(lane, done)
@@ -398,25 +352,18 @@ class SideWork:
                 else:
                     # Behind later ones, or a full attempt of spans that never come would keep those from any.
                     lane.entries[key] = lane.entries.pop(key)
-            delay = min(FIRST_WAIT * 2.0 ** min(lane.waits, 16), LONGEST_WAIT)
-            lane.waits += 1
-            if self._deadline is not None:
-                delay = min(delay, (self._deadline - now) / 4)
-            lane.due = now + delay
+            lane.wait_for_spans(now, self._deadline)
             self._progress.notify_all()
         if is_slow:
             self._note_trouble(lane.kind, Outcome(Verdict.RETRY, result.reason))
 
-    def _note_done(self, lane: _Lane, entries: Mapping[str, _Entry]) -> None:
+    def _note_done(self, lane: Lane, entries: Mapping[str, Entry]) -> None:
         for key in entries:
             self._remove(lane, key)
         self._done[lane.kind] += len(entries)
-        lane.newest_done = max(lane.newest_done, *(entry.number for entry in entries.values()), 0)
-        lane.failures = lane.waits = 0
-        lane.due = lane.not_before = 0.0
-        lane.limit = min(lane.limit * 2, self._kinds[lane.kind].limit)
+        lane.note_done(entries.values(), self._kinds[lane.kind].limit)
 
-    def _note_failed(self, lane: _Lane, entries: Mapping[str, _Entry], outcome: Outcome, *, attempted: int) -> None:
+    def _note_failed(self, lane: Lane, entries: Mapping[str, Entry], outcome: Outcome, *, attempted: int) -> None:
         verdict = outcome.verdict
         is_alone = attempted == 1
         lane.limit = max(1, attempted // 2)
@@ -436,13 +383,8 @@ class SideWork:
                 if entry.failures >= ATTEMPTS_ALONE and self._done[lane.kind] > entry.done_before:
                     self._lose(lane, key, "export_failed" if verdict is Verdict.UNEXPLAINED else verdict.value)
         lane.failures += 1
-        now = time.monotonic()
         delay = self._policy.delay(lane.failures, outcome)
-        if self._deadline is not None:
-            # Leaves time for several attempts, however long the delay has grown.
-            delay = min(delay, (self._deadline - now) / 4)
-        lane.not_before = now + min(delay, outcome.retry_after or 0.0)
-        lane.due = lane.not_before if lane.is_flush_requested else now + delay
+        lane.put_off(delay, outcome.retry_after or 0.0, time.monotonic(), self._deadline)
 
     def _note_trouble(self, kind: str, outcome: Outcome) -> None:
         verdict = outcome.verdict

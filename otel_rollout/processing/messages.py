@@ -6,7 +6,6 @@ convention doesn't name stay on the message or the part. Inline media become a n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
@@ -23,11 +22,9 @@ from otel_rollout.processing.message_aliases import (
 
 __all__ = [
     "convert_messages",
-    "described_text",
     "finish_reason_of",
     "is_message",
     "is_message_list",
-    "media_note",
     "text_message",
     "tool_definitions",
 ]
@@ -104,23 +101,6 @@ def convert_messages(value: Any) -> list[Message]:
         else:
             messages.append(text_message("user", str(item)))
     return messages
-
-
-def described_text(message: Message) -> str:
-    """Return the text of a message in the convention's form: its texts, else its tool calls or a tool's result."""
-    texts = [part["content"] for part in message["parts"] if part["type"] == "text" and type(part["content"]) is str]
-    if any(texts):
-        return "\n".join(texts)
-    return "\n".join(text for part in message["parts"] if (text := _described(part)))
-
-
-def media_note(part: Mapping[str, Any]) -> str:
-    """Return a short text for a part that refers to media, or is of no known type; never inline media."""
-    kind = part.get("type")
-    names = ("uri", "file_id") if kind == "blob" else ("uri", "file_id", "content")
-    given = (part[name] for name in names if type(part.get(name)) is str and part[name])
-    reference = next(given, "inline" if kind == "blob" else "")
-    return f"[{part.get('modality') or kind}: {reference}]"
 
 
 def tool_definitions(value: Any) -> list[dict[str, Any]] | None:
@@ -324,15 +304,6 @@ def _media(kind: str, item: dict[str, Any]) -> Part:
         note = text if text[:1] == "[" else f"[{len(text):,} bytes cut]" if text else _json(source)
         return {**described, "type": modality, "content": note}
     return described
-
-
-def _described(part: Part) -> str:
-    kind = part["type"]
-    if kind == "tool_call":
-        return f"{part['name']}({_json(part['arguments'])})"
-    if kind == "tool_call_response":
-        return _json(part["response"])
-    return str(part["content"]) if kind == "reasoning" else media_note(part)
 
 
 def _is_empty(value: Any) -> bool:

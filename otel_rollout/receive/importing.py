@@ -14,7 +14,7 @@ from otel_rollout.receive.otlp_file import NoOtlpFileError, OtlpFile
 from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.receive.span_batch import SpanBatch
 from otel_rollout.receive.stored_spans import StoredSpans
-from otel_rollout.trace_folder.layout import INDEX, OPEN
+from otel_rollout.trace_folder.layout import INDEX, OPEN, is_step_summary
 from otel_rollout.trace_folder.otlp_json import EncodedSpan
 
 __all__ = ["ImportReport", "find_files", "import_files"]
@@ -93,7 +93,7 @@ def _walk(folder: Path) -> Iterator[Path]:
         # What is open elsewhere is in no step yet, and would count as finished here.
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != OPEN)
         for name in sorted(names):
-            if not name.startswith(".") and not name.endswith(INDEX):
+            if not name.startswith(".") and not name.endswith(INDEX) and not is_step_summary(name):
                 yield Path(root, name)
 
 

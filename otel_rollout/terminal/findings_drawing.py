@@ -36,9 +36,8 @@ def _lines(diagnosis: Diagnosis, width: int | None) -> Iterator[Text]:
         classes = ", ".join(f"{name} {number:,}" for name, number in diagnosis.failures.items())
         total = sum(diagnosis.failures.values())
         unknown = diagnosis.unknown_share or 0.0
-        yield Text(
-            f"{total:,} failed or have the worst reward, by class: {classes}; unknown {unknown:.0%}", style="dim"
-        )
+        text = f"{total:,} failed or have the worst reward, by class: {classes}; unknown {unknown:.0%}"
+        yield from (Text(line, style="dim") for line in wrapped(text, width, ""))
     has_several = len({(finding.experiment_name, finding.run_id) for finding in found}) > 1
     for finding in found:
         yield Text()

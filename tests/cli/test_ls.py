@@ -202,6 +202,13 @@ class TestTrajectories:
         assert len(rows(capsys, folder, "--step", 1, "--reward", "-1..0")) == 1
         assert len(rows(capsys, folder, "--step", 1, "--reward", "-.5..0")) == 1
 
+    def test_a_range_without_a_reward(self, folder, capsys):
+        """The lower one comes first: one line says so."""
+        with pytest.raises(SystemExit) as raised:
+            main(["ls", str(folder), "--reward", "1..0"])
+        assert raised.value.code == 2
+        assert "'1..0' has no reward in it: the lower one comes first, 0..1" in capsys.readouterr().err
+
 
 class TestGroups:
     """With `--sample`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -16,12 +17,15 @@ from opentelemetry.trace import SpanContext, TraceFlags
 from otel_rollout import semconv
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.delivery.queue_limits import QueueLimits
+from otel_rollout.export.outcome import DELIVERED
+from otel_rollout.export.side_work import Kind, SideWork
 from otel_rollout.processing.payload_finisher import PayloadFinisher
 from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout.spans.recording_span import RolloutSpan
 from otel_rollout.spans.trajectory_state import TrajectoryState
 from otel_rollout.values.snapshot import snapshot
 from tests.delivery.queues import QUICK, Recorder, running
+from tests.delivery.side_requests import Backend
 
 RESOURCE = Resource({})
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
@@ -95,3 +99,27 @@ def make_queue(reader):
             )
 
         yield make
+
+
+@pytest.fixture
+def backend():
+    """A backend for side work."""
+    backend = Backend()
+    yield backend
+    backend.gate.set()
+
+
+@pytest.fixture
+def make_work(backend):
+    """Makes side work of one kind, rewards, which is shut down when the test ends."""
+    made = []
+
+    def make(limit=1, policy=QUICK, **options):
+        made.append(SideWork("backend", {"rewards": Kind(backend, limit)}, policy=policy, **options))
+        return made[-1]
+
+    yield make
+    backend.rule = lambda values: DELIVERED
+    backend.gate.set()
+    for work in made:
+        work.shutdown(time.monotonic() + 5.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 
@@ -10,8 +11,19 @@ from otel_rollout.receive import received_folder
 from otel_rollout.receive.adoption import adopt
 from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.receive.span_batch import SpanBatch
+from otel_rollout.trace_folder import file_lock
 from otel_rollout.trace_folder.otlp_json import EncodedSpan
-from tests.receive.receiving import JSON, PROTOBUF, as_json, make_request, make_span, make_trace, trace_id
+from tests.receive.receiving import (
+    JSON,
+    PROTOBUF,
+    as_json,
+    ids_of,
+    make_request,
+    make_span,
+    make_trace,
+    stored,
+    trace_id,
+)
 
 MUTATIONS = 400
 
@@ -93,6 +105,31 @@ def test_a_journal_with_a_line_that_is_no_otlp(tmp_path) -> None:
     assert sum(adopt(other)) == len(sound)
     assert not journal.exists()
     other.close()
+
+
+def test_a_quiet_receiver_on_a_disk_without_locks(tmp_path, monkeypatch) -> None:
+    """Its journal is adopted after an hour; if it goes on meanwhile the journal stays, and each span is read once."""
+    monkeypatch.setattr(file_lock, "fcntl", None)
+    quiet, other = ReceivedFolder(tmp_path / "traces"), ReceivedFolder(tmp_path / "traces")
+    batches = [spans_of(SpanBatch(make_request(make_trace(n)).SerializeToString(), PROTOBUF)) for n in (1, 2, 3)]
+    quiet.take(batches[0])
+    [journal] = (tmp_path / "traces" / "open").glob("*.jsonl")
+    assert sum(adopt(other)) == 0
+    hours_ago = time.time() - 2 * file_lock.QUIET_SECONDS
+    os.utime(journal, (hours_ago, hours_ago))
+    adopting = adopt(other)
+    assert (next(adopting), next(adopting)) == (0, 4)
+    quiet.take(batches[1])
+    assert sum(adopting) == 4
+    assert journal.exists()
+    quiet._journal.forget()
+    os.utime(journal, (hours_ago, hours_ago))
+    assert sum(adopt(other)) == 0
+    assert not journal.exists()
+    other.take(batches[2])
+    other.close()
+    found = stored(tmp_path / "traces")
+    assert found == ids_of([span for number in (1, 2, 3) for span in make_trace(number)])
 
 
 def test_a_trace_that_never_ends(tmp_path, monkeypatch) -> None:

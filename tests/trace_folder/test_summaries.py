@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import shutil
 import stat
+from itertools import product
 from pathlib import Path
 from unittest import mock
 
@@ -12,7 +13,13 @@ import orjson
 import pytest
 
 from otel_rollout import read, semconv
+from otel_rollout.analysis.failure_class import failure_class
+from otel_rollout.analysis.group_summary import summarise_groups
+from otel_rollout.analysis.perfetto import trace_events
+from otel_rollout.analysis.step_summary import summarise_step
 from otel_rollout.analysis.summarise import summarise_trajectory
+from otel_rollout.analysis.summary_columns import FIRST_COLUMN
+from otel_rollout.run.summary_json import step_from, to_json
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.lines import seal_of
 from otel_rollout.trace_folder.stored_file import StoredFile
@@ -28,6 +35,10 @@ LISTED = (
     *("start_time", "end_time", "spans", "bytes", "stored_bytes"),
 )
 """What a list has of a summary, and of one without a prompt the service."""
+HOSTILE = (
+    *(None, True, -1, 0, 7, 2**63, 2**64 - 1, 1e300, -1e300, "", "x", [], [1], [[1]], {}, {"a": 1}, {"a": [1, 2]}),
+    *([["a", "TOOL", "E", 9]], [["a", "EVALUATOR", "E", -7]], [["a", "", "", 2**62]], {"a": [0, 0]}, ["", "a"]),
+)
 PLACE = {"worker": mock.ANY, "bytes": mock.ANY, "stored_bytes": mock.ANY}
 
 
@@ -115,6 +126,25 @@ class TestRecordedTrajectory:
         index.write_bytes(start + seal_of(start))
         [found] = read(tmp_path)
         assert fields_of(found.summary) == fields_of(summarise_trajectory(make_trajectory()))
+
+    def test_any_value_of_a_column(self, tmp_path):
+        """A figure is one that spans can have, else that of the spans; no other one changes with it."""
+        spans = make_trajectory()
+        write(tmp_path, spans)
+        [index] = tmp_path.rglob("*.index.jsonl")
+        entry = orjson.loads(index.read_bytes())
+        del entry["crc32"]
+        sound = fields_of(summarise_trajectory(spans))
+        columns = list(entry)[list(entry).index(FIRST_COLUMN) :]
+        for column, value in product(columns, HOSTILE):
+            start = orjson.dumps({**entry, column: value})[:-1]
+            index.write_bytes(start + seal_of(start))
+            [found] = read(tmp_path)
+            shown = fields_of(found.summary)
+            assert {name for name in sound if shown[name] != sound[name]} <= {column}
+            assert step_from(orjson.loads(to_json(summarise_step([found.summary], summarise_groups([found.summary])))))
+            failure_class(found.summary, 0.0)
+            assert list(trace_events([found.summary]))
 
     def test_a_damaged_index(self, tmp_path):
         """It is made from the frame."""

@@ -10,7 +10,7 @@ from opentelemetry import context as context_api
 from opentelemetry.trace import get_current_span
 
 from otel_rollout import semconv
-from otel_rollout.capture.trajectory import annotate
+from otel_rollout.capture.annotate import annotate
 from otel_rollout.integrations import ray
 from otel_rollout.integrations.hooks import executor
 from otel_rollout.integrations.hooks.hook import Arguments, Call, Hook, Observer, after

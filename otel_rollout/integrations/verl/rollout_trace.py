@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from otel_rollout import semconv
 from otel_rollout.capture import op, trajectory
+from otel_rollout.capture.annotate import annotate
 from otel_rollout.integrations.hooks.guard import guarded
 from otel_rollout.integrations.hooks.hook import Call, Hook, after
 from otel_rollout.integrations.hooks.patching import is_replaced, observe
@@ -83,14 +84,14 @@ class _Traced:
         if rollout is not None and arguments.get("trace", True):
             self._rollout = rollout
             content = {"messages": list(rollout.messages)} if rollout.messages is not None else None
-            trajectory.annotate(input=content, **rollout.attributes)
+            annotate(input=content, **rollout.attributes)
 
     def _end(self, *exception: Any) -> None:
         ours, self._trajectory = self._trajectory, None
         rollout, self._rollout = self._rollout, None
         if rollout is not None and rollout.tool_calls:
             counts: dict[str, Any] = {semconv.TOOL_CALLS: rollout.tool_calls, semconv.TOOL_ERRORS: rollout.tool_errors}
-            trajectory.annotate(**counts)
+            annotate(**counts)
         if ours is not None:
             ours.__exit__(*exception)
 

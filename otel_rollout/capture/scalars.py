@@ -1,0 +1,79 @@
+"""Reads a reward, an attribute or a tag as a plain value, whatever class a trainer gives it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from itertools import islice
+from typing import Any, Final
+
+from otel_rollout.values.object_reading import find_static, integer_text, is_one_of, is_subclass
+from otel_rollout.values.sanitize import fits_int64, replace_surrogates
+from otel_rollout.values.snapshot import snapshot
+from otel_rollout.values.snapshot_json import to_json
+
+__all__ = ["PLAIN", "read_attribute", "read_number", "read_scalar", "read_tag"]
+
+MAX_TAG_CHARACTERS: Final = 1024
+MAX_LIST_ITEMS: Final = 100_000
+PLAIN: Final = (str, int, float, bool, type(None))
+
+
+def read_number(value: Any) -> float | None:
+    """Return a number as a float; None if it is none, or beyond a double's range."""
+    plain = read_scalar(value)
+    kind = type(plain)
+    if type(value) is Decimal or type(value) is Fraction:
+        plain = value
+    elif kind is not int and kind is not float and kind is not bool:
+        return None
+    try:
+        return float(plain)
+    except (OverflowError, ValueError):
+        # Beyond a double's range, or a Decimal that is a signalling NaN.
+        return None
+
+
+def read_attribute(value: Any) -> Any:
+    """Return a value as a text, a number, a boolean or a tuple of one of these; None if it is none of them."""
+    value = read_scalar(value)
+    kind = type(value)
+    if kind is bool or kind is float:
+        return value
+    if kind is str:
+        return replace_surrogates(value)
+    if kind is int:
+        return value if fits_int64(value) else None
+    if is_subclass(kind, list) or is_subclass(kind, tuple):
+        base: Any = list if is_subclass(kind, list) else tuple
+        given = islice(base.__iter__(value), MAX_LIST_ITEMS)
+        items = tuple(read_attribute(item) if not is_one_of(type(item), (list, tuple)) else None for item in given)
+        return items if len({type(item) for item in items}) == 1 and None not in items else None
+    return None
+
+
+def read_scalar(value: Any) -> Any:
+    """Return a scalar's plain value, also that of a subclass, or of an array or tensor with one element."""
+    kind = type(value)
+    if is_one_of(kind, PLAIN):
+        return value
+    if not any(is_subclass(kind, base) for base in (str, int, float)) and find_static(kind, "dtype") is None:
+        return value
+    plain = snapshot(value).value
+    # A private array of numpy.
+    if getattr(plain, "size", None) == 1 and hasattr(plain, "item"):
+        return plain.item()
+    if type(plain) is list and len(plain) == 1:
+        return plain[0]
+    return plain if is_one_of(type(plain), PLAIN) else value
+
+
+def read_tag(value: Any) -> int | str:
+    """Return an index as an int, any other value as its text."""
+    plain = snapshot(read_scalar(value)).value
+    kind = type(plain)
+    if kind is int or kind is bool:
+        return int(plain) if fits_int64(plain) else integer_text(plain)
+    if kind is str:
+        return replace_surrogates(plain[:MAX_TAG_CHARACTERS])
+    return to_json(snapshot(plain)).decode()[:MAX_TAG_CHARACTERS].strip('"')
