@@ -85,7 +85,6 @@ class TestText:
         """The text stands for a message; without one, its tool calls, a tool's result, or a note of the media."""
         assert text_of(ChatMessage("user", parts)) == text
 
-
     @pytest.mark.parametrize(
         ("more", "text"),
         [
