@@ -315,7 +315,7 @@ class TestElsewhere:
         annotate(reward=1.0)
         op()
         assert [entry.getMessage() for entry in caplog.records] == [
-            "annotate() was called outside rollout_trace_attr: there is nothing to annotate"
+            "annotate() was called outside rollout_trace_attr: call it in the block"
         ]
         assert "rollout.reward" not in root_attributes(rollout_spans)
 

@@ -13,6 +13,7 @@ from otel_rollout.export.chat_messages import (
     chat_messages,
     text_of,
 )
+from otel_rollout.processing.chat_payload import preview, split_output
 
 TEXT = {"type": "text", "content": "What is 6 * 7?"}
 CALL = {"type": "tool_call", "id": "call_1", "name": "calculator", "arguments": {"expression": "6*7"}}
@@ -83,6 +84,19 @@ class TestText:
     def test_text_comes_before_other_parts(self, parts, text):
         """The text stands for a message; without one, its tool calls, a tool's result, or a note of the media."""
         assert text_of(ChatMessage("user", parts)) == text
+
+    @pytest.mark.parametrize(
+        ("more", "text"),
+        [
+            ({"content": [{"type": "refusal", "refusal": "No."}]}, '{"type":"refusal","refusal":"No."}'),
+            ({"tool_calls": [{"name": "f"}]}, "f()"),
+        ],
+    )
+    def test_the_text_in_the_payload(self, more, text):
+        """The text that stands in `output.value` is the same, so that exporters know it and don't write both."""
+        (message,) = split_output({"role": "assistant", "content": None, **more}).messages
+
+        assert preview(message) == text_of(ChatMessage(message["role"], message["parts"])) == text
 
 
 class TestOpenAI:

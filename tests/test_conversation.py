@@ -212,6 +212,48 @@ class TestMessages:
             Message("tool", "1", call_id="x"),
         ]
 
+    @pytest.mark.parametrize(
+        ("given", "expected"),
+        [
+            (
+                [{"type": "human", "content": "hi"}, {"type": "tool", "content": "3", "tool_call_id": "c1"}],
+                [Message("user", "hi"), Message("tool", "3", call_id="c1")],
+            ),
+            (
+                [{"type": "function_call", "id": "fc", "call_id": "c1", "name": "add", "arguments": "{}"}],
+                [Message("assistant", calls=(ToolCall("add", "", "c1", {}),))],
+            ),
+            ({"role": "assistant", "reasoning_content": "Hm.", "content": "3"}, [Message("assistant", "Hm.\n3")]),
+            (
+                {
+                    "role": "user",
+                    "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}],
+                },
+                [Message("user", "[image: [4 bytes cut]]")],
+            ),
+            ({"role": "user", "content": {"a": 1}}, [Message("user", '{"a":1}')]),
+            ({"role": "tool", "content": f"a{QWEN[1]}"}, [Message("tool", f"a{QWEN[1]}")]),
+        ],
+        ids=["LangChain", "Responses", "reasoning", "media", "data", "a tool's text"],
+    )
+    def test_forms_that_spans_take_too(self, given, expected):
+        """A payload is read in each form that becomes messages on spans; a tool's text is never split."""
+        assert messages_of(given) == expected
+
+    def test_media_on_a_span(self):
+        """They are shown by their address, inline ones without their bytes."""
+        parts = [
+            {"type": "uri", "modality": "image", "uri": "https://e.com/a.png"},
+            {"type": "blob", "modality": "image", "content": "aGk="},
+        ]
+        messages = json.dumps([{"role": "user", "parts": parts}])
+        span = turn(2, None, "A cat.", **{semconv.INPUT_MESSAGES: messages})
+        assert told([span])[0] == ("user", "[image: https://e.com/a.png]\n[image: inline]")
+
+    def test_a_role_beside_other_fields(self):
+        """An object that says nothing as a message keeps its fields."""
+        assert messages_of({"role": "judge", "reasoning": "Right.", "score": 3}) == []
+
     @pytest.mark.parametrize("value", [None, 3, "text", [], [1], {}, {"role": "user"}, [{"content": "x"}]])
     def test_what_is_no_message(self, value):
         """Other payloads have none."""

@@ -187,6 +187,14 @@ class TestConvert:
         """Media are an address, an id, or a note: never the bytes."""
         assert convert_messages({"role": "user", "content": [part]}) == [{"role": "user", "parts": [expected]}]
 
+    @pytest.mark.parametrize("data", [{"a": 1}, [1, 2], [{"text": "a hit", "score": 2}]])
+    def test_data_of_tools(self, data):
+        """A tool's result that is data is kept whole, as a message or as a part under any of its names."""
+        parts = [{"type": "tool_call_response", "id": "call_1", key: data} for key in ("response", "result")]
+
+        assert convert_messages({"role": "tool", "tool_call_id": "call_1", "content": data}) == [result(data)]
+        assert convert_messages({"role": "user", "parts": parts}) == [result(data), result(data)]
+
     @pytest.mark.parametrize("model", [Chat(role="user", content="hi"), Plain("user", "hi")])
     def test_objects(self, model):
         """A pydantic model or a dataclass is the message of its fields."""

@@ -13,6 +13,7 @@ from otel_rollout.analysis.perfetto import trace_events
 from otel_rollout.analysis.trajectory_summary import SpanShape, TrajectorySummary
 from otel_rollout.cli.main import main
 from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.trace_folder.lines import seal_of
 from tests.servers.process import ServerProcess, free_port, listens
 from tests.trace_folder.recordings import make_trajectory
 
@@ -111,7 +112,22 @@ class TestCommand:
     def test_no_place(self, recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """A file that can't be written is one line and exit code 2."""
         assert main(["ls", str(recorded), "--perfetto", str(tmp_path / "none" / "timeline.json")]) == 2
-        assert "No such file" in capsys.readouterr().err
+        assert f"--perfetto {tmp_path / 'none' / 'timeline.json'}: the file can't be written" in capsys.readouterr().err
+
+    def test_an_index_that_is_damaged(self, recorded: Path, tmp_path: Path) -> None:
+        """A trajectory without a summary that can't be read either has its place; the others have their spans."""
+        [index] = recorded.rglob("*.index.jsonl")
+        lines = [json.loads(line) for line in index.read_bytes().splitlines()]
+        del lines[0]["crc32"], lines[0]["turns"]
+        start = json.dumps(lines[0], separators=(",", ":"))[:-1].encode()
+        index.write_bytes(start + seal_of(start) + index.read_bytes().splitlines(keepends=True)[1])
+        [frames] = recorded.rglob("*.zst")
+        data = bytearray(frames.read_bytes())
+        data[lines[0]["length"] // 2] ^= 255
+        frames.write_bytes(data)
+        path = tmp_path / "timeline.json"
+        assert main(["ls", str(recorded), "--perfetto", str(path)]) == 0
+        assert len(slices(json.loads(path.read_text())["traceEvents"])) == 3
 
     @pytest.mark.integration
     @pytest.mark.slow

@@ -46,6 +46,7 @@ def measure_step(folder: Path, rounds: int) -> list[Figure]:
         _timed("the step's summary, made", lambda: _in_process("make", folder), rounds, 1.0),
         _timed("the step's summary, kept", lambda: _in_process("steps", folder), rounds, 0.5),
         _timed("the step's groups and trajectories", lambda: _in_process("step", folder), rounds, 1.0),
+        _timed("the step's table, `ls --step`", lambda: _listed(folder), rounds),
         _timed("a group, warm", lambda: _in_process("group", folder), rounds, 0.3),
         _timed("the same prompt at all steps", lambda: _in_process("same_prompt", folder), rounds),
         _timed("a trajectory with its spans, warm", lambda: _in_process("trajectory", folder), rounds, 0.1),
@@ -130,6 +131,11 @@ def _seconds(ask: Callable[[], Any]) -> tuple[float, float]:
 def _cpu_seconds() -> float:
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def _listed(folder: Path) -> tuple[float, float]:
+    command = [sys.executable, "-m", "otel_rollout.cli", "ls", str(folder), "--step", "1"]
+    return _seconds(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
 
 
 def _in_process(question: str, folder: Path) -> tuple[float, float]:

@@ -51,7 +51,7 @@ _NUMBERS: Final = frozenset(
 
 
 class Fault:
-    """What an error of a database driver means for the transaction."""
+    """The meaning of a database driver's error for the transaction."""
 
     DEADLOCK: Final = "deadlock"
     """Two writers waited for each other: the same transaction again."""

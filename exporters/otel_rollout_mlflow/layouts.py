@@ -20,7 +20,7 @@ COSTS: Final = ("input_cost", "output_cost", "total_cost")
 
 @dataclass(frozen=True)
 class Layout:
-    """What differs between the schema revisions, and in what their MLflow writes.
+    """The differences between schema revisions, and between the rows that their MLflow writes.
 
     Args:
         sums_flatly: Token usage of a trace is the sum over its spans; later versions skip spans inside counted ones.

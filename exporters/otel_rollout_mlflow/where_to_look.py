@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import sys
 from importlib import metadata
+from typing import Final
 
 from otel_rollout.export.http import without_userinfo
 
 __all__ = ["where_to_look"]
+
+DRIVERS: Final = {
+    "postgresql://": "psycopg[binary]",
+    "postgresql+psycopg://": "psycopg[binary]",
+    "mysql+pymysql://": "pymysql",
+}
+"""The driver that a server needs beside MLflow, by how its database's address begins."""
 
 
 def where_to_look(uri: str, project_name: str, experiment_name: str) -> list[str]:
@@ -18,21 +26,26 @@ def where_to_look(uri: str, project_name: str, experiment_name: str) -> list[str
         project_name: The project of the trajectories: MLflow's experiment.
         experiment_name: Their experiment: a tag in MLflow.
     """
-    uri = without_userinfo(uri)
+    shown = without_userinfo(uri)
+    # A password isn't shown, and without it the address leads nowhere.
+    is_secret, uri = uri != shown, shown
+    tracking_uri = 'os.environ["MLFLOW_TRACKING_URI"]' if is_secret else f'"{uri}"'
     query = f"tags.experiment_name = '{experiment_name}' AND tags.step = '1'"
     lines = [
         f"The trajectories are in MLflow, experiment {project_name}.",
         f"Find those of the first step in {sys.executable} with",
         "",
-        "    import mlflow",
-        f'    mlflow.set_tracking_uri("{uri}")',
+        "    import os, mlflow" if is_secret else "    import mlflow",
+        f"    mlflow.set_tracking_uri({tracking_uri})",
         f'    mlflow.set_experiment("{project_name}")',
         f'    print(len(mlflow.search_traces(filter_string="{query}")), "trajectories")',
         "",
     ]
     if uri.startswith(("http://", "https://")):
         return [*lines, f"Open {uri} and choose the experiment {project_name}, tab Traces."]
-    server = f"mlflow server --backend-store-uri {uri} --port 5000"
+    store = '"$MLFLOW_TRACKING_URI"' if is_secret else uri
+    server = f"mlflow server --backend-store-uri {store} --port 5000"
+    driver = next((f" --with '{package}'" for scheme, package in DRIVERS.items() if uri.startswith(scheme)), "")
     try:
         metadata.version("mlflow")
     except metadata.PackageNotFoundError:
@@ -45,6 +58,6 @@ def where_to_look(uri: str, project_name: str, experiment_name: str) -> list[str
             *lines,
             "Open the MLflow UI (http://127.0.0.1:5000) with the following (`pip install uv` brings uvx)",
             "",
-            f"    uvx --from mlflow{version} {server}",
+            f"    uvx --from mlflow{version}{driver} {server}",
         ]
     return [*lines, "Open the MLflow UI (http://127.0.0.1:5000) with", "", f"    {server}"]

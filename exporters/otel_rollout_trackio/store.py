@@ -21,7 +21,7 @@ class StoreError(Exception):
 
 
 class Store(abc.ABC):
-    """Where conversations go; each method raises `StoreError`."""
+    """A destination of conversations; each method raises `StoreError`."""
 
     @abc.abstractmethod
     def write(self, conversations: Sequence[Conversation]) -> None:

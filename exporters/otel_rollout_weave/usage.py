@@ -57,7 +57,7 @@ def usage_of(span: ReadableSpan) -> Usage | None:
 
 
 class Below:
-    """What is known of the calls below a root: how many succeeded and failed, and their tokens.
+    """The calls below a root: how many succeeded and failed, and their tokens.
 
     Args:
         success: How many succeeded.

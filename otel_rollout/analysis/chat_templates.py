@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from otel_rollout.processing.template_text import tool_results
+
 __all__ = ["ToolCall", "json_of", "read_template", "split_tool_calls"]
 
 _ROLE: Final = "system|user|assistant|tool|developer|observation|ipython|model"
@@ -30,6 +32,8 @@ _ENDS: Final = re.compile(
     r"|<[|\uff5c](?:begin|end)[\u2581_]of[\u2581_]sentence[|\uff5c]>|<bos>|<eos>"
 )
 _ROLES: Final = {"model": "assistant", "observation": "tool", "ipython": "tool"}
+_CALL: Final = "<tool_call>"
+_CALL_END: Final = "</tool_call>"
 _SPACE: Final = re.compile(r"\s*")
 
 
@@ -77,7 +81,7 @@ def read_template(text: str) -> list[tuple[str, str]]:
     for header, following in zip(headers, [*headers[1:], None], strict=True):
         role = next(filter(None, header.groups())).lower()
         content = _ENDS.sub("", text[header.end() : following.start() if following else None])
-        results = _results_of(content)
+        results = tool_results(content)
         if results:
             messages += [("tool", result) for result in results]
         elif content.strip() or following is not None:
@@ -92,7 +96,7 @@ def split_tool_calls(text: str) -> tuple[str, tuple[ToolCall, ...]]:
     calls: list[ToolCall] = []
     said: list[str] = []
     at = 0
-    for start, content, end in _elements(text, "tool_call"):
+    for start, content, end in _calls(text):
         call = _call_of(content)
         if call is not None:
             calls.append(call)
@@ -114,33 +118,20 @@ def _call_of(content: str) -> ToolCall | None:
     return ToolCall.of(name, arguments) if isinstance(name, str) else None
 
 
-def _results_of(text: str) -> list[str]:
-    """Return the tool results that a text consists of; none if there is anything else."""
-    results: list[str] = []
-    at = 0
-    for start, content, end in _elements(text, "tool_response"):
-        if text[at:start].strip():
-            return []
-        results.append(content.removeprefix("\n").removesuffix("\n"))
-        at = end
-    return results if at == len(text) else []
+def _calls(text: str) -> Iterator[tuple[int, str, int]]:
+    """Yield start, content and end of each tool call, the space behind it included, in linear time.
 
-
-def _elements(text: str, name: str) -> Iterator[tuple[int, str, int]]:
-    """Yield start, content and end of each element, the space behind it included, in linear time.
-
-    A regular expression would search the whole text for the end of each of many elements that have none.
+    A regular expression would search the whole text for the end of each of many calls that have none.
     """
-    mark, end_mark = f"<{name}>", f"</{name}>"
-    start = text.find(mark)
+    start = text.find(_CALL)
     while start >= 0:
-        end = text.find(end_mark, start)
+        end = text.find(_CALL_END, start)
         if end < 0:
             return
-        space = _SPACE.match(text, end + len(end_mark))
-        following = space.end() if space is not None else end + len(end_mark)
-        yield start, text[start + len(mark) : end], following
-        start = text.find(mark, following)
+        space = _SPACE.match(text, end + len(_CALL_END))
+        following = space.end() if space is not None else end + len(_CALL_END)
+        yield start, text[start + len(_CALL) : end], following
+        start = text.find(_CALL, following)
 
 
 def json_of(value: Any) -> str:

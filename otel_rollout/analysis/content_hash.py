@@ -47,7 +47,7 @@ UINT32_MAX: Final = 2**32 - 1
 
 
 def output_hash(messages: Any, value: Any) -> int:
-    """Return the hash of what a generation said: its messages, else its text, its tokens, or its payload.
+    """Return the hash of a generation's output: its messages, else its text, tokens or payload.
 
     Args:
         messages: `gen_ai.output.messages`.

@@ -12,7 +12,15 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.analysis.chat_templates import read_template
-from otel_rollout.analysis.messages import Message, ToolCall, message_of, messages_of, parse_json, text_of_value
+from otel_rollout.analysis.messages import (
+    Message,
+    ToolCall,
+    message_of,
+    messages_of,
+    parse_json,
+    read_message,
+    text_of_value,
+)
 from otel_rollout.analysis.trace_tree import error_of, place_of
 from otel_rollout.export.chat_messages import ChatMessage, chat_messages
 
@@ -45,7 +53,7 @@ class Utterance:
 
 
 def conversation_of(spans: Sequence[ReadableSpan]) -> list[Utterance]:
-    """Return what was said in a trajectory: prompts, generations, tool calls, tool results."""
+    """Return a trajectory's utterances: prompts, generations, tool calls, tool results."""
     ordered = sorted(spans, key=lambda span: span.start_time or 0)
     turns = outermost(ordered, "LLM")
     if not turns:
@@ -266,7 +274,7 @@ def _text(payload: Any, said: Any) -> str:
 
 
 def _read(messages: Sequence[ChatMessage]) -> list[Message]:
-    return [each for message in messages for each in message_of({"role": message.role, "parts": message.parts})]
+    return [each for message in messages for each in read_message({"role": message.role, "parts": message.parts})]
 
 
 def _field(payload: Any, name: str) -> Any:

@@ -1,9 +1,12 @@
-"""The part of the system that a failure comes from, told by exception types, kinds of spans and statuses."""
+"""Classifies failures by exception type, span kind and status: model, tool, environment, engine, reward or time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from otel_rollout.analysis.span_rows import ERROR, MAX_DEPTH
+from otel_rollout.analysis.span_shapes import Place, places_of
 from otel_rollout.analysis.trajectory_summary import SpanError, TrajectorySummary
 
 __all__ = ["FAILURE_CLASSES", "failure_class"]
@@ -65,7 +68,9 @@ _ABORTED: Final = frozenset({"abort", "aborted", "error"})
 def failure_class(summary: TrajectorySummary, worst_reward: float | None = None) -> str | None:
     """Return the class of a trajectory's failure; None if it didn't fail, or has no root yet.
 
-    It failed if it ended in an error, was cancelled or truncated, or has the worst reward of its step.
+    It failed if it ended in an error, was truncated, was cancelled and has a reward all the same, or has the worst
+    reward of its step. One that was cancelled without a reward is left out of training: that is no failure when a run
+    stops, or has enough rollouts.
 
     Args:
         summary: The trajectory.
@@ -76,7 +81,7 @@ def failure_class(summary: TrajectorySummary, worst_reward: float | None = None)
     if summary.status == "error" or (summary.status is None and summary.error_type is not None):
         return _of_exception(summary)
     if summary.status == "cancelled":
-        return TIMEOUT
+        return None if summary.reward is None else TIMEOUT
     is_worst = worst_reward is not None and summary.reward is not None and summary.reward <= worst_reward
     has_lost_reward = summary.reward is None and any(error.kind == "EVALUATOR" for error in summary.errors)
     if summary.status == "truncated" or is_worst or has_lost_reward:
@@ -96,7 +101,7 @@ def _of_exception(summary: TrajectorySummary) -> str:
 def _of_end(summary: TrajectorySummary) -> str:
     """Return the class of a failure that no exception ended."""
     for error in summary.errors:
-        if error.kind == "EVALUATOR":
+        if error.kind == "EVALUATOR" and not _is_mended(error, summary):
             return _of_error(error)
     if summary.finish_reason in _ABORTED:
         return ENGINE
@@ -108,15 +113,26 @@ def _of_end(summary: TrajectorySummary) -> str:
 
 
 def _is_mended(error: SpanError, summary: TrajectorySummary) -> bool:
-    """Return True if a later call of the tool succeeded."""
-    failed = summary.shape_of(error)
-    if failed is None:
+    """Return True if a later call of the same name succeeded, or a call of the same kind that this one is inside."""
+    spans = places_of(summary.shape)
+    if not 0 <= error.shape < len(spans):
         counts = summary.tools.get(error.name)
         return counts is not None and counts.errors < counts.calls
-    return any(
-        each.name == failed.name and each.kind == "TOOL" and each.status != 2
-        for each in summary.shape[error.shape + 1 :]
-    )
+    failed = spans[error.shape]
+    name, own_kind = failed[:2]
+    later = (each for each in spans[error.shape + 1 :] if each[0] == name)
+    return any(kind == own_kind and status != ERROR for _, kind, _, _, status, _ in (*later, *_around(failed, spans)))
+
+
+def _around(span: Place, spans: Sequence[Place]) -> Iterator[Place]:
+    """Yield the spans that a span is inside, the innermost first."""
+    # Spans of other programs may be nested in a circle.
+    for _ in range(MAX_DEPTH):
+        parent = span[-1]
+        if parent < 0:
+            return
+        span = spans[parent]
+        yield span
 
 
 def _of_error(error: SpanError) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from otel_rollout.analysis.amounts import sum_of
 from otel_rollout.analysis.grouping import RunStep, split_prompts, split_steps
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 
@@ -149,8 +150,8 @@ def _summarise(
         seconds=_spread((each.end_time - each.start_time) / 1e9 for each in rollouts),
         duplicates=len(said) - len(set(said)),
         first_divergence=_first_divergence(hashes),
-        tool_calls=sum(tool.calls for each in rollouts for tool in each.tools.values()),
-        tool_errors=sum(tool.errors for each in rollouts for tool in each.tools.values()),
+        tool_calls=sum_of(tool.calls for each in rollouts for tool in each.tools.values()),
+        tool_errors=sum_of(tool.errors for each in rollouts for tool in each.tools.values()),
         end_time=max(each.end_time for each in rollouts),
     )
 
@@ -161,7 +162,7 @@ def _spread(amounts: Iterable[float | None]) -> Spread | None:
 
 
 def _first_divergence(hashes: Sequence[Sequence[str]]) -> int | None:
-    """Return the first turn that not all have alike; one that some lack is not alike, one without a hash may be."""
+    """Return the first turn that differs: a missing turn does, a turn without a hash doesn't."""
     for turn, said in enumerate(zip_longest(*hashes), 1):
         if len(set(said) - {""}) > 1 or (None in said and set(said) != {None}):
             return turn

@@ -84,7 +84,7 @@ def split_runs(trajectories: Sequence[Each]) -> list[tuple[str | None, Sequence[
 
 
 def split_prompts(trajectories: Iterable[Each]) -> Iterator[list[Each]]:
-    """Yield the rollouts of each prompt of one run's step in order; those without a prompt come last, as one list."""
+    """Yield the rollouts of each prompt of a run's step in order, and last the rollouts without a prompt."""
     prompts: dict[str | None, list[Each]] = {}
     for each in sorted(trajectories, key=prompt_order):
         prompts.setdefault(None if each.sample_index is None else str(each.sample_index), []).append(each)

@@ -1,29 +1,28 @@
 """Chat messages of any form as roles, texts, tool calls and tool results.
 
-Forms: the GenAI conventions' `parts`, OpenAI's `content` and `tool_calls`, Anthropic's blocks, a result with `choices`,
-and the text of a chat template (`chat_templates`).
-
-Sources: https://github.com/open-telemetry/semantic-conventions-genai (gen_ai.input.messages),
-https://platform.openai.com/docs/api-reference/chat, https://docs.anthropic.com/en/api/messages.
+`processing.messages` knows the forms of client libraries and makes the GenAI conventions' parts of them, as on spans;
+here they become texts, and the text of a chat template becomes messages (`chat_templates`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from otel_rollout.analysis.chat_templates import ToolCall, json_of, read_template, split_tool_calls
+from otel_rollout.processing.message_text import media_note
+from otel_rollout.processing.messages import convert_messages, is_message, text_message
 
-__all__ = ["Message", "ToolCall", "message_of", "messages_of", "parse_json", "text_of_value"]
+__all__ = ["Message", "ToolCall", "message_of", "messages_of", "parse_json", "read_message", "text_of_value"]
 
 _TEXTS: Final = ("text", "content", "thinking", "reasoning", "refusal", "output_text", "summary")
-_CALL_TYPES: Final = ("tool_call", "tool_use", "function_call", "function", "server_tool_call")
-_RESULT_TYPES: Final = ("tool_call_response", "tool_result", "function_call_output", "server_tool_call_response")
+_CALLS: Final = ("tool_call", "server_tool_call")
+_RESULTS: Final = ("tool_call_response", "server_tool_call_response")
+_SAID: Final = ("content", "parts", "tool_calls")
 _MAX_DEPTH: Final = 4
-_RESULTS: Final = ("response", "result", "content", "output")
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,8 @@ def messages_of(value: Any, depth: int = 0) -> list[Message]:
     if depth > _MAX_DEPTH:
         return []
     if isinstance(value, Mapping):
-        if isinstance(value.get("role"), str) and ("content" in value or "parts" in value or "tool_calls" in value):
+        # A role beside other fields is no message.
+        if is_message(value) and ("role" not in value or any(key in value for key in _SAID)):
             return list(message_of(value))
         for key in ("messages", "input", "choices", "output", "prompt", "conversation"):
             if isinstance(value.get(key), list) and (found := messages_of(value[key], depth + 1)):
@@ -70,32 +70,41 @@ def messages_of(value: Any, depth: int = 0) -> list[Message]:
 
 def message_of(value: Mapping[str, Any]) -> Iterator[Message]:
     """Yield one message; several if a text is that of a chat template, or it holds several results of tools."""
-    role = str(value["role"])
-    texts: list[str] = []
-    calls: list[ToolCall] = []
-    results: list[Message] = []
-    content = value.get("parts", value.get("content"))
-    for part in content if isinstance(content, list) else [content]:
-        kind = part.get("type") if isinstance(part, Mapping) else None
-        if kind in _RESULT_TYPES:
-            call_id = str(part.get("id") or part.get("tool_use_id") or part.get("call_id") or "")
-            result = next((part[key] for key in _RESULTS if part.get(key) is not None), "")
-            results.append(Message("tool", text_of_value(result), (), str(part.get("name") or ""), call_id))
-        elif kind in _CALL_TYPES:
+    try:
+        converted = convert_messages(value)
+    except (TypeError, RecursionError):
+        # It is nested too deeply.
+        converted = [text_message(str(value.get("role")), "…")]
+    for message in converted:
+        yield from read_message(message, has_results=len(converted) > 1)
+
+
+def read_message(message: Mapping[str, Any], *, has_results: bool = False) -> Iterator[Message]:
+    """Yield the messages in one of the GenAI conventions' form, as `message_of` does.
+
+    Args:
+        message: Its role and its parts.
+        has_results: It had results of tools, and is nothing if nothing else was said.
+    """
+    role, texts, calls = message["role"], [], []
+    name = str(message.get("name") or "") if role == "tool" else ""
+    for part in message["parts"]:
+        kind = part.get("type")
+        if kind in _RESULTS:
+            has_results = True
+            result, tool = part.get("response", part.get("result")), str(part.get("name") or name)
+            yield Message("tool", text_of_value(result), (), tool, str(part.get("id") or ""))
+        elif kind in _CALLS:
             calls.append(_call_of(part))
-        elif part is not None:
+        else:
             texts.append(text_of_value(part))
-    asked = [value.get("function_call"), *_listed(value.get("tool_calls"))]
-    calls += [_call_of(call) for call in asked if isinstance(call, Mapping)]
-    name, call_id = (str(value.get(key) or "") if role == "tool" else "" for key in ("name", "tool_call_id"))
-    yield from results
     text = "\n".join(filter(None, texts))
-    if not text and not calls and results:
+    if has_results and not text and not calls:
         return
-    if not calls and (split := read_template(text)):
+    if not calls and role != "tool" and (split := read_template(text)):
         yield from (_with_calls(role, text) for role, text in split)
     elif calls or role != "assistant":
-        yield Message(role, text, tuple(calls), name, call_id)
+        yield Message(role, text, tuple(calls), name)
     else:
         yield _with_calls(role, text)
 
@@ -115,10 +124,15 @@ def text_of_value(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, Mapping):
+        kind = value.get("type")
+        if isinstance(kind, str) and isinstance(value.get("modality"), str):
+            return media_note(value)
         for key in _TEXTS:
             if isinstance(value.get(key), str):
                 return str(value[key])
-        if isinstance(kind := value.get("type"), str) and kind not in ("object", "json"):
+        if kind == "unknown":
+            value = {key: item for key, item in value.items() if key != "type"}
+        elif isinstance(kind, str) and kind not in ("object", "json"):
             return f"[{kind}]"
     if isinstance(value, list) and value and all(isinstance(each, Mapping) and "type" in each for each in value):
         return "\n".join(map(text_of_value, value))
@@ -135,13 +149,8 @@ def parse_json(payload: object) -> Any:
         return None
 
 
-def _call_of(value: Mapping[str, Any]) -> ToolCall:
-    function = value["function"] if isinstance(value.get("function"), Mapping) else value
-    arguments = next((function[key] for key in ("arguments", "input", "args") if key in function), None)
+def _call_of(part: Mapping[str, Any]) -> ToolCall:
+    arguments = part.get("arguments")
     if isinstance(arguments, str) and isinstance(parsed := parse_json(arguments), Mapping):
         arguments = parsed
-    return ToolCall.of(str(function.get("name") or "?"), arguments, value.get("id") or value.get("call_id"))
-
-
-def _listed(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list) else ()
+    return ToolCall.of(str(part.get("name") or "?"), arguments, part.get("id"))

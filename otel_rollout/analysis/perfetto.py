@@ -17,7 +17,7 @@ __all__ = ["trace_events"]
 UNKNOWN_WORKER: Final = "unknown process"
 ERROR: Final = 2
 MAX_ROUNDING: Final = 2
-"""Microseconds by which a span's end may lie behind that of its parent, since both are rounded."""
+"""Microseconds by which a span may outlast its parent: both ends are rounded."""
 _COLORS: Final = {"LLM": "thread_state_running", "TOOL": "thread_state_iowait", "EVALUATOR": "good"}
 _ERROR_COLOR: Final = "terrible"
 
@@ -63,7 +63,7 @@ def _title(each: TrajectorySummary, level: int) -> str:
 
 
 def _rows_of(shape: Sequence[SpanShape]) -> list[_Place]:
-    """Return the row of each span: the first in which it lies inside what it overlaps; slices of a row must nest."""
+    """Return the row of each span: the first in which it nests, as Perfetto requires of a row's slices."""
     rows: list[list[int]] = []
     found = []
     for span in shape:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
+from otel_rollout.analysis.amounts import deviation_of, mean_of
 from otel_rollout.analysis.conversation import input_messages, said_by
 from otel_rollout.analysis.messages import parse_json
 
@@ -44,8 +44,7 @@ def advantages(rewards: Sequence[float | None]) -> list[float | None]:
     known = [reward for reward in rewards if reward is not None]
     if not known:
         return [None] * len(rewards)
-    mean = sum(known) / len(known)
-    deviation = math.sqrt(sum((reward - mean) ** 2 for reward in known) / len(known))
+    mean, deviation = mean_of(known), deviation_of(known)
     return [None if reward is None else (reward - mean) / (deviation + 1e-6) for reward in rewards]
 
 

@@ -57,7 +57,7 @@ class Totals(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What follows from the rows of a trajectory.
+    """The figures of a trajectory, computed from its rows.
 
     Args:
         totals: The turns and tokens of its generations.

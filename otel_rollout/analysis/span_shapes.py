@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import sub
 from struct import pack
-from typing import Any, Final, overload
+from typing import Any, Final, TypeAlias, overload
 
 import orjson
 
@@ -14,13 +14,15 @@ from otel_rollout.analysis.span_rows import KINDS, SpanRow
 from otel_rollout.analysis.trajectory_summary import SpanShape
 from otel_rollout.values.sanitize import INT64_MAX
 
-__all__ = ["MAX_SHAPES", "Shapes", "shape_columns"]
+__all__ = ["MAX_SHAPES", "NO_COLUMNS", "Place", "Shapes", "places_of", "shape_columns"]
 
 MAX_SHAPES: Final = 512
+Place: TypeAlias = tuple[str, str, int, int, int, int]
 _COLUMNS: Final = 10
 _ID_DIGITS: Final = 16
 _UINT32_MAX: Final = 2**32 - 1
 _MAX_CACHED: Final = 64
+NO_COLUMNS: Final[Mapping[str, Any]] = {"names": [], "ids": "", "spans": [[]] * _COLUMNS}
 
 
 def shape_columns(rows: Sequence[SpanRow], names: Sequence[str], start: int) -> dict[str, Any]:
@@ -33,7 +35,7 @@ def shape_columns(rows: Sequence[SpanRow], names: Sequence[str], start: int) -> 
     """
     rows = rows[:MAX_SHAPES]
     if not rows:
-        return {"names": [], "ids": "", "spans": [[]] * _COLUMNS}
+        return {**NO_COLUMNS}
     # By column: a loop over rows in Python would take four times as long.
     starts, ends, ids, parents, contents, calls, asked, answered, named, kinds, statuses = zip(*rows, strict=True)
     positions = dict(zip(ids, range(len(ids)), strict=True))
@@ -66,28 +68,38 @@ def shape_columns(rows: Sequence[SpanRow], names: Sequence[str], start: int) -> 
 
 
 class Shapes(Sequence[SpanShape]):
-    """The spans by start, as `SpanShape`s that are made when they are used: kept, they would take ten times the bytes.
+    """The spans by start, as `SpanShape`s made on access: keeping them would take ten times the memory.
 
     Args:
-        columns: As `shape_columns` returns them, or their JSON; that of another form has no spans.
+        columns: As `shape_columns` returns them, or their JSON.
+        otherwise: Returns them from the spans if the JSON has another form; without it, there are no spans then.
 
     Raises:
         ValueError: They are of another form, and no JSON.
     """
 
-    __slots__ = ("_given",)
+    __slots__ = ("_given", "_otherwise")
 
-    def __init__(self, columns: Mapping[str, Any] | bytes) -> None:
+    def __init__(
+        self, columns: Mapping[str, Any] | bytes, otherwise: Callable[[], Mapping[str, Any]] | None = None
+    ) -> None:
         if not isinstance(columns, bytes):
             _check(columns)
         self._given = columns
+        self._otherwise = otherwise
 
     @property
-    def _columns(self) -> Mapping[str, Any]:
-        return _parsed(self._given) if isinstance(self._given, bytes) else self._given
+    def columns(self) -> Mapping[str, Any]:
+        """The columns, as `shape_columns` returns them."""
+        if not isinstance(self._given, bytes):
+            return self._given
+        parsed = _parsed(self._given)
+        if parsed is None:
+            parsed = self._given = NO_COLUMNS if self._otherwise is None else self._otherwise()
+        return parsed
 
     def __len__(self) -> int:
-        return len(self._columns["spans"][0])
+        return len(self.columns["spans"][0])
 
     @overload
     def __getitem__(self, position: int) -> SpanShape: ...
@@ -107,10 +119,11 @@ class Shapes(Sequence[SpanShape]):
     def __repr__(self) -> str:
         return repr(self._all())
 
-    def places(self) -> Iterator[tuple[str, str, int, int, int, int]]:
-        """Yield the first six fields of each `SpanShape`, without making its ids."""
-        names = self._columns["names"]
-        for name, kind, offset, duration, status, at, *_ in self._spans():
+    def places(self) -> Iterator[Place]:
+        """Yield the first six fields of each `SpanShape`."""
+        columns = self.columns
+        names = columns["names"]
+        for name, kind, offset, duration, status, at in zip(*columns["spans"][:6], strict=True):
             yield names[name], KINDS[kind], offset, duration, status, at
 
     def rows(self, start: int, names: dict[str, int]) -> Iterator[SpanRow]:
@@ -120,7 +133,7 @@ class Shapes(Sequence[SpanShape]):
             start: The trajectory's start in microseconds.
             names: The positions of names that other rows refer to; those of the shapes are added.
         """
-        own = [names.setdefault(name, len(names)) for name in self._columns["names"]]
+        own = [names.setdefault(name, len(names)) for name in self.columns["names"]]
         ids, parents = self._ids(), self._parents()
         for span_id, parent, numbers in zip(ids, parents, self._spans(), strict=True):
             name, kind, offset, duration, status, _, content, call, asked, answered = numbers
@@ -128,7 +141,7 @@ class Shapes(Sequence[SpanShape]):
             yield begin, begin + duration, span_id, parent, content, call, asked, answered, own[name], kind, status
 
     def _all(self) -> tuple[SpanShape, ...]:
-        columns = self._columns
+        columns = self.columns
         names = columns["names"]
         return tuple(
             SpanShape(
@@ -151,30 +164,35 @@ class Shapes(Sequence[SpanShape]):
         )
 
     def _spans(self) -> Iterator[tuple[int, ...]]:
-        return zip(*self._columns["spans"], strict=True)
+        return zip(*self.columns["spans"], strict=True)
 
     def _ids(self) -> list[int]:
-        ids = self._columns["ids"]
+        ids = self.columns["ids"]
         return [int(ids[at : at + _ID_DIGITS], 16) for at in range(0, len(ids), _ID_DIGITS)]
 
     def _parents(self) -> list[int]:
         ids = self._ids()
-        elsewhere = self._columns.get("parents", ())
+        elsewhere = self.columns.get("parents", ())
         known = dict(zip(elsewhere[::2], elsewhere[1::2], strict=True))
-        positions = self._columns["spans"][5]
+        positions = self.columns["spans"][5]
         return [
             ids[position] if position >= 0 else int(known.get(own, "0"), 16) for own, position in enumerate(positions)
         ]
 
 
+def places_of(shape: Sequence[SpanShape]) -> list[Place]:
+    """Return the first six fields of each `SpanShape`; of `Shapes`, without making its ids."""
+    return list(shape.places() if isinstance(shape, Shapes) else (each[:6] for each in shape))
+
+
 @lru_cache(_MAX_CACHED)
-def _parsed(columns: bytes) -> Mapping[str, Any]:
+def _parsed(columns: bytes) -> Mapping[str, Any] | None:
+    """Return parsed columns; None if they are of another program or version."""
     try:
         parsed: Mapping[str, Any] = orjson.loads(columns)
         _check(parsed)
     except ValueError:
-        # Of another program or version.
-        return {"names": [], "ids": "", "spans": [[]] * _COLUMNS}
+        return None
     return parsed
 
 

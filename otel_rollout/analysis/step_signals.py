@@ -1,4 +1,4 @@
-"""The signs of trouble in a step that its other numbers don't show: failure classes, odd calls, stragglers."""
+"""A step's signs of trouble: failure classes, repeated or unknown calls, stragglers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from otel_rollout.analysis.failure_class import MODEL, failure_class
+from otel_rollout.analysis.amounts import mean_of
+from otel_rollout.analysis.failure_class import MODEL, TOOL, UNKNOWN, failure_class
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 
 __all__ = ["REPEATED", "StepSignals", "step_signals"]
@@ -25,7 +26,8 @@ class StepSignals:
 
     Args:
         failures: The trajectories that failed, by class of failure.
-        punished: Those of them that the model isn't to blame for, and that have the step's worst reward all the same.
+        punished: Those of them that the model isn't to blame for, and that have the step's worst reward all the same;
+            without those that it may be to blame for: a tool fails for its arguments too.
         truncated_reward_mean: The mean reward of the truncated trajectories; None if none of them has a reward.
         whole_reward_mean: The mean reward of the others.
         repeated_calls: The trajectories with the same call three times or more.
@@ -80,14 +82,14 @@ def worst_reward(summaries: Iterable[TrajectorySummary]) -> float | None:
 
 
 def is_punished(failure: str | None, summary: TrajectorySummary, worst: float | None) -> bool:
-    """Return True for a failure that the model isn't to blame for and that has the worst reward.
+    """Return True for a failure that the model can't be to blame for and that has the worst reward.
 
     Args:
         failure: The class of its failure.
         summary: The trajectory.
         worst: The worst reward of its step.
     """
-    return failure not in (None, MODEL) and worst is not None and summary.reward == worst
+    return failure not in (None, MODEL, TOOL, UNKNOWN) and worst is not None and summary.reward == worst
 
 
 def _straggler_share(summaries: Sequence[TrajectorySummary]) -> float | None:
@@ -106,4 +108,4 @@ def _counts(names: Iterable[str | None]) -> dict[str, int]:
 
 def _mean(rewards: Iterable[float | None]) -> float | None:
     known = [reward for reward in rewards if reward is not None]
-    return sum(known) / len(known) if known else None
+    return mean_of(known) if known else None

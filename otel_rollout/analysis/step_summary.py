@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from otel_rollout.analysis.amounts import deviation_of, mean_of, sum_of
 from otel_rollout.analysis.group_summary import GroupSummary, RewardRange
 from otel_rollout.analysis.step_signals import StepSignals, step_signals
 from otel_rollout.analysis.trajectory_summary import ToolCounts, TrajectorySummary
@@ -20,7 +20,7 @@ _LAST_PART: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """The distribution of an amount over trajectories; percentiles are interpolated, as numpy's and pandas' are.
+    """The distribution of an amount over trajectories; percentiles are interpolated as in numpy.
 
     Args:
         mean: The mean.
@@ -135,7 +135,7 @@ def summarise_step(summaries: Sequence[TrajectorySummary], groups: Sequence[Grou
     known = RewardRange.of(rewards)
     statuses = Counter(each.status for each in summaries)
     deviations = [
-        _deviation(found) for group in named if len(found := [each for each in group.rewards if each is not None]) > 1
+        deviation_of(found) for group in named if len(found := [each for each in group.rewards if each is not None]) > 1
     ]
     start, ends = min(each.start_time for each in summaries), sorted(each.end_time for each in summaries)
     return StepSummary(
@@ -149,7 +149,7 @@ def summarise_step(summaries: Sequence[TrajectorySummary], groups: Sequence[Grou
         end_time=ends[-1],
         rewarded=len(rewards),
         reward_mean=_mean(rewards),
-        reward_std=_deviation(rewards) if rewards else None,
+        reward_std=deviation_of(rewards) if rewards else None,
         reward_lowest=known.lowest if known else None,
         reward_highest=known.highest if known else None,
         group_std=_mean(deviations),
@@ -174,29 +174,24 @@ def summarise_step(summaries: Sequence[TrajectorySummary], groups: Sequence[Grou
         prefix_breaks=sum(each.prefix_breaks > 0 for each in summaries),
         staleness=_percentiles(each.staleness for each in summaries),
         fates=_counts(each.fate for each in summaries),
-        dropped_spans=sum(each.dropped_spans for each in summaries),
-        truncated_bytes=sum(each.truncated_bytes for each in summaries),
-        spans=sum(each.spans for each in summaries),
-        bytes=sum(each.bytes for each in summaries),
-        stored_bytes=sum(each.stored_bytes for each in summaries),
+        dropped_spans=sum_of(each.dropped_spans for each in summaries),
+        truncated_bytes=sum_of(each.truncated_bytes for each in summaries),
+        spans=sum_of(each.spans for each in summaries),
+        bytes=sum_of(each.bytes for each in summaries),
+        stored_bytes=sum_of(each.stored_bytes for each in summaries),
         signals=step_signals(summaries),
     )
 
 
 def _mean(amounts: Sequence[float]) -> float | None:
-    return math.fsum(amounts) / len(amounts) if amounts else None
-
-
-def _deviation(amounts: Sequence[float]) -> float:
-    mean = math.fsum(amounts) / len(amounts)
-    return math.sqrt(math.fsum((amount - mean) ** 2 for amount in amounts) / len(amounts))
+    return mean_of(amounts) if amounts else None
 
 
 def _percentiles(amounts: Iterable[float | None]) -> Percentiles | None:
     known = sorted(amount for amount in amounts if amount is not None)
     if not known:
         return None
-    return Percentiles(math.fsum(known) / len(known), _quantile(known, 0.5), _quantile(known, 0.99), known[-1])
+    return Percentiles(mean_of(known), _quantile(known, 0.5), _quantile(known, 0.99), known[-1])
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
@@ -215,15 +210,18 @@ def _part_means(summaries: Sequence[TrajectorySummary]) -> dict[str, float]:
     for each in summaries:
         for name, value in each.reward_parts.items():
             parts.setdefault(name, []).append(value)
-    return {name: math.fsum(values) / len(values) for name, values in parts.items()}
+    return {name: mean_of(values) for name, values in parts.items()}
 
 
 def _sum_tools(summaries: Sequence[TrajectorySummary]) -> dict[str, ToolCounts]:
-    tools: dict[str, ToolCounts] = {}
+    counts: dict[str, list[ToolCounts]] = {}
     for each in summaries:
-        for name, (calls, errors) in each.tools.items():
-            before = tools.get(name, ToolCounts(0, 0))
-            tools[name] = ToolCounts(before.calls + calls, before.errors + errors)
+        for name, tool in each.tools.items():
+            counts.setdefault(name, []).append(tool)
+    tools = {
+        name: ToolCounts(sum_of(tool.calls for tool in found), sum_of(tool.errors for tool in found))
+        for name, found in counts.items()
+    }
     return dict(sorted(tools.items(), key=lambda tool: (-tool[1].calls, tool[0])))
 
 

@@ -134,7 +134,7 @@ def _merged_errors(parts: Sequence[TrajectorySummary], rows: Sequence[SpanRow], 
 
 
 def _best(parts: Sequence[TrajectorySummary], field: str, key: str, *, is_last: bool) -> TrajectorySummary:
-    """Return the part whose value counts: the root's, else that of the first generation, or of the last one."""
+    """Return the part whose value counts: the root's, else the first or the last generation's."""
     known = [part for part in parts if getattr(part, field)] or parts[:1]
     sign = -1 if is_last else 1
     return min(known, key=lambda part: (getattr(part.provenance, key) != 0, sign * getattr(part.provenance, key)))

@@ -34,7 +34,6 @@ def summary_of(identity: Mapping[str, Any], columns: Mapping[str, Any]) -> Traje
     Raises:
         ValueError: A column has another form.
     """
-    values: dict[str, Any] = dict(identity)
     try:
         scalars = _scalars_of(columns)
         types = tuple(map(type, scalars))
@@ -46,32 +45,30 @@ def summary_of(identity: Mapping[str, Any], columns: Mapping[str, Any]) -> Traje
             if len(_sound_types) >= _MAX_CACHED:
                 _sound_types.clear()
             _sound_types.add(types)
-        values.update(zip(_SCALARS, scalars, strict=True))
-        for name, check in _CHECKS:
-            value = columns[name]
-            if not check(value):
-                raise ValueError(f"{name} has another form")
-            values[name] = value
-        values["tools"] = {name: ToolCounts(*counts) for name, counts in columns["tools"].items()}
-        if columns["errors"]:
-            values["errors"] = tuple([SpanError(*error) for error in columns["errors"]])
-        else:
-            values["errors"] = ()
-        values["turn_hashes"] = tuple(columns["turn_hashes"])
-        values["shape"] = Shapes(columns["shape"])
-        *main, reward, training, prompt, answer, finish, has_totals = columns["provenance"]
-        values["provenance"] = Provenance(tuple(main), reward, training, prompt, answer, finish, bool(has_totals))
+        shape = columns["shape"]
+        return TrajectorySummary(
+            **identity,
+            **dict(zip(_SCALARS, scalars, strict=True)),
+            reward_parts=_reward_parts_of(columns["reward_parts"]),
+            tools=_tools_of(columns["tools"]),
+            errors=_errors_of(columns["errors"]),
+            turn_hashes=_hashes_of(columns["turn_hashes"]),
+            shape=shape if isinstance(shape, Shapes) else Shapes(shape),
+            provenance=_provenance_of(columns["provenance"]),
+        )
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(f"no summary: {error}") from error
-    return TrajectorySummary(**values)
 
 
-def summary_of_json(identity: Mapping[str, Any], columns: bytes) -> TrajectorySummary:
+def summary_of_json(
+    identity: Mapping[str, Any], columns: bytes, shape_of_spans: Callable[[], Mapping[str, Any]] | None = None
+) -> TrajectorySummary:
     """Return the summary of columns in JSON, without the braces; the shape is parsed on first use.
 
     Args:
         identity: The fields that `columns` lacks.
         columns: The columns, which another program may have written.
+        shape_of_spans: Returns the columns of the shape if that of the columns has another form.
 
     Raises:
         ValueError: A column has another form.
@@ -81,7 +78,7 @@ def summary_of_json(identity: Mapping[str, Any], columns: bytes) -> TrajectorySu
     if not 0 <= start < end:
         return summary_of(identity, orjson.loads(b"{%b}" % columns))
     parsed = orjson.loads(b"{%b%b}" % (columns[:start], columns[end:]))
-    parsed["shape"] = columns[start + len(_SHAPE) - 1 : end]
+    parsed["shape"] = Shapes(columns[start + len(_SHAPE) - 1 : end], shape_of_spans)
     return summary_of(identity, parsed)
 
 
@@ -122,7 +119,11 @@ def _is_line(value: Any) -> bool:
 
 
 def _is_integer(value: Any) -> bool:
-    return value is None or type(value) is int
+    return value is None or (type(value) is int and INT64_MIN <= value <= INT64_MAX)
+
+
+def _is_total(value: Any) -> bool:
+    return value is None or _is_count(value)
 
 
 def _is_count(value: Any) -> bool:
@@ -134,46 +135,52 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_seconds(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+    return type(value) in (int, float) and 0 <= value < math.inf
 
 
-def _is_parts(value: Any) -> bool:
-    return type(value) is dict and all(_is_seconds(part) for part in value.values())
+def _reward_parts_of(parts: Any) -> dict[str, float]:
+    if type(parts) is not dict or not all(part is not None and _is_number(part) for part in parts.values()):
+        raise ValueError("reward_parts has another form")
+    return parts
 
 
-def _is_tools(value: Any) -> bool:
-    return type(value) is dict and all(
-        type(counts) in (list, tuple) and len(counts) == 2 and all(map(_is_count, counts)) for counts in value.values()
-    )
+def _tools_of(tools: Any) -> dict[str, ToolCounts]:
+    counted = {}
+    for name, (calls, errors) in tools.items():
+        if not _is_count(calls) or not _is_count(errors) or errors > calls:
+            raise ValueError("tools has another form")
+        counted[name] = ToolCounts(calls, errors)
+    return counted
 
 
-def _is_errors(value: Any) -> bool:
-    return type(value) is list and all(
-        type(error) in (list, tuple) and [type(each) for each in error] == [str, str, str, int] for error in value
-    )
+def _errors_of(errors: Any) -> tuple[SpanError, ...]:
+    if type(errors) is not list:
+        raise ValueError("errors has another form")
+    found = tuple([SpanError(*error) for error in errors])
+    if any(tuple(map(type, error)) != (str, str, str, int) for error in found):
+        raise ValueError("errors has another form")
+    return found
 
 
-def _is_hashes(value: Any) -> bool:
-    return type(value) in (list, tuple) and set(map(type, value)) <= {str}
+def _hashes_of(hashes: Any) -> tuple[str, ...]:
+    if type(hashes) not in (list, tuple) or not set(map(type, hashes)) <= {str}:
+        raise ValueError("turn_hashes has another form")
+    return tuple(hashes)
 
 
-def _is_provenance(value: Any) -> bool:
-    return (
-        type(value) is list
-        and len(value) == 10
-        and set(map(type, value)) == {int}
-        and min(value) >= INT64_MIN
-        and max(value) < 2**64
-    )
+def _provenance_of(numbers: Any) -> Provenance:
+    if (
+        type(numbers) is not list
+        or len(numbers) != 10
+        or set(map(type, numbers)) != {int}
+        or min(numbers) < INT64_MIN
+        or max(numbers) >= 2**64
+    ):
+        raise ValueError("provenance has another form")
+    *main, reward, training, prompt, answer, finish, has_totals = numbers
+    return Provenance(tuple(main), reward, training, prompt, answer, finish, bool(has_totals))
 
 
-_CHECKS: Final[tuple[tuple[str, Callable[[Any], bool]], ...]] = (
-    ("reward_parts", _is_parts),
-    ("tools", _is_tools),
-    ("errors", _is_errors),
-    ("turn_hashes", _is_hashes),
-    ("provenance", _is_provenance),
-)
 _COUNTS: Final = (
     "repeated_calls",
     "unknown_tool_calls",
@@ -183,13 +190,15 @@ _COUNTS: Final = (
     "truncated_bytes",
 )
 _SECONDS: Final = ("llm_seconds", "tool_seconds", "reward_seconds", "waiting_seconds")
+_TOTALS: Final = ("turns", "input_tokens", "output_tokens")
+_INTEGERS: Final = ("min_weights_version", "max_weights_version", "staleness")
 _CHECKS_OF_SCALARS: Final[Mapping[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(_COUNTS, _is_count),
     **dict.fromkeys(_SECONDS, _is_seconds),
     **dict.fromkeys(("service_name", "finish_reason", "fate", "error_type"), _is_text),
     **dict.fromkeys(("prompt", "answer"), _is_line),
-    **dict.fromkeys(("turns", "input_tokens", "output_tokens"), _is_integer),
-    **dict.fromkeys(("min_weights_version", "max_weights_version", "staleness"), _is_integer),
+    **dict.fromkeys(_TOTALS, _is_total),
+    **dict.fromkeys(_INTEGERS, _is_integer),
     "advantage": _is_number,
 }
 _SCALARS: Final = tuple(_CHECKS_OF_SCALARS)
@@ -200,11 +209,17 @@ _sound_types: set[tuple[type, ...]] = set()
 
 
 def _are_in_range(scalars: Sequence[Any]) -> bool:
-    """Return True if counts and seconds, of the right types, are in range, and the advantage is finite."""
-    counts, seconds = scalars[: len(_COUNTS)], scalars[len(_COUNTS) : len(_COUNTS) + len(_SECONDS)]
+    """Return True if numbers, of the right types, are in range, and the advantage is finite."""
+    amounts = scalars[: len(_COUNTS) + len(_SECONDS)]
+    turns, asked, answered, oldest, newest, staleness, advantage = scalars[-len(_TOTALS) - len(_INTEGERS) - 1 :]
     return (
-        min(counts) >= 0
-        and max(counts) <= INT64_MAX
-        and math.isfinite(sum(seconds))
-        and (scalars[-1] is None or math.isfinite(scalars[-1]))
+        min(amounts) >= 0
+        and max(amounts) <= INT64_MAX
+        and (turns is None or 0 <= turns <= INT64_MAX)
+        and (asked is None or 0 <= asked <= INT64_MAX)
+        and (answered is None or 0 <= answered <= INT64_MAX)
+        and (oldest is None or INT64_MIN <= oldest <= INT64_MAX)
+        and (newest is None or INT64_MIN <= newest <= INT64_MAX)
+        and (staleness is None or INT64_MIN <= staleness <= INT64_MAX)
+        and (advantage is None or math.isfinite(advantage))
     )

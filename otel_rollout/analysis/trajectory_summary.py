@@ -1,4 +1,4 @@
-"""What lists, groups, steps, findings and timelines need of a trajectory, so that none of them reads its spans."""
+"""The summary of a trajectory: lists, groups, steps, findings and timelines read it instead of the spans."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SpanShape(NamedTuple):
 
 
 class Provenance(NamedTuple):
-    """The spans that a summary's values came from, so that the summaries of a trajectory's lines can be merged.
+    """The spans that a summary's values came from; merging the summaries of a trajectory's lines needs them.
 
     Times are in nanoseconds since 1970, or 0.
 
@@ -94,7 +94,8 @@ class SpanError(NamedTuple):
     shape: int
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, which would triple the time of making one: there are thousands in a step.
+@dataclass(slots=True)
 class TrajectorySummary:
     """A trajectory's identity, outcome, amounts and shape; None is unknown.
 

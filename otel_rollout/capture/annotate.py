@@ -89,7 +89,7 @@ def _annotate(
     if frame is SILENCE:
         return
     if frame is None or frame.trajectory is None:
-        warn_once("annotate outside", "annotate() was called outside rollout_trace_attr: there is nothing to annotate")
+        warn_once("annotate outside", "annotate() was called outside rollout_trace_attr: call it in the block")
         return
     trajectory, root = frame.trajectory, frame.trajectory.root
     if root is None:

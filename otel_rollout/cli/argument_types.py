@@ -87,7 +87,7 @@ def threshold(text: str) -> tuple[str, float]:
         number = float(value)
         if 0 <= number < math.inf:
             return name.strip(), number
-    raise argparse.ArgumentTypeError(f"{text!r} is not a threshold: truncated=0.05")
+    raise argparse.ArgumentTypeError(f"{text!r} is not a threshold with its value, such as truncated=0.05")
 
 
 def range_of_rewards(text: str) -> tuple[float | None, float | None]:
@@ -101,6 +101,9 @@ def range_of_rewards(text: str) -> tuple[float | None, float | None]:
         bounds = (math.nan, None)
     if any(bound is not None and math.isnan(bound) for bound in bounds) or bounds == (None, None):
         raise argparse.ArgumentTypeError(f"{text!r} is not a range of rewards: 0.5..1, or 0.5.., or ..0.5, or 1")
+    lowest, highest = bounds
+    if lowest is not None and highest is not None and lowest > highest:
+        raise argparse.ArgumentTypeError(f"{text!r} has no reward in it: the lower one comes first, {high}..{low}")
     return bounds
 
 

@@ -11,13 +11,14 @@ from pathlib import Path
 import orjson
 
 from otel_rollout.analysis.findings.diagnosis import Diagnosis, last_steps
-from otel_rollout.analysis.findings.registry import default_thresholds
+from otel_rollout.analysis.findings.registry import CHECKS, default_thresholds
 from otel_rollout.analysis.step_summary import StepSummary
-from otel_rollout.cli.reading import ProblemLog, complain, print_json, require_reader
-from otel_rollout.errors import ConfigurationError
+from otel_rollout.cli.reading import ProblemLog, named_steps, print_json, require_reader
+from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.near_miss import did_you_mean
 from otel_rollout.run.diagnosis import diagnose_run
 from otel_rollout.run.rollout_run import Run
+from otel_rollout.safety.garbage_collection import collect_rarely
 from otel_rollout.trace_folder.trace_files import find_trace_files
 
 __all__ = ["run"]
@@ -28,17 +29,19 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         require_reader()
     thresholds = _thresholds(arguments.threshold)
+    collect_rarely()
     problems = ProblemLog()
     recorded = Run([arguments.folder], on_problem=problems.note, on_progress=_show_progress)
     known = recorded.steps()
     steps = _selected(known, arguments.step)
+    if not steps:
+        problems.print()
+        raise NoTracesError(_none_matches(arguments.folder, "--step", known))
     against = _baseline(arguments, known, problems) if arguments.against is not None else None
     if against is not None:
         steps = [step for step in steps if step not in against]
-    if not steps or against == []:
-        missing = arguments.step if not steps else arguments.against
-        complain(f"no step of {arguments.folder} matches{'' if missing is None else f' {missing}'}")
-        return 2
+        if not steps:
+            raise ConfigurationError(f"--against {arguments.against}: this is the step itself; name another one")
     diagnosis = diagnose_run(
         recorded,
         steps,
@@ -60,11 +63,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _thresholds(given: Sequence[tuple[str, float]]) -> dict[str, float]:
     known = default_thresholds()
+    is_share = {check.name: check.threshold.is_share for check in CHECKS}
     for name, _ in given:
         if name not in known:
-            raise ConfigurationError(
-                f"there is no threshold {name!r}{did_you_mean(name, known)}; the thresholds are {', '.join(known)}"
-            )
+            hint = did_you_mean(name, known)
+            listed = f" The checks are {', '.join(known)}" if hint else f"; the checks are {', '.join(known)}"
+            raise ConfigurationError(f"--threshold: there is no check {name!r}{hint}{listed}")
+    for name, value in given:
+        if value > 1 and is_share[name]:
+            raise ConfigurationError(f"--threshold {name}={value:g}: this is a share, from 0 to 1, such as {name}=0.05")
     return dict(given)
 
 
@@ -80,9 +87,20 @@ def _baseline(
 ) -> Sequence[StepSummary]:
     """Return the steps to compare with: one of this folder, or those of another, the same ones if it has them."""
     with suppress(ValueError):
-        return _selected(known, int(arguments.against))
-    others = Run([Path(arguments.against)], on_problem=problems.note, on_progress=_show_progress).steps()
+        step = int(arguments.against)
+        if not (found := _selected(known, step)):
+            raise NoTracesError(_none_matches(arguments.folder, "--against", known))
+        return found
+    try:
+        others = Run([Path(arguments.against)], on_problem=problems.note, on_progress=_show_progress).steps()
+    except NoTracesError as error:
+        raise NoTracesError(f"--against: {error}; name one step, or a trace folder") from None
     return _selected(others, arguments.step) or others
+
+
+def _none_matches(folder: Path, option: str, known: Sequence[StepSummary]) -> str:
+    named = f"matches {option}{named_steps(step.step for step in known)}" if known else "has a trajectory"
+    return f"no step of {folder} {named}"
 
 
 def _is_written(folder: Path) -> bool:

@@ -23,8 +23,9 @@ from otel_rollout.cli.reading import (
 from otel_rollout.run.rollout_run import Run
 from otel_rollout.run.step_making import summarise_runs
 from otel_rollout.run.summary_json import to_json
+from otel_rollout.safety.garbage_collection import collect_rarely
 from otel_rollout.trace_folder.reader import RecordedTrajectory
-from otel_rollout.trace_folder.summaries import summaries_of
+from otel_rollout.trace_folder.summaries import listed_summaries_of, summaries_of
 
 __all__ = ["run"]
 
@@ -34,6 +35,7 @@ _LEFT_OUT = ("shape", "provenance")
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
+    collect_rarely()
     problems = ProblemLog()
     if arguments.perfetto is not None:
         from otel_rollout.cli.timeline_file import write_timeline
@@ -72,7 +74,7 @@ def _print_tables(arguments: argparse.Namespace, problems: ProblemLog, *, is_by_
             table = step_table(_steps(arguments, problems), is_terminal=screen.is_terminal)
         else:
             trajectories = in_order_of_prompts(selected(arguments, problems))
-            pairs = zip(trajectories, summaries_of(trajectories), strict=True)
+            pairs = zip(trajectories, listed_summaries_of(trajectories), strict=True)
             table = trajectory_table(list(pairs), is_terminal=screen.is_terminal)
         has_any = bool(table.rows)
         if has_any:

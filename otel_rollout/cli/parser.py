@@ -16,8 +16,8 @@ __all__ = ["build_parser", "parse"]
 EXIT_CODES: Final = """\
 exit codes:
   0    what was asked for is done: shown, checked, or delivered as a whole
-  1    spans were lost, or the backend could not be reached in time
-  2    the command line, the folder (damaged, say) or the installation needs a change
+  1    spans were lost, a backend was not reached, or diagnose has findings
+  2    the command line, the folder or the installation needs a change
   130  interrupted; what was traced until then was delivered
   141  nobody reads the output any more
 """

@@ -15,6 +15,7 @@ from otel_rollout.analysis.grouping import prompt_order
 from otel_rollout.analysis.plain_text import counted, printable
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.installing import install_line
+from otel_rollout.trace_folder.layout import STEP, VALIDATE, step_of
 from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory, read
 from otel_rollout.trace_folder.selection import Filters
 
@@ -23,6 +24,7 @@ __all__ = [
     "complain",
     "filters_of",
     "in_order_of_prompts",
+    "named_steps",
     "nothing_matches",
     "print_json",
     "require_reader",
@@ -33,7 +35,7 @@ UNESCAPED: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\
 """Control and format characters that JSON leaves unescaped, though a terminal acts on them."""
 
 MAX_NAMES: Final = 20
-"""The most names of experiments in a message."""
+"""The most names of experiments, or steps, in a message."""
 
 
 class ProblemLog:
@@ -75,8 +77,15 @@ def selected(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[Re
 
 
 def nothing_matches(arguments: argparse.Namespace) -> str:
-    """Return the message for filters that no trajectory matches; it names the experiments if none has the one asked."""
+    """Return the message for filters that no trajectory matches; it names the steps or experiments that there are."""
     message = f"no trajectory in {arguments.folder} matches"
+    if arguments.step is not None:
+        # By the names of folders: a large run has too many trajectories to read for a message.
+        folders = [arguments.folder, arguments.folder / VALIDATE]
+        recorded = {step_of(path.name) for folder in folders for path in folder.glob(f"{STEP}*")}
+        asked = {arguments.step} if isinstance(arguments.step, int) else arguments.step
+        if not any(step in asked for step in recorded):
+            return f"{message}{named_steps(recorded)}"
     if arguments.experiment is None:
         return message
     names = Counter(each.experiment_name for each in read(arguments.folder, on_problem=lambda _: None))
@@ -85,6 +94,15 @@ def nothing_matches(arguments: argparse.Namespace) -> str:
     listed = sorted(str(name) for name in names if name is not None)
     more = f", and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
     return f"{message}: its experiments are {', '.join(listed[:MAX_NAMES])}{more}" if listed else message
+
+
+def named_steps(steps: Iterable[int | None]) -> str:
+    """Return the end of a message that names the steps that there are; empty if there are none."""
+    known = sorted({step for step in steps if step is not None})
+    if not known:
+        return ""
+    shown = ", ".join(map(str, known)) if len(known) <= MAX_NAMES else f"{known[0]} to {known[-1]}"
+    return f"; there {'is step' if len(known) == 1 else 'are steps'} {shown}"
 
 
 def require_reader() -> None:

@@ -153,10 +153,10 @@ def add_top(commands: Any) -> None:
         "top",
         "show the trajectories that run now, and what a step waits for",
         """\
-Show the trajectories that run for longer than 3 s, the longest first: in which op
-each is, for how long, and how long 99% of such ops took. After a crash,
-show what was open. The processes write that into the trace folder every two
-seconds; other exporters than `file` don't. On a terminal it goes on until Ctrl-C.
+Show the trajectories that run for longer than 3 s, the longest first: in which
+op each is, for how long, and how long 99% of such ops took. After a crash, show
+what was open. The exporter `file` writes that into the trace folder every two
+seconds; no other exporter does. On a terminal it goes on until Ctrl-C.
 """,
     )
     parser.add_argument(

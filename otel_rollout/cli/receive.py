@@ -20,8 +20,6 @@ def run(arguments: argparse.Namespace) -> int:
     if (arguments.certificate is None) != (arguments.key is None):
         raise ConfigurationError("--certificate and --key: TLS needs both")
     try:
-        import httptools  # noqa: F401 - uvicorn's parser
-
         from otel_rollout.receive.app import make_app
         from otel_rollout.receive.server import Address, run_server
     except ImportError as error:

@@ -10,7 +10,9 @@ import orjson
 
 from otel_rollout.analysis.perfetto import trace_events
 from otel_rollout.analysis.plain_text import counted
+from otel_rollout.errors import ConfigurationError
 from otel_rollout.trace_folder.reader import RecordedTrajectory
+from otel_rollout.trace_folder.summaries import summaries_of
 
 __all__ = ["write_timeline"]
 
@@ -19,20 +21,23 @@ def write_timeline(trajectories: Iterable[RecordedTrajectory], path: Path) -> in
     """Write the file, and return the number of trajectories in it.
 
     Args:
-        trajectories: The trajectories.
+        trajectories: The trajectories; one that can't be read has no spans there.
         path: The file, which is replaced.
 
     Raises:
-        OSError: It can't be written.
+        ConfigurationError: It can't be written.
     """
-    summaries = [each.summary for each in trajectories]
+    summaries = list(summaries_of(trajectories))
     if not summaries:
         return 0
-    with path.open("wb") as file:
-        file.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
-        for position, event in enumerate(trace_events(summaries)):
-            file.write((b",\n" if position else b"") + orjson.dumps(event))
-        file.write(b"\n]}\n")
+    try:
+        with path.open("wb") as file:
+            file.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
+            for position, event in enumerate(trace_events(summaries)):
+                file.write((b",\n" if position else b"") + orjson.dumps(event))
+            file.write(b"\n]}\n")
+    except OSError as error:
+        raise ConfigurationError(f"--perfetto {path}: the file can't be written: {error.strerror or error}") from error
     print(
         f"{path}: {counted(len(summaries), 'trajectory')}; open it in https://ui.perfetto.dev or chrome://tracing",
         file=sys.stderr,

@@ -21,13 +21,15 @@ def add_demo(commands: Any) -> None:
 Run a small agentic rollout and trace it: word problems, an agent loop with two
 tools, and a policy that makes mistakes.
 
-Without --backend, OTEL_TRACES_EXPORTER and OTEL_EXPORTER_OTLP_ENDPOINT say where
-the traces go; without those, they go to the trace folder rollout-traces, which
-otel-rollout view opens, and, if mlflow is installed, to MLflow in the file
-mlruns.db of this folder.
+Without --backend, OTEL_TRACES_EXPORTER and OTEL_EXPORTER_OTLP_ENDPOINT say
+where the traces go; without those, they go to the trace folder rollout-traces,
+which otel-rollout view opens, and, if mlflow is installed, to MLflow in the
+file mlruns.db of this folder.
 """,
     )
-    parser.add_argument("--backend", metavar="NAME[,NAME]", help="mlflow, weave, otlp, console, or another exporter")
+    parser.add_argument(
+        "--backend", metavar="NAME[,NAME]", help="mlflow, weave, phoenix, otlp, file, console, or another exporter"
+    )
     parser.add_argument("--steps", type=positive, default=2, metavar="N", help="training steps (default: 2)")
     parser.add_argument("--samples", type=positive, default=16, metavar="N", help="problems a step (default: 16)")
     parser.add_argument("--rollouts", type=positive, default=4, metavar="N", help="rollouts of each (default: 4)")
@@ -54,8 +56,8 @@ Send the trajectories of a trace folder, or of a spool, to a backend: with the
 ids, times and tags that they were recorded with.
 
 DIR/.replay notes what the backend has confirmed, so that an interrupted replay
-goes on where it was, and a second one sends nothing. Sending once more (--again)
-adds nothing either, on MLflow, Weave, Phoenix and trackio.
+goes on where it was, and a second one sends nothing. Sending once more
+(--again) adds nothing either, on MLflow, Weave, Phoenix and trackio.
 """,
         """\
 exit codes:
@@ -69,7 +71,7 @@ exit codes:
     parser.add_argument(
         "--backend",
         metavar="NAME[,NAME]",
-        help="mlflow, weave, otlp, or another exporter (default: OTEL_TRACES_EXPORTER)",
+        help="mlflow, weave, phoenix, otlp, file, or another exporter (default: OTEL_TRACES_EXPORTER)",
     )
     add_filters(parser)
     parser.add_argument("--again", action="store_true", help="send also what was delivered before")
@@ -84,10 +86,10 @@ def add_receive(commands: Any) -> None:
         "receive",
         "take spans over OTLP, and write them into a trace folder",
         """\
-Take spans over OTLP/HTTP (POST /v1/traces, protobuf or JSON) from any number of
-senders, and write them into a trace folder. Spans come in any order; a span that
-comes twice is stored once. A trajectory is written 10 seconds after the last
-span that follows its root.
+Take spans over OTLP/HTTP (POST /v1/traces, protobuf or JSON) from any number
+of senders, and write them into a trace folder. Spans come in any order; a span
+that comes twice is stored once. A trajectory is written 10 seconds after the
+last span that follows its root.
 
 Beyond this machine (--host 0.0.0.0) senders need a token: it stands in
 OTEL_ROLLOUT_RECEIVE_TOKEN or in the file of --token-file.
@@ -120,9 +122,9 @@ def add_import(commands: Any) -> None:
         "add the OpenTelemetry Collector's files to a trace folder",
         """\
 Add the spans of files that the Collector's `file` exporter has written to a
-trace folder: OTLP JSON and protobuf, compressed or not, rotated or not. Spans that
-the folder has are left out: importing a file again, or once it has grown, adds
-what is new.
+trace folder: OTLP JSON and protobuf, compressed or not, rotated or not. Spans
+that the folder has are left out: importing a file again, or once it has grown,
+adds what is new.
 """,
         """\
 exit codes:

@@ -12,6 +12,7 @@ from otel_rollout.analysis.plain_text import counted
 from otel_rollout.cli.reading import complain
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.installing import install_line
+from otel_rollout.safety.garbage_collection import collect_rarely
 
 __all__ = ["require_server", "run"]
 
@@ -21,6 +22,7 @@ PAGE: Final = "index.html"
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     require_server()
+    collect_rarely()
     if arguments.export is not None:
         return _export(arguments)
     if arguments.step is not None:

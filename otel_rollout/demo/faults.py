@@ -96,7 +96,7 @@ def read_faults(text: str, seed: int) -> Faults:
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in known:
-            raise ConfigurationError(
-                f"there is no fault {name!r}{did_you_mean(name, known)}; the faults are {', '.join(known)}"
-            )
+            hint = did_you_mean(name, known)
+            listed = f" The faults are {', '.join(known)}" if hint else f"; the faults are {', '.join(known)}"
+            raise ConfigurationError(f"--faults: there is no fault {name!r}{hint}{listed}")
     return Faults(frozenset(known[name] for name in names), seed)

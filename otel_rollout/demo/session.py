@@ -75,7 +75,7 @@ def run_session(
         exporters = runtime.pipeline.exporters if runtime.pipeline else {}
         plan = f"{counted(steps, 'step')} of {counted(samples, 'problem')} x {counted(rollouts, 'rollout')}"
         console.print(Text.assemble(("otel-rollout demo", "bold"), f"  {plan}, then a validation pass"), soft_wrap=True)
-        where = ", ".join(describe(name, exporters.get(name)) for name in backends)
+        where = "; ".join(describe(name, exporters.get(name)) for name in backends)
         console.print(Text(f"to {where}" if where else "tracing is off", style="dim"), soft_wrap=True)
         trajectories = asyncio.run(_roll_out(console, passes(steps, samples, rollouts), concurrency, seed, chosen))
         _deliver(console, timeout)

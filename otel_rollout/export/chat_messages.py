@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
+from otel_rollout.processing.message_text import described_part, described_text, json_text
 
 __all__ = ["ChatMessage", "ChatMessages", "as_openai", "as_openai_tools", "chat_messages", "text_of"]
-
-_MEDIA: Final = ("blob", "file", "uri")
 
 
 class ChatMessage(NamedTuple):
@@ -62,10 +61,7 @@ def chat_messages(span: ReadableSpan) -> ChatMessages | None:
 
 def text_of(message: ChatMessage) -> str:
     """Return the text that a person reads of a message: its text, else its tool calls or a tool's result."""
-    texts = [text for part in message.parts if part.get("type") == "text" and (text := _text(part.get("content")))]
-    if not texts:
-        texts = [text for part in message.parts if (text := _described(part))]
-    return "\n".join(texts)
+    return described_text(message.parts)
 
 
 def as_openai(messages: Iterable[ChatMessage]) -> list[dict[str, Any]]:
@@ -124,7 +120,7 @@ def _openai_messages(message: ChatMessage) -> list[dict[str, Any]]:
     named = {} if message.name is None else {"name": message.name}
     results = [part for part in message.parts if part.get("type") == "tool_call_response"]
     converted: list[dict[str, Any]] = [
-        {"role": "tool", "tool_call_id": _text(part.get("id")), "content": _text(part.get("response")), **named}
+        {"role": "tool", "tool_call_id": json_text(part.get("id")), "content": json_text(part.get("response")), **named}
         for part in results
     ]
     if results and len(results) == len(message.parts):
@@ -133,10 +129,10 @@ def _openai_messages(message: ChatMessage) -> list[dict[str, Any]]:
     for part in message.parts:
         kind = part.get("type")
         if kind == "tool_call":
-            function = {"name": _text(part.get("name")), "arguments": _text(part.get("arguments", {}))}
-            calls.append({"id": _text(part.get("id")), "type": "function", "function": function})
+            function = {"name": json_text(part.get("name")), "arguments": json_text(part.get("arguments", {}))}
+            calls.append({"id": json_text(part.get("id")), "type": "function", "function": function})
         elif kind == "reasoning":
-            thoughts.append(_text(part.get("content")))
+            thoughts.append(json_text(part.get("content")))
         elif kind != "tool_call_response":
             contents.append(_openai_content(part))
     is_text = all(content["type"] == "text" for content in contents)
@@ -155,30 +151,5 @@ def _openai_content(part: Mapping[str, Any]) -> dict[str, Any]:
     uri = part.get("uri")
     if part.get("type") == "uri" and isinstance(uri, str) and part.get("modality") == "image":
         return {"type": "image_url", "image_url": {"url": uri}}
-    text = part.get("content") if part.get("type") == "text" else _described(part)
-    return {"type": "text", "text": _text(text)}
-
-
-def _described(part: Mapping[str, Any]) -> str:
-    """Return a short text for a part that is none itself."""
-    kind = part.get("type")
-    if kind == "tool_call":
-        return f"{_text(part.get('name'))}({_text(part.get('arguments', {}))})"
-    if kind == "tool_call_response":
-        return _text(part.get("response"))
-    if kind in _MEDIA or "modality" in part:
-        # The content of a blob isn't shown: another instrumentation may have put an image there.
-        inline = "inline" if kind == "blob" else part.get("content")
-        return f"[{part.get('modality') or kind}: {_text(part.get('uri') or part.get('file_id') or inline)}]"
-    return _text(part.get("content", dict(part)))
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return ""
-    try:
-        return orjson.dumps(value).decode()
-    except (TypeError, ValueError):
-        return str(type(value).__name__)
+    text = part.get("content") if part.get("type") == "text" else described_part(part)
+    return {"type": "text", "text": json_text(text)}

@@ -57,7 +57,7 @@ def is_own(span: ReadableSpan) -> bool:
 
 
 def rollout_label(span: ReadableSpan) -> str:
-    """Return what tells a trajectory apart, `step 7 · sample 12 · rollout 3`; empty if the span has no such tag."""
+    """Return the label of a trajectory, `step 7 · sample 12 · rollout 3`; empty if the span has no such tag."""
     attributes = span.attributes or {}
     known = [f"{label} {replace_surrogates(str(attributes[key]))}" for label, key in _LABELS if key in attributes]
     if known and attributes.get(semconv.VALIDATE) is True:

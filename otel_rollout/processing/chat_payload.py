@@ -11,9 +11,9 @@ from otel_rollout.processing.message_aliases import (
     SYSTEM_ARGUMENTS,
     TOOL_ARGUMENTS,
 )
+from otel_rollout.processing.message_text import described_text
 from otel_rollout.processing.messages import (
     convert_messages,
-    described_text,
     finish_reason_of,
     is_message,
     is_message_list,
@@ -63,7 +63,7 @@ class ChatSide:
 
 def preview(message: dict[str, Any], characters: int = PREVIEW_CHARACTERS) -> str:
     """Return the text of a message, with a note in place of its middle if it is long."""
-    text = described_text(message)
+    text = described_text(message["parts"])
     return text if len(text) <= characters else cut_text(text, characters)
 
 

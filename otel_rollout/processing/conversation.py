@@ -9,7 +9,8 @@ from typing import Any, Final
 import orjson
 
 from otel_rollout.processing.chat_payload import ChatSide
-from otel_rollout.processing.messages import described_text, text_message
+from otel_rollout.processing.message_text import described_text
+from otel_rollout.processing.messages import text_message
 from otel_rollout.processing.payload_limits import cut_json
 from otel_rollout.values.snapshot_json import value_to_json
 
@@ -108,7 +109,7 @@ class Conversation:
             self._is_text = asked.raw is not None
             self._first_length = len(encoded)
             users = [message for message in messages if message["role"] == "user"] or messages
-            self.prompt = described_text(users[-1])[:MAX_PROMPT_CHARACTERS]
+            self.prompt = described_text(users[-1]["parts"])[:MAX_PROMPT_CHARACTERS]
         key = encoded[0]
         if continues and self._segments:
             self._keep_answer()

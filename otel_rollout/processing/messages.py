@@ -22,7 +22,6 @@ from otel_rollout.processing.message_aliases import (
 
 __all__ = [
     "convert_messages",
-    "described_text",
     "finish_reason_of",
     "is_message",
     "is_message_list",
@@ -42,6 +41,7 @@ _ITEM_TYPES: Final = frozenset(
     {"function_call", "function_call_output", "reasoning", "custom_tool_call", "custom_tool_call_output"}
 )
 """Items without a role in the conversations of OpenAI's Responses."""
+_MEDIA_KEYS: Final = ("image", "audio", "video")
 MAX_PARTS: Final = 10_000
 _BASE64: Final = ";base64,"
 
@@ -103,14 +103,6 @@ def convert_messages(value: Any) -> list[Message]:
     return messages
 
 
-def described_text(message: Message) -> str:
-    """Return the text of a message in the convention's form: its texts, else its tool calls or a tool's result."""
-    texts = [part["content"] for part in message["parts"] if part["type"] == "text" and type(part["content"]) is str]
-    if any(texts):
-        return "\n".join(texts)
-    return "\n".join(text for part in message["parts"] if (text := _described(part)))
-
-
 def tool_definitions(value: Any) -> list[dict[str, Any]] | None:
     """Return tools in the convention's form; None if the value is no list of definitions.
 
@@ -159,9 +151,11 @@ def _convert(item: dict[str, Any]) -> list[Message]:
         parts = [{"type": "tool_call_response", "id": identity, "response": _response(parts, content)}]
         return [{"role": role, "parts": parts, **more}]
     results = [part for part in parts if part["type"] == "tool_call_response"]
+    if not results:
+        return [{"role": role, "parts": parts, **more}]
     messages = [{"role": "tool", "parts": [part]} for part in results]
     rest = [part for part in parts if part["type"] != "tool_call_response"]
-    if rest or not results:
+    if rest:
         messages.append({"role": role, "parts": rest, **more})
     return messages
 
@@ -187,10 +181,12 @@ def _part(item: Any) -> Part:
     given = item.get("type")
     if type(given) is not str:
         # Gemini's parts have no type.
-        given = next((name for name in ("text", "image", "audio", "video") if name in item), "unknown")
+        given = next((name for name in ("text", *_MEDIA_KEYS) if name in item), "unknown")
     if given in MODALITIES:
         return _media(given, item)
     kind = PART_TYPES.get(given)
+    if kind == "text" and len(item) == 2 and type(said := item.get("text", item.get("content"))) is str:
+        return {"type": "text", "content": said}
     fields = {key: field for key, field in item.items() if key != "type" and not _is_empty(field)}
     if kind == "text":
         text = fields.pop("text", None)
@@ -203,8 +199,8 @@ def _part(item: Any) -> Part:
         return _call(fields)
     if kind == "tool_call_response":
         identity = next((fields.pop(key) for key in CALL_IDS if type(fields.get(key)) is str), None)
-        result = next((fields.pop(key) for key in ("response", "output", "content") if key in fields), "")
-        response = result if type(result) is not list else _response(_parts(result), result)
+        result = next((fields.pop(key) for key in ("response", "result", "output", "content") if key in fields), "")
+        response = _response(_parts(result), result) if type(result) is list else result
         return {"type": kind, "id": identity, "response": response, **fields}
     return {**item, "type": given}
 
@@ -224,12 +220,24 @@ def _plain_text(value: Any) -> str:
 
 
 def _response(parts: list[Part], content: Any) -> Any:
-    """Return a tool's result: its text if it is only text, else its parts."""
-    if type(content) is str:
+    """Return a tool's result: its text if it is only text, else its parts; data in a list or an object stay."""
+    if type(content) is str or _is_data(content):
         return content
     if all(part["type"] == "text" for part in parts):
         return "\n".join(part["content"] for part in parts)
     return parts
+
+
+def _is_data(content: Any) -> bool:
+    """Return True for a list or an object that has no text and no part."""
+    items = [content] if type(content) is dict else content
+    return type(items) is list and bool(items) and not any(map(_is_part, items))
+
+
+def _is_part(item: Any) -> bool:
+    if type(item) is not dict:
+        return item is None or type(item) is str
+    return type(item.get("type")) is str or item.keys() == {"text"} or any(key in item for key in _MEDIA_KEYS)
 
 
 def _calls(item: dict[str, Any]) -> list[Part]:
@@ -296,18 +304,6 @@ def _media(kind: str, item: dict[str, Any]) -> Part:
         note = text if text[:1] == "[" else f"[{len(text):,} bytes cut]" if text else _json(source)
         return {**described, "type": modality, "content": note}
     return described
-
-
-def _described(part: Part) -> str:
-    kind = part["type"]
-    if kind == "tool_call":
-        return f"{part['name']}({_json(part['arguments'])})"
-    if kind == "tool_call_response":
-        return _json(part["response"])
-    if kind == "reasoning":
-        return str(part["content"])
-    reference = next((part[key] for key in ("uri", "file_id", "content") if type(part.get(key)) is str), "")
-    return f"[{part.get('modality', kind)}: {reference}]"
 
 
 def _is_empty(value: Any) -> bool:

@@ -13,7 +13,7 @@ import orjson
 from otel_rollout.processing.message_aliases import CHAT_TEMPLATES, ROLES, ChatTemplate
 from otel_rollout.processing.messages import text_message
 
-__all__ = ["answer_message", "prompt_messages"]
+__all__ = ["answer_message", "prompt_messages", "tool_results"]
 
 _ROLES: Final = frozenset({"assistant", "developer", "ipython", "system", "tool", "user", *ROLES})
 _BOS: Final = ("<|begin_of_text|>", "<|endoftext|>", "<s>")
@@ -50,6 +50,11 @@ def answer_message(text: str, finish_reason: str) -> dict[str, Any]:
             text = text[: -len(template.end)]
             break
     return {"role": "assistant", "parts": _answer_parts(text), "finish_reason": finish_reason}
+
+
+def tool_results(text: str) -> list[str]:
+    """Return the results of tools that a text consists of; empty if it has anything else."""
+    return _whole_matches(_RESULTS, text)
 
 
 def _read(text: str, template: ChatTemplate) -> list[dict[str, Any]] | None:
@@ -89,7 +94,7 @@ def _messages(role: str, content: str) -> list[dict[str, Any]]:
         return [{"role": role, "parts": _answer_parts(content)}]
     if role == "tool":
         return [{"role": role, "parts": [{"type": "tool_call_response", "id": None, "response": content}]}]
-    results = _whole_matches(_RESULTS, content)
+    results = tool_results(content)
     if results:
         # Qwen's template writes the results of tools as the user's.
         return [

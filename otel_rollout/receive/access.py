@@ -50,7 +50,7 @@ def read_token(host: str, token_file: Path | None, environ: Mapping[str, str] = 
 
 
 def is_authorized(token: str, header: str | None) -> bool:
-    """Return True if an `Authorization` header has the token, or none is needed; takes the same time for any header.
+    """Return True if an `Authorization` header has the token, or none is needed; compares in constant time.
 
     Args:
         token: The token; empty if none is needed.

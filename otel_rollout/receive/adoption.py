@@ -51,10 +51,18 @@ def adopt(folder: ReceivedFolder) -> Generator[int, None, None]:
             _note_frames(folder, traces, min(path.stat().st_mtime for path in journals) - MAX_AGE_SECONDS)
         yield 0
         for path in journals:
+            state = _state_of(path)
             for line in _lines_of(path):
                 yield folder.take(_spans_of(line, path)).new
-            layout.index_path(path).unlink(missing_ok=True)
-            path.unlink()
+            # Without locks, a receiver that was quiet for long may go on; its journal has spans that are not read.
+            if _state_of(path) == state:
+                layout.index_path(path).unlink(missing_ok=True)
+                path.unlink()
+
+
+def _state_of(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def _spans_of(line: bytes, path: Path) -> list[EncodedSpan]:

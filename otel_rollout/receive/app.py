@@ -16,11 +16,16 @@ from otel_rollout.receive.media_types import JSON, PROTOBUF
 from otel_rollout.receive.receiver import Receiver
 from otel_rollout.receive.request_body import ENCODINGS, BodyTooLargeError
 from otel_rollout.safety.log_once import internal_error
+from otel_rollout.trace_folder.otlp_json_reading import TooManySpansError
 
 __all__ = ["make_app"]
 
 PATH: Final = "/v1/traces"
 HEALTH_PATH: Final = "/health"
+SMALLER_BATCHES: Final = (
+    "send smaller batches; the Collector does by `send_batch_max_size` of the processor `batch`, "
+    "or a lower `min_size` in the exporter's `sending_queue`"
+)
 
 
 class _PressureError(Exception):
@@ -46,9 +51,15 @@ def make_app(receiver: Receiver, token: str = "") -> Starlette:
             return failure(media_type, 415, f"the content encoding {encoding!r} is none of {', '.join(ENCODINGS)}")
         return await _take(receiver, request, encoding, media_type)
 
-    async def health(_: Request) -> Response:
+    async def health(request: Request) -> Response:
         trouble = receiver.totals.trouble
-        return JSONResponse({"status": trouble or "ok", "open_traces": receiver.folder.open_traces})
+        status: dict[str, object] = {"status": "the disk fails" if trouble else "ok"}
+        # The cause has paths, which are not for everybody.
+        if is_authorized(token, request.headers.get("authorization")):
+            status["open_traces"] = receiver.folder.open_traces
+            if trouble:
+                status["cause"] = trouble
+        return JSONResponse(status)
 
     return Starlette(routes=[Route(PATH, traces, methods=["POST"]), Route(HEALTH_PATH, health, methods=["GET"])])
 
@@ -70,6 +81,8 @@ async def _take(receiver: Receiver, request: Request, encoding: str, media_type:
             batch = await receiver.store(body, encoding, media_type)
         except BodyTooLargeError as error:
             return failure(media_type, 413, str(error))
+        except TooManySpansError as error:
+            return failure(media_type, 413, f"the request has {error}, which is the limit: {SMALLER_BATCHES}")
         except ValueError as error:
             return failure(media_type, 400, str(error))
         except OSError as error:

@@ -14,7 +14,7 @@ from otel_rollout.receive.otlp_file import NoOtlpFileError, OtlpFile
 from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.receive.span_batch import SpanBatch
 from otel_rollout.receive.stored_spans import StoredSpans
-from otel_rollout.trace_folder.layout import INDEX, OPEN
+from otel_rollout.trace_folder.layout import INDEX, OPEN, is_step_summary
 from otel_rollout.trace_folder.otlp_json import EncodedSpan
 
 __all__ = ["ImportReport", "find_files", "import_files"]
@@ -84,7 +84,7 @@ def find_files(given: Iterable[Path], into: Path) -> list[tuple[Path, bool]]:
         elif each.exists():
             found[each.resolve()] = True
         else:
-            raise NoTracesError(f"there is no {each}")
+            raise NoTracesError(f"there is no file or folder {each}")
     return list(found.items())
 
 
@@ -93,7 +93,7 @@ def _walk(folder: Path) -> Iterator[Path]:
         # What is open elsewhere is in no step yet, and would count as finished here.
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != OPEN)
         for name in sorted(names):
-            if not name.startswith(".") and not name.endswith(INDEX):
+            if not name.startswith(".") and not name.endswith(INDEX) and not is_step_summary(name):
                 yield Path(root, name)
 
 
@@ -144,7 +144,7 @@ def import_files(files: Iterable[tuple[Path, bool]], into: Path, on_progress: Ca
 
 
 def _batches(file: OtlpFile, report: ImportReport, on_progress: Callable[[int], object]) -> Iterator[list[EncodedSpan]]:
-    """Yield the spans of each request of a file."""
+    """Yield the spans of a file, a large request's in groups."""
     position = 0
     for request in file.requests():
         report.requests += 1
@@ -153,11 +153,14 @@ def _batches(file: OtlpFile, report: ImportReport, on_progress: Callable[[int], 
         except ValueError as error:
             report.note(f"{file.path}: {error}")
         else:
+            has_spans = False
+            for spans in batch.groups():
+                has_spans = True
+                yield spans
             report.refused += batch.refused
             if batch.refused:
                 report.note(f"{file.path}: {batch.reason}")
-            report.other_requests += not batch.spans and not batch.refused
-            yield batch.spans
+            report.other_requests += not has_spans and not batch.refused
         on_progress(file.position - position)
         position = file.position
     on_progress(file.position - position)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from otel_rollout.analysis.summary_builder import SummaryBuilder
 from otel_rollout.trace_folder.journal import JournalPart
 
-__all__ = ["OpenTrace", "OpenTraces", "WrittenTrace", "WrittenTraces", "has_id"]
+__all__ = ["OpenTrace", "OpenTraces", "WrittenTrace", "WrittenTraces", "finder", "has_id"]
 
 ID_BYTES: Final = 8
+MIN_SET_BYTES: Final = 2**22
+"""With fewer bytes to search, making a set takes longer."""
 MAX_WRITTEN: Final = 200_000
 MAX_WRITTEN_ID_BYTES: Final = 32 * 2**20
 MAX_TRACE_ID_BYTES: Final = 2**20
@@ -80,7 +83,7 @@ class OpenTraces:
         return next(iter(self._ended or self._running))
 
     def overdue(self, grace: float, idle: float) -> bytes | None:
-        """Return a trace without a new span for `grace` seconds after its root, or for `idle` seconds; None if none.
+        """Return the id of a trace whose grace or idle time is over; None if there is none.
 
         Args:
             grace: The seconds for a trace with a root.
@@ -114,7 +117,7 @@ class WrittenTrace(NamedTuple):
 
 
 class WrittenTraces:
-    """The traces that were written last, so that their spans are known when they come again."""
+    """The traces that were written last; their spans are dropped if they come again."""
 
     def __init__(self) -> None:
         self._traces: OrderedDict[bytes, WrittenTrace] = OrderedDict()
@@ -140,6 +143,18 @@ class WrittenTraces:
         if trace is not None:
             self._id_bytes -= len(trace.ids)
         return trace
+
+
+def finder(ids: bytes | bytearray, times: int) -> Callable[[bytes], bool]:
+    """Return a function that tells if a span's id is among `ids`.
+
+    Args:
+        ids: The ids.
+        times: The number of spans that will be looked for.
+    """
+    if times * len(ids) < MIN_SET_BYTES:
+        return partial(has_id, ids)
+    return {bytes(ids[place : place + ID_BYTES]) for place in range(0, len(ids), ID_BYTES)}.__contains__
 
 
 def has_id(ids: bytes | bytearray, span_id: bytes) -> bool:

@@ -22,7 +22,7 @@ from otel_rollout.receive.open_trace import (
     OpenTraces,
     WrittenTrace,
     WrittenTraces,
-    has_id,
+    finder,
 )
 from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.trace_folder import layout
@@ -204,7 +204,8 @@ class ReceivedFolder:
             known = self._open.get(trace_id) or self._known.get(trace_id)
             fresh = list(batch.values())
             if known is not None:
-                fresh = [span for span in fresh if not has_id(known.ids, span.span_id)]
+                is_known = finder(known.ids, len(fresh))
+                fresh = [span for span in fresh if not is_known(span.span_id)]
                 doubles += len(batch) - len(fresh)
             if fresh:
                 new[trace_id] = sorted(fresh, key=_is_root)
@@ -296,7 +297,7 @@ def _is_root(span: EncodedSpan) -> bool:
 
 
 def _groups(spans: list[EncodedSpan]) -> Iterator[list[EncodedSpan]]:
-    """Yield spans in groups that readers take whatever is in them; one span that is larger is a group of its own."""
+    """Yield spans in groups of at most `LONG_BYTES`; a larger span is a group of its own."""
     first, size = 0, 0
     for place, span in enumerate(spans):
         if size and size + len(span.json) > LONG_BYTES:

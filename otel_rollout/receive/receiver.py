@@ -1,4 +1,4 @@
-"""Takes request bodies into the folder, one after the other on a thread of its own, within a bound on their bytes."""
+"""Writes request bodies into the folder on a thread of its own; the bytes that wait are bounded."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from otel_rollout.receive.adoption import adopt
+from otel_rollout.receive.media_types import JSON
 from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.receive.request_body import decompress
 from otel_rollout.receive.span_batch import SpanBatch
 from otel_rollout.safety.log_once import internal_error
+from otel_rollout.trace_folder.otlp_json_reading import TooManySpansError, has_too_many_values
 
 __all__ = ["Limits", "Receiver", "Totals"]
 
 TICK_SECONDS: Final = 0.2
 ADOPT_SECONDS: Final = 60.0
-"""How often journals are looked for that other receivers have left behind."""
+"""Seconds between looks for journals that other receivers have left behind."""
 ADOPT_PART_SECONDS: Final = 0.1
 _Result = TypeVar("_Result")
 
@@ -31,12 +33,16 @@ class Limits:
     Args:
         body_bytes: Of a request's body as it comes.
         decompressed_bytes: Of a request's body once decompressed.
+        spans: Of a request; they take a multiple of their bytes in memory and time.
+        values: Of a request in JSON, which is parsed as a whole.
         waiting_bytes: Of all bodies that are being read, or wait to be stored.
         body_seconds: For a body to come.
     """
 
     body_bytes: int = 32 * 2**20
     decompressed_bytes: int = 64 * 2**20
+    spans: int = 100_000
+    values: int = 2**21
     waiting_bytes: int = 96 * 2**20
     body_seconds: float = 60.0
 
@@ -82,8 +88,9 @@ class Receiver:
 
         Raises:
             BodyTooLargeError: It is too large once decompressed.
+            TooManySpansError: It has more spans than the limit, or more values.
             ValueError: It can't be read.
-            OSError: The disk failed; none of them is stored.
+            OSError: The disk failed; not all of them are stored.
         """
         return await self._run(lambda: self._store(body, encoding, media_type))
 
@@ -106,19 +113,22 @@ class Receiver:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function)
 
     def _store(self, body: bytes, encoding: str, media_type: str) -> SpanBatch:
-        batch = SpanBatch(decompress(body, encoding, self.limits.decompressed_bytes), media_type)
+        limits, totals = self.limits, self.totals
+        data = decompress(body, encoding, limits.decompressed_bytes)
+        if media_type == JSON and has_too_many_values(data, limits.values):
+            raise TooManySpansError(f"more than {limits.values:,} values")
+        batch = SpanBatch(data, media_type, limits.spans)
         try:
-            taken = self.folder.take(batch.spans)
+            for spans in batch.groups():
+                taken = self.folder.take(spans)
+                totals.spans += taken.new
+                totals.doubles += taken.doubles
         except OSError as error:
-            self.totals.trouble = str(error)
+            totals.trouble = str(error)
             raise
-        totals = self.totals
         totals.trouble = ""
         totals.requests += 1
-        totals.spans += taken.new
-        totals.doubles += taken.doubles
         totals.refused += batch.refused
-        batch.spans.clear()
         return batch
 
     def _tick(self) -> bool:

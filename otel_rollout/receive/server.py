@@ -22,6 +22,7 @@ __all__ = ["Address", "run_server"]
 
 SECONDS_TO_END: Final = 10
 """For requests that are under way when the server is told to end."""
+MAX_HEAD_BYTES: Final = 2**16
 SHOW_SECONDS: Final = 1.0
 _BACKLOG: Final = 2048
 
@@ -55,7 +56,9 @@ def run_server(
     """
     config = uvicorn.Config(
         app,
-        http="httptools",
+        # Its memory for a head is bounded; httptools takes headers without end.
+        http="h11",
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         ws="none",
         lifespan="off",
         log_level="warning",
@@ -105,7 +108,7 @@ async def _show_often(show: Callable[[], None]) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Ends at a signal and keeps its number; uvicorn's own raises it once more at the end, which kills the process."""
+    """A server that ends at a signal and keeps its number; uvicorn's own raises it again, which kills the process."""
 
     ended_by = 0
 

@@ -4,44 +4,54 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
-from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.receive.media_types import JSON
 from otel_rollout.trace_folder.otlp_json import EncodedSpan, encode_spans
-from otel_rollout.trace_folder.otlp_json_reading import MAX_VALUES as MAX_LINE_VALUES
 from otel_rollout.trace_folder.otlp_json_reading import decode_request, has_too_many_values
-from otel_rollout.trace_folder.otlp_protobuf import encode_request
+from otel_rollout.trace_folder.otlp_protobuf import (
+    LARGE_ORIGIN,
+    MAX_ORIGIN_BYTES,
+    MAX_VALUES,
+    TOO_MANY_VALUES,
+    encode_request,
+)
 
 __all__ = ["SpanBatch"]
 
 MAX_SPAN_BYTES: Final = 64 * 2**20
 """A larger span, as JSON, is refused: a line of the folder has at most 256 MiB."""
-MAX_ORIGIN_BYTES: Final = 2**20
-"""A resource and scope stand in each line of the journal that has spans of theirs."""
-MAX_VALUES: Final = MAX_LINE_VALUES // 2
-"""Of a span; a line with more than twice as many is taken for damaged."""
+GROUP_BYTES: Final = 16 * 2**20
+SPAN_BYTES: Final = 2048
+"""The memory that a span takes beside its text."""
 MAX_REASONS: Final = 3
+NO_LIMIT: Final = 2**32
 
 
 class SpanBatch:
-    """The spans of one request.
+    """The spans of one request; those that can't be stored are counted while the others are taken.
 
     Args:
         body: The decompressed body.
         media_type: JSON's or protobuf's.
+        max_spans: The limit on its spans; in protobuf its scopes and resources count too.
 
     Raises:
+        TooManySpansError: It has more.
         ValueError: It is no OTLP request.
     """
 
-    def __init__(self, body: bytes, media_type: str) -> None:
+    def __init__(self, body: bytes, media_type: str, max_spans: int = NO_LIMIT) -> None:
         self._reasons: Counter[str] = Counter()
-        encoded = self._from_json(body) if media_type == JSON else self._from_protobuf(body)
-        self.spans = [span for span in encoded if self._is_small(span)]
+        self._encoded: Iterator[EncodedSpan]
+        if media_type == JSON:
+            decoded = decode_request(body, self._refuse, max_spans)
+            self._encoded = chain.from_iterable(map(self._encode, decoded))
+        else:
+            self._encoded = encode_request(body, self._refuse, max_spans)
 
     @property
     def refused(self) -> int:
@@ -53,16 +63,22 @@ class SpanBatch:
         """The most frequent reasons for which spans are refused."""
         return "; ".join(f"{count} refused: {reason}" for reason, count in self._reasons.most_common(MAX_REASONS))
 
-    def _from_protobuf(self, body: bytes) -> Iterator[EncodedSpan]:
-        try:
-            request = ExportTraceServiceRequest.FromString(body)
-        except DecodeError as error:
-            raise ValueError(f"the body is no OTLP request in protobuf: {error}") from error
-        return encode_request(request, self._refuse)
-
-    def _from_json(self, body: bytes) -> Iterator[EncodedSpan]:
-        for span in decode_request(body, self._refuse):
-            yield from self._encode(span)
+    def groups(self) -> Iterator[list[EncodedSpan]]:
+        """Yield the spans, at most as many at once as `GROUP_BYTES` of memory hold."""
+        group: list[EncodedSpan] = []
+        size = 0
+        for span in self._encoded:
+            if not self._is_small(span):
+                continue
+            # In the journal the resource may stand before each span.
+            weight = SPAN_BYTES + len(span.resource) + len(span.scope) + len(span.json)
+            if group and size + weight > GROUP_BYTES:
+                yield group
+                group, size = [], 0
+            group.append(span)
+            size += weight
+        if group:
+            yield group
 
     def _encode(self, span: ReadableSpan) -> list[EncodedSpan]:
         try:
@@ -75,9 +91,9 @@ class SpanBatch:
         if len(span.json) > MAX_SPAN_BYTES:
             reason = f"a span of more than {MAX_SPAN_BYTES:,} bytes as JSON, which is the limit"
         elif len(span.resource) + len(span.scope) > MAX_ORIGIN_BYTES:
-            reason = f"a resource and scope of more than {MAX_ORIGIN_BYTES:,} bytes as JSON, which is the limit"
+            reason = LARGE_ORIGIN
         elif has_too_many_values(span.json, MAX_VALUES):
-            reason = f"a span of more than {MAX_VALUES:,} values, which is the limit"
+            reason = TOO_MANY_VALUES
         else:
             return True
         self._refuse(reason)

@@ -1,4 +1,4 @@
-"""What a receiver says on a terminal: a line that is written over each second, and its totals at the end."""
+"""The receiver's output on a terminal: a status line that is rewritten each second, and its totals at the end."""
 
 from __future__ import annotations
 

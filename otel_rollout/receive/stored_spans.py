@@ -1,4 +1,4 @@
-"""The spans that a trace folder has, so that none is added twice."""
+"""The ids of the spans in a trace folder; an import skips them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the fields of summaries that come from a file, which another program may have written."""
+"""Validates summaries that are read from a file; another program may have written it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _known: dict[type, tuple[tuple[str, _Check], ...]] = {}
 
 
 def check_fields(summary: Any) -> None:
-    """Check that the fields of a summary have the types that they are declared with, and that numbers are finite.
+    """Check a summary's fields: each has its declared type, and each number is finite.
 
     Args:
         summary: A dataclass or a named tuple.

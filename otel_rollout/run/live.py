@@ -1,4 +1,4 @@
-"""The trajectories that run now, or ran when their process died: read from the files that their processes write."""
+"""Running trajectories, and those of processes that died, from the files that the processes write."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class LiveRun:
 
 
 def read_live(folders: Sequence[str | os.PathLike[str]]) -> LiveRun:
-    """Return what runs, by the files in `open/` of trace folders.
+    """Return the running trajectories that the files in `open/` of trace folders report.
 
     Args:
         folders: The trace folders; those that don't exist are left out.

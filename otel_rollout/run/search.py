@@ -1,4 +1,4 @@
-"""Searches the payload of trajectories: lines are compared as bytes, and only those that may match are parsed."""
+"""Searches the payload of trajectories: compares lines as bytes, and parses only candidates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_THREADS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """What is searched for, and where.
+    """A text to search for, and the part of a run to search.
 
     Args:
         text: The text, as a reader sees it.

@@ -1,4 +1,4 @@
-"""The file beside a step's trajectories that holds the step's summary, its groups', and those that no index has.
+"""A step's summary file: the summaries of the step, of its groups, and of trajectories without one in an index.
 
 A line is a JSON object, sealed with a checksum as the lines of an index are: the first has the sizes of the files that
 the summary was made of, the next ones the step's summaries, one for each run, then one for each group, then those of

@@ -16,7 +16,7 @@ from otel_rollout.run.step_places import StepPlace
 __all__ = ["make_steps"]
 
 MIN_BYTES: Final = 2**25
-"""The size of indexes, or of files without one, from which on processes are started: each takes half a second to."""
+"""The bytes of indexes, or of files without one, that justify a process: starting one takes half a second."""
 MAX_PROCESSES: Final = 4
 """Each holds one step in memory."""
 

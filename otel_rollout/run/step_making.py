@@ -43,7 +43,7 @@ def summarise_runs(trajectories: Iterable[TrajectorySummary]) -> list[Summarised
 
 
 def make_step(place: StepPlace) -> StepFile:
-    """Read the trajectories of a step's folder, and write their summary beside them unless one is being written."""
+    """Read the trajectories of a step's folder, and write their summary unless another process is writing it."""
     problems: list[ReadProblem] = []
     recorded = read_step([place], {}, lambda _: (), problems.append)
     runs = summarise_runs(summaries_of(recorded))

@@ -1,4 +1,4 @@
-"""Finds the step folders of trace folders, with the sizes of their files, by which a change is seen."""
+"""Finds the step folders of trace folders, with the sizes of their files; a changed size is a changed step."""
 
 from __future__ import annotations
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
@@ -12,18 +11,16 @@ from otel_rollout.run.step_file import StepFile
 from otel_rollout.run.step_making import make_step
 from otel_rollout.run.step_places import StepPlace
 from otel_rollout.run.summary_json import step_from, to_json
+from otel_rollout.safety.garbage_collection import collect_rarely
 from otel_rollout.trace_folder.stored_file import ReadProblem
 from otel_rollout.trace_folder.trace_files import StepKey, TraceFile
 
 __all__ = ["answer", "content_of", "prepare", "request_of"]
 
-FIRST_GENERATION: Final = 100_000
-"""The new objects between two garbage collections: a step has a million, none of them garbage."""
-
 
 def prepare() -> None:
     """Prepare the child process."""
-    gc.set_threshold(FIRST_GENERATION, 50, 50)
+    collect_rarely()
 
 
 def request_of(place: StepPlace) -> bytes:

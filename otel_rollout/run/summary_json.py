@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from otel_rollout.run.field_types import check_fields
 __all__ = ["FIELDS", "group_from", "step_from", "to_json"]
 
 _Mapping = Mapping[str, Any]
+_INTEGER: Final = re.compile("-?[0-9]{1,19}").fullmatch
 
 FIELDS: Final = tuple(
     (each.__name__, *each.__annotations__)
@@ -79,7 +81,10 @@ def _tools(value: _Mapping) -> dict[str, ToolCounts]:
 
 
 def _signals(value: _Mapping) -> StepSignals:
-    return StepSignals(**value)
+    signals = StepSignals(**value)
+    if not all(map(_INTEGER, signals.staleness)):
+        raise TypeError("a staleness is no integer")
+    return signals
 
 
 _STEP: Final[Mapping[str, Callable[[Any], Any]]] = {

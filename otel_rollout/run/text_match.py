@@ -1,4 +1,4 @@
-"""Finds a text in a line of OTLP JSON, though its quotes, line breaks and letters may be escaped there, even twice."""
+"""Finds a text in a line of OTLP JSON, also if its characters are escaped there once or twice."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ _SKIPPED: Final = frozenset(
         semconv.OUTPUT_MIME_TYPE,
         semconv.CONVERSATION_ID,
         semconv.METADATA,
+        semconv.ERROR_TYPE,  # It stands before the error's message.
     }
 )
 
@@ -76,6 +77,7 @@ class TextMatcher:
         self._pattern = re.compile(re.escape(text), 0 if match_case else re.IGNORECASE)
         self._is_structured = _STRUCTURE.search(text) is not None
         self._texts_of = _TEXTS[within]
+        self._errors_of = _ERRORS[within]
         self._is_of_calls = within in ("tool", "failed")
 
     def find(self, line: bytes, trace_id: str) -> Match | None:
@@ -95,7 +97,7 @@ class TextMatcher:
         return None
 
     def _spans(self, line: bytes, compared: bytes, start: int) -> Iterator[Mapping[str, Any]]:
-        """Yield the spans that have a fragment, from `start` on; of a line of another program, all."""
+        """Yield the spans with a fragment, from `start` on; all spans of a line that another program wrote."""
         if b"\t" not in line:
             for resource_spans in orjson.loads(line)["resourceSpans"]:
                 for scope_spans in resource_spans.get("scopeSpans", ()):
@@ -119,10 +121,17 @@ class TextMatcher:
                 if self._is_of_calls:
                     excerpt += _call_text(span)
                 return Match(str(span.get("name", "")), str(span.get("spanId", "")), excerpt, start, end)
+        for kind, text in self._errors_of(span):
+            if (found := self._find_in_text(text, MAX_DEPTH)) is not None:
+                excerpt, start, end = found
+                # The middle of a message or of a traceback doesn't have its class.
+                lead = "" if kind.lower() in excerpt.lower() else f"{kind}: "
+                excerpt, start, end = lead + excerpt, len(lead) + start, len(lead) + end
+                return Match(str(span.get("name", "")), str(span.get("spanId", "")), excerpt, start, end)
         return None
 
     def _find_in_text(self, text: str, depth: int) -> tuple[str, int, int] | None:
-        """Return the excerpt, and the match's place in it, from a text, or from the texts in it if it is JSON."""
+        """Return the excerpt and the match's place in it; if the text is JSON, its strings are searched."""
         message = _parsed(text) if depth and text[:1] in ("{", "[", '"') else None
         if message is None:
             found = self._pattern.search(text)
@@ -138,7 +147,7 @@ class TextMatcher:
 
 
 def fragments_of(text: str, *, match_case: bool = False) -> tuple[bytes, ...]:
-    """Return texts of which a line has one if it has `text`, in lower case unless case matters; none if any line may.
+    """Return byte strings, one of which each matching line contains; an empty tuple excludes no line.
 
     Args:
         text: The text.
@@ -161,19 +170,53 @@ def fragments_of(text: str, *, match_case: bool = False) -> tuple[bytes, ...]:
     return tuple(fragments)
 
 
-def _all_texts(span: Mapping[str, Any]) -> Iterator[str]:
+def _attribute_texts(span: Mapping[str, Any]) -> Iterator[str]:
     for attribute in span.get("attributes", ()):
         if attribute.get("key") not in _SKIPPED:
             yield from _strings(attribute.get("value"))
-    yield from _error_messages(span)
 
 
-def _error_texts(span: Mapping[str, Any]) -> Iterator[str]:
+def _no_texts(span: Mapping[str, Any]) -> Iterator[str]:
+    yield from ()
+
+
+def _errors(span: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the class name and the text of each error: its message with the class, then its traceback."""
+    kind = next((text for each in span.get("attributes", ()) for text in _values(each, semconv.ERROR_TYPE)), "")
+    events = [list(event.get("attributes", ())) for event in span.get("events", ())]
+    types = [next((text for each in event for text in _values(each, semconv.EXCEPTION_TYPE)), "") for event in events]
+    first = kind or next(filter(None, types), "")
+    message = str(span.get("status", {}).get("message") or "")
+    if message not in ("", first, _short(first)):
+        yield _short(first), message if _short(first) in message else f"{first}: {message}"
+    for event, of_event in zip(events, types, strict=True):
+        messages = [text for each in event for text in _values(each, semconv.EXCEPTION_MESSAGE)]
+        yield _short(of_event), ": ".join(filter(None, [of_event, *messages]))
+        for attribute in event:
+            if attribute.get("key") not in (semconv.EXCEPTION_TYPE, semconv.EXCEPTION_MESSAGE):
+                for text in _strings(attribute.get("value")):
+                    yield _short(of_event), text
+    if kind:
+        yield _short(kind), kind
+
+
+def _errors_of_failed(span: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if _has_failed(span):
-        yield from _error_messages(span)
-        for attribute in span.get("attributes", ()):
-            if attribute.get("key") == semconv.ERROR_TYPE:
-                yield from _strings(attribute.get("value"))
+        yield from _errors(span)
+
+
+def _no_errors(span: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from ()
+
+
+def _values(attribute: Mapping[str, Any], key: str) -> Iterator[str]:
+    """Yield the strings of an attribute if it has this key."""
+    if attribute.get("key") == key:
+        yield from _strings(attribute.get("value"))
+
+
+def _short(kind: str) -> str:
+    return kind.rpartition(".")[2]
 
 
 def _tool_texts(span: Mapping[str, Any]) -> Iterator[str]:
@@ -187,11 +230,12 @@ def _failed_tool_texts(span: Mapping[str, Any]) -> Iterator[str]:
         yield from _tool_texts(span)
 
 
-_TEXTS: Final = {"text": _all_texts, "tool": _tool_texts, "failed": _failed_tool_texts, "error": _error_texts}
+_TEXTS: Final = {"text": _attribute_texts, "tool": _tool_texts, "failed": _failed_tool_texts, "error": _no_texts}
+_ERRORS: Final = {"text": _errors, "tool": _no_errors, "failed": _no_errors, "error": _errors_of_failed}
 
 
 def _call_text(span: Mapping[str, Any]) -> str:
-    """Return what a tool was called with and why it failed, shortened, to stand behind its name."""
+    """Return a tool call's arguments and error, shortened, for display after its name."""
     values = {each.get("key"): each.get("value") for each in span.get("attributes", ())}
     arguments = " ".join(_strings(values.get(semconv.INPUT_VALUE)))
     error = next(_error_messages(span), "") if _has_failed(span) else ""

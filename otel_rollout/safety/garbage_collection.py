@@ -1,7 +1,8 @@
-"""Detect that the garbage collector runs on the calling thread, when the context must not be changed.
+"""Make the garbage collector run less often, and detect that it runs on the calling thread.
 
-Before Python 3.12 it may run inside C code that allocates, `ContextVar.set` included. If it closes a generator there
-whose `finally` sets a variable, memory that the interrupted call still reads is freed: the process crashes.
+The context must not be changed meanwhile. Before Python 3.12 it may run inside C code that allocates,
+`ContextVar.set` included. If it closes a generator there whose `finally` sets a variable, memory that the interrupted
+call still reads is freed: the process crashes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-__all__ = ["is_collecting"]
+__all__ = ["collect_rarely", "is_collecting"]
+
+FIRST_GENERATION: Final = 100_000
+"""The new objects between two collections: a step has a million, none of them garbage."""
+
+
+def collect_rarely() -> None:
+    """Let the collector run less often, in a process of ours that reads many trajectories."""
+    gc.set_threshold(FIRST_GENERATION, 50, 50)
+
 
 if sys.version_info >= (3, 12):
 

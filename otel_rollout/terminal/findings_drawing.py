@@ -36,7 +36,8 @@ def _lines(diagnosis: Diagnosis, width: int | None) -> Iterator[Text]:
         classes = ", ".join(f"{name} {number:,}" for name, number in diagnosis.failures.items())
         total = sum(diagnosis.failures.values())
         unknown = diagnosis.unknown_share or 0.0
-        yield Text(f"{total:,} failed or have the worst reward: {classes}; unknown {unknown:.0%}", style="dim")
+        text = f"{total:,} failed or have the worst reward, by class: {classes}; unknown {unknown:.0%}"
+        yield from (Text(line, style="dim") for line in wrapped(text, width, ""))
     has_several = len({(finding.experiment_name, finding.run_id) for finding in found}) > 1
     for finding in found:
         yield Text()
@@ -56,7 +57,8 @@ def _finding_lines(finding: Finding, width: int | None, *, has_run: bool) -> Ite
     yield from _wrapped(f"{_place(finding, has_run=has_run)}: {finding.meaning}.", width)
     yield from _wrapped(f"try: {finding.advice}.", width, style="dim")
     for each in finding.evidence:
-        yield Text(f"{MARGIN}{printable(each.command)}  {printable(each.address)}", style="cyan")
+        yield Text(f"{MARGIN}{printable(each.command)}", style="cyan")
+        yield Text(f"{MARGIN}{MARGIN}in view: {printable(each.address)}", style="dim")
 
 
 def _place(finding: Finding, *, has_run: bool) -> str:

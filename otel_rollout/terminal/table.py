@@ -5,6 +5,7 @@ rich's own tables take a millisecond for each row, and cut every column a little
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Final, NamedTuple
@@ -16,6 +17,8 @@ from rich.text import Text
 __all__ = ["Cell", "Column", "Table", "print_lines"]
 
 GAP: Final = "  "
+_is_narrow: Final = re.compile("[ -~→µ…]*").fullmatch
+"""Finds that a text has only characters of one cell: those of ASCII, and those that numbers are drawn with."""
 
 
 class Cell(NamedTuple):
@@ -75,15 +78,16 @@ class Table:
         """
         header = [[Cell(column.name, "dim") for column in self.columns]] if self._has_header else []
         rows = header + self.rows
-        natural = [max((_width(row[at].text) for row in rows), default=0) for at in range(len(self.columns))]
+        measured = [[_width(cell.text) for cell in row] for row in rows]
+        natural = [max((each[at] for each in measured), default=0) for at in range(len(self.columns))]
         shown = self._fitting(natural, width)
         widths = self._widths(shown, natural, width)
         columns = [(at, room, self.columns[at]) for at, room in zip(shown, widths, strict=True)]
-        for row in rows:
+        for row, own in zip(rows, measured, strict=True):
             cells = []
             for at, room, column in columns:
                 cell = row[at]
-                space = room - _width(cell.text)
+                space = room - own[at]
                 if space < 0:
                     cell = cell._replace(text=_cut(cell.text, room, keeps_end=column.keeps_end))
                     space = room - _width(cell.text)
@@ -151,7 +155,8 @@ def print_lines(console: Console, table: Table, *, indent: int = 0) -> None:
 
 
 def _width(text: str) -> int:
-    return len(text) if text.isascii() else cell_len(text)
+    # rich looks up character by character, which takes as long as drawing the row.
+    return len(text) if text.isascii() or _is_narrow(text) else cell_len(text)
 
 
 def _cut(text: str, width: int, *, keeps_end: bool) -> str:

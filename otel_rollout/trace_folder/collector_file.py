@@ -24,7 +24,7 @@ from otel_rollout.trace_folder.trace_files import TraceFile
 __all__ = ["FOR_IMPORT", "Framing", "framing_of", "is_length"]
 
 FOR_IMPORT: Final = "Collector file for `otel-rollout import`"
-"""What a `ReadProblem` calls a file that readers don't read."""
+"""The `what` of a `ReadProblem` for a file that readers don't read."""
 
 _LENGTH_BYTES: Final = 4
 _HEAD_BYTES: Final = 32
@@ -32,7 +32,7 @@ _PROTOBUF: Final = b"\x0a"
 
 
 class Framing(Enum):
-    """What stands between the requests of a file."""
+    """The separator of the requests in a file."""
 
     OURS = "lines, or frames of one line each"
     COMPRESSED_REQUESTS = "frames of one line of JSON each, with their lengths before them"
@@ -40,7 +40,7 @@ class Framing(Enum):
 
 
 def framing_of(file: TraceFile) -> Framing:
-    """Return what a file's first bytes say."""
+    """Return the format of a file, by its first bytes."""
     try:
         head = read_range(file.place, 0, _HEAD_BYTES)
         if head.startswith(MAGIC):

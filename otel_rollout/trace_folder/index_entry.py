@@ -14,6 +14,7 @@ from otel_rollout.analysis.span_rows import ERROR
 from otel_rollout.analysis.summary_columns import summary_of_json, tag_of
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.trace_folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES
+from otel_rollout.values.sanitize import INT64_MAX, INT64_MIN
 
 __all__ = ["ATTRIBUTE_FIELDS", "IndexEntry", "Row", "attributes_of", "place_of", "row_of", "summary_of_row"]
 
@@ -73,12 +74,6 @@ _TYPES: Final[Sequence[frozenset[Any]]] = [
     frozenset(get_args(hint) if get_origin(hint) is UnionType else (get_origin(hint) or hint,))
     for hint in list(get_type_hints(IndexEntry).values())[:-1]
 ]
-_SAME: Final = (
-    *("trace_id", "start_time", "end_time", "has_root", "step", "reward", "name", "project_name", "run_id"),
-    *("spans", "bytes"),
-)
-"""The fields that a summary has as they are."""
-_same_of: Final[Callable[[Row], tuple[Any, ...]]] = itemgetter(*map(place_of, _SAME))
 _MAX_CACHED: Final = 1024
 _sound_types: set[tuple[type, ...]] = set()
 
@@ -103,9 +98,12 @@ def row_of(message: Mapping[str, Any], summary: bytes = b"") -> Row:
         if len(_sound_types) >= _MAX_CACHED:
             _sound_types.clear()
         _sound_types.add(types)
-    trace_id, _, _, _, _, _, _, _, _, _, _, offset, length, size, _, spans, status, _, _, _, _ = row
+    trace_id, start, end, _, step, _, _, _, _, _, _, offset, length, size, _, spans, status, _, _, _, _ = row
     if (
-        offset < 0
+        not 0 <= start <= INT64_MAX
+        or not 0 <= end <= INT64_MAX
+        or (step is not None and not INT64_MIN <= step <= INT64_MAX)
+        or offset < 0
         or not 0 < length <= MAX_FRAME_BYTES
         or not 0 <= size <= MAX_LINE_BYTES
         or not 0 < spans <= MAX_LINE_BYTES
@@ -116,28 +114,41 @@ def row_of(message: Mapping[str, Any], summary: bytes = b"") -> Row:
     return (*row, summary)
 
 
-def summary_of_row(row: Row, worker: str) -> TrajectorySummary | None:
+def summary_of_row(
+    row: Row, worker: str, shape_of_spans: Callable[[], Mapping[str, Any]] | None = None
+) -> TrajectorySummary | None:
     """Return the summary of a row's spans; None if the index doesn't have it.
 
     Args:
         row: The row.
         worker: The process that wrote the file.
+        shape_of_spans: Returns the columns of the shape if that of the index has another form.
     """
     entry = IndexEntry._make(row)
     if not entry.summary:
         return None
-    identity: dict[str, Any] = dict(zip(_SAME, _same_of(row), strict=True))
-    identity |= {
+    identity = {
+        "trace_id": entry.trace_id,
+        "step": entry.step,
         "sample_index": tag_of(entry.sample_index),
         "rollout_n": tag_of(entry.rollout_n),
         "validate": entry.validate is True,
         "experiment_name": text_of(entry.experiment_name),
-        "status": text_of(entry.status) or ("error" if entry.has_root and entry.status_code == ERROR else None),
+        "project_name": entry.project_name,
+        "run_id": entry.run_id,
         "worker": worker,
+        "name": entry.name,
+        "start_time": entry.start_time,
+        "end_time": entry.end_time,
+        "has_root": entry.has_root,
+        "status": text_of(entry.status) or ("error" if entry.has_root and entry.status_code == ERROR else None),
+        "reward": entry.reward,
+        "spans": entry.spans,
+        "bytes": entry.bytes,
         "stored_bytes": entry.length,
     }
     try:
-        return summary_of_json(identity, entry.summary)
+        return summary_of_json(identity, entry.summary, shape_of_spans)
     except ValueError:
         # Of another program or version.
         return None

@@ -23,7 +23,7 @@ _BUCKETS: Final = frozenset(map(str, range(_MAX_BUCKET + 1)))
 
 
 class OpDurations:
-    """How long ops of each name took."""
+    """The durations of ops, by name."""
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[int]] = {}

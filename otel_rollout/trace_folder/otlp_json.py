@@ -25,7 +25,7 @@ from otel_rollout.trace_folder.otlp_json_values import (
     clean,
     dumps,
     encode_attributes,
-    remember,
+    remember_origin,
     span_head,
 )
 
@@ -50,8 +50,6 @@ _LAST_SPAN: Final = b"\t]}]}"
 _NEXT_RESOURCE: Final = b"\t]}]},"
 _NEXT_SCOPE: Final = b"\t]},"
 _STATUS_UNSET: Final = b',"status":{}}'
-
-_MAX_CACHED_ORIGINS: Final = 256
 
 # The resource and the scope of a process's spans are always the same.
 _encoded_resources: dict[int, tuple[Resource, bytes]] = {}
@@ -209,7 +207,7 @@ def encode_resource(resource: Resource) -> bytes:
         message["schemaUrl"] = resource.schema_url
     encoded = dumps(message)[:-1] + b',"scopeSpans":['
     # With the resource itself: its id is unique only while it lives.
-    remember(_encoded_resources, id(resource), (resource, encoded), _MAX_CACHED_ORIGINS)
+    remember_origin(_encoded_resources, id(resource), (resource, encoded), len(encoded))
     return encoded
 
 
@@ -228,7 +226,7 @@ def encode_scope(scope: InstrumentationScope | None) -> bytes:
     if scope.schema_url:
         message["schemaUrl"] = scope.schema_url
     encoded = dumps(message)[:-1] + b',"spans":['
-    remember(_encoded_scopes, id(scope), (scope, encoded), _MAX_CACHED_ORIGINS)
+    remember_origin(_encoded_scopes, id(scope), (scope, encoded), len(encoded))
     return encoded
 
 

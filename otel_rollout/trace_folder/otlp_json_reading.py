@@ -6,6 +6,7 @@ import base64
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 import orjson
@@ -18,7 +19,16 @@ from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.spans.finished_span import CountedSpan
 from otel_rollout.values.sanitize import fits_int64
 
-__all__ = ["IS_REMOTE", "START", "LazySpan", "decode_line", "decode_request", "has_too_many_values", "lazy_spans"]
+__all__ = [
+    "IS_REMOTE",
+    "START",
+    "LazySpan",
+    "TooManySpansError",
+    "decode_line",
+    "decode_request",
+    "has_too_many_values",
+    "lazy_spans",
+]
 
 IS_REMOTE: Final = 0x200
 START: Final = b'{"resourceSpans":['
@@ -31,11 +41,16 @@ _MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, RecursionErro
 _NO_PARENT: Final = "0" * 16
 """Some senders write it for a root."""
 _COMMA: Final = ord(",")
-_TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_TEXT_OR_VALUE: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|([,[{])', re.DOTALL)
 _MAX_CACHED: Final = 256
+_MAX_CACHED_BYTES: Final = 2**14
 _UNSET: Final = Status(StatusCode.UNSET)
 _trace_flags: Final = [TraceFlags(flags) for flags in range(0x100)]
 _kinds: Final = {kind.value + 1: kind for kind in SpanKind}
+
+
+class TooManySpansError(ValueError):
+    """A request has more spans than the limit."""
 
 
 class _WithDropped:
@@ -65,33 +80,39 @@ def decode_line(line: bytes) -> list[ReadableSpan]:
         raise ValueError(f"not a line of OTLP JSON ({type(error).__name__}: {error}): {line[:40]!r}") from error
 
 
-def decode_request(body: bytes, on_refused: Callable[[str], object]) -> Iterator[ReadableSpan]:
-    """Yield the spans of a request that any sender made.
+def decode_request(body: bytes, on_refused: Callable[[str], object], max_spans: int) -> Iterator[ReadableSpan]:
+    """Return the spans of a request that any sender made, each decoded when it is asked for.
 
     Args:
         body: An `ExportTraceServiceRequest` in JSON.
         on_refused: Called with the reason for each span that is malformed.
+        max_spans: The limit on its spans.
 
     Raises:
+        TooManySpansError: It has more.
         ValueError: It is no such request.
     """
-    messages = _messages(body)
-    while True:
-        try:
-            found = next(messages, None)
-        except _MALFORMED as error:
-            raise ValueError(f"the body is no OTLP request in JSON ({type(error).__name__}: {error})") from error
-        if found is None:
-            return
-        try:
-            span = _decode_span(*found)
-            context = span.context
-            if context is None or not context.trace_id or not context.span_id:
-                raise ValueError("an id of zeros")
-        except _MALFORMED as error:
-            on_refused(f"a malformed span ({type(error).__name__}: {error})")
-        else:
-            yield span
+    try:
+        found = list(islice(_messages(body), max_spans + 1))
+    except _MALFORMED as error:
+        raise ValueError(f"the body is no OTLP request in JSON ({type(error).__name__}: {error})") from error
+    if len(found) > max_spans:
+        raise TooManySpansError(f"more than {max_spans:,} spans")
+    return (span for message in found if (span := _try_decode(message, on_refused)) is not None)
+
+
+def _try_decode(
+    message: tuple[Any, Resource, InstrumentationScope | None], on_refused: Callable[[str], object]
+) -> ReadableSpan | None:
+    try:
+        span = _decode_span(*message)
+        context = span.context
+        if context is None or not context.trace_id or not context.span_id:
+            raise ValueError("an id of zeros")
+    except _MALFORMED as error:
+        on_refused(f"a malformed span ({type(error).__name__}: {error})")
+        return None
+    return span
 
 
 def _messages(line: bytes) -> Iterator[tuple[Any, Resource, InstrumentationScope | None]]:
@@ -170,9 +191,7 @@ def lazy_spans(line: bytes, trace_id: str) -> list[ReadableSpan] | None:
 def has_too_many_values(json_bytes: bytes, most: int = MAX_VALUES) -> bool:
     """Return True if JSON of more than `LONG_BYTES` has more than `most` values."""
     return (
-        len(json_bytes) > LONG_BYTES
-        and _count_values(json_bytes) > most
-        and _count_values(_TEXT.sub(b"", json_bytes)) > most
+        len(json_bytes) > LONG_BYTES and _count_values(json_bytes) > most and _has_more_outside_text(json_bytes, most)
     )
 
 
@@ -185,6 +204,15 @@ def _parse_json(json_bytes: bytes) -> Any:
     if has_too_many_values(json_bytes):
         raise ValueError(f"more than {MAX_VALUES:,} values")
     return orjson.loads(json_bytes)
+
+
+def _has_more_outside_text(json_bytes: bytes, most: int) -> bool:
+    # Without the text it would be counted faster, but that has millions of pieces.
+    for match in _TEXT_OR_VALUE.finditer(json_bytes):
+        most -= match.lastindex or 0
+        if most < 0:
+            return True
+    return False
 
 
 def _count_values(json_bytes: bytes) -> int:
@@ -205,27 +233,35 @@ def _decode_origin(piece: bytes) -> tuple[Resource | None, InstrumentationScope 
 def _decode_resource(message: dict[str, Any]) -> Resource:
     """Return the resource of a `ResourceSpans`."""
     inner, schema_url = message.get("resource", {}), _text_or_none(message.get("schemaUrl"))
-    return _make_resource(orjson.dumps((inner, schema_url)))
+    encoded = orjson.dumps((inner, schema_url))
+    return _make_resource(encoded) if len(encoded) > _MAX_CACHED_BYTES else _cached_resource(encoded)
 
 
-# One object for all spans of a process: exporters cache by its identity.
-@lru_cache(_MAX_CACHED)
 def _make_resource(encoded: bytes) -> Resource:
     inner, schema_url = orjson.loads(encoded)
     return Resource(_decode_attributes(inner.get("attributes", ())), schema_url)
 
 
+# One object for all spans of a process: exporters cache by its identity.
+_cached_resource: Final = lru_cache(_MAX_CACHED)(_make_resource)
+
+
 def _decode_scope(message: dict[str, Any]) -> InstrumentationScope | None:
     """Return the scope of a `ScopeSpans`."""
     inner, schema_url = message.get("scope"), _text_or_none(message.get("schemaUrl"))
-    return None if inner is None else _make_scope(orjson.dumps((inner, schema_url)))
+    if inner is None:
+        return None
+    encoded = orjson.dumps((inner, schema_url))
+    return _make_scope(encoded) if len(encoded) > _MAX_CACHED_BYTES else _cached_scope(encoded)
 
 
-@lru_cache(_MAX_CACHED)
 def _make_scope(encoded: bytes) -> InstrumentationScope:
     inner, schema_url = orjson.loads(encoded)
     name, version = _text(inner.get("name", "")), _text_or_none(inner.get("version"))
     return InstrumentationScope(name, version, schema_url, _decode_attributes(inner.get("attributes", ())) or None)
+
+
+_cached_scope: Final = lru_cache(_MAX_CACHED)(_make_scope)
 
 
 def _decode_span(message: dict[str, Any], resource: Resource, scope: InstrumentationScope | None) -> CountedSpan:

@@ -11,10 +11,21 @@ import orjson
 
 from otel_rollout.values.sanitize import INT64_MAX, INT64_MIN, replace_surrogates
 
-__all__ = ["add_attributes", "clean", "dumps", "encode_attributes", "encode_value", "remember", "span_head"]
+__all__ = [
+    "add_attributes",
+    "clean",
+    "dumps",
+    "encode_attributes",
+    "encode_value",
+    "remember",
+    "remember_origin",
+    "span_head",
+]
 
 _SHORT_TEXT: Final = 64
 _MAX_CACHED: Final = 8192
+_MAX_ORIGINS: Final = 256
+_LARGE_ORIGIN_BYTES: Final = 2**14
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
@@ -150,3 +161,17 @@ def remember(known: dict[_Key, _Value], key: _Key, encoded: _Value, most: int = 
         known.clear()
     known[key] = encoded
     return encoded
+
+
+def remember_origin(known: dict[_Key, _Value], key: _Key, origin: _Value, size: int) -> _Value:
+    """Keep a resource or scope in a cache, at most one that is large, and return it.
+
+    Args:
+        known: The cache.
+        key: The origin's key.
+        origin: The origin.
+        size: Its bytes.
+    """
+    if size > _LARGE_ORIGIN_BYTES:
+        known.clear()
+    return remember(known, key, origin, _MAX_ORIGINS)

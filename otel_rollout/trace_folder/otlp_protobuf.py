@@ -5,11 +5,11 @@ Source: https://opentelemetry.io/docs/specs/otlp/ and opentelemetry-proto's trac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
@@ -18,12 +18,33 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode
 
 from otel_rollout.trace_folder.otlp_json import EncodedSpan, encode_resource, encode_scope
-from otel_rollout.trace_folder.otlp_json_reading import LazySpan
-from otel_rollout.trace_folder.otlp_json_values import add_attributes, dumps, encode_attributes, remember, span_head
+from otel_rollout.trace_folder.otlp_json_reading import MAX_VALUES as MAX_LINE_VALUES
+from otel_rollout.trace_folder.otlp_json_reading import LazySpan, TooManySpansError
+from otel_rollout.trace_folder.otlp_json_values import (
+    add_attributes,
+    dumps,
+    encode_attributes,
+    remember_origin,
+    span_head,
+)
+from otel_rollout.trace_folder.protobuf_pieces import (
+    LARGE_BYTES,
+    Piece,
+    ScopePieces,
+    cut_request,
+    has_too_many_fields,
+    spans_of,
+)
 from otel_rollout.values.sanitize import INT64_MAX
 
-__all__ = ["encode_request"]
+__all__ = ["LARGE_ORIGIN", "MAX_ORIGIN_BYTES", "MAX_VALUES", "TOO_MANY_VALUES", "encode_request"]
 
+MAX_ORIGIN_BYTES: Final = 2**20
+"""A resource and scope stand in each line of the journal that has spans of theirs."""
+LARGE_ORIGIN: Final = f"a resource and scope of more than {MAX_ORIGIN_BYTES:,} bytes as JSON, which is the limit"
+MAX_VALUES: Final = MAX_LINE_VALUES // 2
+"""Of a span; a line with more than twice as many is taken for damaged."""
+TOO_MANY_VALUES: Final = f"a span of more than {MAX_VALUES:,} values, which is the limit"
 _FLAGS: Final = 0x3FF
 """W3C's flags, and those that tell a remote parent."""
 _STATUS_CODES: Final = (1, 2)
@@ -31,22 +52,43 @@ _UNSET: Final = Status(StatusCode.UNSET)
 _NO_TRACE: Final = bytes(16)
 _NO_SPAN: Final = bytes(8)
 _MAX_CACHED: Final = 256
+_Message = TypeVar("_Message", ResourceSpans, ScopeSpans)
 _resources: dict[bytes, tuple[Resource, bytes]] = {}
 _scopes: dict[bytes, tuple[InstrumentationScope, bytes]] = {}
 
 
-def encode_request(request: ExportTraceServiceRequest, on_refused: Callable[[str], object]) -> Iterator[EncodedSpan]:
-    """Yield the spans of a request, each by itself, as JSON.
+def encode_request(body: bytes, on_refused: Callable[[str], object], max_spans: int) -> Iterator[EncodedSpan]:
+    """Return the spans of a request, each by itself, as JSON; they are parsed a piece at a time.
 
     Args:
-        request: The request.
+        body: An `ExportTraceServiceRequest`.
         on_refused: Called with the reason for each span that can't be encoded.
+        max_spans: The limit on its spans, scopes and resources together.
+
+    Raises:
+        TooManySpansError: It has more.
+        ValueError: It is no such request.
     """
-    for resource_spans in request.resource_spans:
-        resource = _read_resource(resource_spans)
-        for scope_spans in resource_spans.scope_spans:
-            scope = _read_scope(scope_spans)
-            for span in scope_spans.spans:
+    try:
+        scopes = cut_request(body, max_spans)
+    except TooManySpansError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"the body is no OTLP request in protobuf: {error}") from error
+    return _encode(body, scopes, on_refused)
+
+
+def _encode(body: bytes, scopes: Iterable[ScopePieces], on_refused: Callable[[str], object]) -> Iterator[EncodedSpan]:
+    for inner in scopes:
+        try:
+            resource, scope = _read_resource(inner.resource), _read_scope(inner.scope)
+        except ValueError as error:
+            for piece in inner.pieces:
+                for _ in range(piece.spans):
+                    on_refused(str(error))
+            continue
+        for piece in inner.pieces:
+            for span in _parse(body, piece, on_refused):
                 encoded = _try_encode(span, resource, scope, on_refused)
                 if encoded is not None:
                     yield encoded
@@ -65,23 +107,52 @@ def _try_encode(
         return None
 
 
-def _read_resource(message: ResourceSpans) -> tuple[Resource, bytes]:
-    key = message.resource.SerializeToString() + b"\0" + message.schema_url.encode()
-    if (known := _resources.get(key)) is None:
+def _parse(body: bytes, piece: Piece, on_refused: Callable[[str], object]) -> Iterable[SpanMessage]:
+    """Return the spans of a piece that can be parsed."""
+    if piece.end - piece.start > LARGE_BYTES and has_too_many_fields(body, *next(spans_of(body, piece)), MAX_VALUES):
+        on_refused(TOO_MANY_VALUES)
+        return ()
+    try:
+        return ScopeSpans.FromString(body[piece.start : piece.end]).spans
+    except DecodeError:
+        parsed = (_try_parse(body[start:end], on_refused) for start, end in spans_of(body, piece))
+        return (span for span in parsed if span is not None)
+
+
+def _try_parse(encoded: bytes, on_refused: Callable[[str], object]) -> SpanMessage | None:
+    try:
+        return SpanMessage.FromString(encoded)
+    except DecodeError as error:
+        on_refused(f"a span that is no protobuf: {error}")
+        return None
+
+
+def _read_resource(encoded: bytes) -> tuple[Resource, bytes]:
+    if (known := _resources.get(encoded)) is None:
+        message = _parse_origin(ResourceSpans, encoded)
         resource = Resource(_values(message.resource.attributes), message.schema_url)
-        known = remember(_resources, key, (resource, encode_resource(resource)), _MAX_CACHED)
+        known = remember_origin(_resources, encoded, (resource, encode_resource(resource)), len(encoded))
     return known
 
 
-def _read_scope(message: ScopeSpans) -> tuple[InstrumentationScope, bytes]:
-    key = message.scope.SerializeToString() + b"\0" + message.schema_url.encode()
-    if (known := _scopes.get(key)) is None:
+def _read_scope(encoded: bytes) -> tuple[InstrumentationScope, bytes]:
+    if (known := _scopes.get(encoded)) is None:
+        message = _parse_origin(ScopeSpans, encoded)
         inner = message.scope
         scope = InstrumentationScope(
             inner.name, inner.version or None, message.schema_url or None, _values(inner.attributes) or None
         )
-        known = remember(_scopes, key, (scope, encode_scope(scope)), _MAX_CACHED)
+        known = remember_origin(_scopes, encoded, (scope, encode_scope(scope)), len(encoded))
     return known
+
+
+def _parse_origin(kind: type[_Message], encoded: bytes) -> _Message:
+    if len(encoded) > MAX_ORIGIN_BYTES:
+        raise ValueError(LARGE_ORIGIN)
+    try:
+        return kind.FromString(encoded)
+    except DecodeError as error:
+        raise ValueError(f"a resource or scope that is no protobuf: {error}") from error
 
 
 def _encode_span(

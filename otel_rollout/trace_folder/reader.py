@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from os import PathLike
 from typing import Any, Final
@@ -14,6 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout.analysis.plain_text import printable
+from otel_rollout.analysis.span_shapes import NO_COLUMNS, Shapes
 from otel_rollout.analysis.summarise import is_disjoint, merge_summaries, summarise_trajectory
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import RolloutTraceError, UnreadableTraceError
@@ -144,6 +146,15 @@ def join_parts(
         row = main_row(parts)
         if takes is None or takes(row):
             yield RecordedTrajectory(row, parts, find)
+
+
+def _columns_of_spans(file: StoredFile, row: Row) -> Mapping[str, Any]:
+    """Return the columns of a shape from the spans in a line; those of none if they can't be read."""
+    with suppress(OSError, ValueError):
+        shape = summarise_trajectory(file.read_spans(row)).shape
+        if isinstance(shape, Shapes):
+            return shape.columns
+    return NO_COLUMNS
 
 
 def parts_by_trace(parts: Iterable[Part]) -> dict[str, list[Part]]:
@@ -297,7 +308,8 @@ class RecordedTrajectory:
         Raises:
             UnreadableTraceError: The index doesn't have it, and the file is damaged or gone.
         """
-        parts = [summary for file, row in self.parts if (summary := summary_of_row(row, file.worker)) is not None]
+        found = [summary_of_row(row, file.worker, partial(_columns_of_spans, file, row)) for file, row in self.parts]
+        parts = [summary for summary in found if summary is not None]
         if len(parts) == len(self.parts):
             merged = merge_summaries(parts)
             # After a crash a journal may have spans that are in a frame as well.

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from otel_rollout.analysis.span_figures import text_of
+from otel_rollout.analysis.span_figures import count_of, text_of
 from otel_rollout.analysis.summary_columns import tag_of
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import UnreadableTraceError
+from otel_rollout.semconv import INPUT_TOKENS, OUTPUT_TOKENS, TURNS
 from otel_rollout.trace_folder.index_entry import Row, place_of
 from otel_rollout.trace_folder.reader import RecordedTrajectory
 from otel_rollout.trace_folder.stored_file import StoredFile
 
-__all__ = ["summaries_of"]
+__all__ = ["listed_summaries_of", "summaries_of"]
 
 _OFFSET: Final = place_of("offset")
 _TRACE_ID: Final = place_of("trace_id")
 _SPANS: Final = place_of("spans")
+_ATTRIBUTES: Final = place_of("attributes")
 _SUMMARY: Final = place_of("summary")
 
 
@@ -58,27 +60,60 @@ def summaries_of(
         yield _summary_of(trajectory)
 
 
+def listed_summaries_of(trajectories: Iterable[RecordedTrajectory]) -> Iterator[TrajectorySummary]:
+    """Yield the summary of each trajectory, in order, with what a list has of it: identity, outcome and amounts.
+
+    Of a rollout whose root has totals, the columns of the summary stay unparsed, and the service is None.
+
+    Args:
+        trajectories: Trajectories that `read` gave.
+    """
+    trajectories = list(trajectories)
+    listed = [_listed(each) for each in trajectories]
+    others = summaries_of(each for each, known in zip(trajectories, listed, strict=True) if known is None)
+    for known in listed:
+        yield next(others) if known is None else known
+
+
+def _listed(trajectory: RecordedTrajectory) -> TrajectorySummary | None:
+    """Return what a list has of a trajectory; None if its index entry doesn't say it."""
+    # Without a prompt it is listed by its service, which is a column.
+    if len(trajectory.parts) > 1 or not trajectory.has_root or trajectory.sample_index is None:
+        return None
+    attributes = trajectory.parts[0][1][_ATTRIBUTES]
+    turns, given, generated = (count_of(attributes.get(key)) for key in (TURNS, INPUT_TOKENS, OUTPUT_TOKENS))
+    if turns is None and given is None and generated is None:
+        return None
+    summary = _summary_of_entry(trajectory)
+    summary.turns, summary.input_tokens, summary.output_tokens = turns, given, generated
+    return summary
+
+
 def _summary_of(trajectory: RecordedTrajectory) -> TrajectorySummary:
     try:
         return trajectory.summary
     except UnreadableTraceError:
-        return TrajectorySummary(
-            trajectory.trace_id,
-            step=trajectory.step,
-            sample_index=tag_of(trajectory.sample_index),
-            rollout_n=tag_of(trajectory.rollout_n),
-            validate=trajectory.validate,
-            experiment_name=text_of(trajectory.experiment_name),
-            project_name=trajectory.project_name,
-            run_id=trajectory.run_id,
-            worker=trajectory.parts[0][0].worker,
-            name=trajectory.name,
-            start_time=trajectory.start_time,
-            end_time=trajectory.end_time,
-            has_root=trajectory.has_root,
-            status="error" if trajectory.failed else text_of(trajectory.status),
-            reward=trajectory.reward,
-            spans=sum(row[_SPANS] for _, row in trajectory.parts),
-            bytes=trajectory.size_bytes,
-            stored_bytes=trajectory.stored_bytes,
-        )
+        return _summary_of_entry(trajectory)
+
+
+def _summary_of_entry(trajectory: RecordedTrajectory) -> TrajectorySummary:
+    return TrajectorySummary(
+        trajectory.trace_id,
+        step=trajectory.step,
+        sample_index=tag_of(trajectory.sample_index),
+        rollout_n=tag_of(trajectory.rollout_n),
+        validate=trajectory.validate,
+        experiment_name=text_of(trajectory.experiment_name),
+        project_name=trajectory.project_name,
+        run_id=trajectory.run_id,
+        worker=trajectory.parts[0][0].worker,
+        name=trajectory.name,
+        start_time=trajectory.start_time,
+        end_time=trajectory.end_time,
+        has_root=trajectory.has_root,
+        status="error" if trajectory.failed else text_of(trajectory.status),
+        reward=trajectory.reward,
+        spans=sum(row[_SPANS] for _, row in trajectory.parts),
+        bytes=trajectory.size_bytes,
+        stored_bytes=trajectory.stored_bytes,
+    )

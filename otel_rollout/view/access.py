@@ -1,4 +1,4 @@
-"""Who may ask the viewer: the token, the Host check, and the headers that keep pages to themselves."""
+"""The viewer's access control: the token, the Host check, and the response headers that isolate its pages."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import orjson
 from starlette.responses import Response
 
 from otel_rollout.trace_folder.otlp_json import clean
+from otel_rollout.values.sanitize import fits_int64
 
 __all__ = ["AskedWrongError", "error_answer", "json_answer", "json_bytes"]
 
@@ -31,7 +32,7 @@ def json_bytes(value: Any) -> bytes:
     try:
         return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
     except orjson.JSONEncodeError:
-        # Lone surrogates; the detour through Python's JSON would keep them.
+        # Lone surrogates, which the detour through Python's JSON would keep, or integers of another program.
         return orjson.dumps(clean(_plain_tree(value)), option=orjson.OPT_NON_STR_KEYS)
 
 
@@ -54,7 +55,7 @@ def _plain(value: Any) -> Any:
 
 
 def _plain_tree(value: Any) -> Any:
-    """Return a value with only dicts, lists and scalars."""
+    """Return a value with only dicts, lists and scalars, integers beyond 64 bits as text."""
     if hasattr(value, "__dataclass_fields__"):
         value = {name: getattr(value, name) for name in value.__dataclass_fields__}
     elif isinstance(value, tuple) and hasattr(value, "_asdict"):
@@ -63,4 +64,6 @@ def _plain_tree(value: Any) -> Any:
         return {str(key): _plain_tree(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain_tree(item) for item in value]
+    if isinstance(value, int) and not fits_int64(value):
+        return str(value)
     return value if value is None or isinstance(value, (str, int, float)) else str(value)

@@ -59,6 +59,7 @@ def make_application(state: RunState, token: str, hosts: Iterable[str] = ()) -> 
         Route("/api/search", searching(state.run, threads)),
         Route("/api/findings", answering(endpoints.findings)),
         Route("/api/live", answering(endpoints.live)),
+        Route("/api/open", answering(endpoints.open)),
         # Of its own, or requests that wait for a large folder would stop it.
         Route("/api/changes", _changes(state, ThreadPoolExecutor(1, "otel-rollout-changes"))),
         Route("/api/{rest:path}", _nothing),

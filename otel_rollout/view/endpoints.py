@@ -17,9 +17,9 @@ from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import NoTracesError
 from otel_rollout.run.diagnosis import diagnose_run
-from otel_rollout.run.live import read_live
 from otel_rollout.view.answers import AskedWrongError
 from otel_rollout.view.cut import Cutter
+from otel_rollout.view.open_counts import open_counts
 from otel_rollout.view.prefix_break import prefix_breaks
 from otel_rollout.view.run_state import RunState
 from otel_rollout.view.selecting import Asked, asked_step
@@ -196,13 +196,17 @@ class Endpoints:
 
     def live(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/live`."""
-        live = read_live(self._state.folders)
+        live = self._state.live()
         return {
             "trajectories": [{**_fields(each), "is_late": each.is_late} for each in live.trajectories],
             "open": live.open,
             "waits": live.waits,
             "why": live.why_none,
         }
+
+    def open(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/open`."""
+        return open_counts(self._state.live())
 
     def _asked(self, path: Parameters, query: Parameters) -> Asked:
         return asked_step(path["step"], query, self._state.steps(PATIENCE))
@@ -224,6 +228,14 @@ class Endpoints:
         try:
             return copy(self._run.trajectory(trace_id)).spans
         except LookupError:
+            for each in self._state.live().trajectories:
+                if each.trace_id == trace_id:
+                    so_far = (
+                        "runs, and nothing of it is written yet"
+                        if each.is_alive
+                        else "was running when its process ended, and nothing of it is written"
+                    )
+                    raise AskedWrongError(404, f"this trajectory {so_far}") from None
             raise AskedWrongError(404, f"there is no trajectory {trace_id!r} in this run") from None
 
 

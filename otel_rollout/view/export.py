@@ -21,7 +21,7 @@ from otel_rollout.view.run_state import RunState
 __all__ = ["Exported", "data_name", "export_run", "script_of"]
 
 MARK: Final = "otel-rollout-export.json"
-"""The file by which a folder is known as an export, which a later one may replace."""
+"""The marker file of an export; only a folder that has it is replaced."""
 DATA: Final = "data"
 MAX_NAME: Final = 120
 """A file's name has at most 255 bytes; longer ones are cut, and told apart by a hash."""
@@ -113,7 +113,7 @@ def script_of(name: str, value: Any) -> bytes:
 
 
 def _fnv1a(data: bytes) -> int:
-    """Return the FNV-1a hash of 64 bits, which takes the pages three lines, and no wait."""
+    """Return the 64-bit FNV-1a hash; in JavaScript it takes three lines and is synchronous."""
     number = 0xCBF29CE484222325
     for byte in data:
         number = (number ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
@@ -177,7 +177,7 @@ def _write_data(
 
 
 def _trajectory(endpoints: Endpoints, trace_id: str) -> Iterator[tuple[str, Any]]:
-    """Yield a trajectory, and whole those of its spans that are cut in it, with their names."""
+    """Yield a trajectory and then each of its truncated spans as a whole, with their names."""
     path = {"trace_id": trace_id}
     answer = endpoints.trajectory(path, {})
     yield f"trajectory/{trace_id}", answer
@@ -192,7 +192,7 @@ def _key(group: GroupSummary) -> tuple[Any, ...]:
 
 
 def _query_of(step: StepSummary) -> dict[str, str]:
-    """Return the parameters that name a step, in the order in which the pages have them."""
+    """Return the query parameters of a step, in the order of the pages' addresses."""
     query = {"validate": "1"} if step.validate else {}
     if step.experiment_name:
         query["experiment"] = str(step.experiment_name)

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from otel_rollout.analysis.plain_text import counted
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
+from otel_rollout.run.live import LiveRun, read_live
 from otel_rollout.run.rollout_run import Run
 from otel_rollout.trace_folder.reader import ReadProblem
 from otel_rollout.trace_folder.trace_files import TraceFile, find_trace_files
@@ -29,7 +30,7 @@ MAX_PROBLEMS: Final = 20
 
 
 class Progress(NamedTuple):
-    """How far the reading of a run has come.
+    """The progress of reading a run.
 
     Args:
         done: The steps that are summarised.
@@ -41,7 +42,7 @@ class Progress(NamedTuple):
 
 
 class RunState:
-    """The steps of a run, its version, what can't be read, and whether a process writes it; for any number of threads.
+    """The state of a run: its steps, version, unreadable files and active writers. Thread-safe.
 
     Args:
         folders: The trace folders; they may come later.
@@ -60,6 +61,7 @@ class RunState:
         self._cost = 0.0
         self._seen = ""
         self._version = _Remembered(self._look, SECONDS_BETWEEN_LOOKS)
+        self._live = _Remembered(lambda: read_live(self.folders), SECONDS_BETWEEN_LOOKS)
         self._is_live = _Remembered(self._is_being_written, SECONDS_BETWEEN_LOCK_CHECKS)
 
     def version(self) -> str:
@@ -79,9 +81,14 @@ class RunState:
         """Return True if a process writes one of the folders."""
         return bool(self._is_live())
 
+    def live(self) -> LiveRun:
+        """Return the running trajectories; they are looked for once a second at most."""
+        live: LiveRun = self._live()
+        return live
+
     @property
     def progress(self) -> Progress | None:
-        """How far the reading has come; None if nothing is being read."""
+        """The progress of the reading; None if nothing is being read."""
         return self._progress if self._reading is not None else None
 
     def steps(self, patience: float | None) -> list[StepSummary]:

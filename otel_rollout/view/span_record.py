@@ -78,7 +78,7 @@ def span_record(
 
 
 def _cut(attributes: Mapping[str, Any], cutter: Cutter) -> tuple[dict[str, Any], dict[str, int]]:
-    """Return attributes, and the number of characters that are cut from those that are."""
+    """Return the attributes, and the number of characters cut from each truncated one."""
     kept, cuts = {}, {}
     for key, value in attributes.items():
         kept[key], cut = cutter.value(value)

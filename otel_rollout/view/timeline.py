@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from otel_rollout.analysis.span_shapes import Shapes
+from otel_rollout.analysis.span_shapes import places_of
 from otel_rollout.analysis.trajectory_summary import SpanShape, TrajectorySummary
 
 __all__ = ["timeline"]
@@ -43,7 +43,7 @@ def timeline(summaries: Sequence[TrajectorySummary]) -> dict[str, Any]:
 
 
 def _segments(shape: Sequence[SpanShape], start: int, names: dict[str, int]) -> list[int]:
-    places = list(shape.places() if isinstance(shape, Shapes) else (each[:6] for each in shape))
+    places = places_of(shape)
     parents = {parent for _, _, _, _, _, parent in places}
     segments: list[int] = []
     for at, (name, kind, offset, duration, status, parent) in enumerate(places):

@@ -27,7 +27,7 @@ _REASONING: Final = re.compile(r"\A\s*<think(?:ing)?>(.*?)(?:</think(?:ing)?>\s*
 def utterances(
     spans: Sequence[ReadableSpan], cutter: Cutter, *, has_token_ids: bool = True
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return what was said in a trajectory, and the number of messages left out of its middle.
+    """Return a trajectory's messages, and the number that is left out of their middle.
 
     Args:
         spans: Its spans.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 from pathlib import Path
@@ -10,9 +11,15 @@ import pytest
 
 from otel_rollout import semconv
 from otel_rollout.cli.main import main
+from otel_rollout.run.diagnosis import diagnose_run
+from otel_rollout.run.rollout_run import Run
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames
 
 pytest.importorskip("rich")
+
+from rich.console import Console
+
+from otel_rollout.terminal.findings_drawing import print_diagnosis
 
 EVIL = "\x1b[31mrm -rf\u202e</script>"
 
@@ -73,10 +80,18 @@ class TestExitCode:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["--threshold", "truncatd=0.1"], "did you mean 'truncated'"),
-            (["--step", "99"], "matches 99"),
-            (["--against", "99"], "matches 99"),
-            (["--against", "/nonexistent"], "there is no trace folder"),
+            (
+                ["--threshold", "truncatd=0.1"],
+                "--threshold: there is no check 'truncatd'; did you mean 'truncated'? The checks are",
+            ),
+            (["--threshold", "x=0.1"], "there is no check 'x'; the checks are lost_spans, rootless, "),
+            (["--threshold", "truncated=5"], "--threshold truncated=5: this is a share, from 0 to 1"),
+            (["--step", "99"], "matches --step; there is step 1"),
+            (["--step", "3..9"], "matches --step; there is step 1"),
+            (["--against", "99"], "matches --against; there is step 1"),
+            (["--against", "1"], "--against 1: this is the step itself"),
+            (["--against", "/nonexistent"], "there is no trace folder /nonexistent; name one step, or a trace folder"),
+            (["--against", "2..3"], "there is no trace folder 2..3; name one step, or a trace folder"),
         ],
     )
     def test_is_2_if_the_command_line_is_wrong(self, capsys, tmp_path, arguments, message):
@@ -104,10 +119,23 @@ class TestText:
     def test_evidence_is_a_command_that_works(self, capsys, tmp_path):
         """Each command shows a trajectory that has the fault."""
         _, out, _ = diagnose(capsys, write_steps(tmp_path), "--step", "1")
-        commands = [line.split("  #/")[0].strip() for line in out.splitlines() if "otel-rollout show" in line]
-        assert len(commands) == 5
+        commands = [line.strip() for line in out.splitlines() if "otel-rollout show" in line]
+        addresses = [line.strip() for line in out.splitlines() if "in view:" in line]
+        assert (len(commands), len(addresses)) == (5, 5)
+        assert addresses[0].startswith("in view: #/step/1/sample/")
         assert main(shlex.split(commands[0])[1:]) == 0
         assert "truncated" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("width", [72, 80])
+    def test_fits_a_terminal(self, tmp_path, width):
+        """Nothing is wider than it."""
+        run = Run([write_steps(tmp_path)])
+        steps = run.steps()
+        console = Console(width=width, force_terminal=True, color_system=None, file=io.StringIO())
+        print_diagnosis(console, diagnose_run(run, steps))
+        lines = console.file.getvalue().splitlines()
+        assert max(map(len, lines)) <= width
+        assert sum("otel-rollout show" in line for line in lines) == 15
 
     def test_has_no_control_characters(self, capsys, tmp_path):
         """The name of a tool that a model wrote moves no cursor and turns no text around."""

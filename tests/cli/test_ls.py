@@ -17,7 +17,7 @@ from otel_rollout import semconv
 from otel_rollout.cli.main import main
 from otel_rollout.installing import install_line
 from otel_rollout.trace_folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_lines
+from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames, write_lines
 
 COMMAND = [sys.executable, "-m", "otel_rollout.cli"]
 
@@ -202,6 +202,13 @@ class TestTrajectories:
         assert len(rows(capsys, folder, "--step", 1, "--reward", "-1..0")) == 1
         assert len(rows(capsys, folder, "--step", 1, "--reward", "-.5..0")) == 1
 
+    def test_a_range_without_a_reward(self, folder, capsys):
+        """The lower one comes first: one line says so."""
+        with pytest.raises(SystemExit) as raised:
+            main(["ls", str(folder), "--reward", "1..0"])
+        assert raised.value.code == 2
+        assert "'1..0' has no reward in it: the lower one comes first, 0..1" in capsys.readouterr().err
+
 
 class TestGroups:
     """With `--sample`."""
@@ -288,6 +295,24 @@ class TestExperiments:
         """The message names those that are."""
         _, _, error = run(capsys, several, "--experiment", "c")
         assert error == f"no trajectory in {several} matches: its experiments are a, b\n"
+
+
+class TestStepThatIsNotThere:
+    """What `ls --step` says of a step that no trajectory has."""
+
+    @pytest.mark.parametrize("asked", ["7", "7..9", "7,8", "none"])
+    def test_the_steps_are_named(self, tmp_path, capsys, asked):
+        """The message names the steps that there are, those of validation too."""
+        write_frames(tmp_path / "step=000001" / "node-1-0001.jsonl.zst", make_trajectory(1, 0, 0))
+        write_frames(tmp_path / "validate" / "step=000002" / "node-1-0001.jsonl.zst", make_trajectory(2, 0, 0))
+        _, _, error = run(capsys, tmp_path, "--step", asked)
+        assert error == f"no trajectory in {tmp_path} matches; there are steps 1, 2\n"
+
+    def test_a_step_that_is_there_is_not_blamed(self, tmp_path, capsys):
+        """If another filter is what nothing matches, no steps are named."""
+        write_frames(tmp_path / "step=000001" / "node-1-0001.jsonl.zst", make_trajectory(1, 0, 0))
+        _, _, error = run(capsys, tmp_path, "--step", "1", "--sample", "9")
+        assert error == f"no trajectory in {tmp_path} matches\n"
 
 
 class TestNarrowTerminals:

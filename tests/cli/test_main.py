@@ -30,6 +30,17 @@ class TestMain:
         assert ended.value.code == 0
         assert "usage: otel-rollout" in capsys.readouterr().out
 
+    @pytest.mark.parametrize(
+        "command",
+        ["", "demo", "ls", "show", "stats", "diagnose", "view", "top", "replay", "receive", "import", "doctor"],
+    )
+    def test_help_fits_80_columns(self, capsys, monkeypatch, command):
+        """No line of any help is broken by a terminal of the usual width."""
+        monkeypatch.setenv("COLUMNS", "80")
+        with pytest.raises(SystemExit):
+            main([*command.split(), "--help"])
+        assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
     def test_prints_the_version(self, capsys):
         """`--version` is the distribution's."""
         with pytest.raises(SystemExit) as ended:

@@ -6,39 +6,8 @@ import pytest
 
 from otel_rollout.analysis.findings.registry import CHECKS
 from otel_rollout.analysis.trajectory_summary import ToolCounts
-from tests.findings.made_up_steps import SECOND, START, diagnosed, failed_tool, make_steps
-
-FAULTS = {
-    "groups_all_worst": (lambda _s, group, _r: {"reward": 0.0} if group else {}, 1, 7),
-    "groups_all_best": (lambda _s, group, _r: {"reward": 1.0} if group else {}, 1, 7),
-    "truncated": (lambda _s, _g, rollout: {"status": "truncated"} if not rollout else {}, 1, 8),
-    "tool_errors": (lambda *_: {"tools": {"search": ToolCounts(3, 1)}}, 1, 32),
-    "repeated_calls": (lambda _s, _g, rollout: {"repeated_calls": 3 if rollout else 2}, 1, 24),
-    "unknown_tools": (lambda _s, _g, rollout: {"unknown_tool_calls": int(rollout == 1)}, 1, 8),
-    "unparsed_calls": (lambda _s, _g, rollout: {"unparsed_tool_calls": int(rollout == 1)}, 1, 8),
-    "failures": (lambda _s, group, _r: failed_tool("ToolError", ends_it=True) if not group else {}, 1, 4),
-    "punished_failures": (lambda _s, group, _r: failed_tool("ConnectionError") if not group else {}, 1, 4),
-    "unknown_failures": (
-        lambda _s, group, _r: {"status": "error", "error_type": "KeyError", "reward": None} if group < 3 else {},
-        1,
-        12,
-    ),
-    "duplicates": (lambda *_: {"turn_hashes": ("same",)}, 1, 24),
-    "mode_collapse": (lambda step, *_: {"turn_hashes": ("same",)} if step > 3 else {}, 4, 24),
-    "length_without_reward": (lambda step, *_: {"output_tokens": 100 * step}, 4, 32),
-    "reward_part_traded": (
-        lambda step, *_: {"reward_parts": {"style": step / 4, "correct": 1 - step / 4}},
-        4,
-        32,
-    ),
-    "reward_part_dominates": (lambda step, *_: {"reward_parts": {"style": 10.0**step, "correct": 50.0}}, 4, 32),
-    "prefix_breaks": (lambda _s, group, _r: {"prefix_breaks": int(group == 3)}, 1, 4),
-    "stragglers": (lambda _s, group, r: {"end_time": START + 1000 * SECOND} if (group, r) == (5, 2) else {}, 1, 1),
-    "stale_weights": (lambda _s, _g, rollout: {"staleness": 7 if rollout == 3 else 1}, 1, 8),
-    "lost_spans": (lambda _s, group, r: {"dropped_spans": 2 if (group, r) == (0, 0) else 0}, 1, 2),
-    "rootless": (lambda _s, group, r: {"has_root": False, "status": None} if (group, r) == (0, 0) else {}, 1, 1),
-}
-"""A change of healthy steps, the steps it takes, and the number that the check tells."""
+from tests.findings.faulty_steps import FAULTS, HEALTHY
+from tests.findings.made_up_steps import diagnosed, make_steps
 
 
 class TestEachCheck:
@@ -101,9 +70,38 @@ class TestGroups:
         steps = make_steps(lambda _s, group, _r: {"validate": True, "reward": float(group == 0)})
         assert diagnosed(steps).findings == ()
 
+    def test_a_step_with_one_reward_tells_it(self):
+        """Only its reader knows if 0 is the best of 0 and -1."""
+        (finding,) = diagnosed(make_steps(lambda *_: {"reward": 0.0})).findings
+        assert finding.check == "groups_all_worst"
+        assert finding.meaning.endswith(": 0 is the only reward")
+
+
+class TestHealthyRuns:
+    """Runs that are unusual, and have no fault."""
+
+    @pytest.mark.parametrize("name", HEALTHY)
+    def test_have_no_finding(self, name):
+        """Nothing is found in them."""
+        assert [each.meaning for each in diagnosed(HEALTHY[name]()).findings] == []
+
 
 class TestTruncation:
     """Truncated trajectories."""
+
+    def test_without_a_better_reward_cost_nothing(self):
+        """If all rewards are the same, or those of the others are no higher, there is no cost to tell."""
+
+        def with_rewards(of_truncated: float, of_others: float) -> str:
+            fields = {"status": "truncated", "reward": of_truncated}
+            steps = make_steps(lambda _s, group, r: fields if r == 1 else {"reward": of_others if group else 0.5})
+            (finding,) = (each for each in diagnosed(steps).findings if each.check == "truncated")
+            return finding.meaning
+
+        assert with_rewards(0.5, 0.5) == "8 of 32 trajectories were cut off"
+        assert with_rewards(1.0, 0.0).endswith(
+            "0 of 8 have the worst reward; their mean reward is 1 and that of the others 0.0625"
+        )
 
     def test_tells_what_it_costs(self):
         """The sentence compares the rewards of truncated trajectories with those of the others."""

@@ -9,6 +9,7 @@ import orjson
 from otel_rollout.analysis.findings.finding import evidence_of
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import ToolCounts
+from tests.findings.faulty_steps import FAULTS
 from tests.findings.made_up_steps import diagnosed, make_steps, make_trajectory, summarise
 
 
@@ -52,6 +53,15 @@ class TestSteps:
 
         diagnose(list(map(summarise, steps)), load)
         assert loaded == [5]
+
+    def test_a_step_that_is_removed_meanwhile_has_no_evidence(self):
+        """The oldest steps of a folder with a bound: what their summaries tell is found all the same."""
+        from otel_rollout.analysis.findings.diagnosis import diagnose
+
+        for name, (change, steps, _) in FAULTS.items():
+            made = list(map(summarise, make_steps(change, steps)))
+            (finding,) = (each for each in diagnose(made, lambda _: []).findings if each.check == name)
+            assert finding.evidence == ()
 
     def test_the_same_run_has_the_same_findings(self):
         """Findings depend on nothing but the summaries, in whatever order steps come."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from otel_rollout.analysis.failure_class import FAILURE_CLASSES, failure_class
-from otel_rollout.analysis.trajectory_summary import SpanError, ToolCounts
+from otel_rollout.analysis.trajectory_summary import SpanError, SpanShape, ToolCounts
 from tests.findings.made_up_steps import failed_tool, make_trajectory
 
 
@@ -17,6 +17,22 @@ def ended(error_type: str, kind: str, inner: str | None = None) -> dict[str, obj
         "error_type": error_type,
         "errors": (SpanError("run", "AGENT", error_type, 0), SpanError("op", kind, inner or error_type, 1)),
     }
+
+
+def tried_again(kind: str, *, is_inside: bool) -> dict[str, object]:
+    """Return the fields of a trajectory with a call that failed, and then succeeded.
+
+    Args:
+        kind: The kind of the call.
+        is_inside: Both tries are inside a call of the kind, with names of their own.
+    """
+    shape = [
+        SpanShape("run", "AGENT", 0, 1000, 0, -1),
+        SpanShape("ask", kind, 100, 100, 1, 0),
+        SpanShape("try" if is_inside else "ask", kind, 110, 10, 2, 1 if is_inside else 0),
+        SpanShape("again" if is_inside else "ask", kind, 130, 10, 1, 1 if is_inside else 0),
+    ]
+    return {"reward": 0.0, "shape": tuple(shape), "errors": (SpanError(shape[2].name, kind, "ConnectionError", 2),)}
 
 
 CASES = {
@@ -31,7 +47,11 @@ CASES = {
     "the loop raises": (ended("KeyError", "CHAIN"), "unknown"),
     "the loop runs out of memory": (ended("MemoryError", "CHAIN"), "environment"),
     "another exception than the tool's": (ended("KeyError", "TOOL", inner="ToolError"), "unknown"),
-    "it was cancelled": ({"status": "cancelled", "reward": None}, "timeout"),
+    "it was cancelled, and has a reward": ({"status": "cancelled", "reward": 0.0}, "timeout"),
+    "it was cancelled as training stopped": ({"status": "cancelled", "reward": None}, None),
+    "a wrong answer after a judge's second try": (tried_again("EVALUATOR", is_inside=False), "model"),
+    "a wrong answer after a judge's inner retry": (tried_again("EVALUATOR", is_inside=True), "model"),
+    "a wrong answer after a tool's inner retry": (tried_again("TOOL", is_inside=True), "model"),
     "it was truncated": ({"status": "truncated"}, "model"),
     "the engine aborted it": ({"status": "truncated", "finish_reason": "abort"}, "engine"),
     "a wrong answer": ({"reward": 0.0}, "model"),

@@ -1,8 +1,9 @@
 """Damages a trace folder in thousands of ways, and looks at it: `python -m tests.fuzz.folder --mutations 10000`.
 
-Whatever is damaged, `ls`, `show`, `stats`, `replay` and `otel_rollout.read` end without a traceback, raise nothing but
-our own errors, print nothing that a terminal acts on, take bounded memory and time, and show nothing else than before
-without saying that something can't be read. Exit status 1 where that does not hold. The same seed does the same.
+Whatever is damaged, `ls`, `show`, `stats`, `diagnose`, `top`, `replay` and `otel_rollout.read` end without a traceback,
+raise nothing but our own errors, print nothing that a terminal acts on, take bounded memory and time, and show nothing
+else than before without saying that something can't be read. Exit status 1 where that does not hold. The same seed does
+the same.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ MAX_GROWTH = 800 * 2**20
 """A line may have 256 MiB: twice that is held while its frame is decompressed."""
 MAX_SECONDS = 60
 """Of the processor; ten times that on the clock."""
+MAX_COMMANDS = 4
 ALLOWED = "\n\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
 FIELDS = (
     *("name", "step", "sample_index", "rollout_n", "validate", "experiment_name", "project_name", "run_id", "status"),
@@ -125,7 +127,7 @@ def _facts(trajectory: RecordedTrajectory, complaints: list[str]) -> tuple[Any, 
 
 
 def commands(folder: Path, rng: random.Random, trace_ids: list[str]) -> list[list[str]]:
-    """Return command lines that look at a folder: half of what there is."""
+    """Return command lines that look at a folder: some of what there is."""
     place = str(folder)
     trace = rng.choice(trace_ids)
     lines: list[list[str]] = [
@@ -137,8 +139,11 @@ def commands(folder: Path, rng: random.Random, trace_ids: list[str]) -> list[lis
         ["show", place, "--trace", trace, *rng.choice(([], ["--full"], ["--json"]))],
         ["show", place, "--step", "1"],
         ["replay", place, "--backend", "console", "--again"],
+        ["diagnose", place, *rng.choice(([], ["--json"], ["--against", "1"]))],
+        ["ls", place, "--perfetto", os.devnull],
+        ["top", place, *rng.choice(([], ["--json"]))],
     ]
-    return rng.sample(lines, len(lines) // 2)
+    return rng.sample(lines, MAX_COMMANDS)
 
 
 def faults_of(arguments: list[str]) -> list[str]:

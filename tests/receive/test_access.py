@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import subprocess
 import sys
 
 import pytest
 from google.rpc.status_pb2 import Status
+from starlette.testclient import TestClient
 
 from otel_rollout.cli.main import main
 from otel_rollout.receive.access import is_authorized
-from tests.receive.receiving import make_trace, stored
+from otel_rollout.receive.app import make_app
+from otel_rollout.receive.received_folder import ReceivedFolder
+from otel_rollout.receive.receiver import Receiver
+from tests.receive.receiving import PROTOBUF, make_request, make_trace, stored
 
 TOKEN = "a-token-of-the-team"
 
@@ -32,6 +37,24 @@ def test_token(start, tmp_path) -> None:
     assert receiver.ask("GET", "/health").status == 200
     assert receiver.send(make_trace(1), Authorization=f"Bearer {TOKEN}").status == 200
     assert len(stored(tmp_path / "traces")) == 1
+
+
+def test_health(tmp_path) -> None:
+    """The disk's error, which has paths, is told with the token alone; without it the status is a word."""
+    receiver = Receiver(ReceivedFolder(tmp_path / "traces"))
+    (tmp_path / "traces").write_text("no folder")
+    spans = make_request(make_trace(1)).SerializeToString()
+    with TestClient(make_app(receiver, TOKEN)) as client:
+        known = {"Authorization": f"Bearer {TOKEN}"}
+        assert client.get("/health").json() == {"status": "ok"}
+        assert client.get("/health", headers=known).json() == {"status": "ok", "open_traces": 0}
+        sent = client.post("/v1/traces", content=spans, headers={**known, "Content-Type": PROTOBUF})
+        assert sent.status_code == 503
+        for headers in ({}, {"Authorization": "Bearer x"}):
+            assert client.get("/health", headers=headers).json() == {"status": "the disk fails"}
+        told = client.get("/health", headers=known).json()
+        assert (told["status"], str(tmp_path) in told["cause"]) == ("the disk fails", True)
+    asyncio.run(receiver.close())
 
 
 def test_token_file(start, tmp_path) -> None:

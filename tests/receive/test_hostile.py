@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 
@@ -10,9 +11,26 @@ from otel_rollout.receive import received_folder
 from otel_rollout.receive.adoption import adopt
 from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.receive.span_batch import SpanBatch
-from tests.receive.receiving import JSON, PROTOBUF, as_json, make_request, make_span, make_trace, trace_id
+from otel_rollout.trace_folder import file_lock
+from otel_rollout.trace_folder.otlp_json import EncodedSpan
+from tests.receive.receiving import (
+    JSON,
+    PROTOBUF,
+    as_json,
+    ids_of,
+    make_request,
+    make_span,
+    make_trace,
+    stored,
+    trace_id,
+)
 
 MUTATIONS = 400
+
+
+def spans_of(batch: SpanBatch) -> list[EncodedSpan]:
+    """Return all spans of a request."""
+    return [span for group in batch.groups() for span in group]
 
 
 def test_mutations(tmp_path) -> None:
@@ -35,8 +53,9 @@ def test_mutations(tmp_path) -> None:
             batch = SpanBatch(bytes(body), form)
         except ValueError:
             continue
-        taken |= {(span.trace_id.hex(), span.span_id.hex()) for span in batch.spans}
-        folder.take(batch.spans)
+        for spans in batch.groups():
+            taken |= {(span.trace_id.hex(), span.span_id.hex()) for span in spans}
+            folder.take(spans)
     time.sleep(0.002)
     while folder.write_overdue():
         pass
@@ -60,21 +79,21 @@ def test_a_span_of_millions_of_values() -> None:
     for _ in range(3_000_000):
         values.add()
     batch = SpanBatch(make_request([span, make_span(2, 0)]).SerializeToString(), PROTOBUF)
-    assert [each.trace_id for each in batch.spans] == [trace_id(2)]
+    assert [each.trace_id for each in spans_of(batch)] == [trace_id(2)]
     assert (batch.refused, "values" in batch.reason) == (1, True)
 
 
 def test_a_large_resource() -> None:
     """Its spans are refused with the reason: it would be written once for each trace."""
     batch = SpanBatch(make_request(make_trace(1), service="s" * 2**20).SerializeToString(), PROTOBUF)
-    assert (batch.refused, batch.spans, "resource" in batch.reason) == (4, [], True)
+    assert (spans_of(batch), batch.refused, "resource" in batch.reason) == ([], 4, True)
 
 
 def test_a_journal_with_a_line_that_is_no_otlp(tmp_path) -> None:
     """The lines behind it are adopted, and the journal is gone."""
     folder = tmp_path / "traces"
     killed = ReceivedFolder(folder)
-    sound = SpanBatch(make_request(make_trace(1)).SerializeToString(), PROTOBUF).spans
+    sound = spans_of(SpanBatch(make_request(make_trace(1)).SerializeToString(), PROTOBUF))
     strange = sound[0]._replace(json=sound[0].json.replace(b'"kind":1', b'"kind":[]'))
     killed.take([strange._replace(trace_id=trace_id(2))])
     killed.take(sound)
@@ -88,6 +107,31 @@ def test_a_journal_with_a_line_that_is_no_otlp(tmp_path) -> None:
     other.close()
 
 
+def test_a_quiet_receiver_on_a_disk_without_locks(tmp_path, monkeypatch) -> None:
+    """Its journal is adopted after an hour; if it goes on meanwhile the journal stays, and each span is read once."""
+    monkeypatch.setattr(file_lock, "fcntl", None)
+    quiet, other = ReceivedFolder(tmp_path / "traces"), ReceivedFolder(tmp_path / "traces")
+    batches = [spans_of(SpanBatch(make_request(make_trace(n)).SerializeToString(), PROTOBUF)) for n in (1, 2, 3)]
+    quiet.take(batches[0])
+    [journal] = (tmp_path / "traces" / "open").glob("*.jsonl")
+    assert sum(adopt(other)) == 0
+    hours_ago = time.time() - 2 * file_lock.QUIET_SECONDS
+    os.utime(journal, (hours_ago, hours_ago))
+    adopting = adopt(other)
+    assert (next(adopting), next(adopting)) == (0, 4)
+    quiet.take(batches[1])
+    assert sum(adopting) == 4
+    assert journal.exists()
+    quiet._journal.forget()
+    os.utime(journal, (hours_ago, hours_ago))
+    assert sum(adopt(other)) == 0
+    assert not journal.exists()
+    other.take(batches[2])
+    other.close()
+    found = stored(tmp_path / "traces")
+    assert found == ids_of([span for number in (1, 2, 3) for span in make_trace(number)])
+
+
 def test_a_trace_that_never_ends(tmp_path, monkeypatch) -> None:
     """The known ids of its spans are bounded, and so is the time of looking a span up."""
     monkeypatch.setattr(received_folder, "MAX_TRACE_ID_BYTES", 1024)
@@ -95,11 +139,11 @@ def test_a_trace_that_never_ends(tmp_path, monkeypatch) -> None:
     most = 0
     for number in range(10):
         spans = [make_span(1, 100 * number + each + 1) for each in range(100)]
-        taken = folder.take(SpanBatch(make_request(spans).SerializeToString(), PROTOBUF).spans)
+        taken = folder.take(spans_of(SpanBatch(make_request(spans).SerializeToString(), PROTOBUF)))
         assert taken == (100, 0)
         trace = folder._open.get(trace_id(1))
         assert trace is not None
         most = max(most, len(trace.ids))
     assert 512 <= most <= 1024
-    assert folder.take(SpanBatch(make_request(spans[-40:]).SerializeToString(), PROTOBUF).spans) == (0, 40)
+    assert folder.take(spans_of(SpanBatch(make_request(spans[-40:]).SerializeToString(), PROTOBUF))) == (0, 40)
     folder.close()

@@ -15,6 +15,7 @@ import pytest
 from otel_rollout import read
 from otel_rollout.cli.main import main
 from otel_rollout.run.folder_stats import count_folder
+from otel_rollout.run.rollout_run import Run
 from tests.servers.otelcol_server import Sink
 from tests.trace_folder.collector_files import FORMS, write_collector_file
 from tests.trace_folder.recordings import make_trajectory
@@ -183,6 +184,18 @@ class TestOtherFiles:
         assert "1 request without spans, such as metrics and logs" in err
         assert f"1 file without OTLP skipped: {folder / 'server.log'}" in err
 
+    def test_a_trace_folder_is_imported_without_its_summaries(self, tmp_path, capsys):
+        """Its indexes, and the summaries that `ls` has written, are no requests."""
+        write_collector_file(tmp_path / "otlp.json", "json", REQUESTS)
+        add(capsys, tmp_path / "otlp.json", into=tmp_path / "traces")
+        steps = Run([tmp_path / "traces"]).steps()
+
+        out, err = add(capsys, tmp_path / "traces", into=tmp_path / "copy")
+
+        assert out.startswith("60 spans of 20 trajectories")
+        assert err == ""
+        assert [step.trajectories for step in Run([tmp_path / "copy"]).steps()] == [step.trajectories for step in steps]
+
     def test_named_file_without_otlp_exits_with_2(self, tmp_path, capsys):
         """A file that was named and holds something else exits with 2."""
         (tmp_path / "server.log").write_text("started\n")
@@ -195,7 +208,7 @@ class TestOtherFiles:
         """A file that does not exist exits with 2."""
         _, err = add(capsys, tmp_path / "gone.json", into=tmp_path / "traces", code=2)
 
-        assert f"there is no {tmp_path / 'gone.json'}" in err
+        assert f"there is no file or folder {tmp_path / 'gone.json'}" in err
 
     def test_folder_does_not_import_itself(self, tmp_path, capsys):
         """Of a folder that has the trace folder within, the trace folder's own files are left out."""

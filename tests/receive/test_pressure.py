@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import socket
 import threading
 from contextlib import suppress
 from urllib.parse import urlsplit
@@ -111,3 +112,25 @@ def test_sender_that_goes_away(start, tmp_path) -> None:
     assert code == 0
     assert "Traceback" not in said
     assert stored(tmp_path / "traces") == ids_of(make_trace(2))
+
+
+@pytest.mark.parametrize(
+    ("start_line", "piece"),
+    [
+        (b"POST /", b"x" * 4096),
+        (b"POST /v1/traces HTTP/1.1\r\nX-A: ", b"x" * 4096),
+        (b"POST /v1/traces HTTP/1.1\r\n", b"X-A: b\r\n" * 500),
+        (b"POST /v1/traces HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X-A: b\r\n" * 500),
+    ],
+)
+def test_head_without_end(start, start_line, piece) -> None:
+    """A path, a header, headers, trailers without end are cut off: anybody can send them, without a token."""
+    receiver = start(environment={"OTEL_ROLLOUT_RECEIVE_TOKEN": "x"})
+    url = urlsplit(receiver.url)
+    with socket.create_connection((url.hostname, url.port), timeout=30) as connection:
+        connection.sendall(start_line)
+        # The system takes some megabytes that the receiver doesn't read.
+        with pytest.raises(ConnectionError):
+            connection.sendall(piece * (32 * MIB // len(piece)))
+    assert receiver.ask("GET", "/health").status == 200
+    assert "Traceback" not in receiver.stop()[1]

@@ -118,6 +118,18 @@ def test_partial_success(start, tmp_path, form) -> None:
     assert "2 refused" in receiver.stop()[1]
 
 
+def test_damaged_span(start, tmp_path) -> None:
+    """A span that is no protobuf is refused with the reason; the others of its request are stored."""
+    receiver = start()
+    good = make_trace(1)
+    body = make_request([*good, make_span(2, 0, text="text")]).SerializeToString().replace(b"text", b"te\xfft")
+    answer = receiver.send(body)
+    partial = ExportTraceServiceResponse.FromString(answer.body).partial_success
+    assert (answer.status, partial.rejected_spans) == (200, 1)
+    assert "no protobuf" in partial.error_message
+    assert stored(tmp_path / "traces") == ids_of(good)
+
+
 def test_span_too_large(start, tmp_path) -> None:
     """A span that no line takes is refused by name of the limit, however small its request was; the others stay."""
     receiver = start()

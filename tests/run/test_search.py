@@ -166,6 +166,30 @@ class TestToolsAndErrors:
         """The type, the message and the status of a span that failed."""
         assert [(hit.sample_index, hit.where) for hit in search(folder, text, "error")] == [(0, "call")]
 
+    @pytest.mark.parametrize("within", ["text", "error"])
+    def test_an_error_stands_with_its_class_and_its_message(self, tmp_path, within):
+        """A match in the class shows the message, one in the message or the traceback shows the class."""
+        error = {
+            semconv.EXCEPTION_TYPE: "sandbox.SandboxError",
+            semconv.EXCEPTION_MESSAGE: f"exit code 137 {'after a while ' * 20}, out of memory",
+            semconv.EXCEPTION_STACKTRACE: f"File one\n{'File two ' * 30}\nFile last",
+        }
+        tool = {semconv.SPAN_KIND: "TOOL", semconv.TOOL_NAME: "run", semconv.ERROR_TYPE: "sandbox.SandboxError"}
+        trace_id = trace_id_of(1, 0, 0)
+        events = (Event("exception", error, 1),)
+        record(
+            tmp_path,
+            [make_span("call", 9, trace_id, attributes=tool, error="SandboxError", events=events), *trajectory(1, 0)],
+        )
+        [by_class] = search(tmp_path, "sandboxerror", within)
+        assert by_class.excerpt.startswith("sandbox.SandboxError: exit code 137 after a while")
+        [by_message] = search(tmp_path, "out of memory", within)
+        assert by_message.excerpt.startswith("SandboxError: …")
+        [by_traceback] = search(tmp_path, "file last", within)
+        assert by_traceback.excerpt.startswith("SandboxError: …")
+        for hit, text in ((by_class, "SandboxError"), (by_message, "out of memory"), (by_traceback, "File last")):
+            assert hit.excerpt[hit.start : hit.end] == text
+
     def test_another_place(self, folder):
         """A search of nothing, or of no such place, is a mistake."""
         with pytest.raises(ValueError, match="text"):

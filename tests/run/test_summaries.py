@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import tempfile
 from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
 
+import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from otel_rollout.analysis.group_summary import GroupSummary, RewardRange, summarise_groups
+from otel_rollout.analysis.rollouts import advantages
 from otel_rollout.analysis.step_summary import Percentiles, StepSummary, summarise_step
 from otel_rollout.analysis.trajectory_summary import SpanError, ToolCounts, TrajectorySummary
 from otel_rollout.run.rollout_run import Run
+from otel_rollout.run.summary_json import group_from, step_from, to_json
+from otel_rollout.values.sanitize import INT64_MAX
 from tests.run.made_folders import TRAJECTORIES, Made, naive_group, naive_step, write
 
 SECOND = 1_000_000_000
@@ -161,6 +167,22 @@ class TestSteps:
         step = step_of(summaries)
         assert list(step.tools.items()) == [("run", ToolCounts(9, 0)), ("search", ToolCounts(3, 1))]
         assert step.error_types == {"Timeout": 1, "OutOfMemory": 1}
+
+    def test_any_rewards_and_counts_have_figures(self):
+        """Rewards as large as a float, and counts of 64 bits that another program wrote."""
+        most = sys.float_info.max
+        large = 0.6 * most
+        calls = {"search": ToolCounts(INT64_MAX, INT64_MAX)}
+        amounts = {"reward_parts": {"a": most}, "tools": calls, "dropped_spans": INT64_MAX, "bytes": INT64_MAX}
+        summaries = [rollout(number, (large, -large, large)[number], **amounts) for number in range(3)]
+        step, group = step_of(summaries), group_of(*summaries)
+        assert step.reward_mean == pytest.approx(large / 3)
+        assert step.reward_std == pytest.approx(large * (math.sqrt(8) / 3))
+        assert step.reward_parts == {"a": pytest.approx(most)}
+        assert (step.dropped_spans, step.bytes, step.tools) == (INT64_MAX, INT64_MAX, calls)
+        assert step_from(orjson.loads(to_json(step))) == step
+        assert group_from(orjson.loads(to_json(group))) == group
+        assert all(map(math.isfinite, advantages([each.reward for each in summaries])))
 
     def test_means_of_reward_parts(self):
         """Over the trajectories that have the part."""

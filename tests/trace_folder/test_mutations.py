@@ -8,7 +8,7 @@ from tests.fuzz.folder import fuzz
 
 
 class TestDamagedFolders:
-    """What `ls`, `show`, `stats`, `replay` and `read` make of them."""
+    """What `ls`, `show`, `stats`, `diagnose`, `top`, `replay` and `read` make of them."""
 
     @pytest.mark.parametrize("seed", [10_000, 20_000, 30_000, 40_000])
     def test_no_traceback_and_nothing_else_in_silence(self, seed):

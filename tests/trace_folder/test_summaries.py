@@ -5,23 +5,40 @@ from __future__ import annotations
 import fcntl
 import shutil
 import stat
+from itertools import product
 from pathlib import Path
 from unittest import mock
 
 import orjson
 import pytest
 
-from otel_rollout import read
+from otel_rollout import read, semconv
+from otel_rollout.analysis.failure_class import failure_class
+from otel_rollout.analysis.group_summary import summarise_groups
+from otel_rollout.analysis.perfetto import trace_events
+from otel_rollout.analysis.step_summary import summarise_step
 from otel_rollout.analysis.summarise import summarise_trajectory
+from otel_rollout.analysis.summary_columns import FIRST_COLUMN
+from otel_rollout.run.summary_json import step_from, to_json
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.lines import seal_of
 from otel_rollout.trace_folder.stored_file import StoredFile
-from otel_rollout.trace_folder.summaries import summaries_of
+from otel_rollout.trace_folder.summaries import listed_summaries_of, summaries_of
 
 from .recordings import make_span, make_trajectory, trace_id_of, write_frames
 
 BEFORE = Path(__file__).parent / "before_summaries"
 """A folder that the demo wrote with the version before summaries."""
+LISTED = (
+    *("trace_id", "step", "sample_index", "rollout_n", "validate", "experiment_name", "run_id", "name"),
+    *("has_root", "status", "reward", "turns", "input_tokens", "output_tokens"),
+    *("start_time", "end_time", "spans", "bytes", "stored_bytes"),
+)
+"""What a list has of a summary, and of one without a prompt the service."""
+HOSTILE = (
+    *(None, True, -1, 0, 7, 2**63, 2**64 - 1, 1e300, -1e300, "", "x", [], [1], [[1]], {}, {"a": 1}, {"a": [1, 2]}),
+    *([["a", "TOOL", "E", 9]], [["a", "EVALUATOR", "E", -7]], [["a", "", "", 2**62]], {"a": [0, 0]}, ["", "a"]),
+)
 PLACE = {"worker": mock.ANY, "bytes": mock.ANY, "stored_bytes": mock.ANY}
 
 
@@ -83,7 +100,21 @@ class TestRecordedTrajectory:
 
     @pytest.mark.parametrize(
         ("column", "value"),
-        [("turns", "1"), ("prompt", None), ("tools", [1]), ("provenance", [1]), ("errors", [[1]])],
+        [
+            ("turns", "1"),
+            ("turns", -1),
+            ("output_tokens", 2**63),
+            ("llm_seconds", -1.5),
+            ("staleness", 2**63),
+            ("prompt", None),
+            ("tools", [1]),
+            ("tools", {"search": [1, 2]}),
+            ("provenance", [1]),
+            ("errors", [[1]]),
+            ("shape", None),
+            ("shape", {"names": ["a"], "ids": "", "spans": [[0]] * 10}),
+            ("shape", {"names": [], "ids": "", "spans": [[]] * 12}),
+        ],
     )
     def test_columns_of_another_form_are_made_anew(self, tmp_path, column, value):
         """From the spans, whatever a program wrote with a valid checksum."""
@@ -95,6 +126,25 @@ class TestRecordedTrajectory:
         index.write_bytes(start + seal_of(start))
         [found] = read(tmp_path)
         assert fields_of(found.summary) == fields_of(summarise_trajectory(make_trajectory()))
+
+    def test_any_value_of_a_column(self, tmp_path):
+        """A figure is one that spans can have, else that of the spans; no other one changes with it."""
+        spans = make_trajectory()
+        write(tmp_path, spans)
+        [index] = tmp_path.rglob("*.index.jsonl")
+        entry = orjson.loads(index.read_bytes())
+        del entry["crc32"]
+        sound = fields_of(summarise_trajectory(spans))
+        columns = list(entry)[list(entry).index(FIRST_COLUMN) :]
+        for column, value in product(columns, HOSTILE):
+            start = orjson.dumps({**entry, column: value})[:-1]
+            index.write_bytes(start + seal_of(start))
+            [found] = read(tmp_path)
+            shown = fields_of(found.summary)
+            assert {name for name in sound if shown[name] != sound[name]} <= {column}
+            assert step_from(orjson.loads(to_json(summarise_step([found.summary], summarise_groups([found.summary])))))
+            failure_class(found.summary, 0.0)
+            assert list(trace_events([found.summary]))
 
     def test_a_damaged_index(self, tmp_path):
         """It is made from the frame."""
@@ -111,6 +161,46 @@ class TestRecordedTrajectory:
         [found] = read(tmp_path)
         assert {key: found.attributes[key] for key in given} == given
         assert found.summary.service_name == "p"
+
+
+class TestListedSummaries:
+    """Those of a list of trajectories."""
+
+    def test_they_have_the_amounts_of_whole_summaries(self, tmp_path):
+        """Of roots with totals and without, of several lines, without a root, and of programs without prompts."""
+        cut = make_trajectory(1, 1, 1)
+        late = make_span("late", 9, trace_id_of(1, 1, 1), seconds=(2, 3), attributes={"rollout.step": 1})
+        totals = {semconv.TURNS: 3, semconv.INPUT_TOKENS: 70, semconv.OUTPUT_TOKENS: 5}
+        write(
+            tmp_path,
+            make_trajectory(1, 0, 0, **totals),
+            make_trajectory(1, 0, 1, status="error", **{semconv.TURNS: 2}),
+            make_trajectory(1, 1, 0),
+            cut,
+            [late],
+            make_trajectory(1, 2, 0)[:2],
+            make_trajectory(None, None, None, **totals),
+        )
+        found = list(read(tmp_path))
+        whole = list(summaries_of(found))
+        listed = list(listed_summaries_of(found))
+        assert [[getattr(each, name) for name in LISTED] for each in listed] == [
+            [getattr(each, name) for name in LISTED] for each in whole
+        ]
+        assert [each.turns for each in listed].count(3) == 2
+        assert [each.service_name for each in listed if each.sample_index is None] == ["p"]
+
+    def test_of_roots_with_totals_they_read_the_entry_alone(self, tmp_path):
+        """Columns of another form would be made anew from the spans."""
+        write(tmp_path, make_trajectory(1, 0, 0, **{semconv.TURNS: 3}))
+        [index] = tmp_path.rglob("*.index.jsonl")
+        start = orjson.dumps({**orjson.loads(index.read_bytes()), "tools": [1]}).replace(b',"crc32":', b',"before":')[
+            :-1
+        ]
+        index.write_bytes(start + seal_of(start))
+        with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
+            [listed] = listed_summaries_of(read(tmp_path))
+        assert listed.turns == 3
 
 
 class TestFolderOfTheVersionBefore:

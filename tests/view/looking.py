@@ -26,6 +26,19 @@ async () => {
 """
 
 
+_CUT = """
+() => [...document.querySelectorAll(
+    "main h1:not(.hidden-label), main h2, main th, main [role=columnheader], main .tile-title, main .chart-title")]
+  .filter(heading => {
+    const range = document.createRange();
+    range.selectNodeContents(heading);
+    const [text, box] = [range.getBoundingClientRect(), heading.getBoundingClientRect()];
+    return text.width && (text.left < box.left - 1 || text.right > box.right + 1 || text.bottom > box.bottom + 1);
+  })
+  .map(heading => heading.innerText)
+"""
+
+
 class Looking:
     """A page of a viewer.
 
@@ -65,6 +78,15 @@ class Looking:
             yield _opened(page, viewer)
         finally:
             page.close()
+
+    def cut_headings(self, width: int) -> list[str]:
+        """Return the headings that don't fit into their places in a window of a width."""
+        size = self.page.viewport_size
+        assert size is not None
+        self.page.set_viewport_size({"width": width, "height": size["height"]})
+        found: list[str] = self.page.evaluate(_CUT)
+        self.page.set_viewport_size(size)
+        return found
 
     def serious_faults(self) -> list[str]:
         """Return the serious faults of accessibility, as axe-core finds them."""

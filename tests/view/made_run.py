@@ -46,6 +46,7 @@ def made_trajectory(
     validate: bool = False,
     experiment: str = "first",
     tool_error: str | None = None,
+    finish_reason: str | None = None,
     start: float = 0.0,
 ) -> list[ReadableSpan]:
     """Return a trajectory of a question, a call of `calculate`, and an answer."""
@@ -69,6 +70,8 @@ def made_trajectory(
     root: dict[str, Any] = {semconv.SPAN_KIND: "AGENT", **tags, semconv.STATUS: status}
     if reward is not None:
         root[semconv.REWARD] = reward
+    if finish_reason is not None:
+        root[semconv.FINISH_REASON] = finish_reason
     failed = "the engine has gone" if status == "error" else None
     return [
         make_span("generate", 2, trace_id, attributes=generation, seconds=(begin, end - 0.5)),

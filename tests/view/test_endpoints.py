@@ -10,6 +10,7 @@ from opentelemetry.sdk.trace import Event
 
 from otel_rollout import semconv
 from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.trace_folder.otlp_json import encode_line
 from tests.trace_folder.recordings import START, make_span, make_trajectory, trace_id_of
 from tests.view.viewer import Viewer
 
@@ -49,6 +50,20 @@ class TestRun:
             (2, 4, 0.5),
         ]
         assert (run["problems"], run["progress"], run["waiting"], run["is_live"]) == ([], None, None, False)
+
+
+class TestAnswers:
+    """Values that JSON has no form for."""
+
+    def test_an_integer_beyond_64_bits(self, tmp_path):
+        """Another program may write it: it is shown as text, and nothing else is left out."""
+        encoded = encode_line(make_trajectory(1, 0, big=7)).replace(b'"intValue":"7"', b'"intValue":"%d"' % 10**30)
+        place = tmp_path / "traces" / "other.jsonl"
+        place.parent.mkdir()
+        place.write_bytes(encoded + b"\n")
+        with Viewer(place.parent) as viewer:
+            spans = viewer.get(f"trajectory/{id_of(1, 0, 0)}")["spans"]
+        assert [each["attributes"]["big"] for each in spans if "big" in each["attributes"]] == [str(10**30)]
 
 
 class TestStep:

@@ -174,6 +174,12 @@ class TestAccess:
         looking.page.set_viewport_size(size)
         assert overflow <= 0
 
+    @pytest.mark.parametrize("width", [1280, 1920])
+    def test_no_heading_is_cut(self, looking, width):
+        """The titles of charts and columns, the sorted one too, have their places."""
+        looking.go("#/?experiment=first&sort=-signal").wait_for_selector(ROWS)
+        assert looking.cut_headings(width) == []
+
 
 class TestFaults:
     """What goes wrong."""
@@ -186,6 +192,19 @@ class TestFaults:
             write_made_run(tmp_path / "later")
             waiting.page.wait_for_selector(ROWS)
             assert waiting.faults == []
+
+    def test_another_token_is_told_from_a_server_that_is_gone(self, looking, folder):
+        """A tab whose token is no longer right says what to open, and goes on once the browser has the new one."""
+        with Viewer(folder) as viewer, looking.beside(viewer) as old:
+            old.page.wait_for_selector(ROWS)
+            token, viewer.application._token = viewer.application._token, "another"
+            old.page.reload()
+            old.page.locator(".banner").get_by_text("The server wants another token").wait_for()
+            assert "This needs the token" in old.page.get_by_role("alert").inner_text()
+            viewer.application._token = token
+            old.page.wait_for_selector(ROWS)
+            assert old.page.locator(".banner").count() == 0
+            old.page.goto("about:blank")
 
     def test_the_page_complains_of_nothing(self, looking):
         """No exception, no refusal of the content security policy, no answer that failed."""

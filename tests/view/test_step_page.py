@@ -93,7 +93,7 @@ class TestFigures:
         assert set(column(looking, 3)) == {"1"}
 
     def test_a_point_leads_to_its_trajectory(self, looking):
-        """A click on a point of the scatter opens the trajectory that stands above it."""
+        """A point's own reward stands above the scatter, which doesn't move for it; a click opens the trajectory."""
         page = looking.go(STEP)
         over = page.locator(".chart", has_text="Reward over output tokens").locator(".u-over")
         over.wait_for()
@@ -104,6 +104,8 @@ class TestFigures:
             for down in range(0, int(box["height"]), 12):
                 page.mouse.move(box["x"] + across, box["y"] + down)
                 if over.evaluate("element => element.style.cursor") == "pointer":
+                    assert page.locator(".scatter-point b").inner_text() in ("0", "1")
+                    assert over.bounding_box() == box
                     page.mouse.click(box["x"] + across, box["y"] + down)
                     looking.wait("() => location.hash.includes('/rollout/')")
                     return
@@ -118,6 +120,7 @@ class TestFigures:
         drawn = over.evaluate(_COLORED_ROWS)
         assert drawn["top"] > 0
         assert drawn["bottom"] > drawn["top"]
+        page.locator(".chart").get_by_text("equal rewards are spread").wait_for()
 
     def test_a_tool_leads_to_its_failed_calls(self, looking):
         """The tools stand with their failures, which a click finds."""
@@ -139,10 +142,10 @@ class TestGroups:
         assert column(looking, 3) == ["all best", "all worst", "", "", "", ""]
         row = looking.page.locator(ROWS).nth(3)
         assert row.locator(".cell").evaluate_all("cells => cells.map(cell => cell.title)") == [
+            "rollout 0: reward 1, completed",
             "rollout 1: reward 1, completed",
-            "rollout 2: reward 1, completed",
-            "rollout 3: reward 0, completed",
-            "rollout 4: reward none, error",
+            "rollout 2: reward 0, completed",
+            "rollout 3: reward none, error",
         ]
 
     def test_filters_stay_in_the_address(self, looking):
@@ -179,6 +182,30 @@ class TestGroups:
         page = looking.go(STEP)
         page.locator(ROWS).nth(2).locator(".cell").nth(3).click()
         looking.wait_for_address("#/step/2/sample/2/rollout/3?experiment=first")
+
+
+class TestStatus:
+    """How a trajectory ended."""
+
+    def test_a_cancelled_trajectory_is_cancelled_on_every_page(self, looking, tmp_path):
+        """Its last generation's finish reason, `stop`, never stands for its status."""
+        writer = FolderWriter(tmp_path)
+        writer.write(made_trajectory(1, 0, 0, reward=None, status="cancelled", finish_reason="stop"))
+        writer.write(made_trajectory(1, 0, 1, finish_reason="stop"))
+        writer.close()
+        title = "cancelled, finish reason stop"
+        with Viewer(tmp_path) as viewer, looking.beside(viewer) as own:
+            page = own.go("#/step/1?tab=trajectories")
+            page.locator(".status-cancelled").wait_for()
+            assert page.locator(".status-cancelled").get_attribute("title") == title
+            page = own.go("#/step/1/sample/0")
+            page.locator(".status-cancelled").wait_for()
+            assert page.locator(".status-cancelled").get_attribute("title") == title
+            page = own.go("#/step/1/sample/0/rollout/0")
+            facts = page.locator(".facts")
+            facts.wait_for()
+            assert "⊘ cancelled finish reason stop" in " ".join(facts.inner_text().split())
+            assert own.faults == []
 
 
 class TestLive:
@@ -237,13 +264,21 @@ class TestFaults:
         looking.go(f"{STEP}&tab=trajectories").wait_for_selector(".reward")
         assert groups + looking.serious_faults() == []
 
+    @pytest.mark.parametrize("width", [1280, 1920])
+    def test_no_heading_is_cut(self, looking, width):
+        """The titles of figures, charts and columns have their places."""
+        looking.go(STEP).wait_for_selector(ROWS)
+        groups = looking.cut_headings(width)
+        looking.go(f"{STEP}&tab=trajectories").wait_for_selector(".reward")
+        assert groups + looking.cut_headings(width) == []
+
     def test_a_step_that_is_not_there_says_so(self, looking):
         """The server's sentence stands on the page, with a way on."""
         with looking.beside(looking.viewer) as other:
             page = other.go("#/step/99")
             alert = page.get_by_role("alert")
             alert.wait_for()
-            assert "there is no step 99" in alert.inner_text()
+            assert "There is no step 99" in alert.inner_text()
             assert alert.get_by_role("link", name="All steps").get_attribute("href") == "#/"
 
     def test_the_page_complains_of_nothing(self, looking):

@@ -28,6 +28,7 @@ class Measure(NamedTuple):
         value: What the threshold is compared with.
         subject: The tool, class of failure or reward part; empty if the check has none.
         detail: More facts for the sentence; of the step with the highest value, if there are several.
+        rival: The reward part that falls while the subject rises; empty if the check has none.
     """
 
     number: int
@@ -35,6 +36,7 @@ class Measure(NamedTuple):
     value: float
     subject: str = ""
     detail: str = ""
+    rival: str = ""
 
     @property
     def name(self) -> str:
@@ -115,6 +117,7 @@ class Check:
         in_step: Measures a step.
         over_steps: Measures the training steps of a run; for a check that compares steps.
         in_validation: True if it looks at validation passes too.
+        is_confirmed: Returns False if the trajectories of the step with the highest value show that it is none.
     """
 
     name: str
@@ -127,6 +130,7 @@ class Check:
     in_step: Callable[[StepSummary], Iterable[Measure]] | None = None
     over_steps: Callable[[Sequence[StepSummary]], Iterable[Measure]] | None = None
     in_validation: bool = True
+    is_confirmed: Callable[[StepContents, Measure], bool] = lambda _contents, _measure: True
 
 
 def ranked(

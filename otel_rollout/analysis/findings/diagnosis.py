@@ -88,7 +88,11 @@ def diagnose(
     before = _highest(against) if against is not None else None
     found = list(_find(steps, limits, running))
     evidence = _evidence(found, load, folder)
-    findings = [_finding(each, limits, before, proofs) for each, proofs in zip(found, evidence, strict=True)]
+    findings = [
+        _finding(each, limits, before, proofs)
+        for each, proofs in zip(found, evidence, strict=True)
+        if proofs is not None
+    ]
     keys = {_key(each) for each in findings}
     earlier = [_finding(each, limits, None, ()) for each in _find(against or (), limits)]
     return Diagnosis(
@@ -162,19 +166,20 @@ def _highest(steps: Sequence[StepSummary]) -> dict[tuple[str, str, bool], float]
     return highest
 
 
-def _evidence(found: Sequence[_Found], load: Load, folder: str | None) -> list[tuple[Evidence, ...]]:
-    """Return the evidence of each, from its worst step; with the trajectories of one step in memory."""
+def _evidence(found: Sequence[_Found], load: Load, folder: str | None) -> list[tuple[Evidence, ...] | None]:
+    """Return the evidence of each, from its worst step, or None if that refutes it; one step at a time is loaded."""
     by_step: dict[int, list[int]] = {}
     for position, each in enumerate(found):
         by_step.setdefault(id(each.worst[0]), []).append(position)
-    evidence: list[tuple[Evidence, ...]] = [()] * len(found)
+    evidence: list[tuple[Evidence, ...] | None] = [None] * len(found)
     for positions in by_step.values():
         step = found[positions[0]].worst[0]
         contents = StepContents(step, load(step))
         for position in positions:
             check, (_, measure) = found[position].check, found[position].worst
-            proofs = islice(check.evidence(contents, measure.subject), MAX_EVIDENCE)
-            evidence[position] = tuple(evidence_of(each, folder=folder, run_id=step.run_id) for each in proofs)
+            if check.is_confirmed(contents, measure):
+                proofs = islice(check.evidence(contents, measure.subject), MAX_EVIDENCE)
+                evidence[position] = tuple(evidence_of(each, folder=folder, run_id=step.run_id) for each in proofs)
     return evidence
 
 

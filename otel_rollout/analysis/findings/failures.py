@@ -1,4 +1,4 @@
-"""Failures that the model isn't to blame for, and those that nothing tells the cause of."""
+"""Checks of failures that the model didn't cause, and of failures without a known cause."""
 
 from __future__ import annotations
 

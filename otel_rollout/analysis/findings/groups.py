@@ -14,7 +14,9 @@ __all__ = ["CHECKS"]
 
 def _make(kind: str, threshold: Threshold, advice: str) -> Check:
     def in_step(step: StepSummary) -> Iterable[Measure]:
-        yield Measure.share(step.zero_variance.get(kind, 0), step.comparable_groups)
+        lowest, highest = step.reward_lowest, step.reward_highest
+        detail = f"{lowest:.3g} is the only reward" if lowest is not None and lowest == highest else ""
+        yield Measure.share(step.zero_variance.get(kind, 0), step.comparable_groups, detail=detail)
 
     def evidence(step: StepContents, _subject: str) -> Iterator[TrajectorySummary]:
         for group in step.groups:
@@ -27,9 +29,8 @@ def _make(kind: str, threshold: Threshold, advice: str) -> Check:
         threshold=threshold,
         least=8,
         sentence=lambda found: (
-            f"{found.number:,} of {found.total:,} groups have the {kind} reward in every rollout: their advantage "
-            "is 0, "
-            "and they train nothing"
+            f"{found.number:,} of {found.total:,} groups have the {kind} reward in every rollout and train nothing "
+            f"where rollouts are compared with their group, as in GRPO{found.clause}"
         ),
         advice=advice,
         evidence=evidence,

@@ -20,7 +20,9 @@ def _dropped_in(step: StepSummary) -> Iterable[Measure]:
 
 
 def _rootless_in(step: StepSummary) -> Iterable[Measure]:
-    yield Measure.share(step.rootless, step.trajectories)
+    # Without a step and prompts, they may be spans of another program, whose root is elsewhere.
+    if step.step is not None or step.groups:
+        yield Measure.share(step.rootless, step.trajectories)
 
 
 CHECKS = (

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from otel_rollout.analysis.amounts import deviation_of, mean_of
 from otel_rollout.analysis.findings.check import Check, Measure, StepContents, Threshold, percent, ranked
 from otel_rollout.analysis.findings.finding import Severity
 from otel_rollout.analysis.findings.over_steps import Change, change_of
@@ -16,6 +17,8 @@ __all__ = ["CHECKS"]
 
 _FALL: Final = 0.1
 """The part of its size that a reward part must lose to have fallen."""
+_LEAST_WEIGHT: Final = 0.01
+"""The weight of a part in the reward, in standard deviations, from which on it is paid."""
 _RISE_OF_SHARE: Final = 0.25
 """The rise of a part's share of the reward that counts as taking over."""
 
@@ -52,7 +55,38 @@ def _traded(steps: Sequence[StepSummary]) -> Iterator[Measure]:
                 f"from {fall.first:.3g} to {fall.last:.3g}"
             )
             value = min(rise, fall.first - fall.last) / largest
-            yield Measure(last.trajectories, last.trajectories, value, name, detail)
+            yield Measure(last.trajectories, last.trajectories, value, name, detail, loser)
+
+
+def _are_paid(step: StepContents, found: Measure) -> bool:
+    """Return False if one of the two parts is no gain: a penalty, or a number that the reward doesn't depend on.
+
+    It fits the rewards of the step's trajectories by both parts, and looks at their weights.
+    """
+    names = (found.subject, found.rival)
+    known = [each for each in step.trajectories if each.reward is not None and each.reward_parts.keys() >= set(names)]
+    rises, falls = ([each.reward_parts[name] for each in known] for name in names)
+    rewards = [each.reward or 0.0 for each in known]
+    if not known or deviation_of(rewards) == 0:
+        return True
+    both, of_riser, of_loser = _likeness(rises, falls), _likeness(rises, rewards), _likeness(falls, rewards)
+    rest = 1 - both * both
+    # Parts that always go together can't be told apart.
+    return rest < _LEAST_WEIGHT or all(
+        deviation_of(part) == 0 or (own - other * both) / rest > _LEAST_WEIGHT
+        for part, own, other in ((rises, of_riser, of_loser), (falls, of_loser, of_riser))
+    )
+
+
+def _likeness(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the correlation of two amounts; 0 if one of them is the same everywhere."""
+    spread, other_spread = deviation_of(first), deviation_of(second)
+    if not spread or not other_spread:
+        return 0.0
+    mean, other_mean = mean_of(first), mean_of(second)
+    # Divided first: the product of two large amounts is infinite.
+    pairs = zip(first, second, strict=True)
+    return mean_of([(one - mean) / spread * ((other - other_mean) / other_spread) for one, other in pairs])
 
 
 def _dominant(steps: Sequence[StepSummary]) -> Iterator[Measure]:
@@ -61,7 +95,9 @@ def _dominant(steps: Sequence[StepSummary]) -> Iterator[Measure]:
     if len(changes) < 2 or not first or not last:
         return
     for name, change in changes.items():
-        before, after = abs(change.first) / first, abs(change.last) / last
+        # A penalty that the policy learns to avoid leaves the others alone, which is no fault.
+        others = max(first - abs(change.first), last - abs(change.last))
+        before, after = abs(change.first) / first, abs(change.last) / (abs(change.last) + others)
         if after - before >= _RISE_OF_SHARE:
             count = steps[-1].trajectories
             detail = f"from {percent(before)} to {percent(after)}"
@@ -93,13 +129,15 @@ CHECKS = (
         "the other",
         evidence=_evidence,
         over_steps=_traded,
+        is_confirmed=_are_paid,
     ),
     Check(
         name="reward_part_dominates",
         severity=Severity.WARNING,
         threshold=Threshold(
             0.9,
-            "share of a part in the sum of all parts' means in the last third of the steps, if it rose by 0.25 or more",
+            "share of a part in the sum of all parts' means in the last third of the steps, with the others no smaller "
+            "than in the first, if it rose by 0.25 or more",
             "above it the other parts hardly change which rollout is better, though they once did",
         ),
         least=16,

@@ -14,7 +14,8 @@ __all__ = ["CHECKS"]
 
 def _in_step(step: StepSummary) -> Iterable[Measure]:
     share = step.signals.straggler_share
-    if share is not None:
+    # Nothing waits for the trajectories without a step.
+    if share is not None and step.step is not None:
         detail = f"{percent(share)} of the time went by after 95% of the trajectories had ended"
         yield Measure(step.trajectories // 20, step.trajectories, share, detail=detail)
 
@@ -24,6 +25,8 @@ def _evidence(step: StepContents, _subject: str) -> list[TrajectorySummary]:
     awaited = sorted(
         (each for each in step.trajectories if each.status != "cancelled"), key=lambda each: -each.end_time
     )
+    if not awaited:
+        return []
     last, begun = awaited[0].end_time, awaited[len(awaited) // 20].end_time
     return [each for each in awaited if each.end_time > (last + begun) // 2]
 

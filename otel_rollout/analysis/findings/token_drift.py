@@ -36,5 +36,6 @@ CHECKS = (
         "reasoning",
         evidence=lambda step, _: ranked(step.trajectories, lambda each: each.prefix_breaks),
         in_step=_in_step,
+        in_validation=False,
     ),
 )

@@ -15,13 +15,15 @@ __all__ = ["CHECKS"]
 def _in_step(step: StepSummary) -> Iterable[Measure]:
     truncated, whole = step.signals.truncated_reward_mean, step.signals.whole_reward_mean
     detail = ""
-    if truncated is not None and whole is not None:
+    if truncated is not None and whole is not None and step.reward_lowest != step.reward_highest:
         cost = (whole - truncated) * step.truncated / step.trajectories
         worst = step.truncated_with_worst_reward
         detail = (
             f"{worst:,} of {step.truncated:,} have the worst reward; their mean reward is {truncated:.3g} and that "
-            f"of the others {whole:.3g}, which costs the step {max(cost, 0.0):.2g} of its mean reward"
+            f"of the others {whole:.3g}"
         )
+        if cost > 0:
+            detail += f", which costs the step {cost:.2g} of its mean reward"
     yield Measure.share(step.truncated, step.trajectories, detail=detail)
 
 

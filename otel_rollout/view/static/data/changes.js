@@ -14,8 +14,17 @@ import { isExported } from "./client.js";
 
 /** @type {Set<(change: Change) => void>} */
 const listeners = new Set();
-/** @type {Set<(isConnected: boolean) => void>} */
+/**
+ * The connection to the server: it is there; nothing answers; the server wants another token.
+ *
+ * @typedef {"open" | "silent" | "refused"} Connection
+ */
+
+/** @type {Set<(connection: Connection) => void>} */
 const watchers = new Set();
+/** Milliseconds until a connection is tried anew that the browser has given up. */
+const PAUSE = 3000;
+const UNAUTHORIZED = 401;
 /** @type {EventSource | null} */
 let source = null;
 
@@ -34,7 +43,7 @@ export function onChange(listener) {
 /**
  * Call a function when the connection to the server breaks and when it is there again.
  *
- * @param {(isConnected: boolean) => void} watcher
+ * @param {(connection: Connection) => void} watcher
  * @returns {() => void} what ends it
  */
 export function onConnection(watcher) {
@@ -44,21 +53,32 @@ export function onConnection(watcher) {
 
 function connect() {
   if (source || isExported()) return;
-  source = new EventSource("api/changes");
-  source.onopen = () => tell(true);
-  source.onerror = () => tell(false);
-  source.onmessage = (event) => {
-    tell(true);
+  const opened = new EventSource("api/changes");
+  source = opened;
+  opened.onopen = () => tell("open");
+  // After an answer that isn't events, such as a refusal, the browser doesn't try again.
+  opened.onerror = () => (opened.readyState === EventSource.CLOSED ? connectLater() : tell("silent"));
+  opened.onmessage = (event) => {
+    tell("open");
     const change = JSON.parse(event.data);
     for (const listener of [...listeners]) listener(change);
   };
-  addEventListener("pagehide", () => {
-    source?.close();
-    source = null;
-  });
+  addEventListener("pagehide", disconnect);
 }
 
-/** @param {boolean} isConnected */
-function tell(isConnected) {
-  for (const watcher of [...watchers]) watcher(isConnected);
+function disconnect() {
+  source?.close();
+  source = null;
+}
+
+async function connectLater() {
+  disconnect();
+  setTimeout(connect, PAUSE);
+  const answer = await fetch("api/open").catch(() => null);
+  tell(answer?.status === UNAUTHORIZED ? "refused" : "silent");
+}
+
+/** @param {Connection} connection */
+function tell(connection) {
+  for (const watcher of [...watchers]) watcher(connection);
 }

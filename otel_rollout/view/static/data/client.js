@@ -46,6 +46,7 @@ export const paths = {
     return isExported() ? "findings" : "findings" + queryOf(selectionQuery(selection));
   },
   live: () => "live",
+  open: () => "open",
 };
 
 /**

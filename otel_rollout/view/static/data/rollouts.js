@@ -42,7 +42,7 @@ export function rolloutsOf({ columns, rows }) {
 }
 
 /**
- * What a person looks for among the trajectories or groups of a step; fields of an address.
+ * The filter of a step's trajectories or groups; fields of an address.
  *
  * @typedef {object} Filter
  * @property {string} [q] a text in the prompt or the answer

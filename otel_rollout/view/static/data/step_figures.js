@@ -1,4 +1,4 @@
-/** @import { StepSummary, ToolCounts } from "./types.d.ts" */
+/** @import { OpenAnswer, OpenCounts, StepSummary, ToolCounts } from "./types.d.ts" */
 
 /**
  * Return a part of a whole; null if the whole is empty.
@@ -51,6 +51,24 @@ export function allToolCalls(tools) {
 export function toolErrorShare(step) {
   const { calls, errors } = allToolCalls(step.tools);
   return share(errors, calls);
+}
+
+/**
+ * Return how many trajectories are open: all, or those of a step.
+ *
+ * @param {OpenAnswer | undefined} answer
+ * @param {StepSummary} [step]
+ * @returns {OpenCounts}
+ */
+export function openCounts(answer, step) {
+  if (!answer) return { open: 0, left: 0 };
+  if (!step) return answer;
+  return (
+    answer.steps.find(
+      (each) =>
+        each.step === step.step && each.validate === step.validate && each.experiment_name === step.experiment_name,
+    ) ?? { open: 0, left: 0 }
+  );
 }
 
 /**

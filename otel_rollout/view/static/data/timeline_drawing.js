@@ -20,7 +20,7 @@ const LATE = 4;
  */
 
 /**
- * What is drawn.
+ * The parts of the drawing.
  * @typedef {object} Scene
  * @property {TimelineLane[]} lanes
  * @property {number[]} order positions of lanes from top to bottom

@@ -370,6 +370,16 @@ export interface StepWait {
   longest: RunningTrajectory;
 }
 
+export interface OpenCounts {
+  open: number;
+  /** Those of a process that has ended, or gives no sign of life. */
+  left: number;
+}
+
+export interface OpenAnswer extends OpenCounts {
+  steps: (OpenCounts & { step: number | null; validate: boolean; experiment_name: string | null })[];
+}
+
 export interface LiveAnswer {
   trajectories: RunningTrajectory[];
   open: number;

@@ -36,7 +36,7 @@ const COLUMNS = [
     isNumber: false,
   },
   {
-    ...column("is_alive", "alive", "9rem", (row) =>
+    ...column("is_alive", "alive", "12rem", (row) =>
       row.is_alive
         ? "yes"
         : html`<span class="bad"
@@ -58,7 +58,7 @@ export function LivePage() {
   if (!live.trajectories.length)
     return html`<${EmptyState} title="Nothing to show">${capitalized(live.why)}</${EmptyState}>`;
   return html`<div class="live-page">
-    <h1>${counted(live.open, "running trajectory", "running trajectories")}</h1>
+    <h1>${heading(live)}</h1>
     <ul class="waits">
       ${live.waits.map((wait) => html`<li key=${`${wait.step} ${wait.validate}`}>${sentence(wait)}</li>`)}
     </ul>
@@ -72,6 +72,16 @@ export function LivePage() {
     />
     ${live.open > live.trajectories.length ? html`<p class="weak">and ${whole(live.open - live.trajectories.length)} more</p>` : null}
   </div>`;
+}
+
+/** @param {LiveAnswer} live */
+function heading({ open, trajectories }) {
+  const left = trajectories.filter(({ is_alive: isAlive }) => !isAlive).length;
+  if (open > left) {
+    const running = counted(open - left, "running trajectory", "running trajectories");
+    return left ? `${running}, ${whole(left)} left open` : running;
+  }
+  return `${counted(left, "trajectory", "trajectories")} left open: no process gives a sign of life`;
 }
 
 /** @param {StepWait} wait */

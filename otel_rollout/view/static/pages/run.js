@@ -5,6 +5,7 @@ import { seriesKey, seriesName, seriesOf } from "../data/step_figures.js";
 import { Findings } from "../parts/findings.js";
 import { html } from "../parts/html.js";
 import { useSurroundings } from "../parts/place.js";
+import { RunningLink } from "../parts/running_link.js";
 import { Segments } from "../parts/segments.js";
 import { EmptyState, ErrorState, LoadingState } from "../parts/states.js";
 import { StepCharts } from "../parts/step_charts.js";
@@ -134,6 +135,7 @@ function Choices({ route, all, chosen, against, part }) {
           </select></label
         >`
     }
+    <${RunningLink} />
   </div>`;
 }
 

@@ -12,6 +12,7 @@ import { html } from "../parts/html.js";
 import { useKeys } from "../parts/keys.js";
 import { useSurroundings } from "../parts/place.js";
 import { rolloutColumns, trajectoryAddress } from "../parts/rollouts_table.js";
+import { RunningLink } from "../parts/running_link.js";
 import { RewardScatter } from "../parts/scatter.js";
 import { Segments } from "../parts/segments.js";
 import { ErrorState, LoadingState } from "../parts/states.js";
@@ -99,6 +100,7 @@ function Heading({ route, step, run, timeline }) {
     <span class="weak"
       >${`${counted(step.groups, "group")} · ${counted(step.trajectories, "rollout")}`}</span
     >
+ <${RunningLink} step=${step} />
     <nav aria-label="neighbours" class="step-ways">
       ${previous && html`<a href=${stepAddress(previous, route)} title="Previous step ([)">‹ ${previous.step}</a>`}
       ${next && html`<a href=${stepAddress(next, route)} title="Next step (])">${next.step} ›</a>`}

@@ -149,8 +149,8 @@ function TrajectoryHeader({ trajectory, go }) {
       <h1>${visible(titleOf(summary))}</h1>
       <p class="facts">
         <${RewardBadge} reward=${summary.reward} />
-        <${StatusBadge} status=${summary.status} hasRoot=${summary.has_root} detail=${summary.error_type} />
-        ${summary.finish_reason ? html`<span title="finish reason">${visible(summary.finish_reason)}</span>` : null}
+        <${StatusBadge} status=${summary.status} hasRoot=${summary.has_root} error=${summary.error_type} />
+        ${summary.finish_reason ? html`<span>finish reason ${visible(summary.finish_reason)}</span>` : null}
         ${summary.advantage === null ? null : html`<span title="advantage">A ${decimal(summary.advantage)}</span>`}
         ${summary.fate === null ? null : html`<span class="fate" title="what training did with it">${visible(summary.fate)}</span>`}
         <span>${compact(summary.input_tokens) || "?"} → ${compact(summary.output_tokens) || "?"} tokens</span>
@@ -165,7 +165,7 @@ function TrajectoryHeader({ trajectory, go }) {
       <${CopyButton} text=${() => showCommand(summary, run?.folders ?? [])} title="otel-rollout show …">Copy command</${CopyButton}>
       <${CopyButton} text=${summary.trace_id} title=${summary.trace_id}>Copy trace id</${CopyButton}>
       <${CopyButton} text=${() => JSON.stringify({ summary, spans }, null, 2)} title="The summary and the spans; long texts are cut">Copy JSON</${CopyButton}>
-      ${neighbour(previous, "←", "k")} ${neighbour(next, "→", "j")}
+      <span class="pair">${neighbour(previous, "←", "k")} ${neighbour(next, "→", "j")}</span>
     </nav>
   </header>`;
 }

@@ -1,5 +1,6 @@
 import { decimal, visible } from "../data/formats.js";
 import { rewardClass } from "../data/reward_scale.js";
+import { inAddress } from "../data/router.js";
 import { html } from "./html.js";
 
 /** @type {Record<string, {icon: string, text: string}>} */
@@ -12,16 +13,24 @@ const STATUSES = {
 };
 
 /**
- * A trajectory's status: an icon with its word.
+ * A trajectory's status: an icon with its word; its title begins with the status, too.
  *
- * @param {{status: string | null, hasRoot?: boolean, detail?: string | null}} props `detail`: such as the error's class
+ * @param {object} props
+ * @param {string | null} props.status
+ * @param {boolean} [props.hasRoot]
+ * @param {string | null} [props.error] the class of the error that it ended with
+ * @param {string | null} [props.finishReason] of its last generation: a cancelled trajectory may have `stop`
  */
-export function StatusBadge({ status, hasRoot = true, detail }) {
+export function StatusBadge({ status, hasRoot = true, error, finishReason }) {
   const name = hasRoot ? (status ?? "completed") : "open";
   const { icon, text } = STATUSES[name] ?? { icon: "?", text: visible(name) };
+  const title = [
+    error ? `${text}: ${visible(error)}` : text,
+    ...(finishReason ? [`finish reason ${visible(finishReason)}`] : []),
+  ].join(", ");
   return html`<span
     class="status status-${name in STATUSES ? name : "other"}"
-    title=${visible(detail) || text}
+    title=${title}
     ><span aria-hidden="true">${icon}</span> ${text}</span
   >`;
 }
@@ -46,15 +55,16 @@ export function RewardBadge({ reward, lowest, highest }) {
  * @param {object} props
  * @param {(number | null)[]} props.rewards
  * @param {(string | null)[]} props.statuses
+ * @param {(number | string | null)[]} props.names the rollouts' numbers
  * @param {number | null} [props.lowest]
  * @param {number | null} [props.highest]
  * @param {(index: number) => string} props.addressOf the address that a cell leads to
  */
-export function RewardStrip({ rewards, statuses, lowest, highest, addressOf }) {
+export function RewardStrip({ rewards, statuses, names, lowest, highest, addressOf }) {
   return html`<span class="strip">
     ${rewards.map((reward, index) => {
       const status = statuses[index];
-      const words = `rollout ${index + 1}: reward ${reward == null ? "none" : decimal(reward)}, ${status ?? "no end yet"}`;
+      const words = `rollout ${visible(inAddress(names[index]))}: reward ${reward == null ? "none" : decimal(reward)}, ${status ?? "no end yet"}`;
       const mark = status === "completed" ? "" : (STATUSES[status ?? "open"]?.icon ?? "?");
       return html`<a
         key=${index}

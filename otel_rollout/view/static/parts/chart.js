@@ -3,6 +3,11 @@ import UPlot from "../vendor/uplot.js";
 import { html } from "./html.js";
 import { themeColor, useThemeVersion } from "./theme.js";
 
+/** Pixels of the axis of y: the least; beside a text; of a character. */
+const AXIS_WIDTH = 52;
+const AXIS_EDGE = 18;
+const CHARACTER_WIDTH = 7;
+
 /**
  * A line of a chart.
  *
@@ -55,7 +60,7 @@ export function LineChart({ title, x, lines, format, formatTick = format, onOpen
         padding: [8, 14, 0, 0],
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
-        scales: { x: { time: false }, y: range ? { range } : {} },
+        scales: { x: { time: false }, y: { range: range ?? rangeOf } },
         axes: [
           {
             stroke: text,
@@ -70,7 +75,7 @@ export function LineChart({ title, x, lines, format, formatTick = format, onOpen
             grid,
             ticks: grid,
             font,
-            size: 52,
+            size: axisSize,
             values: (/** @type {any} */ _, /** @type {number[]} */ ys) => ys.map((y) => formatTick(y)),
           },
         ],
@@ -130,6 +135,30 @@ export function LineChart({ title, x, lines, format, formatTick = format, onOpen
       aria-label=${describe(title, x, lines, format)}
     ></div>
   </figure>`;
+}
+
+/**
+ * Return the range of y; uPlot draws zeros alone on an axis to 100.
+ *
+ * @param {unknown} _
+ * @param {number | null} lowest null: there are no values
+ * @param {number | null} highest
+ * @returns {any}
+ */
+function rangeOf(_, lowest, highest) {
+  if (lowest === null || highest === null || (lowest === 0 && highest === 0)) return [0, 1];
+  return UPlot.rangeNum(lowest, highest, 0.1, true);
+}
+
+/**
+ * Return the width of an axis that has its longest text.
+ *
+ * @param {unknown} _
+ * @param {string[] | null} texts
+ */
+function axisSize(_, texts) {
+  const longest = (texts ?? []).reduce((most, text) => Math.max(most, text.length), 0);
+  return Math.max(AXIS_WIDTH, AXIS_EDGE + longest * CHARACTER_WIDTH);
 }
 
 /** @param {any} self */

@@ -7,7 +7,7 @@ import { useData } from "./use_data.js";
 /** @import { Evidence, Finding, Selection } from "../data/types.d.ts" */
 
 /**
- * What was found to be wrong; nothing if there is nothing.
+ * The findings; nothing if there are none.
  *
  * @param {{step?: string, selection: Selection}} props
  */

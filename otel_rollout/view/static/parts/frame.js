@@ -14,6 +14,7 @@ import { ThemeSwitch } from "./theme.js";
 import { useData } from "./use_data.js";
 import { useRoute } from "./use_route.js";
 
+/** @import { Connection } from "../data/changes.js" */
 /** @import { Route } from "../data/types.d.ts" */
 
 /** What stands around every page: breadcrumbs, search, the keys of all pages, the state of the connection. */
@@ -23,8 +24,8 @@ export function Frame() {
   rememberSteps(run);
   const [place, setPlace] = useState(/** @type {Partial<Route> | null} */ (null));
   const [isHelpOpen, setHelpOpen] = useState(false);
-  const [isConnected, setConnected] = useState(true);
-  useEffect(() => onConnection(setConnected), []);
+  const [connection, setConnection] = useState(/** @type {Connection} */ ("open"));
+  useEffect(() => onConnection(setConnection), []);
 
   const here = { ...route, ...place };
   const title = titleOf(here, run?.title);
@@ -102,16 +103,28 @@ export function Frame() {
         </ol>
       </nav>
       <div class="frame-tools">
-        ${run?.is_live && isConnected ? html`<a class="live" href="#/live" title="The folder is being written: what runs now"><span aria-hidden="true">●</span> live</a>` : null}
+        ${run?.is_live && connection === "open" ? html`<a class="live" href="#/live" title="The folder is being written: what runs now"><span aria-hidden="true">●</span> live</a>` : null}
         ${isExported() ? null : html`<a class="tool" href=${search}>Search <kbd>/</kbd></a>`}
         <${ThemeSwitch} />
         <button type="button" class="icon-button" aria-label="Keys" title="Keys (?)" onClick=${() => setHelpOpen(true)}>?</button>
       </div>
     </header>
-    ${isConnected ? null : html`<p class="banner" role="status">The server doesn't answer: this is what was read before. Is <code>otel-rollout view</code> still running?</p>`}
+    <${Banner} connection=${connection} />
     <main id="main" tabindex="-1">${isReady ? html`<${Page} key=${pageKey(route)} route=${route} />` : html`<${LoadingState} />`}</main>
     ${isHelpOpen ? html`<${HelpDialog} onClose=${() => setHelpOpen(false)} />` : null}
   </${SurroundingsContext.Provider}>`;
+}
+
+/** @param {{connection: Connection}} props */
+function Banner({ connection }) {
+  if (connection === "open") return null;
+  return html`<p class="banner" role="status">
+    ${
+      connection === "refused"
+        ? html`The server wants another token, as after a new start: open the address that <code>otel-rollout view</code> printed last.`
+        : html`The server doesn't answer: this is what was read before. Is <code>otel-rollout view</code> still running?`
+    }
+  </p>`;
 }
 
 /**

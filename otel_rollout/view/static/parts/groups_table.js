@@ -42,6 +42,7 @@ export function groupColumns(step, most) {
         html`<${RewardStrip}
           rewards=${group.rewards}
           statuses=${group.statuses}
+          names=${group.rollout_ns}
           lowest=${step.reward_lowest}
           highest=${step.reward_highest}
           addressOf=${(/** @type {number} */ index) => rolloutAddress(group, index)}
@@ -76,7 +77,7 @@ export function groupColumns(step, most) {
     {
       key: "tools",
       title: "Tool errors",
-      width: "6.2rem",
+      width: "6.9rem",
       isNumber: true,
       isDescendingFirst: true,
       value: (group) => group.tool_errors,

@@ -4,7 +4,7 @@ import { useContext, useEffect } from "../vendor/preact_hooks.js";
 /** @import { Route, RunAnswer } from "../data/types.d.ts" */
 
 /**
- * What the frame gives to pages.
+ * The values that the frame gives to pages.
  *
  * @typedef {object} Surroundings
  * @property {RunAnswer | undefined} run the answer of `api/run`, if it is there yet

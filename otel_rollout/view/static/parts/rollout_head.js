@@ -39,7 +39,8 @@ export function RolloutHead({ summary, name, address, lowest, highest, comparing
       <${StatusBadge}
         status=${status}
         hasRoot=${summary.has_root}
-        detail=${summary.error_type}
+        error=${summary.error_type}
+        finishReason=${summary.finish_reason}
       />
       ${advantage === null ? null : html`<span title="advantage">A ${signed(advantage)}</span>`}
       ${fate === null ? null : html`<span class="fate" title="what training did with it">${visible(fate)}</span>`}

@@ -3,10 +3,14 @@ import { addressOf, inAddress, selectionOf } from "../data/router.js";
 import { statusOf } from "../data/rollouts.js";
 import { RewardBadge, StatusBadge } from "./badges.js";
 import { html } from "./html.js";
+import { numberColumn } from "./table.js";
 
 /** @import { Rollout } from "../data/rollouts.js" */
 /** @import { StepSummary } from "../data/types.d.ts" */
 /** @import { Column } from "./table.js" */
+
+/** @type {typeof numberColumn<Rollout>} */
+const number = numberColumn;
 
 /**
  * The table of a step's trajectories.
@@ -31,7 +35,7 @@ export function rolloutColumns(step, rollouts) {
     {
       key: "rollout",
       title: "Rollout",
-      width: "4.5rem",
+      width: "5.2rem",
       value: (each) => each.rollout_n,
       cell: (each) =>
         html`<a class="said" href=${trajectoryAddress(step, each)}
@@ -47,7 +51,8 @@ export function rolloutColumns(step, rollouts) {
         html`<${StatusBadge}
           status=${each.status}
           hasRoot=${each.has_root}
-          detail=${visible(each.error_type ?? each.finish_reason)}
+          error=${each.error_type}
+          finishReason=${each.finish_reason}
         />`,
     },
     {
@@ -77,7 +82,7 @@ export function rolloutColumns(step, rollouts) {
     number("input", "Input", "5rem", (each) => each.input_tokens, compact, "Input tokens of all turns"),
     number("time", "Time", "5.5rem", (each) => each.seconds, duration, "Duration"),
     {
-      ...number("tools", "Tool errors", "6.2rem", (each) => each.tool_errors, whole),
+      ...number("tools", "Tool errors", "6.9rem", (each) => each.tool_errors, whole),
       cell: (each) =>
         each.tool_calls
           ? html`${whole(each.tool_errors)}<span class="weak">${` of ${whole(each.tool_calls)}`}</span>`
@@ -126,28 +131,6 @@ function groupAddress(step, rollout) {
     ...selectionOf(step),
     query: {},
   });
-}
-
-/**
- * @param {string} key
- * @param {string} title
- * @param {string} width
- * @param {(rollout: Rollout) => number | null} value
- * @param {(value: number | null | undefined) => string} format
- * @param {string} [help]
- * @returns {Column}
- */
-function number(key, title, width, value, format, help) {
-  return {
-    key,
-    title,
-    help,
-    width,
-    isNumber: true,
-    isDescendingFirst: true,
-    value,
-    cell: (each) => format(value(each)),
-  };
 }
 
 /**

@@ -1,4 +1,6 @@
-import { compact, decimal, tick } from "../data/formats.js";
+import { compact, decimal, tick, visible } from "../data/formats.js";
+import { rewardPlaces } from "../data/reward_places.js";
+import { inAddress } from "../data/router.js";
 import { statusOf } from "../data/rollouts.js";
 import { sorted } from "../data/sorting.js";
 import UPlot from "../vendor/uplot.js";
@@ -38,15 +40,20 @@ export function RewardScatter({ rollouts, onOpen }) {
       ),
     [rollouts],
   );
-  const data = useMemo(() => drawn(points), [points]);
-  const latest = useRef({ points, data, onOpen });
-  latest.current = { points, data, onOpen };
+  const { places, areSpread, range, names } = useMemo(() => rewardPlaces(points), [points]);
+  const data = useMemo(() => drawn(points, places), [points, places]);
+  const latest = useRef({ points, data, onOpen, range, names });
+  latest.current = { points, data, onOpen, range, names };
   const isEmpty = !points.length;
 
   useEffect(() => {
     const element = place.current;
     if (!element) return;
-    const made = new UPlot(options(element.clientWidth || 300), /** @type {any} */ (latest.current.data), element);
+    const made = new UPlot(
+      options(element.clientWidth || 300, latest),
+      /** @type {any} */ (latest.current.data),
+      element,
+    );
     plot.current = made;
     const find = (/** @type {MouseEvent} */ event) => {
       const box = made.over.getBoundingClientRect();
@@ -69,27 +76,33 @@ export function RewardScatter({ rollouts, onOpen }) {
       made.destroy();
       plot.current = null;
     };
-  }, [theme, isEmpty]);
+  }, [theme, isEmpty, names === null]);
   useEffect(() => plot.current?.setData(data), [data]);
   if (isEmpty) return null;
   return html`<figure class="chart">
     <figcaption>
-      <span class="chart-title">Reward over output tokens</span>
-      <span class="chart-values">
+      <span class="chart-title"
+        >Reward over output
+        tokens${areSpread ? html` <span class="chart-note">equal rewards are spread</span>` : null}</span
+      >
+      <span class="chart-values is-stacked">
+        <span class="scatter-kinds ${near ? "is-hidden" : ""}"
+          >${KINDS.map(
+            ({ label, color }) =>
+              html`<span key=${label}
+                ><i class="dot dot-${color}" aria-hidden="true"></i
+                >${label}</span
+              >`,
+          )}</span
+        >
         ${
-          near
-            ? html`<span
-                >sample ${near.sample_index} rollout ${near.rollout_n}: reward
-                <b>${decimal(near.reward)}</b>, ${compact(near.output_tokens)}
-                tokens, ${statusOf(near)}</span
-              >`
-            : KINDS.map(
-                ({ label, color }) =>
-                  html`<span key=${label}
-                    ><i class="dot dot-${color}" aria-hidden="true"></i
-                    >${label}</span
-                  >`,
-              )
+          near &&
+          html`<span class="scatter-point"
+            >sample ${visible(inAddress(near.sample_index))} rollout
+            ${visible(inAddress(near.rollout_n))}: reward
+            <b>${decimal(near.reward)}</b>, ${compact(near.output_tokens)}
+            tokens, ${visible(statusOf(near))}</span
+          >`
         }
       </span>
     </figcaption>
@@ -101,8 +114,11 @@ export function RewardScatter({ rollouts, onOpen }) {
   </figure>`;
 }
 
-/** @param {number} width */
-function options(width) {
+/**
+ * @param {number} width
+ * @param {{current: {range: [number, number], names: number[] | null}}} latest
+ */
+function options(width, latest) {
   const text = themeColor("text-weak");
   const grid = { stroke: themeColor("line"), width: 1 };
   const axis = {
@@ -117,7 +133,7 @@ function options(width) {
     padding: /** @type {any} */ ([8, 14, 0, 0]),
     legend: { show: false },
     cursor: { show: false },
-    scales: { x: { time: false, range: wider } },
+    scales: { x: { time: false, range: wider }, y: { range: () => latest.current.range } },
     axes: [
       {
         ...axis,
@@ -127,6 +143,7 @@ function options(width) {
       {
         ...axis,
         size: 40,
+        splits: latest.current.names ? () => latest.current.names ?? [] : undefined,
         values: (/** @type {any} */ _, /** @type {number[]} */ all) => all.map(tick),
       },
     ],
@@ -147,24 +164,16 @@ function options(width) {
 }
 
 /**
- * Return what uPlot draws: tokens, and rewards by kind.
- *
- * Rewards are often equal: each is moved by a little, the same at each drawing, so that a line of them shows how many they are.
+ * Return what uPlot draws: tokens, and the places of rewards by kind.
  *
  * @param {Rollout[]} points by tokens
+ * @param {number[]} places
  */
-function drawn(points) {
-  const rewards = points.map(({ reward }) => /** @type {number} */ (reward));
-  const span =
-    rewards.reduce((most, each) => Math.max(most, each), -Infinity) -
-    rewards.reduce((least, each) => Math.min(least, each), Infinity);
-  const moved = points.map(
-    ({ trace_id }, index) => rewards[index] + (parseInt(trace_id.slice(-4), 16) / 0xffff - 0.5) * 0.08 * (span || 1),
-  );
+function drawn(points, places) {
   const kinds = points.map((point) => ["completed", "truncated"].indexOf(statusOf(point)));
   return [
     points.map(({ output_tokens }) => /** @type {number} */ (output_tokens)),
-    ...[0, 1, -1].map((kind) => moved.map((reward, index) => (kinds[index] === kind ? reward : null))),
+    ...[0, 1, -1].map((kind) => places.map((place, index) => (kinds[index] === kind ? place : null))),
   ];
 }
 

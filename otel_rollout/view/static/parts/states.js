@@ -1,3 +1,4 @@
+import { capitalized } from "../data/formats.js";
 import { html } from "./html.js";
 
 /**
@@ -8,7 +9,7 @@ import { html } from "./html.js";
 export function ErrorState({ error }) {
   return html`<div class="state state-error" role="alert">
     <h2>This can't be shown</h2>
-    <p>${error.message}</p>
+    <p>${capitalized(error.message)}</p>
     <p>
       <button type="button" onClick=${() => location.reload()}>
         Try again

@@ -202,7 +202,7 @@ function total(values) {
 function parts(values, format, short = (name) => name) {
   return Object.entries(values)
     .sort(([, one], [, other]) => other - one)
-    .map(([name, value]) => ({ text: `${visible(short(name))} ${format(value)}` }));
+    .map(([name, value]) => ({ text: `${visible(short(name)) || "no name"} ${format(value)}` }));
 }
 
 /**

@@ -2,9 +2,13 @@ import { clock, compact, decimal, duration, percent, percentOf, whole } from "..
 import { addressOf, inAddress, selectionOf } from "../data/router.js";
 import { allToolCalls, groupsWithoutSignal, noSignalShare, share, toolErrorShare } from "../data/step_figures.js";
 import { html } from "./html.js";
+import { numberColumn } from "./table.js";
 
 /** @import { StepSummary } from "../data/types.d.ts" */
 /** @import { Column } from "./table.js" */
+
+/** @type {typeof numberColumn<StepSummary>} */
+const number = numberColumn;
 
 /**
  * A share as a number over a quiet bar, so that a column is read at a glance.
@@ -26,7 +30,7 @@ const COLUMNS = [
   {
     key: "step",
     title: "Step",
-    width: "4rem",
+    width: "3.6rem",
     value: (step) => step.step,
     cell: (step) =>
       html`<a
@@ -34,7 +38,7 @@ const COLUMNS = [
         >${step.step ?? "none"}</a
       >`,
   },
-  number("groups", "Groups", "4.5rem", (step) => step.groups, whole, "Prompts"),
+  number("groups", "Groups", "4.9rem", (step) => step.groups, whole, "Prompts"),
   number("trajectories", "Rollouts", "5.5rem", (step) => step.trajectories, whole, "Trajectories"),
   number("reward", "Reward", "5.5rem", (step) => step.reward_mean, decimal, "Mean reward"),
   number(
@@ -49,7 +53,7 @@ const COLUMNS = [
     key: "signal",
     title: "No signal",
     help: "Groups whose rewards are all equal: they teach nothing",
-    width: "6rem",
+    width: "6.3rem",
     isNumber: true,
     isDescendingFirst: true,
     value: noSignalShare,
@@ -78,7 +82,7 @@ const COLUMNS = [
     key: "tools",
     title: "Tool errors",
     help: "Tool calls that failed",
-    width: "6.5rem",
+    width: "6.9rem",
     isNumber: true,
     isDescendingFirst: true,
     value: toolErrorShare,
@@ -88,10 +92,10 @@ const COLUMNS = [
     },
   },
   number("turns", "Turns", "4.2rem", (step) => step.turns?.mean, decimalOrWhole, "Mean number of turns"),
-  number("tokens", "Tokens p50", "6.6rem", (step) => step.tokens?.p50, compact, "Output tokens, median"),
+  number("tokens", "Tokens p50", "7rem", (step) => step.tokens?.p50, compact, "Output tokens, median"),
   number("tokens99", "p99", "4.5rem", (step) => step.tokens?.p99, compact, "Output tokens, 99th percentile"),
   number("seconds", "Time p50", "6rem", (step) => step.seconds?.p50, duration, "Duration, median"),
-  number("seconds99", "p99", "5.5rem", (step) => step.seconds?.p99, duration, "Duration, 99th percentile"),
+  number("seconds99", "p99", "5.2rem", (step) => step.seconds?.p99, duration, "Duration, 99th percentile"),
   {
     key: "last",
     title: "Last 5%",
@@ -113,7 +117,7 @@ const COLUMNS = [
   {
     key: "end",
     title: "Ended",
-    width: "12.5rem",
+    width: "11.9rem",
     isNumber: true,
     isDescendingFirst: true,
     value: (step) => step.end_time,
@@ -137,28 +141,6 @@ export function stepColumns(steps) {
 /**
  * @param {string} key
  * @param {string} title
- * @param {string} width
- * @param {(step: StepSummary) => number | null | undefined} value
- * @param {(value: number | null | undefined) => string} format
- * @param {string} help
- * @returns {Column}
- */
-function number(key, title, width, value, format, help) {
-  return {
-    key,
-    title,
-    help,
-    width,
-    isNumber: true,
-    isDescendingFirst: true,
-    value,
-    cell: (step) => format(value(step)),
-  };
-}
-
-/**
- * @param {string} key
- * @param {string} title
  * @param {(step: StepSummary) => number} part
  * @param {(step: StepSummary) => number} all
  * @param {string} help
@@ -171,7 +153,7 @@ function shareColumn(key, title, part, all, help) {
     key,
     title,
     help,
-    width: "6rem",
+    width: "6.3rem",
     isNumber: true,
     isDescendingFirst: true,
     value,

@@ -20,6 +20,31 @@ import { useWindowed } from "./windowed.js";
  * @property {boolean} [isDescendingFirst] the first click shows the highest
  */
 
+/**
+ * Return a column of numbers, which stand at the right and sort from the highest.
+ *
+ * @template Row
+ * @param {string} key
+ * @param {string} title
+ * @param {string} width
+ * @param {(row: Row) => number | null | undefined} value
+ * @param {(value: number | null | undefined) => string} format
+ * @param {string} [help]
+ * @returns {Column}
+ */
+export function numberColumn(key, title, width, value, format, help) {
+  return {
+    key,
+    title,
+    help,
+    width,
+    isNumber: true,
+    isDescendingFirst: true,
+    value,
+    cell: (row) => format(value(row)),
+  };
+}
+
 /** As in style/parts.css. */
 const HEAD_HEIGHT = 30;
 

@@ -1,0 +1,91 @@
+"""Changes of healthy steps: the fault of each check, and runs that are unusual without a fault."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from otel_rollout.analysis.trajectory_summary import ToolCounts
+from tests.findings.made_up_steps import SECOND, START, failed_tool, make_steps
+
+FAULTS = {
+    "groups_all_worst": (lambda _s, group, _r: {"reward": 0.0} if group else {}, 1, 7),
+    "groups_all_best": (lambda _s, group, _r: {"reward": 1.0} if group else {}, 1, 7),
+    "truncated": (lambda _s, _g, rollout: {"status": "truncated"} if not rollout else {}, 1, 8),
+    "tool_errors": (lambda *_: {"tools": {"search": ToolCounts(3, 1)}}, 1, 32),
+    "repeated_calls": (lambda _s, _g, rollout: {"repeated_calls": 3 if rollout else 2}, 1, 24),
+    "unknown_tools": (lambda _s, _g, rollout: {"unknown_tool_calls": int(rollout == 1)}, 1, 8),
+    "unparsed_calls": (lambda _s, _g, rollout: {"unparsed_tool_calls": int(rollout == 1)}, 1, 8),
+    "failures": (lambda _s, group, _r: failed_tool("ToolError", ends_it=True) if not group else {}, 1, 4),
+    "punished_failures": (lambda _s, group, _r: failed_tool("ConnectionError") if not group else {}, 1, 4),
+    "unknown_failures": (
+        lambda _s, group, _r: {"status": "error", "error_type": "KeyError", "reward": None} if group < 3 else {},
+        1,
+        12,
+    ),
+    "duplicates": (lambda *_: {"turn_hashes": ("same",)}, 1, 24),
+    "mode_collapse": (lambda step, *_: {"turn_hashes": ("same",)} if step > 3 else {}, 4, 24),
+    "length_without_reward": (lambda step, *_: {"output_tokens": 100 * step}, 4, 32),
+    "reward_part_traded": (
+        lambda step, *_: {"reward_parts": {"style": step / 4, "correct": 1 - step / 4}},
+        4,
+        32,
+    ),
+    "reward_part_dominates": (lambda step, *_: {"reward_parts": {"style": 10.0**step, "correct": 50.0}}, 4, 32),
+    "prefix_breaks": (lambda _s, group, _r: {"prefix_breaks": int(group == 3)}, 1, 4),
+    "stragglers": (lambda _s, group, r: {"end_time": START + 1000 * SECOND} if (group, r) == (5, 2) else {}, 1, 1),
+    "stale_weights": (lambda _s, _g, rollout: {"staleness": 7 if rollout == 3 else 1}, 1, 8),
+    "lost_spans": (lambda _s, group, r: {"dropped_spans": 2 if (group, r) == (0, 0) else 0}, 1, 2),
+    "rootless": (lambda _s, group, r: {"has_root": False, "status": None} if (group, r) == (0, 0) else {}, 1, 1),
+}
+"""A change of healthy steps, the steps it takes, and the number that the check tells."""
+
+
+def unusual(change, steps=4, **fields):
+    """Return a function that makes steps; the fields are those of all trajectories, whatever their place."""
+
+    def make():
+        return [[replace(each, **fields) for each in step] for step in make_steps(change, steps)]
+
+    return make
+
+
+def parts(step, rollout, **values):
+    """Return the fields of a trajectory with parts of its reward, which is the sum of `correct` and `penalty`."""
+    return {"reward": rollout % 2 + values.get("correct", 0.0) + values.get("penalty", 0.0), "reward_parts": values}
+
+
+NOTHING_ELSE = {"sample_index": None, "rollout_n": None, "status": None, "reward": None}
+HEALTHY = {
+    "training stops": unusual(
+        lambda step, _g, r: {"status": "cancelled", "reward": None} if step == 4 or r == 3 else {}
+    ),
+    "no rewards": unusual(lambda *_: {"reward": None}),
+    "negative rewards": unusual(lambda _s, group, r: {"reward": -1.0 - (group + r) % 3}),
+    "rewards up to 100": unusual(lambda _s, group, r: {"reward": 100.0 * ((group + r) % 5)}),
+    "one rollout of each prompt": unusual(lambda _s, group, r: {"sample_index": 4 * group + r, "rollout_n": 0}),
+    "weights that are old on purpose": unusual(lambda *_: {}, staleness=4),
+    "no tools": unusual(lambda *_: {}, tools={}),
+    "validation with prefix breaks": unusual(lambda *_: {}, prefix_breaks=1, validate=True),
+    "spans of another program": unusual(lambda *_: {}, 1, step=None, has_root=False, **NOTHING_ELSE),
+    "trajectories without a step": unusual(
+        lambda _s, group, r: {} if group or r else {"end_time": START + 900 * SECOND}, 1, step=None
+    ),
+    "wrong code in an interpreter": unusual(lambda _s, group, r: failed_tool("NameError") if group == 0 and r else {}),
+    "a loop that scores what it can't parse": unusual(
+        lambda _s, _g, r: {"status": "error", "error_type": "KeyError", "reward": 0.0} if r == 0 else {}, 1
+    ),
+    "a penalty that the policy learns to avoid": unusual(
+        lambda step, _g, r: {
+            "reward": r % 2 + step / 8 - 1 / step**2,
+            "reward_parts": {"correct": r % 2 + step / 8, "penalty": -1 / step**2},
+        },
+        8,
+    ),
+    "a penalty without its sign": unusual(
+        lambda step, _g, r: {
+            "reward": r % 2 + step / 4 - r * (1 - step / 5),
+            "reward_parts": {"correct": r % 2 + step / 4, "penalty": r * (1 - step / 5)},
+        }
+    ),
+}
+"""Makes the steps of each."""

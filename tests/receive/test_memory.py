@@ -1,0 +1,185 @@
+"""The memory that requests take: spans take a multiple of their bytes once they are parsed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from google.protobuf.message import DecodeError
+from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from otel_rollout.receive import span_batch
+from otel_rollout.receive.span_batch import SpanBatch
+from otel_rollout.trace_folder.otlp_json_reading import TooManySpansError, has_too_many_values
+from otel_rollout.trace_folder.protobuf_pieces import Piece, cut_request
+from tests.receive.receiving import JSON, PROTOBUF, as_json, ids_of, make_request, make_span, make_trace, stored
+
+MIB = 2**20
+SENDERS = 2
+
+
+def number(value: int) -> bytes:
+    """Return a number in protobuf."""
+    return bytes([value]) if value < 0x80 else bytes([value & 0x7F | 0x80]) + number(value >> 7)
+
+
+def field(place: int, value: bytes) -> bytes:
+    """Return a field in protobuf."""
+    return bytes([place << 3 | 2]) + number(len(value)) + value
+
+
+def tiny_spans(form: str) -> bytes:
+    """Return a request of nearly 64 MiB whose spans have their ids alone."""
+    if form == PROTOBUF:
+        span = field(2, make_span(1, 0).SerializeToString()[:28])
+        return field(1, field(2, span * (60 * MIB // len(span))))
+    span = b'{"traceId":"%032x","spanId":"%016x"}' % (1, 1)
+    return b'{"resourceSpans":[{"scopeSpans":[{"spans":[' + (span + b",") * (60 * MIB // len(span)) + span + b"]}]}]}"
+
+
+def peak_bytes(process: int) -> int:
+    """Return the most memory that a process has had."""
+    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="/proc has the peak")
+@pytest.mark.parametrize("form", [PROTOBUF, JSON])
+def test_many_tiny_spans(start, tmp_path, form) -> None:
+    """Requests of a million spans, several at once, are refused with what to set, and take a few times their bytes."""
+    receiver = start()
+    before = peak_bytes(receiver.process.pid)
+    body = gzip.compress(tiny_spans(form), 1)
+
+    def send(_: int) -> tuple[int, str]:
+        answer = receiver.send(body, form=form, Content_Encoding="gzip")
+        said = json.loads(answer.body)["message"] if form == JSON else Status.FromString(answer.body).message
+        return answer.status, said
+
+    with ThreadPoolExecutor(SENDERS) as pool:
+        answers = list(pool.map(send, range(SENDERS)))
+    assert {status for status, _ in answers} == {413}
+    assert all("send_batch_max_size" in said for _, said in answers)
+    assert peak_bytes(receiver.process.pid) - before < 256 * MIB
+    assert receiver.send(make_trace(1)).status == 200
+    assert stored(tmp_path / "traces") == ids_of(make_trace(1))
+
+
+@pytest.mark.parametrize("form", [PROTOBUF, JSON])
+class TestGroups:
+    """Spans are encoded and stored a group at a time."""
+
+    def test_small_attributes(self, form, monkeypatch) -> None:
+        """However many small values the spans have, few of them are in memory at once."""
+        span = make_span(1, 0)
+        for place in range(200):
+            span.attributes.add(key=f"{place}")
+        request = make_request([span] * 200)
+        body = request.SerializeToString() if form == PROTOBUF else as_json(request)
+        monkeypatch.setattr(span_batch, "GROUP_BYTES", MIB // 4)
+        batch = SpanBatch(body, form)
+        tracemalloc.start()
+        try:
+            assert sum(map(len, batch.groups())) == 200
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 3 * MIB
+
+    def test_large_resources(self, form, monkeypatch) -> None:
+        """A resource counts with each of its spans, since it may stand before each in the journal."""
+        monkeypatch.setattr(span_batch, "GROUP_BYTES", 50_000)
+        request = make_request([make_span(trace, 0) for trace in range(10)], service="s" * 20_000)
+        body = request.SerializeToString() if form == PROTOBUF else as_json(request)
+        assert [len(group) for group in SpanBatch(body, form).groups()] == [2] * 5
+
+    def test_limit(self, form) -> None:
+        """One span more than the limit is too many."""
+        request = make_request(make_trace(1, 10))
+        body = request.SerializeToString() if form == PROTOBUF else as_json(request)
+        # In protobuf the resource, its fields and the scope count too.
+        most = 10 if form == JSON else 14
+        assert sum(map(len, SpanBatch(body, form, most).groups())) == 10
+        with pytest.raises(TooManySpansError):
+            SpanBatch(body, form, most - 1)
+
+
+class TestPieces:
+    """A request in protobuf is parsed in pieces."""
+
+    def test_same_as_parsed_whole(self) -> None:
+        """Requests with bytes changed at random have the same spans, or are no request either way."""
+        rng = random.Random(1)
+        request = make_request(make_trace(1, 3), service="a")
+        request.MergeFrom(make_request(make_trace(2, 3), service="b" * 200))
+        request.resource_spans[0].schema_url = "https://example.org/1"
+        request.resource_spans[0].scope_spans.add().spans.append(make_span(3, 0))
+        sound = request.SerializeToString()
+        assert spans_in_pieces(sound) == spans_in(request)
+        compared = 0
+        for _ in range(2000):
+            body = bytearray(sound)
+            for _ in range(rng.randint(1, 3)):
+                body[rng.randrange(len(body))] = rng.randrange(256)
+            try:
+                expected = spans_in(ExportTraceServiceRequest.FromString(bytes(body)))
+            except DecodeError:
+                continue
+            try:
+                found = spans_in_pieces(bytes(body))
+            except ValueError as error:
+                # Groups, which no OTLP request ever had.
+                found = expected if "a field of kind" in str(error) else []
+            compared += 1
+            assert found == expected
+        assert compared > 300
+
+    def test_sizes(self) -> None:
+        """A piece has a megabyte at most, or one span."""
+        spans = [make_span(1, 0, text="x" * size) for size in (10, 3 * MIB, 10, 600_000, 600_000)] + make_trace(2, 9000)
+        [scope] = cut_request(make_request(spans).SerializeToString(), 2**20)
+        assert [piece.spans for piece in scope.pieces] == [1, 1, 2, 1 + 4095, 4096, 809]
+        assert sum(piece.end - piece.start <= MIB for piece in scope.pieces) == 5
+
+
+def spans_in(request: ExportTraceServiceRequest) -> list[tuple[bytes, str, str, str, bytes]]:
+    """Return the spans of a request with what stands before them."""
+    return [
+        (
+            resource.resource.SerializeToString(deterministic=True),
+            resource.schema_url,
+            scope.scope.name,
+            scope.schema_url,
+            span.SerializeToString(deterministic=True),
+        )
+        for resource in request.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+
+
+def spans_in_pieces(body: bytes) -> list[tuple[bytes, str, str, str, bytes]]:
+    """Return the same of a request that was cut into pieces."""
+    whole = ExportTraceServiceRequest()
+    for scope in cut_request(body, 2**20):
+        resource_spans = whole.resource_spans.add()
+        resource_spans.MergeFromString(scope.resource)
+        scope_spans = resource_spans.scope_spans.add()
+        scope_spans.MergeFromString(scope.scope)
+        piece: Piece
+        for piece in scope.pieces:
+            scope_spans.MergeFromString(body[piece.start : piece.end])
+    return spans_in(whole)
+
+
+def test_commas_within_text() -> None:
+    """They are no values, nor are brackets behind an escaped quote."""
+    text = b'"' + b',[{\\"' * 2**21 + b'"'
+    assert not has_too_many_values(b"[" + text + b",[]" * 9 + b"]", 19)
+    assert has_too_many_values(b"[" + text + b",[]" * 9 + b"]", 18)

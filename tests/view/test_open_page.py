@@ -1,0 +1,93 @@
+"""Running trajectories, and those that a crash left: the ways to the page Live, and the page itself."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import orjson
+import pytest
+
+from otel_rollout import semconv
+from otel_rollout.spans.open_trajectories import OpenOp, OpenTrajectory
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.trace_folder.layout import running_path
+from otel_rollout.trace_folder.op_durations import OpDurations
+from otel_rollout.trace_folder.running_file import RunningFile
+from tests.servers.browser import Browser
+from tests.view.looking import look
+from tests.view.made_run import made_trajectory
+from tests.view.viewer import Viewer
+
+pytestmark = pytest.mark.integration
+
+WORKER = "host-1-abcd"
+NO_PROCESS = 2**30
+"""More than a process's number can be."""
+
+
+def write_open(folder: Path, *rollouts: tuple[int, int]) -> None:
+    """Write the file of a process in which trajectories of a step and a rollout number run for a minute."""
+    start = time.time_ns() - 60 * 10**9
+    trajectories = [
+        OpenTrajectory(
+            trace_id=f"{number:032x}",
+            name="rollout",
+            tags=dict(zip(semconv.TAGS, (step, 0, rollout, False, "first"), strict=True)),
+            start_time=start,
+            op=OpenOp("sandbox.run", "TOOL", start),
+            ops=1,
+        )
+        for number, (step, rollout) in enumerate(rollouts, 1)
+    ]
+    RunningFile(folder, WORKER).write(trajectories, OpDurations())
+
+
+def end_process(folder: Path) -> None:
+    """Write the file as a process of this host left it that has ended."""
+    path = running_path(folder, WORKER)
+    path.write_bytes(orjson.dumps({**orjson.loads(path.read_bytes()), "pid": NO_PROCESS}))
+
+
+@pytest.fixture
+def folder_with_ends(tmp_path: Path) -> Path:
+    """A folder with a trajectory of step 1 that has ended."""
+    writer = FolderWriter(tmp_path)
+    writer.write(made_trajectory(1, 0, 0))
+    writer.close()
+    return tmp_path
+
+
+def test_run_and_step_lead_to_what_runs_and_to_what_a_crash_left(browser: Browser, folder_with_ends: Path) -> None:
+    """Though other trajectories have ended, both pages say how many are open and lead to them, also after a crash."""
+    write_open(folder_with_ends, (1, 7), (1, 8), (2, 9))
+    with Viewer(folder_with_ends) as viewer, look(browser, viewer) as looking:
+        page = looking.go("#/")
+        page.locator(".running").get_by_text("3 running").wait_for()
+        looking.go("#/step/1")
+        page.locator(".running").get_by_text("2 running").wait_for()
+        end_process(folder_with_ends)
+        page.locator(".running").get_by_text("2 left open").wait_for()
+        page.locator(".running").click()
+        page.get_by_role("heading", name="3 trajectories left open: no process gives a sign of life").wait_for()
+        assert page.get_by_role("cell", name="sandbox.run").count() == 3
+        assert viewer.client.get(f"/api/trajectory/{1:032x}").json() == {
+            "error": "this trajectory was running when its process ended, and nothing of it is written"
+        }
+        looking.go("#/")
+        page.locator(".running").get_by_text("3 left open").wait_for()
+        running_path(folder_with_ends, WORKER).unlink()
+        page.locator(".running").wait_for(state="detached")
+        assert looking.faults == []
+
+
+def test_counts_tell_what_lives_from_what_is_left(tmp_path: Path) -> None:
+    """The counts of a folder are those of its steps, and nothing is counted where nothing runs."""
+    with Viewer(tmp_path) as viewer:
+        assert viewer.get("open") == {"open": 0, "left": 0, "steps": []}
+    write_open(tmp_path, (1, 7), (2, 9))
+    end_process(tmp_path)
+    names = {"validate": False, "experiment_name": "first"}
+    steps = [{"step": step, **names, "open": 1, "left": 1} for step in (1, 2)]
+    with Viewer(tmp_path) as viewer:
+        assert viewer.get("open") == {"open": 2, "left": 2, "steps": steps}
