@@ -34,3 +34,15 @@ def writer(tmp_path):
     writer = FolderWriter(tmp_path / "traces")
     yield writer
     writer.close()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The path of a trace folder."""
+    return tmp_path / "traces"
+
+
+@pytest.fixture
+def problems():
+    """What a reader reports."""
+    return []
