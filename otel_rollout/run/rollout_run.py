@@ -102,6 +102,21 @@ class Run:
         keys = sorted({*places.steps, *loose.steps})
         return [step for key in keys for step in self._step(key, places, loose)]
 
+    def open_steps(self) -> set[tuple[int | None, bool]]:
+        """Return the steps that have spans in the journal of a living process, and whether they are validation passes.
+
+        Raises:
+            NoTracesError: None of the folders has traces.
+        """
+        _, loose = self._look()
+        files = {file for traces in loose.steps.values() for parts in traces.values() for file, _ in parts}
+        written = {file for file in files if file.is_journal and file.is_being_written()}
+        return {
+            (None if key.has_no_step else key.step, key.validate)
+            for key, traces in loose.steps.items()
+            if any(file in written for parts in traces.values() for file, _ in parts)
+        }
+
     def summaries(
         self, step: int | None, validate: bool = False, experiment: str | None = None, run_id: str | None = None
     ) -> list[TrajectorySummary]:

@@ -126,6 +126,10 @@ class StoredFile:
         """True if it is a journal, from which lines are removed again."""
         return self._file.is_journal
 
+    def is_being_written(self) -> bool:
+        """Return True if a process holds it open to write."""
+        return self._file.is_being_written()
+
     @property
     def path(self) -> Path:
         """The file's place."""

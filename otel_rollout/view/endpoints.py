@@ -10,13 +10,12 @@ from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.analysis.findings.diagnosis import last_steps
 from otel_rollout.analysis.findings.finding import Finding
 from otel_rollout.analysis.group_summary import GroupSummary
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import NoTracesError
-from otel_rollout.run.diagnosis import diagnose_run
+from otel_rollout.run.diagnosis import diagnose_run, running_steps
 from otel_rollout.view.answers import AskedWrongError
 from otel_rollout.view.cut import Cutter
 from otel_rollout.view.open_counts import open_counts
@@ -188,7 +187,7 @@ class Endpoints:
                 self._run,
                 steps,
                 folder=str(self._state.folders[0]) if len(self._state.folders) == 1 else None,
-                running=last_steps(known) if self._state.is_live() else (),
+                running=running_steps(self._run, known) if self._state.is_live() else (),
             ).findings
             if len(self._findings) >= MAX_DIAGNOSES:
                 self._findings.clear()
