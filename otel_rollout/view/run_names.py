@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,15 +34,17 @@ class RunNames:
         Args:
             steps: All steps; those with an id are of runs that have the same rollouts.
         """
+        if len(self._folders) < 2:
+            # The steps of one folder would have to be read one by one for this.
+            return list(steps)
         known: dict[str | None, set[str]] = {}
         for step in steps:
             if step.run_id is not None:
                 known.setdefault(step.experiment_name, set()).add(step.run_id)
                 if step.run_id not in self._places:
-                    self._places[step.run_id] = self._place(step)
-        if len(self._folders) < 2:
-            # Steps of one folder would have to be read one by one for this.
-            return list(steps)
+                    # A folder may be removed meanwhile.
+                    with suppress(LookupError, OSError):
+                        self._places[step.run_id] = self._place(step)
         return [
             replace(step, run_id=self._owner(step, known[step.experiment_name]))
             if step.run_id is None and step.experiment_name in known
@@ -51,8 +54,9 @@ class RunNames:
 
     def folders(self) -> Mapping[str, str]:
         """Return the folder of each run that has one of its own."""
-        places = list(self._places.values())
-        return {run: place for run, place in self._places.items() if place is not None and places.count(place) == 1}
+        known = dict(self._places)
+        places = list(known.values())
+        return {run: place for run, place in known.items() if place is not None and places.count(place) == 1}
 
     def _owner(self, step: StepSummary, known: set[str]) -> str | None:
         key = step.step, step.validate, step.experiment_name
