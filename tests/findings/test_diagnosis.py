@@ -110,6 +110,17 @@ class TestComparison:
         assert diagnosis.findings == ()
         assert [each.check for each in diagnosis.gone] == ["truncated"]
 
+    def test_what_these_steps_cannot_tell_is_not_gone(self):
+        """A run that is too short for a check over steps, or has no validation, mends neither."""
+        change, steps, _ = FAULTS["mode_collapse"]
+        validation = make_steps(lambda *place: {**truncated(2)(*place), "validate": True})
+        before = list(map(summarise, [*make_steps(change, steps), *validation]))
+        assert [each.check for each in diagnosed(make_steps(steps=2), against=before).gone] == ["duplicates"]
+        assert [each.check for each in diagnosed(make_steps(steps=4), against=before).gone] == [
+            "duplicates",
+            "mode_collapse",
+        ]
+
 
 class TestFailures:
     """The classes of failures."""

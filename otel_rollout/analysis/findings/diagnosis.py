@@ -94,7 +94,11 @@ def diagnose(
         if proofs is not None
     ]
     keys = {_key(each) for each in findings}
-    earlier = [_finding(each, limits, None, ()) for each in _find(against or (), limits)]
+    earlier = [
+        _finding(each, limits, None, ())
+        for each in _find(against or (), limits)
+        if _can_tell(steps, each.check, each.run)
+    ]
     return Diagnosis(
         steps=len(steps),
         trajectories=sum(step.trajectories for step in steps),
@@ -218,6 +222,14 @@ def _finding(
         advice=check.advice,
         evidence=evidence,
     )
+
+
+def _can_tell(steps: Sequence[StepSummary], check: Check, other: Sequence[StepSummary]) -> bool:
+    """Return True if a check that another run was found by looks at these steps, too."""
+    runs = [run for run in _runs(steps) if run[0].validate == other[0].validate]
+    if check.in_step is not None:
+        return bool(runs)
+    return any(sum(step.step is not None for step in run) >= LEAST_STEPS for run in runs)
 
 
 def _value_before(
