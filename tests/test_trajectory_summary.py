@@ -293,6 +293,20 @@ class TestWhatItSays:
         summary = summarise_trajectory(spans)
         assert (summary.unparsed_tool_calls, summary.unknown_tool_calls) == (2, 2)
 
+    @pytest.mark.parametrize(
+        ("call", "unparsed"),
+        [
+            ("<function=search>\n<parameter=query>\nx\n</parameter>\n</function>\n", 0),
+            ("search\n<arg_key>query</arg_key>\n<arg_value>x</arg_value>\n", 0),
+            ("<function=>", 1),
+            ("search", 1),
+        ],
+    )
+    def test_tool_calls_in_tags(self, call, unparsed):
+        """Those of Qwen3-Coder and of GLM are calls, too."""
+        spans = [span(2, "LLM", output__value=f"a <tool_call>\n{call}</tool_call>")]
+        assert summarise_trajectory(spans).unparsed_tool_calls == unparsed
+
 
 class TestTurnHashes:
     """Equal for equal content."""

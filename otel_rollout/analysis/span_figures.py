@@ -43,6 +43,8 @@ _UNKNOWN_TOOL: Final = re.compile(
 )
 _MARK: Final = "<tool_call>"
 _END_MARK: Final = "</tool_call>"
+_TAGS: Final = re.compile(r"\s{0,16}(?:<function=[^\s<>]{1,128}>|[\w.-]{1,128}\s{0,16}<arg_key>)")
+"""The forms of Qwen3-Coder and GLM."""
 _MAX_MESSAGE_CHARACTERS: Final = 500
 MAX_PARSED_CHARACTERS: Final = 2**18
 
@@ -105,10 +107,12 @@ def unparsed_calls_of(attributes: Mapping[str, Any]) -> int:
 
 
 def _is_call(text: str) -> bool:
-    """Return True if a text after the mark is a tool call: an object with a name, and the mark of its end."""
+    """Return True if a text after the mark is a tool call: an object with a name, or tags, and the mark of its end."""
     end = text.find(_END_MARK)
     if end < 0:
         return False
+    if _TAGS.match(text, 0, end):
+        return True
     try:
         call = orjson.loads(text[:end])
     except ValueError:
