@@ -36,11 +36,13 @@ _OPERATIONS: Final = {
     "text_completion": "LLM",
 }
 _UNKNOWN_TOOL: Final = re.compile(
-    r"(?:unknown|no such|unrecognized|invalid|undefined) (?:tool|function)\b"
+    r"(?:unknown|no such|unrecognized|invalid|undefined) (?:tool|function)\b(?! (?:argument|call|input|output|param))"
     r"|no (?:tool|function)(?: is)? (?:named|called)"
     r"|(?:tool|function)(?: name)? [^\s]{0,128} ?(?:is )?(?:not found|does not exist|is unknown|not recognized)",
     re.IGNORECASE,
 )
+_OF_QUERIES: Final = frozenset({"DatabaseError", "OperationalError", "ProgrammingError"})
+"""Exceptions of databases, whose functions are no tools."""
 _MARK: Final = "<tool_call>"
 _END_MARK: Final = "</tool_call>"
 _TAGS: Final = re.compile(r"\s{0,16}(?:<function=[^\s<>]{1,128}>|[\w.-]{1,128}\s{0,16}<arg_key>)")
@@ -82,6 +84,8 @@ def is_unknown_tool(span: ReadableSpan) -> bool:
     if (span.attributes or {}).get(semconv.REQUESTED_TOOL) is not None:
         return True
     if span.status.status_code is not StatusCode.ERROR:
+        return False
+    if error_type_of(span).rpartition(".")[2] in _OF_QUERIES:
         return False
     said = (span.status.description, exception_attributes(span).get(semconv.EXCEPTION_MESSAGE))
     return any(isinstance(text, str) and _UNKNOWN_TOOL.search(text[:_MAX_MESSAGE_CHARACTERS]) for text in said)
