@@ -126,7 +126,7 @@ class Run:
             step: The step; None for trajectories without one.
             validate: The step's validation.
             experiment: Only those of this experiment.
-            run_id: Only those of this run, as step summaries name it.
+            run_id: Only those of this run, as step summaries name it; those of steps that don't name any.
         """
         runs = self._runs(step, validate, experiment, run_id)
         return [each for run in runs for each in run.step.trajectories]
@@ -276,7 +276,8 @@ class Run:
         for run in self._load(StepKey.of(step, validate=validate), places, loose).runs:
             found = run.summary
             # The folder of trajectories without a step has those of validation too.
-            is_asked_for = experiment in (None, found.experiment_name) and run_id in (None, found.run_id)
+            is_of_run = found.run_id is None or run_id in (None, found.run_id)
+            is_asked_for = is_of_run and experiment in (None, found.experiment_name)
             if is_asked_for and found.validate == validate:
                 yield run
 

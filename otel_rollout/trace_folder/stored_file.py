@@ -130,6 +130,11 @@ class StoredFile:
         """Return True if a process holds it open to write."""
         return self._file.is_being_written()
 
+    @property
+    def path(self) -> Path:
+        """The file's place."""
+        return self._file.path
+
     def stored_bytes(self, row: Row) -> int:
         """Return the size of a row's trace on disk: its share of a line that has several."""
         length: int = row[_LENGTH]
