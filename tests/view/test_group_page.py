@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,7 @@ def test_the_common_beginning_is_folded_and_unfolds(page: Page, demo: Viewer) ->
 
 
 def test_two_chosen_rollouts_are_compared(page: Page, demo: Viewer) -> None:
-    """Two ticks leave two columns, say where they first differ and mark what differs; Escape shows all again."""
+    """One tick says where each other first differs; two leave two columns and mark what differs; Escape shows all."""
     address, group = telling_group(demo)
     rollouts = group["rollouts"]
     other = next(at for at in range(1, 4) if alike([rollouts[0]["conversation"], rollouts[at]["conversation"]]) < 9)
@@ -97,8 +98,14 @@ def test_two_chosen_rollouts_are_compared(page: Page, demo: Viewer) -> None:
     go(page, demo, address)
     for at in (0, other):
         page.get_by_role("checkbox", name=f"compare rollout {at}").check()
+        if at == 0:
+            page.locator(".compare-bar").get_by_text("Rollout 0").wait_for()
+            [told] = texts(page, ".compare-bar")
+            turns = {int(turn): names.split(", ") for turn, names in re.findall(r"turn (\d+) from ([\d, ]+\d)", told)}
     page.locator(".columns-row.heads .column-head").nth(2).wait_for(state="detached")
-    assert f"message {count + 1}." in texts(page, ".compare-bar")[0]
+    [told] = texts(page, ".compare-bar")
+    assert f"message {count + 1}." in told
+    assert [turn for turn, names in turns.items() if str(other) in names] == [int(told.split("turn ")[1].split(",")[0])]
     assert page.locator(".turn mark.differs").count() > 0
     assert f"compare=0%2C{other}" in page.url
     page.locator("main h1").click()

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
   columnsApart,
+  differencesFrom,
   groupsBySteps,
   meanReward,
   namesOf,
@@ -58,4 +59,28 @@ test("The few columns that say something else than most are named; none if there
   assert.deepEqual(columnsApart([own, own, own], [0, 1, 2]), []);
   const nine = [own, same, same, same, same, own, own, own, own];
   assert.deepEqual(columnsApart(nine, [0, 1, 2, 3, 4, 5, 6, 7, 8]), []);
+});
+
+test("The turns in which others differ from a rollout stand in order, with those that say the same at the end", () => {
+  const said = (...texts) => ({
+    ...rollout(0),
+    conversation: texts.map((text, turn) => ({
+      role: turn ? "assistant" : "user",
+      text,
+      calls: [],
+      span_id: turn ? String(turn) : null,
+    })),
+  });
+  const one = said("how much?", "a", "b");
+  const [same, late, early, short] = [
+    said("how much?", "a", "b"),
+    said("how much?", "a", "c"),
+    said("how far?"),
+    said("how much?", "a"),
+  ];
+  assert.deepEqual(differencesFrom(one, [same, late, one, early, short]), [
+    { turn: 0, rollouts: [early] },
+    { turn: 2, rollouts: [late, short] },
+    { turn: null, rollouts: [same] },
+  ]);
 });

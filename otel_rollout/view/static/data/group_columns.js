@@ -1,3 +1,5 @@
+import { firstDifference } from "./alignment.js";
+
 /** @import { GroupAnswer, GroupSummary } from "./types.d.ts" */
 /** @import { Cell } from "./alignment.js" */
 
@@ -65,6 +67,27 @@ export function columnsApart(cells, shown) {
   if (most === undefined) return [];
   const apart = shown.filter((at) => kindAt(at) !== most);
   return apart.length <= MOST_APART ? apart : [];
+}
+
+/**
+ * Return the turns in which other rollouts first differ from one, and which: 0 is the prompt; null, for those that say
+ * the same, is last.
+ *
+ * @param {Rollout} one
+ * @param {Rollout[]} rollouts
+ * @returns {{turn: number | null, rollouts: Rollout[]}[]}
+ */
+export function differencesFrom(one, rollouts) {
+  /** @type {Map<number | null, Rollout[]>} */
+  const found = new Map();
+  for (const each of rollouts) {
+    if (each === one) continue;
+    const turn = firstDifference(one.conversation, each.conversation)?.turn ?? null;
+    found.set(turn, [...(found.get(turn) ?? []), each]);
+  }
+  return [...found]
+    .map(([turn, differing]) => ({ turn, rollouts: differing }))
+    .sort((left, right) => (left.turn ?? Infinity) - (right.turn ?? Infinity));
 }
 
 /**

@@ -1,7 +1,7 @@
 import { firstDifference } from "../data/alignment.js";
 import { paths } from "../data/client.js";
 import { counted, decimal, duration, percent, visible, whole } from "../data/formats.js";
-import { groupsBySteps, meanReward, namesOf, ORDERS, orderRollouts } from "../data/group_columns.js";
+import { differencesFrom, groupsBySteps, meanReward, namesOf, ORDERS, orderRollouts } from "../data/group_columns.js";
 import { addressOf, inAddress, navigate } from "../data/router.js";
 import { GroupColumns } from "../parts/group_columns.js";
 import { html } from "../parts/html.js";
@@ -106,7 +106,7 @@ function Group({ group, route }) {
     <${CompareBar}
       chosen=${chosen}
       names=${names}
-      total=${group.rollouts.length}
+      rollouts=${group.rollouts}
       onEnd=${() => setQuery(without(route.query, "compare"))}
     />
     ${
@@ -190,13 +190,26 @@ function GroupHeader({ group, route }) {
   </header>`;
 }
 
-/** @param {{chosen: Rollout[], names: Map<Rollout, string>, total: number, onEnd: () => void}} props */
-function CompareBar({ chosen, names, total, onEnd }) {
+/** @param {{chosen: Rollout[], names: Map<Rollout, string>, rollouts: Rollout[], onEnd: () => void}} props */
+function CompareBar({ chosen, names, rollouts, onEnd }) {
   if (!chosen.length) return null;
   const [first, second] = chosen.map((each) => visible(names.get(each)));
   if (chosen.length === 1) {
+    const nameOf = (/** @type {Rollout} */ each) => visible(names.get(each));
     return html`<p class="compare-bar" role="status">
-      Choose a second rollout to compare with rollout ${first}.
+      <span>
+        Rollout ${first}${" "}
+        ${differencesFrom(chosen[0], rollouts).map(({ turn, rollouts: others }, at) => {
+          const listed = others.map(nameOf).join(", ");
+          return html`<span key=${turn}
+            >${at ? "; " : ""}${
+              turn === null
+                ? `says the same as ${listed}`
+                : html`${at ? "" : "first differs "}in <b>${turn ? `turn ${turn}` : "the prompt"}</b>${` from ${listed}`}`
+            }</span
+          >`;
+        })}. Choose one of them to see the two alone.
+      </span>
     </p>`;
   }
   const difference = firstDifference(chosen[0].conversation, chosen[1].conversation);
@@ -210,7 +223,7 @@ function CompareBar({ chosen, names, total, onEnd }) {
       }</span
     >
     <button type="button" onClick=${onEnd}>
-      Show all ${whole(total)} <kbd>Esc</kbd>
+      Show all ${whole(rollouts.length)} <kbd>Esc</kbd>
     </button>
   </p>`;
 }

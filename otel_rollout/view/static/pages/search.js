@@ -14,7 +14,7 @@ import { useEffect, useRef, useState } from "../vendor/preact_hooks.js";
 /** @import { Column } from "../parts/table.js" */
 
 const PLACES = [
-  ["text", "everything said, given and returned"],
+  ["text", "anything said or returned"],
   ["tool", "names of tools"],
   ["failed", "names of tools whose call failed"],
   ["error", "errors and tracebacks"],
