@@ -95,6 +95,30 @@ class TestLimits:
         assert receiver.waiting_bytes == 0
         assert stored(tmp_path / "traces") == ids_of(make_trace(1))
 
+    def test_slow_body(self, receiver) -> None:
+        """A body that does not come in time is answered with a status that senders repeat; nothing of it is kept."""
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/traces",
+            "headers": [(b"content-type", PROTOBUF.encode())],
+            "query_string": b"",
+        }
+        parts = [{"type": "http.request", "body": b"x" * 100, "more_body": True}]
+        answer = []
+
+        async def receive():
+            return parts.pop() if parts else await asyncio.Event().wait()
+
+        async def send(message) -> None:
+            answer.append(message)
+
+        asyncio.run(make_app(receiver)(scope, receive, send))
+        assert answer[0]["status"] == 503
+        assert (b"retry-after", b"1") in answer[0]["headers"]
+        assert "0.5 seconds" in Status.FromString(answer[1]["body"]).message
+        assert (parts, receiver.waiting_bytes) == ([], 0)
+
 
 def test_sender_that_goes_away(start, tmp_path) -> None:
     """A sender that leaves in the middle of its body stores nothing, and holds nothing up."""
