@@ -99,6 +99,19 @@ class TestGroups:
         body = request.SerializeToString() if form == PROTOBUF else as_json(request)
         assert [len(group) for group in SpanBatch(body, form).groups()] == [2] * 5
 
+    def test_large_resources_are_not_kept(self, form) -> None:
+        """Of resources that are large the last is kept at most: each sender may have its own."""
+        requests = [make_request([make_span(1, 0)], service=f"{place}" * 2**17) for place in range(10, 30)]
+        bodies = [each.SerializeToString() if form == PROTOBUF else as_json(each) for each in requests]
+        tracemalloc.start()
+        try:
+            for body in bodies:
+                assert sum(map(len, SpanBatch(body, form).groups())) == 1
+            kept = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        assert kept < 3 * MIB
+
     def test_limit(self, form) -> None:
         """One span more than the limit is too many."""
         request = make_request(make_trace(1, 10))
