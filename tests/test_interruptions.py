@@ -214,7 +214,7 @@ class TestEveryInstruction:
 
     @pytest.mark.parametrize("form", CALLS)
     def test_end_of_an_op(self, rollout_spans: InMemorySpanExporter, form: str) -> None:
-        """An op whose end was interrupted is not told as the one that its trajectory is in."""
+        """An op whose end was interrupted is delivered, and not told as the one that its trajectory is in."""
         told: list[list[OpenTrajectory]] = []
 
         def run() -> None:
@@ -224,6 +224,8 @@ class TestEveryInstruction:
                 finally:
                     told.append(running())
 
-        for _ in interrupted(run, Call._end):
+        for number, _ in enumerate(interrupted(run, Call._end), 1):
             [found] = told.pop()
             assert (found.ops, found.op) == (0, None)
+            assert otel_rollout.flush(10)
+            assert len(rollout_spans.spans) == 2 * number

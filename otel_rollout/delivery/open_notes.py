@@ -18,7 +18,7 @@ __all__ = ["OpenNotes"]
 
 SECONDS_BETWEEN: Final = 2.0
 LONGEST_BETWEEN: Final = 8.0
-"""A process that tells nothing for twice this time counts as dead."""
+"""`otel-rollout top` takes a process that tells nothing for 15 s for dead."""
 MAX_SHARE: Final = 0.02
 """The part of the delivery thread's time that notes may take, unless `LONGEST_BETWEEN` asks for more."""
 SECONDS_RUNNING: Final = 3.0

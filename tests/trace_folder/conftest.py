@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+
 # Helpers that no installed package holds.
 sys.path.append(str(Path(__file__).resolve().parent))
 
@@ -24,3 +26,23 @@ def small_disk(tmp_path):
         pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
     yield disk
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@pytest.fixture
+def writer(tmp_path):
+    """A writer into an empty folder."""
+    writer = FolderWriter(tmp_path / "traces")
+    yield writer
+    writer.close()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The path of a trace folder."""
+    return tmp_path / "traces"
+
+
+@pytest.fixture
+def problems():
+    """What a reader reports."""
+    return []

@@ -9,22 +9,33 @@ import pytest
 from otel_rollout import read
 from otel_rollout.analysis.summarise import summarise_trajectory
 from otel_rollout.analysis.summary_builder import SummaryBuilder
+from otel_rollout.export.outcome import DELIVERED
+from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.safety.log_once import internal_errors
 from otel_rollout.trace_folder import folder_writer, summaries
 from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.trace_folder.otlp_json import encode_spans
 from otel_rollout.trace_folder.stored_file import StoredFile
+from otel_rollout_file import FileSpanExporter
 
 from .recordings import make_span, make_trajectory, trace_id_of
 from .test_summaries import fields_of
+from .writing import ids, trajectory
 
 BUILDER = "otel_rollout.analysis.summary_builder"
 INDEX = "otel_rollout.trace_folder.index"
+STEP_FILES = "otel_rollout.trace_folder.step_files"
+
+
+@pytest.fixture(autouse=True)
+def _as_in_production(monkeypatch):
+    """Internal errors are counted."""
+    monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
 
 
 @pytest.fixture
-def writer(tmp_path, monkeypatch):
-    """A writer, as in production: internal errors are counted."""
-    monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
+def writer(tmp_path):
+    """A writer."""
     writer = FolderWriter(tmp_path)
     yield writer
     writer.close()
@@ -44,9 +55,12 @@ class TestFault:
             f"{BUILDER}.find_prompt",
             f"{BUILDER}.figures_of",
             f"{BUILDER}.shape_columns",
+            f"{BUILDER}.SummaryBuilder._add",
             f"{BUILDER}.SummaryBuilder._add_reward",
+            f"{BUILDER}.SummaryBuilder.columns",
             f"{INDEX}.clean",
-            "otel_rollout.trace_folder.step_files.index_line",
+            f"{STEP_FILES}.entry_of",
+            f"{STEP_FILES}.index_line",
         ],
     )
     def test_the_spans_are_stored(self, tmp_path, writer, place, batches):
@@ -78,6 +92,29 @@ class TestFault:
         [made] = summaries.summaries_of(read(tmp_path))
         with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
             assert list(summaries.summaries_of(read(tmp_path))) == [made]
+
+    def test_the_exporter_stores_all(self, tmp_path):
+        """A fault in counting durations, for `top`, costs no span either."""
+        exporter = FileSpanExporter(folder=tmp_path)
+        spans = make_trajectory(7, 3, 1)
+        with mock.patch("otel_rollout.trace_folder.op_durations.OpDurations.add", side_effect=ZeroDivisionError):
+            assert exporter.send(spans) == DELIVERED
+        exporter.shutdown()
+        [found] = read(tmp_path)
+        assert ids(found.spans) == ids(spans)
+
+    @pytest.mark.parametrize("place", [f"{BUILDER}.SummaryBuilder.columns", f"{STEP_FILES}.entry_of"])
+    def test_a_receiver_writes_each_trace_once(self, tmp_path, place):
+        """A trace is written once and closed, and those behind it are written too."""
+        folder = ReceivedFolder(tmp_path, idle_seconds=0)
+        batch = [span for _ in range(3) for span in trajectory()]
+        with mock.patch(place, side_effect=ZeroDivisionError):
+            folder.take(encode_spans(batch))
+            while folder.write_overdue():
+                pass
+            assert (folder.open_traces, folder.written) == (0, 3)
+            folder.close()
+        assert ids(span for each in read(tmp_path) for span in each.spans) == ids(batch)
 
 
 class TestMemory:

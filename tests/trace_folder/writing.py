@@ -96,3 +96,7 @@ def contents(folder):
 def count_spans(folder):
     """How often each span stands in the folder."""
     return Counter(span for lines in contents(folder).values() for line in lines for span in line)
+
+
+def place(writer, folder, number=1):
+    return f"{folder}/{writer.worker}{'' if number == 1 else f'-{number}'}.jsonl.zst"

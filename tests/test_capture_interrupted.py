@@ -1,0 +1,169 @@
+"""Capture while signal handlers raise, other threads change what is read, and the stack ends."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from otel_rollout import rollout_trace_op
+
+
+class AlarmError(Exception):
+    """The exception of a grader's handler of SIGALRM."""
+
+
+def _values_that_take_long() -> Any:
+    return [[{"n": number, "text": "x" * 10} for number in range(2000)] for _ in range(4)]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this platform has no timers by signal")
+class TestSignals:
+    """An exception of a signal handler during a snapshot passes through at once."""
+
+    @pytest.mark.parametrize("raised", [AlarmError, KeyboardInterrupt, SystemExit, RuntimeError, TypeError])
+    def test_a_handler_that_raises(self, rollout_spans, raised):
+        """Each time the timer fires inside tracing, its exception reaches the program."""
+        fired = 0
+
+        is_armed = False
+
+        def on_alarm(number: int, frame: Any) -> None:
+            nonlocal fired
+            if is_armed:
+                fired += 1
+                raise raised("time is up")
+
+        value = _values_that_take_long()
+
+        @rollout_trace_op
+        def grade(given: Any) -> Any:
+            return given
+
+        previous = signal.signal(signal.SIGALRM, on_alarm)
+        caught = 0
+        # Callbacks of the collector, other packages' too, lose what is raised in them.
+        gc.collect()
+        gc.disable()
+        try:
+            deadline = time.monotonic() + 60
+            for attempt in range(200):
+                if caught >= 20 or time.monotonic() > deadline:
+                    break
+                try:
+                    is_armed = True
+                    signal.setitimer(signal.ITIMER_REAL, 0.0005 + attempt % 20 * 0.0002)
+                    for _ in range(20):
+                        grade(value)
+                    is_armed = False
+                except raised:
+                    caught += 1
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+        finally:
+            gc.enable()
+            signal.signal(signal.SIGALRM, previous)
+
+        assert fired == caught
+        assert caught >= 20
+
+
+_RACE = """
+import sys, threading, time, enum, datetime as dt
+import otel_rollout
+from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
+from otel_rollout.testing import InMemorySpanExporter
+from pydantic import BaseModel
+
+class Sink(InMemorySpanExporter):
+    def export(self, spans):
+        for span in spans:
+            span.attributes
+        return super().export([])
+
+class Message(BaseModel):
+    role: str = "tool"
+    content: str = "x" * 50
+
+class Colour(enum.Enum):
+    RED = "red"
+
+class Zone(dt.tzinfo):
+    def utcoffset(self, moment): return dt.timedelta(hours=1)
+
+def item():
+    kind = {kind!r}
+    if kind == "pydantic": return Message()
+    if kind == "enum": return Colour.RED
+    if kind == "zone": return dt.datetime(2026, 1, 2, tzinfo=Zone())
+    return {{"role": "tool", "content": ["x" * 50]}}
+
+otel_rollout.init("p", "e", backend=Sink())
+
+@rollout_trace_op(kind="LLM")
+def generate(messages, state): return messages
+
+shared, state, stop = [], {{}}, False
+def change():
+    number = 0
+    while not stop:
+        number += 1
+        shared.append(item())
+        state[number % 50] = [item()]
+        if len(shared) > 60: del shared[:]
+        if number % 70 == 0: state.clear()
+threads = [threading.Thread(target=change, daemon=True) for _ in range(2)]
+for thread in threads: thread.start()
+end = time.monotonic() + {seconds}
+sys.setswitchinterval(1e-5)
+with rollout_trace_attr(1, 1, 1):
+    while time.monotonic() < end:
+        assert generate(shared, state) is shared
+        annotate(input=shared, output=state, extra=shared, metadata_of_mine=state)
+stop = True
+otel_rollout.shutdown()
+print("survived")
+"""
+
+
+class TestRaces:
+    """Containers that other threads change while they are captured."""
+
+    @pytest.mark.parametrize("kind", ["plain", "pydantic", "enum", "zone"])
+    def test_the_process_lives(self, kind):
+        """Lists and dicts that two threads fill and empty meanwhile kill no process: that took a second."""
+        done = subprocess.run(
+            [sys.executable, "-c", _RACE.format(kind=kind, seconds=2)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+        assert (done.returncode, done.stdout.strip()) == (0, "survived"), done.stderr[-2000:]
+
+
+class TestStack:
+    """Calls near the end of the stack."""
+
+    def test_a_traced_function_near_the_limit(self, rollout_spans):
+        """A traced recursion ends in the program's own RecursionError, or comes back; nothing of ours is in between."""
+
+        @rollout_trace_op
+        def dive(depth: int, value: Any) -> int:
+            return depth if depth == 0 else dive(depth - 1, value)
+
+        value = {"a": [{"b": [{"c": 1}]}]}
+        for depth in (10, 50, 100):
+            assert dive(depth, value) == 0
+        with pytest.raises(RecursionError):
+            dive(100_000, value)
+        thread = threading.Thread(target=dive, args=(20, value))
+        thread.start()
+        thread.join()

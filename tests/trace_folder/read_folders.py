@@ -1,0 +1,31 @@
+"""A trace folder that a process has written and left, and what readers find in it."""
+
+from __future__ import annotations
+
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+
+
+def record(folder, *trajectories):
+    """Write trajectories as the `file` exporter does, by one process that ends."""
+    writer = FolderWriter(folder)
+    for spans in trajectories:
+        writer.write(spans)
+    writer.close()
+
+
+def data_file(folder, step):
+    [path] = folder.glob(f"step={step:06}/*.jsonl.zst")
+    return path
+
+
+def index_file(folder, step):
+    [path] = folder.glob(f"step={step:06}/*.index.jsonl")
+    return path
+
+
+def tags(trajectories):
+    return [(each.step, each.sample_index, each.rollout_n) for each in trajectories]
+
+
+def names(trajectory):
+    return [span.name for span in trajectory.spans]

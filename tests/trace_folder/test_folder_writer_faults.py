@@ -1,0 +1,319 @@
+"""Writing a trace folder beside removals, full disks, other writers and kills."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from writing import contents, count_spans, ids, lines_of, place, spans_of_line, trajectory
+
+from otel_rollout.trace_folder import journal
+from otel_rollout.trace_folder.file_lock import is_being_written
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.trace_folder.frames import TornFrame, read_frame, scan_frames
+from otel_rollout.trace_folder.index import read_index
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+
+
+def fault_of(writer, batch):
+    """The number of the disk's error, where there was one."""
+    try:
+        writer.write(batch)
+    except OSError as error:
+        return error.errno
+    return None
+
+
+class TestRemoved:
+    """Files that somebody removes while they are written."""
+
+    def test_what_comes_after_goes_into_another_file(self, writer):
+        """A removed file is noticed before the next append."""
+        first, second = trajectory(), trajectory()
+        writer.write(first)
+        (writer.folder / place(writer, "step=000007")).unlink()
+        writer.write(second)
+        assert contents(writer.folder) == {place(writer, "step=000007", 2): [ids(second)]}
+
+    def test_a_removed_index_is_not_continued(self, writer):
+        """What has no index is found by scanning, which an index that begins later would prevent."""
+        trajectories = [trajectory() for _ in range(3)]
+        writer.write(trajectories[0])
+        (writer.folder / "step=000007" / f"{writer.worker}.index.jsonl").unlink()
+        writer.write(trajectories[1])
+        writer.write(trajectories[2])
+        first, second = (place(writer, "step=000007", number) for number in (1, 2))
+        assert contents(writer.folder) == {
+            first: [ids(spans) for spans in trajectories[:2]],
+            second: [ids(trajectories[2])],
+        }
+        assert not (writer.folder / first.replace(".jsonl.zst", ".index.jsonl")).exists()
+        assert len(read_index(writer.folder / second.replace(".jsonl.zst", ".index.jsonl"))) == 1
+
+    def test_a_journal_that_somebody_has_emptied_is_still_in_memory(self, writer):
+        """As far as its latest lines are kept, nothing is gone."""
+        spans = trajectory(children=4)
+        writer.write(spans[:2])
+        os.truncate(writer.folder / "open" / f"{writer.worker}.jsonl", 0)
+        writer.write(spans[2:])
+        assert contents(writer.folder)[place(writer, "step=000007")] == [ids(spans)]
+
+    def test_a_journal_that_somebody_has_emptied_holds_nothing_up(self, writer, caplog, monkeypatch):
+        """What is gone is gone, and said; what comes after it is written."""
+        monkeypatch.setattr(journal, "MAX_KEPT_BYTES", 0)
+        spans = trajectory(children=4)
+        writer.write(spans[:2])
+        os.truncate(writer.folder / "open" / f"{writer.worker}.jsonl", 0)
+        writer.write(spans[2:3])
+        writer.write(spans[3:])
+        path = place(writer, "step=000007")
+        assert contents(writer.folder)[path] == [ids(spans[2:])]
+        [entry] = read_index(writer.folder / path.replace(".jsonl.zst", ".index.jsonl"))
+        assert (entry.spans, entry.has_root) == (3, True)
+        assert "was changed by another process" in caplog.text
+
+    def test_a_folder_that_goes_while_a_file_is_made_in_it_is_made_again(self, writer, monkeypatch):
+        """Another process may remove a step's folder because it is empty, at any moment."""
+        real, left = os.open, [2]
+
+        def open_(path, *arguments):
+            if left[0] and Path(path).parent.name == "step=000007":
+                left[0] -= 1
+                with suppress(FileNotFoundError):
+                    Path(path).parent.rmdir()
+            return real(path, *arguments)
+
+        monkeypatch.setattr(os, "open", open_)
+        spans = trajectory()
+        writer.write(spans)
+        monkeypatch.undo()
+        assert left == [0]
+        assert contents(writer.folder) == {place(writer, "step=000007"): [ids(spans)]}
+
+    def test_a_removed_folder_takes_nothing_of_what_is_running(self, writer):
+        """The journal's file is open still, so the running trajectory is whole when it ends."""
+        spans = trajectory()
+        writer.write(spans[:2])
+        shutil.rmtree(writer.folder)
+        writer.write(spans[2:3])
+        assert contents(writer.folder) == {f"open/{writer.worker}.jsonl": [ids(spans[:2]), ids(spans[2:3])]}
+        writer.write(spans[3:])
+        assert contents(writer.folder)[place(writer, "step=000007")] == [ids(spans)]
+
+
+class TestDiskErrors:
+    """Writes that the disk does not take."""
+
+    @settings(
+        deadline=None,
+        max_examples=60,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+    @given(
+        failing=st.sets(st.integers(0, 30)),
+        partial=st.booleans(),
+        cuts=st.lists(st.integers(1, 6), min_size=12, max_size=12),
+    )
+    def test_whatever_fails_a_repeated_batch_is_stored_once(
+        self, tmp_path_factory, monkeypatch, failing, partial, cuts
+    ):
+        """With any write failing, wholly or in part, and batches repeated in halves, each span is there once."""
+        folder = tmp_path_factory.mktemp("faults")
+        writer = FolderWriter(folder)
+        trajectories = [trajectory(step=number % 3) for number in range(6)]
+        spans = [span for group in zip(*trajectories, strict=True) for span in group]
+        calls, real = iter(range(10**6)), os.pwritev
+
+        def pwritev(descriptor, pieces, offset):
+            if next(calls) in failing:
+                if partial:
+                    data = b"".join(pieces)
+                    os.pwrite(descriptor, data[: len(data) // 2], offset)
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real(descriptor, pieces, offset)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwritev", pwritev)
+            batches = []
+            while spans:
+                size = cuts[len(batches) % len(cuts)]
+                batches.append(spans[:size])
+                spans = spans[size:]
+            while batches:
+                batch = batches.pop(0)
+                try:
+                    writer.write(batch)
+                except OSError:
+                    middle = len(batch) // 2
+                    batches = [part for part in (batch[:middle], batch[middle:]) if part] + batches
+            writer.close()
+        assert count_spans(folder) == Counter(ids([span for group in trajectories for span in group]))
+        for path in folder.rglob("*.zst"):
+            assert not [frame for frame in scan_frames(path) if isinstance(frame, TornFrame)]
+            for entry in read_index(path.with_name(path.name.replace(".jsonl.zst", ".index.jsonl"))):
+                assert entry.spans == len(spans_of_line(read_frame(path, entry.offset, entry.length)))
+
+    def test_a_full_disk_takes_everything_once_there_is_space(self, small_disk):
+        """On a real file system without space a batch fails; repeated when space is free, nothing is there twice."""
+        ballast = small_disk / "ballast"
+        ballast.write_bytes(b"\0" * 700_000)
+        writer = FolderWriter(small_disk / "traces")
+        trajectories = [trajectory(children=6, payload=20_000, step=number) for number in range(4)]
+        batches = [[span for spans in trajectories for span in spans[:3]]]
+        batches += [[span for spans in trajectories for span in spans[3:-1]], [spans[-1] for spans in trajectories]]
+        refused = [batch for batch in batches if fault_of(writer, batch) == errno.ENOSPC]
+        assert refused
+        ballast.unlink()
+        for batch in refused:
+            writer.write(batch)
+        writer.close()
+        assert count_spans(writer.folder) == Counter(ids([span for spans in trajectories for span in spans]))
+
+    def test_an_index_that_cannot_be_written_holds_nothing_up(self, writer, monkeypatch):
+        """The trajectory is stored, found by scanning; its entry follows with the next one's."""
+        real = os.pwritev
+
+        def pwritev(descriptor, data, offset):
+            if Path(f"/proc/self/fd/{descriptor}").readlink().name.endswith(".index.jsonl"):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real(descriptor, data, offset)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwritev", pwritev)
+            first, second = trajectory(), trajectory()
+            writer.write(first)
+            with pytest.raises(OSError, match="No space"):
+                writer.write(second)
+        path = writer.folder / place(writer, "step=000007")
+        index = path.with_name(f"{writer.worker}.index.jsonl")
+        assert contents(writer.folder) == {place(writer, "step=000007"): [ids(first)]}
+        assert read_index(index) == []
+        writer.write(second)
+        assert [entry.offset for entry in read_index(index)] == [frame.offset for frame in scan_frames(path)]
+        assert len(read_index(index)) == 2
+
+    def test_what_cannot_be_written_at_the_end_stays_in_the_journal(self, writer, monkeypatch):
+        """Closing on a full disk loses nothing."""
+        spans = trajectory()[:-1]
+        writer.write(spans)
+
+        def pwritev(descriptor, data, offset):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwritev", pwritev)
+            writer.close()
+        assert contents(writer.folder)[f"open/{writer.worker}.jsonl"] == [ids(spans)]
+
+
+class TestSeveralWriters:
+    """Threads, forked children and other processes."""
+
+    def test_threads_do_not_harm_each_other(self, writer):
+        """One writer may be used by several threads."""
+        batches = [[trajectory(step=number % 2) for _ in range(5)] for number in range(4)]
+
+        def write(trajectories):
+            for spans in trajectories:
+                for span in spans:
+                    writer.write([span])
+
+        threads = [threading.Thread(target=write, args=(batch,)) for batch in batches]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        writer.close()
+        expected = sorted(ids(spans) for batch in batches for spans in batch)
+        assert sorted(line for lines in contents(writer.folder).values() for line in lines) == expected
+
+    def test_a_forked_child_has_files_of_its_own(self, writer):
+        """What is running in the parent is written by the parent, once, and the child's spans by the child."""
+        mine, childs = trajectory(), trajectory()
+        writer.write(mine[:2])
+        pid = os.fork()
+        if pid == 0:
+            try:
+                writer.write(childs)
+                writer.close()
+            finally:
+                os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        writer.write(mine[2:])
+        writer.close()
+        found = contents(writer.folder)
+        assert found.pop(place(writer, "step=000007")) == [ids(mine)]
+        [(path, lines)] = found.items()
+        assert lines == [ids(childs)]
+        assert f"-{pid}-" in path
+
+    def test_a_child_does_not_let_go_of_the_parents_files(self, writer):
+        """The parent's lock outlives a child that closes its copies."""
+        writer.write(trajectory())
+        path = writer.folder / place(writer, "step=000007")
+        pid = os.fork()
+        if pid == 0:
+            try:
+                writer.after_fork()
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        assert is_being_written(path)
+        writer.close()
+        assert not is_being_written(path)
+
+    def test_eight_processes_lose_nothing_and_write_nothing_twice(self, tmp_path):
+        """Side by side on one folder, without a lock on each other: the account is exact."""
+        program = [sys.executable, PROGRAMS / "write_many.py", tmp_path / "traces", "40"]
+        processes = [subprocess.Popen(program, stdout=subprocess.PIPE) for _ in range(8)]
+        written = Counter()
+        for process in processes:
+            out, _ = process.communicate(timeout=120)
+            assert process.returncode == 0
+            written.update(json.loads(out))
+        assert len(written) == 8 * 40 * 6
+        assert count_spans(tmp_path / "traces") == written
+        assert len(list((tmp_path / "traces").glob("step=*/*.zst"))) == 8 * 4
+
+
+class TestKilled:
+    """A process that ends without a word."""
+
+    @pytest.mark.parametrize("after", [1, 40, 400])
+    def test_what_was_reported_as_written_is_there(self, tmp_path, after):
+        """Killed in the middle of writing, nothing that write returned for is gone; at most the last frame is torn."""
+        program = [sys.executable, PROGRAMS / "write_until_killed.py", tmp_path / "traces"]
+        with subprocess.Popen(program, stdout=subprocess.PIPE) as process:
+            reported = [process.stdout.readline() for _ in range(after)]
+            process.send_signal(signal.SIGKILL)
+            rest = process.stdout.read()
+        lines = [*reported, *rest.splitlines(keepends=True)]
+        expected = {span for line in lines if line.endswith(b"\n") for span in line.split()}
+        found = set()
+        for path in (tmp_path / "traces").rglob("*.jsonl.zst"):
+            frames = list(scan_frames(path))
+            assert not any(isinstance(frame, TornFrame) for frame in frames[:-1])
+            for frame in frames:
+                if not isinstance(frame, TornFrame):
+                    found |= {span["spanId"].encode() for span in spans_of_line(read_frame(path, *frame))}
+            entries = read_index(path.with_name(path.name.replace(".jsonl.zst", ".index.jsonl")))
+            assert [(entry.offset, entry.length) for entry in entries] == frames[: len(entries)]
+            assert len(entries) >= len(frames) - 1
+            assert not is_being_written(path)
+        for path in (tmp_path / "traces" / "open").glob("*.jsonl"):
+            found |= {span["spanId"].encode() for line in lines_of(path) for span in spans_of_line(line)}
+        assert expected
+        assert expected <= found

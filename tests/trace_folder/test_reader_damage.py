@@ -1,0 +1,344 @@
+"""Reading trace folders that are damaged, or that a process has left behind."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import zstandard
+
+from otel_rollout import read
+from otel_rollout.trace_folder import stored_file
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.trace_folder.index import read_index
+from otel_rollout.trace_folder.otlp_json import encode_line
+
+from .read_folders import data_file, index_file, names, record, tags
+from .recordings import frame, make_trajectory, write_frames, write_lines
+
+
+class TestJournalOfTheDead:
+    """The journal of a process that is gone, which is parsed once."""
+
+    @pytest.fixture
+    def journal(self, folder, monkeypatch):
+        """A journal of a process that was killed, large enough for an index."""
+        monkeypatch.setattr(stored_file, "MIN_BYTES", 0)
+        record(folder, make_trajectory(1))
+        writer = FolderWriter(folder)
+        for spans in (make_trajectory(2)[:1], make_trajectory(3)[:2], make_trajectory(2)[1:2]):
+            writer.write(spans)
+        [journal] = folder.glob("open/*.jsonl")
+        writer._files.close()
+        writer._journal.forget()
+        return journal
+
+    @pytest.fixture
+    def parsed(self, monkeypatch):
+        """The lines that are parsed to know what they are."""
+        parsed = []
+        genuine = stored_file.entries_of
+        monkeypatch.setattr(stored_file, "entries_of", lambda *line: parsed.append(line) or genuine(*line))
+        return parsed
+
+    def facts(self, folder):
+        """What a reader is given of each trajectory."""
+        return [(each.step, each.span_count, each.size_bytes, each.start_time, names(each)) for each in read(folder)]
+
+    def test_the_second_reader_parses_nothing(self, folder, journal, parsed):
+        """The first one leaves an index beside it, which says the same."""
+        first = self.facts(folder)
+        assert len(parsed) == 3
+        assert self.facts(folder) == first
+        assert len(parsed) == 3
+        assert len(read_index(journal.with_suffix(".index.jsonl"))) == 3
+
+    def test_a_journal_that_is_written_is_parsed(self, folder, parsed, monkeypatch):
+        """Of a process that lives nothing is remembered: more may come, and the file may be written anew."""
+        monkeypatch.setattr(stored_file, "MIN_BYTES", 0)
+        writer = FolderWriter(folder)
+        writer.write(make_trajectory(2)[:1])
+        assert len(list(read(folder))) == len(list(read(folder))) == 1
+        assert len(parsed) == 2
+        assert not list(folder.glob("open/*.index.jsonl"))
+        writer.close()
+
+    def test_a_folder_that_cannot_be_written_to(self, folder, journal, parsed, monkeypatch):
+        """Each reader parses the journal, none fails, and nothing is left behind."""
+
+        def refuse(*arguments):
+            raise OSError(errno.EROFS, "Read-only file system")
+
+        monkeypatch.setattr("otel_rollout.trace_folder.index.open_private", refuse)
+        assert self.facts(folder) == self.facts(folder)
+        assert len(parsed) == 6
+        assert [path.name for path in journal.parent.iterdir()] == [journal.name]
+
+    def test_a_full_disk_leaves_no_half_of_an_index(self, folder, journal, monkeypatch):
+        """What could not be written whole is removed."""
+
+        def refuse(entry):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr("otel_rollout.trace_folder.index.index_line", refuse)
+        assert len(self.facts(folder)) == 3
+        assert [path.name for path in journal.parent.iterdir()] == [journal.name]
+
+    def test_a_small_journal_has_no_index(self, folder, journal, monkeypatch):
+        """It is parsed in no time."""
+        monkeypatch.undo()
+        assert len(self.facts(folder)) == 3
+        assert [path.name for path in journal.parent.iterdir()] == [journal.name]
+
+    def test_its_torn_end_is_told_each_time(self, folder, journal, parsed, problems):
+        """A process that was killed while it wrote: the index covers what is whole."""
+        with journal.open("ab") as file:
+            file.write(b'{"resourceSpans":[')
+        for _ in range(2):
+            assert len(list(read(folder, on_problem=problems.append))) == 3
+        assert len(parsed) == 3
+        assert [problem.what for problem in problems] == ["torn line"] * 2
+
+    def test_an_index_that_is_damaged_or_of_another_journal(self, folder, journal, parsed):
+        """It is passed over."""
+        first = self.facts(folder)
+        index = journal.with_suffix(".index.jsonl")
+        data = index.read_bytes()
+        for damaged in (data[:-5], data[5:], data.replace(b'"spans":1', b'"spans":7'), b"", data + data):
+            index.write_bytes(damaged)
+            assert self.facts(folder) == first
+
+    def test_readers_at_once_do_not_harm_each_other(self, folder, journal):
+        """Whoever comes first writes it; all say the same."""
+        with ThreadPoolExecutor(8) as threads:
+            found = list(threads.map(lambda _: self.facts(folder), range(16)))
+        assert found == [found[0]] * 16
+        assert sorted(path.suffixes for path in journal.parent.iterdir()) == [[".index", ".jsonl"], [".jsonl"]]
+
+
+class TestDamage:
+    """What is torn or missing costs itself alone, and is told."""
+
+    def test_a_torn_last_frame(self, folder, problems):
+        """A frame that was not written to its end is left out and told; all others are read."""
+        record(folder, *(make_trajectory(1, sample) for sample in range(3)))
+        path = data_file(folder, 1)
+        os.truncate(path, path.stat().st_size - 10)
+        assert len(list(read(folder, on_problem=problems.append))) == 2
+        [problem] = problems
+        assert (problem.what, problem.path) == ("torn frame", path)
+        assert str(problem) == f"torn frame skipped in {path} at byte {problem.offset}"
+
+    def test_a_problem_is_logged_where_nobody_listens(self, folder, caplog):
+        """Without `on_problem`, a warning says what was left out."""
+        record(folder, make_trajectory(1), make_trajectory(1, 1))
+        path = data_file(folder, 1)
+        os.truncate(path, path.stat().st_size - 10)
+        with caplog.at_level(logging.WARNING, "otel_rollout"):
+            assert len(list(read(folder))) == 1
+        assert "torn frame skipped" in caplog.text
+
+    def test_a_frame_cut_off_altogether(self, folder, problems):
+        """An index line whose frame never reached the disk is told as well."""
+        record(folder, make_trajectory(1), make_trajectory(1, 1))
+        first = read_index(index_file(folder, 1))[0]
+        os.truncate(data_file(folder, 1), first.length)
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0)]
+        assert [problem.what for problem in problems] == ["torn frame"]
+
+    def test_a_file_without_an_index(self, folder, problems):
+        """Without its index a file is read all the same."""
+        record(folder, make_trajectory(1), make_trajectory(1, 1, reward=0.5))
+        index_file(folder, 1).unlink()
+        found = list(read(folder, on_problem=problems.append))
+        assert tags(found) == [(1, 0, 0), (1, 1, 0)]
+        assert found[1].reward == 0.5
+        assert found[1].name == "rollout"
+        assert not problems
+
+    @pytest.mark.parametrize("torn", [b"", b'{"trace_id":"00'])
+    def test_an_index_that_ends_early(self, folder, problems, torn):
+        """Frames behind the index's end, or behind a line of it that is torn, are found."""
+        record(folder, *(make_trajectory(1, sample) for sample in range(3)))
+        path = index_file(folder, 1)
+        path.write_bytes(path.read_bytes().splitlines(keepends=True)[0] + torn)
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0), (1, 1, 0), (1, 2, 0)]
+        assert not problems
+
+    def test_an_index_with_a_gap(self, folder, problems):
+        """A frame whose index line is missing, between others, is found."""
+        record(folder, *(make_trajectory(1, sample) for sample in range(4)))
+        path = index_file(folder, 1)
+        first, *_, last = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(first + last)
+        assert tags(read(folder, on_problem=problems.append)) == [(1, sample, 0) for sample in range(4)]
+        assert not problems
+
+    def test_a_damaged_line_of_an_index(self, folder, problems):
+        """A line that says something else than was written is passed over: the frame says what it was."""
+        record(folder, *(make_trajectory(1, sample, reward=1.0) for sample in range(3)))
+        path = index_file(folder, 1)
+        data = path.read_bytes()
+        place = data.index(b'"reward":1.0', len(data) // 2) + len(b'"reward":')
+        path.write_bytes(data[:place] + b"9" + data[place + 1 :])
+        assert [each.reward for each in read(folder, on_problem=problems.append)] == [1.0] * 3
+        assert not problems
+
+    @pytest.mark.parametrize("change", ["swapped", "doubled", "of another file"])
+    def test_an_index_whose_lines_are_not_where_they_belong(self, folder, problems, change):
+        """Each line is looked at beside the file: what fits is taken, once, the rest is found in the frames."""
+        record(folder, *(make_trajectory(1, sample, payload=f'"{"x" * sample * 99}"') for sample in range(3)))
+        record(folder, *(make_trajectory(2, sample) for sample in range(2)))
+        path = index_file(folder, 1)
+        first, second, third = path.read_bytes().splitlines(keepends=True)
+        if change == "of another file":
+            path.write_bytes(index_file(folder, 2).read_bytes())
+        else:
+            path.write_bytes(second + first + third if change == "swapped" else first + second + second + third)
+        assert tags(read(folder, step=1, on_problem=problems.append)) == [(1, sample, 0) for sample in range(3)]
+        assert not problems
+
+    def test_an_index_of_the_first_form(self, folder, problems):
+        """Folders whose index is a list of values are read from their frames."""
+        record(folder, make_trajectory(1, reward=0.5))
+        [entry] = read_index(index_file(folder, 1))
+        text = '["rollout","project","run",{}]'
+        values = [*entry[:11], entry.offset, entry.length, entry.bytes, entry.spans, entry.status_code, text]
+        values[values.index(0.5)] = 0.75
+        index_file(folder, 1).write_text(json.dumps(values) + "\n")
+        assert [each.reward for each in read(folder, on_problem=problems.append)] == [0.5]
+        assert not problems
+
+    def test_an_index_of_another_form(self, folder, problems):
+        """Lines that are JSON, but not what an index has today, are passed over: the frames say the same."""
+        record(folder, make_trajectory(1), make_trajectory(1, 1, reward=0.5))
+        path = index_file(folder, 1)
+        path.write_text('["00", 0, 14475, {"rollout.step": 1}]\n' * 2)
+        found = list(read(folder, on_problem=problems.append))
+        assert [(each.sample_index, each.reward) for each in found] == [(0, 1.0), (1, 0.5)]
+        assert not problems
+
+    def test_a_torn_frame_between_others(self, folder, problems):
+        """Damage in the middle of a file costs its own frame and no other."""
+        path = folder / "spool-1.jsonl.zst"
+        write_frames(path, make_trajectory(1, 0))
+        with path.open("ab") as file:
+            file.write(frame(make_trajectory(1, 1))[:-10])
+        write_frames(path, make_trajectory(1, 2))
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0), (1, 2, 0)]
+        assert [problem.what for problem in problems] == ["torn frame"]
+
+    def test_a_frame_whose_bytes_have_changed(self, folder, problems):
+        """A frame that is whole, but not as it was written, is left out and told."""
+        path = folder / "spool-1.jsonl.zst"
+        write_frames(path, make_trajectory(1, 0), make_trajectory(1, 1))
+        data = bytearray(path.read_bytes())
+        data[30] ^= 0xFF
+        path.write_bytes(data)
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 1, 0)]
+        assert {problem.what for problem in problems} == {"torn frame"}
+
+    def test_a_frame_that_is_being_written(self, folder, problems):
+        """The half of a frame that a living process is about to finish is no damage."""
+        writer = FolderWriter(folder)
+        writer.write(make_trajectory(1))
+        with data_file(folder, 1).open("ab") as file:
+            file.write(frame(make_trajectory(1, 1))[:20])
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0)]
+        assert not problems
+        writer.close()
+
+    def test_a_torn_journal_line(self, folder, problems):
+        """A line of a journal that a crash cut off is left out and told."""
+        journal = folder / "open" / "host-7-abcd.jsonl"
+        write_lines(journal, make_trajectory(1)[:2])
+        with journal.open("ab") as file:
+            file.write(encode_line(make_trajectory(2)[:2])[:50])
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0)]
+        assert [problem.what for problem in problems] == ["torn line"]
+
+    def test_a_journal_whose_bytes_have_changed(self, folder, problems):
+        """A line of a journal has a checksum too: no other text is shown for what was there."""
+        writer = FolderWriter(folder)
+        writer.write(make_trajectory(1, payload='"hello"')[:1])
+        writer.write(make_trajectory(2)[:1])
+        [journal] = folder.glob("open/*.jsonl")
+        journal.write_bytes(journal.read_bytes().replace(b"hello", b"hallo", 1))
+        assert tags(read(folder, on_problem=problems.append)) == [(2, 0, 0)]
+        assert [problem.what for problem in problems] == ["unreadable line"]
+        writer.close()
+
+    def test_a_journal_without_checksums(self, folder, problems):
+        """One that another tool wrote, or an earlier version, is read all the same."""
+        write_lines(folder / "open" / "host-7-abcd.jsonl", make_trajectory(1)[:2])
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0)]
+        assert not problems
+
+    def test_a_line_longer_than_any(self, folder, problems, monkeypatch):
+        """It is told and left out, and takes no more memory than the longest of ours."""
+        monkeypatch.setattr("otel_rollout.trace_folder.lines.MAX_LINE_BYTES", 50_000)
+        monkeypatch.setattr("otel_rollout.trace_folder.lines._SKIPPED_BYTES", 1000)
+        path = folder / "export.jsonl"
+        write_lines(path, make_trajectory(1), make_trajectory(2, payload='"' + "x" * 40_000 + '"'), make_trajectory(3))
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0), (3, 0, 0)]
+        assert [problem.what for problem in problems] == ["unreadable line"]
+
+    @pytest.mark.parametrize("item", [b"[],", b"1000,"])
+    def test_a_small_file_of_many_values(self, folder, problems, item):
+        """A line that would take a gigabyte as objects is told and left out before it is parsed."""
+        path = folder / "step=000001" / "host-9-0009.jsonl.zst"
+        path.parent.mkdir(parents=True)
+        line = b'{"resourceSpans":[' + item * 5_000_000 + b"1]}"
+        path.write_bytes(zstandard.compress(line, 1))
+        tracemalloc.start()
+        try:
+            assert list(read(folder, on_problem=problems.append)) == []
+            assert tracemalloc.get_traced_memory()[1] < 8 * len(line)
+        finally:
+            tracemalloc.stop()
+        assert [problem.what for problem in problems] == ["unreadable line"]
+
+    def test_many_commas_in_a_text_are_no_values(self, folder, problems):
+        """A long payload of numbers or lists is a text, whatever is in it."""
+        payload = json.dumps("[1,2]," * 3_000_000)
+        write_frames(folder / "step=000001" / "host-9-0009.jsonl.zst", make_trajectory(1, payload=payload)[2:])
+        [found] = read(folder, on_problem=problems.append)
+        assert found.spans[0].attributes["input.value"] == payload
+        assert not problems
+
+    @pytest.mark.parametrize("kind", ["pipe", "device", "loop"])
+    def test_what_is_no_file(self, folder, problems, kind):
+        """What is named like a file of ours and is none is told; nobody waits for it."""
+        record(folder, make_trajectory(1))
+        path = folder / "step=000001" / "host-9-0009.jsonl"
+        if kind == "pipe":
+            os.mkfifo(path)
+        else:
+            path.symlink_to("/dev/zero" if kind == "device" else path)
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0)]
+        assert [(problem.what, problem.path) for problem in problems] == [("unreadable file", path)]
+
+    def test_a_name_can_not_draw_on_the_terminal(self, folder, caplog):
+        """What is logged of a file is text alone, whatever the file is called."""
+        path = folder / "\x1b[31m.jsonl"
+        write_lines(path, make_trajectory(1))
+        path.write_bytes(path.read_bytes() + b"hello\n")
+        with caplog.at_level(logging.WARNING, "otel_rollout"):
+            assert len(list(read(folder))) == 1
+        assert "unreadable line" in caplog.text
+        assert "\x1b" not in caplog.text
+
+    def test_lines_that_are_no_traces(self, folder, problems):
+        """What is no OTLP JSON is left out and told; empty lines are nothing."""
+        path = folder / "export.jsonl"
+        write_lines(path, make_trajectory(1))
+        with path.open("ab") as file:
+            file.write(b'\nhello\n[1]\n{"resourceSpans": 3}\n{"resourceLogs": []}\n')
+        write_lines(path, make_trajectory(2))
+        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0), (2, 0, 0)]
+        assert [problem.what for problem in problems] == ["unreadable line"] * 3
