@@ -22,6 +22,7 @@ from otel_rollout.analysis.span_shapes import MAX_SHAPES, Shapes
 from otel_rollout.analysis.summarise import merge_summaries, summarise_trajectory
 from otel_rollout.analysis.trajectory_summary import ToolCounts, TrajectorySummary
 from otel_rollout.testing import InMemorySpanExporter
+from otel_rollout.values.sanitize import INT64_MAX
 
 TRACE = 2**100 + 7
 RESOURCE = Resource({"service.name": "agent", "rollout.project_name": "project", "rollout.run_id": "run"})
@@ -177,6 +178,12 @@ class TestFigures:
         for field in TrajectorySummary.__dataclass_fields__:
             expected = getattr(whole, field)
             assert getattr(merged, field) == (pytest.approx(expected) if isinstance(expected, float) else expected)
+
+    def test_tokens_beyond_64_bits(self):
+        """Another program may write any count: their sum is one that an index has, in one line or in several."""
+        spans = [span(number, "LLM", gen_ai__usage__output_tokens=INT64_MAX) for number in range(2, 5)]
+        merged = merge_summaries([summarise_trajectory([each]) for each in spans])
+        assert summarise_trajectory(spans).output_tokens == merged.output_tokens == INT64_MAX
 
     def test_the_order_of_spans_means_nothing(self):
         """A span that comes twice counts once."""

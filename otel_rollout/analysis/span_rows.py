@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeAlias, cast
 
 from otel_rollout.analysis.content_hash import PRIME, UINT32_MAX
 from otel_rollout.analysis.trajectory_summary import ToolCounts
+from otel_rollout.values.sanitize import INT64_MAX
 
 __all__ = [
     "ERROR",
@@ -141,7 +142,9 @@ def figures_of(  # noqa: PLR0915 - one pass
         hashes.append(f"{turn:08x}" if turn else "")
     return Figures(
         Totals(
-            turns or None, input_tokens if input_tokens >= 0 else None, output_tokens if output_tokens >= 0 else None
+            turns or None,
+            min(input_tokens, INT64_MAX) if input_tokens >= 0 else None,
+            min(output_tokens, INT64_MAX) if output_tokens >= 0 else None,
         ),
         (
             llm / 1e6,

@@ -8,6 +8,7 @@ from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout.analysis.amounts import sum_of
 from otel_rollout.analysis.span_rows import SpanRow, Totals, bound_tools, figures_of
 from otel_rollout.analysis.span_shapes import Shapes, shape_columns
 from otel_rollout.analysis.summary_builder import MAX_ERRORS, SummaryBuilder
@@ -90,7 +91,7 @@ def merge_summaries(parts: Sequence[TrajectorySummary]) -> TrajectorySummary:
         ),
     }
     for name in ("unknown_tool_calls", "unparsed_tool_calls", "prefix_breaks", "spans", "bytes", "stored_bytes"):
-        changes[name] = sum(getattr(part, name) for part in parts)
+        changes[name] = sum_of(getattr(part, name) for part in parts)
     root_id = main.provenance.main[3] if main.has_root else 0
     figures = figures_of(rows, list(names), root_id)
     changes["turn_hashes"] = figures.turn_hashes
@@ -104,7 +105,7 @@ def merge_summaries(parts: Sequence[TrajectorySummary]) -> TrajectorySummary:
         changes["tools"] = bound_tools(pair for part in parts for pair in part.tools.items())
         changes["repeated_calls"] = max(figures.repeated_calls, *(part.repeated_calls for part in parts))
         known = [_known(parts, name) for name in Totals._fields]
-        totals = Totals(*(sum(values) if values else None for values in known))
+        totals = Totals(*(sum_of(values) if values else None for values in known))
     if not main.provenance.has_totals:
         changes |= totals._asdict()
     return replace(main, **changes)

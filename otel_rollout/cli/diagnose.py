@@ -10,13 +10,13 @@ from pathlib import Path
 
 import orjson
 
-from otel_rollout.analysis.findings.diagnosis import Diagnosis, last_steps
+from otel_rollout.analysis.findings.diagnosis import Diagnosis
 from otel_rollout.analysis.findings.registry import CHECKS, default_thresholds
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.cli.reading import ProblemLog, named_steps, print_json, require_reader
 from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.near_miss import did_you_mean
-from otel_rollout.run.diagnosis import diagnose_run
+from otel_rollout.run.diagnosis import diagnose_run, running_steps
 from otel_rollout.run.rollout_run import Run
 from otel_rollout.safety.garbage_collection import collect_rarely
 from otel_rollout.trace_folder.trace_files import find_trace_files
@@ -48,7 +48,11 @@ def run(arguments: argparse.Namespace) -> int:
         thresholds=thresholds,
         against=against,
         folder=str(arguments.folder),
-        running=last_steps(known) if any(step.rootless for step in steps) and _is_written(arguments.folder) else (),
+        running=(
+            running_steps(recorded, known)
+            if any(step.rootless for step in steps) and _is_written(arguments.folder)
+            else ()
+        ),
     )
     if arguments.json:
         print_json(orjson.dumps({"folder": str(arguments.folder), **_as_dict(diagnosis)}))

@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
     from otel_rollout.terminal.table import Table
 
-__all__ = ["run"]
+__all__ = ["draw", "run"]
 
 SECONDS_BETWEEN: Final = 2.0
 ROWS_IN_A_PIPE: Final = 1000
+FEWEST_ROWS: Final = 5
+LINES_BESIDE_ROWS: Final = 4
+"""An empty line, the table's head, the number of those left out, and the cursor's line."""
 HOME_AND_CLEAR: Final = "\x1b[H\x1b[J"
 
 
@@ -48,27 +51,45 @@ def run(arguments: argparse.Namespace) -> int:
     screen = open_screen()
     is_live = screen.is_terminal and not arguments.once
     if not is_live:
-        _draw(screen, read_live(arguments.folders), ROWS_IN_A_PIPE)
+        draw(screen, read_live(arguments.folders))
         return 0
     with screen.screen():
         while True:
             live = read_live(arguments.folders)
             screen.file.write(HOME_AND_CLEAR)
-            _draw(screen, live, max(5, screen.height - 6 - len(live.waits)))
+            draw(screen, live, screen.height)
             sys.stdout.flush()
             time.sleep(SECONDS_BETWEEN)
 
 
-def _draw(screen: Console, live: LiveRun, most: int) -> None:
-    from otel_rollout.terminal.table import print_lines
+def draw(screen: Console, live: LiveRun, height: int | None = None) -> None:
+    """Draw what runs, on a terminal wrapped to its width.
 
-    for wait in live.waits[: max(1, most // 2)]:
-        screen.print(printable(_sentence(wait)), soft_wrap=True)
+    Args:
+        screen: The console.
+        live: The running trajectories.
+        height: The most lines; None for all rows.
+    """
+    from rich.text import Text
+
+    from otel_rollout.terminal.table import print_lines
+    from otel_rollout.terminal.wrapping import wrapped
+
+    width = screen.width if screen.is_terminal else None
+    lines: list[Text] = []
+    for wait in live.waits:
+        sentence = [Text(line) for line in wrapped(_sentence(wait), width, "")]
+        if height is None or not lines or len(lines) + len(sentence) <= height // 3:
+            lines += sentence
     dead = {each.worker: each for each in live.trajectories if not each.is_alive}
     for each in list(dead.values())[:3]:
         lost = sum(other.worker == each.worker for other in live.trajectories)
         silence = f"{each.worker}: no sign of life for {_seconds(each.silent_seconds)}"
-        screen.print(printable(f"{silence}; {counted(lost, 'trajectory')} open"), style="red", soft_wrap=True)
+        text = f"{silence}; {counted(lost, 'trajectory')} open"
+        lines += [Text(line, style="red") for line in wrapped(text, width, "")]
+    for line in lines:
+        screen.print(line, soft_wrap=True)
+    most = ROWS_IN_A_PIPE if height is None else max(FEWEST_ROWS, height - LINES_BESIDE_ROWS - len(lines))
     if live.trajectories:
         screen.print()
         print_lines(screen, _table(live.trajectories[:most], has_dead=bool(dead)))

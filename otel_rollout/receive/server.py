@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.receive.app import PATH
+from otel_rollout.receive.connection import BoundedConnection
 from otel_rollout.receive.receiver import Receiver
 
 __all__ = ["Address", "run_server"]
@@ -57,7 +58,7 @@ def run_server(
     config = uvicorn.Config(
         app,
         # Its memory for a head is bounded; httptools takes headers without end.
-        http="h11",
+        http=BoundedConnection,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         ws="none",
         lifespan="off",

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from otel_rollout.analysis.findings.diagnosis import Diagnosis, diagnose
+from otel_rollout.analysis.findings.diagnosis import Diagnosis, diagnose, last_steps
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.run.rollout_run import Run
 
-__all__ = ["diagnose_run"]
+__all__ = ["diagnose_run", "running_steps"]
+
+
+def running_steps(run: Run, known: Sequence[StepSummary]) -> list[StepSummary]:
+    """Return the steps that have running trajectories while a process writes: asynchronous training has several.
+
+    Args:
+        run: The run.
+        known: All of its steps.
+    """
+    is_open = run.open_steps()
+    last = last_steps(known)
+    return [step for step in known if step in last or (step.step, step.validate) in is_open]
 
 
 def diagnose_run(

@@ -102,6 +102,21 @@ class Run:
         keys = sorted({*places.steps, *loose.steps})
         return [step for key in keys for step in self._step(key, places, loose)]
 
+    def open_steps(self) -> set[tuple[int | None, bool]]:
+        """Return the steps that have spans in the journal of a living process, and whether they are validation passes.
+
+        Raises:
+            NoTracesError: None of the folders has traces.
+        """
+        _, loose = self._look()
+        files = {file for traces in loose.steps.values() for parts in traces.values() for file, _ in parts}
+        written = {file for file in files if file.is_journal and file.is_being_written()}
+        return {
+            (None if key.has_no_step else key.step, key.validate)
+            for key, traces in loose.steps.items()
+            if any(file in written for parts in traces.values() for file, _ in parts)
+        }
+
     def summaries(
         self, step: int | None, validate: bool = False, experiment: str | None = None, run_id: str | None = None
     ) -> list[TrajectorySummary]:
@@ -111,7 +126,7 @@ class Run:
             step: The step; None for trajectories without one.
             validate: The step's validation.
             experiment: Only those of this experiment.
-            run_id: Only those of this run, as step summaries name it.
+            run_id: Only those of this run, as step summaries name it; those of steps that don't name any.
         """
         runs = self._runs(step, validate, experiment, run_id)
         return [each for run in runs for each in run.step.trajectories]
@@ -261,7 +276,8 @@ class Run:
         for run in self._load(StepKey.of(step, validate=validate), places, loose).runs:
             found = run.summary
             # The folder of trajectories without a step has those of validation too.
-            is_asked_for = experiment in (None, found.experiment_name) and run_id in (None, found.run_id)
+            is_of_run = found.run_id is None or run_id in (None, found.run_id)
+            is_asked_for = is_of_run and experiment in (None, found.experiment_name)
             if is_asked_for and found.validate == validate:
                 yield run
 

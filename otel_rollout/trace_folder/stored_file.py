@@ -126,6 +126,15 @@ class StoredFile:
         """True if it is a journal, from which lines are removed again."""
         return self._file.is_journal
 
+    def is_being_written(self) -> bool:
+        """Return True if a process holds it open to write."""
+        return self._file.is_being_written()
+
+    @property
+    def path(self) -> Path:
+        """The file's place."""
+        return self._file.path
+
     def stored_bytes(self, row: Row) -> int:
         """Return the size of a row's trace on disk: its share of a line that has several."""
         length: int = row[_LENGTH]

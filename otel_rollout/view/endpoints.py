@@ -10,13 +10,12 @@ from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.analysis.findings.diagnosis import last_steps
 from otel_rollout.analysis.findings.finding import Finding
 from otel_rollout.analysis.group_summary import GroupSummary
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import NoTracesError
-from otel_rollout.run.diagnosis import diagnose_run
+from otel_rollout.run.diagnosis import diagnose_run, running_steps
 from otel_rollout.view.answers import AskedWrongError
 from otel_rollout.view.cut import Cutter
 from otel_rollout.view.open_counts import open_counts
@@ -87,6 +86,7 @@ class Endpoints:
                 for (experiment, run_id), count in experiments.items()
             ],
             "steps": steps,
+            "run_folders": self._state.run_folders(),
             "is_live": self._state.is_live(),
             "waiting": waiting if waiting or steps or progress else self._state.waits_for(),
             "problems": self._state.problems(),
@@ -129,7 +129,7 @@ class Endpoints:
             "summary": summary,
             "rollouts": rollouts,
             "left_out": len(own) - len(rollouts),
-            "other_steps": [group for group in others if (group.step, group.run_id) != (asked.step, asked.run_id)],
+            "other_steps": [group for group in others if group.step != asked.step and self._is_of_run(group, asked)],
             "previous": groups[at - 1].sample_index if at else None,
             "next": groups[at + 1].sample_index if at + 1 < len(groups) else None,
         }
@@ -187,7 +187,7 @@ class Endpoints:
                 self._run,
                 steps,
                 folder=str(self._state.folders[0]) if len(self._state.folders) == 1 else None,
-                running=last_steps(known) if self._state.is_live() else (),
+                running=running_steps(self._run, known) if self._state.is_live() else (),
             ).findings
             if len(self._findings) >= MAX_DIAGNOSES:
                 self._findings.clear()
@@ -213,7 +213,9 @@ class Endpoints:
 
     def _groups(self, asked: Asked) -> list[GroupSummary]:
         groups = self._run.groups(asked.step, asked.validate, asked.experiment, asked.run_id)
-        return [each for each in groups if each.experiment_name == asked.experiment and each.run_id == asked.run_id]
+        return [
+            each for each in groups if each.experiment_name == asked.experiment and each.run_id in (None, asked.run_id)
+        ]
 
     def _summaries(self, asked: Asked) -> list[TrajectorySummary]:
         summaries = self._run.summaries(asked.step, asked.validate, asked.experiment, asked.run_id)
@@ -222,6 +224,14 @@ class Endpoints:
     def _summaries_of(self, asked: Asked, group: GroupSummary) -> list[TrajectorySummary]:
         ids = set(group.trace_ids)
         return [each for each in self._summaries(asked) if each.trace_id in ids]
+
+    def _is_of_run(self, group: GroupSummary, asked: Asked) -> bool:
+        """Return True unless a group is known to be of another run than what is asked for."""
+        key = group.step, group.validate, group.experiment_name
+        steps = self._state.steps(PATIENCE)
+        owners = {each.run_id for each in steps if (each.step, each.validate, each.experiment_name) == key}
+        run_id = owners.pop() if group.run_id is None and len(owners) == 1 else group.run_id
+        return asked.run_id is None or run_id in (None, asked.run_id)
 
     def _spans(self, trace_id: str) -> list[ReadableSpan]:
         """Return a trajectory's spans; a copy reads them, as the run's own would keep them."""

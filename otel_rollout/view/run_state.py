@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -17,6 +17,7 @@ from otel_rollout.run.live import LiveRun, read_live
 from otel_rollout.run.rollout_run import Run
 from otel_rollout.trace_folder.reader import ReadProblem
 from otel_rollout.trace_folder.trace_files import TraceFile, find_trace_files
+from otel_rollout.view.run_names import RunNames
 
 __all__ = ["Progress", "RunState"]
 
@@ -51,6 +52,7 @@ class RunState:
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = folders
         self.run = Run(folders, self._note, self._progress_is)
+        self._names = RunNames(self.run, folders)
         self._lock = threading.Lock()
         self._steps: list[StepSummary] = []
         self._steps_version: str | None = None
@@ -124,6 +126,10 @@ class RunState:
         said = [f"{counted(count, what)} skipped in {path}" for (what, path), count in known[:MAX_PROBLEMS]]
         return said + ([f"and {len(known) - MAX_PROBLEMS} more files"] if len(known) > MAX_PROBLEMS else [])
 
+    def run_folders(self) -> Mapping[str, str]:
+        """Return the folder of each run that has one of its own, if several runs have the same steps."""
+        return self._names.folders()
+
     def waits_for(self) -> str | None:
         """Return a sentence that says what is missing while there is nothing to read; else None."""
         missing = list(map(_missing, self.folders))
@@ -148,7 +154,7 @@ class RunState:
         failure: Exception | None = None
         started = time.thread_time()
         try:
-            steps = self.run.steps()
+            steps = self._names.named(self.run.steps())
         except Exception as error:
             failure = error
         self.note_cost(time.thread_time() - started)

@@ -13,6 +13,7 @@ from otel_rollout import semconv
 from otel_rollout.cli.main import main
 from otel_rollout.run.diagnosis import diagnose_run
 from otel_rollout.run.rollout_run import Run
+from otel_rollout.trace_folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames
 
 pytest.importorskip("rich")
@@ -157,6 +158,19 @@ class TestSelection:
         """A higher one silences a finding."""
         folder = write_steps(tmp_path, steps=1)
         assert diagnose(capsys, folder, "--threshold", "truncated=0.5")[0] == 0
+
+    def test_running_trajectories_are_not_lost(self, capsys, tmp_path):
+        """They have no root yet, in any step that a living process works on; once it is dead they are a finding."""
+        writer = FolderWriter(tmp_path)
+        for step in (1, 2, 3):
+            for rollout in range(4):
+                spans = make_trajectory(step, 1, rollout)
+                writer.write(spans[:1] if rollout == 0 else spans)
+        assert diagnose(capsys, tmp_path)[0] == 0
+        writer._files.close()
+        writer._journal.forget()
+        code, out, _ = diagnose(capsys, tmp_path)
+        assert (code, "steps 1 to 3: 3 of 12 trajectories have no root" in out) == (1, True)
 
     def test_against_a_step(self, capsys, tmp_path):
         """Each finding has the value of that step."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -16,10 +17,15 @@ from typing import Any
 import pytest
 
 from otel_rollout.cli.main import main
+from otel_rollout.run.live import read_live
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import make_trajectory
 
 pytest.importorskip("rich")
+
+from rich.console import Console
+
+from otel_rollout.cli.top import draw
 
 SECONDS = 60
 
@@ -151,6 +157,23 @@ class TestOtherFolders:
         path.parent.mkdir()
         path.write_text(content)
         assert shown(tmp_path, capsys) == []
+
+    @pytest.mark.parametrize("steps", [1, 30])
+    def test_fits_a_terminal(self, tmp_path: Path, steps: int) -> None:
+        """Neither wider nor longer than it, however many steps wait and however long the names of ops are."""
+        path = tmp_path / "open" / "host-1-abcd.running.json"
+        path.parent.mkdir()
+        op = {"name": "sandbox." + "x" * 120, "kind": "TOOL", "start_time": 1}
+        trajectory = {"trace_id": "1" * 32, "name": "x", "sample_index": "y" * 40, "rollout_n": 1, "op": op, "ops": 1}
+        trajectory |= {"validate": False, "experiment_name": None, "start_time": 1}
+        content = {"beat": time.time_ns(), "host": "elsewhere", "pid": 1, "open": 60, "durations": {}}
+        running = [{**trajectory, "step": number % steps} for number in range(60)]
+        path.write_text(json.dumps({**content, "trajectories": running}))
+        console = Console(width=80, height=24, force_terminal=True, color_system=None, file=io.StringIO())
+        draw(console, read_live([tmp_path]), console.height)
+        lines = console.file.getvalue().splitlines()
+        assert max(map(len, lines)) <= 80
+        assert 12 <= len(lines) < 24
 
     def test_escape_sequences(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """What a terminal would act on in a name is not printed."""

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { excerptParts, NO_RESULTS, withLine } from "../../otel_rollout/view/static/data/search_results.js";
 import { parseSort, sorted, sortText } from "../../otel_rollout/view/static/data/sorting.js";
-import { noSignalShare, seriesOf } from "../../otel_rollout/view/static/data/step_figures.js";
+import { noSignalShare, seriesName, seriesOf, shortPaths } from "../../otel_rollout/view/static/data/step_figures.js";
 
 test("unknown values come last either way, and equal ones keep their order", () => {
   const rows = [
@@ -68,4 +68,15 @@ test("experiments are series, the newest first, each by step", () => {
 test("groups without signal are a share of those that could have one", () => {
   assert.equal(noSignalShare(/** @type {any} */ ({ zero_variance: { best: 1, worst: 2 }, comparable_groups: 6 })), 0.5);
   assert.equal(noSignalShare(/** @type {any} */ ({ zero_variance: {}, comparable_groups: 0 })), null);
+});
+
+test("runs of an experiment are named by what their folders don't have alike, else by their ids", () => {
+  const folders = { aaaaaaaaaaaa: "runs/one/traces", bbbbbbbbbbbb: "runs/two/traces" };
+  const series = { key: "", experiment: "exp", run: "aaaaaaaaaaaa", training: [], validation: [] };
+  assert.equal(seriesName(series, folders), "exp · one");
+  assert.equal(seriesName(series), "exp · aaaaaaaa");
+  assert.equal(seriesName({ ...series, run: null }, folders), "exp");
+  assert.deepEqual([...shortPaths(["a", "a/a", "a/a/b"]).values()], ["a", "a/a", "a/a/b"]);
+  assert.equal(shortPaths([]).size, 0);
+  assert.deepEqual([...shortPaths(["/x/a", "/y/a/b"]).values()], ["x/a", "y/a/b"]);
 });

@@ -72,7 +72,8 @@ CHECKS = (
         ),
         lambda signals: signals.repeated_calls,
         lambda each: each.repeated_calls if each.repeated_calls >= REPEATED else 0,
-        f"make the same call with the same arguments {REPEATED} times or more: the policy circles",
+        f"make the same call with the same arguments {REPEATED} times or more: unless its result changes, as that of a "
+        "test does, the policy circles",
         "say in the tool's result that it is a repetition, end such trajectories early, or give the tool a better "
         "error",
     ),

@@ -17,15 +17,15 @@ export function rememberSteps(run) {
 }
 
 /**
- * Return a selection without what goes without saying: the run's only experiment.
+ * Return a selection without what goes without saying: the only experiment, if it has one run.
  *
  * @param {Selection} selection
  * @returns {Selection}
  */
 export function shortSelection(selection) {
   const { validate, experiment, run } = selection;
-  const isOnlyExperiment = steps.length > 0 && steps.every((step) => step.experiment_name === experiment);
   const isOnlyRun = steps.length > 0 && steps.every((step) => step.run_id === run);
+  const isOnlyExperiment = isOnlyRun && steps.every((step) => step.experiment_name === experiment);
   return {
     validate,
     experiment: isOnlyExperiment ? undefined : experiment,

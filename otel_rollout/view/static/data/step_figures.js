@@ -123,12 +123,32 @@ export function seriesKey(experiment, run) {
 }
 
 /**
- * Return the name of a series for a person.
+ * Return the name of a series for a person: of several runs of an experiment, with the folder, else with the run's id.
  *
  * @param {Series} series
+ * @param {Record<string, string>} [folders] by run
  */
-export function seriesName({ experiment, run }) {
-  return (experiment || "no name") + (run ? ` · ${run.slice(0, 8)}` : "");
+export function seriesName({ experiment, run }, folders = {}) {
+  const own = run && shortPaths(Object.values(folders)).get(folders[run]);
+  return (experiment || "no name") + (run ? ` · ${own || run.slice(0, 8)}` : "");
+}
+
+/**
+ * Return paths without what all of them begin and end with.
+ *
+ * @param {string[]} paths
+ * @returns {Map<string, string>} by path
+ */
+export function shortPaths(paths) {
+  const split = paths.map((path) => path.split("/"));
+  const [first = []] = split;
+  const least = split.reduce((shortest, { length }) => Math.min(shortest, length), first.length);
+  let before = 0;
+  while (before < least - 1 && split.every((parts) => parts[before] === first[before])) before += 1;
+  let after = 0;
+  while (after < least - 1 - before && split.every((parts) => parts.at(-1 - after) === first.at(-1 - after)))
+    after += 1;
+  return new Map(paths.map((path, at) => [path, split[at].slice(before, split[at].length - after).join("/")]));
 }
 
 /**

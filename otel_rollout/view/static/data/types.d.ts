@@ -194,6 +194,8 @@ export interface RunAnswer {
   folders: string[];
   experiments: ExperimentRow[];
   steps: StepSummary[];
+  /** The folder of each run that has one of its own, if several runs have the same steps. */
+  run_folders?: Record<string, string>;
   is_live: boolean;
   waiting?: string | null;
   problems: string[];

@@ -35,6 +35,7 @@ export function RunPage({ route }) {
     route.experiment === undefined && route.run === undefined ? null : seriesKey(route.experiment, route.run);
   const chosen = all.find(({ key }) => key === wanted) ?? all[0];
   const against = all.find(({ key }) => key === route.query.against && key !== chosen.key);
+  const nameOf = (/** @type {Series} */ series) => seriesName(series, run.run_folders);
   const part = route.validate || !chosen.training.length ? "validation" : "training";
   return html`<div class="run-page">
     <h1 class="hidden-label">${run.title}</h1>
@@ -46,6 +47,7 @@ export function RunPage({ route }) {
       chosen=${chosen}
       against=${against}
       part=${part}
+      nameOf=${nameOf}
     />
     <${Findings}
       selection=${{ experiment: chosen.experiment, run: chosen.run }}
@@ -53,7 +55,7 @@ export function RunPage({ route }) {
     <${StepCharts}
       steps=${chosen[part]}
       against=${against?.[part]}
-      names=${[seriesName(chosen), against ? seriesName(against) : ""]}
+      names=${[nameOf(chosen), against ? nameOf(against) : ""]}
       onOpen=${openStep}
     />
     <${Steps} steps=${chosen[part]} route=${route} part=${part} />
@@ -77,9 +79,10 @@ function Problems({ problems }) {
 /**
  * The choice of training or validation, of the experiment, and of one to lay over it.
  *
- * @param {{route: Route, all: Series[], chosen: Series, against: Series | undefined, part: "training" | "validation"}} props
+ * @param {{route: Route, all: Series[], chosen: Series, against: Series | undefined, part: "training" | "validation",
+ *   nameOf: (series: Series) => string}} props
  */
-function Choices({ route, all, chosen, against, part }) {
+function Choices({ route, all, chosen, against, part, nameOf }) {
   /** @param {Partial<Route>} changes */
   const address = (changes) =>
     addressOf({
@@ -121,7 +124,7 @@ function Choices({ route, all, chosen, against, part }) {
               if (next) navigate(address({ experiment: next.experiment, run: next.run }));
             }}
           >
-            ${all.map((each) => html`<option key=${each.key} value=${each.key}>${seriesName(each)}</option>`)}
+            ${all.map((each) => html`<option key=${each.key} value=${each.key}>${nameOf(each)}</option>`)}
           </select></label
         >
         <label
@@ -131,7 +134,7 @@ function Choices({ route, all, chosen, against, part }) {
             onChange=${(/** @type {any} */ event) => navigate(address({ query: { ...route.query, against: event.target.value } }))}
           >
             <option value="">none</option>
-            ${others.map((each) => html`<option key=${each.key} value=${each.key}>${seriesName(each)}</option>`)}
+            ${others.map((each) => html`<option key=${each.key} value=${each.key}>${nameOf(each)}</option>`)}
           </select></label
         >`
     }

@@ -1,0 +1,70 @@
+"""Which run a step belongs to, and the folder of each, if several folders have runs of one experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from otel_rollout.analysis.step_summary import StepSummary
+from otel_rollout.run.rollout_run import Run
+
+__all__ = ["RunNames"]
+
+
+class RunNames:
+    """Gives steps that only one of several runs has that run's id, so that a run's steps are one series.
+
+    Args:
+        run: The run, of all folders.
+        folders: The trace folders.
+    """
+
+    def __init__(self, run: Run, folders: Sequence[Path]) -> None:
+        self._run = run
+        self._folders = folders
+        # By step; they count for the very summary that they were made from.
+        self._owners: dict[tuple[object, ...], tuple[StepSummary, str | None]] = {}
+        self._places: dict[str, str | None] = {}
+
+    def named(self, steps: Sequence[StepSummary]) -> list[StepSummary]:
+        """Return steps with the ids of their runs.
+
+        Args:
+            steps: All steps; those with an id are of runs that have the same rollouts.
+        """
+        known: dict[str | None, set[str]] = {}
+        for step in steps:
+            if step.run_id is not None:
+                known.setdefault(step.experiment_name, set()).add(step.run_id)
+                if step.run_id not in self._places:
+                    self._places[step.run_id] = self._place(step)
+        if len(self._folders) < 2:
+            # Steps of one folder would have to be read one by one for this.
+            return list(steps)
+        return [
+            replace(step, run_id=self._owner(step, known[step.experiment_name]))
+            if step.run_id is None and step.experiment_name in known
+            else step
+            for step in steps
+        ]
+
+    def folders(self) -> Mapping[str, str]:
+        """Return the folder of each run that has one of its own."""
+        places = list(self._places.values())
+        return {run: place for run, place in self._places.items() if place is not None and places.count(place) == 1}
+
+    def _owner(self, step: StepSummary, known: set[str]) -> str | None:
+        key = step.step, step.validate, step.experiment_name
+        made_from, owner = self._owners.get(key, (None, None))
+        if made_from is not step:
+            found = {each.run_id for each in self._run.summaries(*key)}
+            owner = found.pop() if len(found) == 1 else None
+            self._owners[key] = step, owner
+        return owner if owner in known else None
+
+    def _place(self, step: StepSummary) -> str | None:
+        """Return the folder of a run by one of its trajectories."""
+        first = self._run.summaries(step.step, step.validate, step.experiment_name, step.run_id)[0]
+        file, _ = self._run.trajectory(first.trace_id).parts[0]
+        return next((str(folder) for folder in self._folders if folder in file.path.parents), None)

@@ -1,0 +1,92 @@
+"""Two runs of one experiment in two folders: each is a series of its own, named by its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from opentelemetry.sdk.resources import Resource
+
+from otel_rollout import semconv
+from otel_rollout.trace_folder.folder_writer import FolderWriter
+from tests.servers.browser import Browser
+from tests.trace_folder import recordings
+from tests.view.looking import look
+from tests.view.viewer import Viewer
+
+pytestmark = pytest.mark.integration
+
+SHORT, LONG = "1" * 32, "2" * 32
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return the folders of a run of two steps with a validation, and of one of four steps."""
+    made = []
+    for run_id, steps in ((SHORT, 2), (LONG, 4)):
+        folder = tmp_path_factory.mktemp(f"run-{run_id[0]}-") / "traces"
+        resource = Resource({semconv.SERVICE_NAME: "p", semconv.RUN_ID: run_id})
+        own_id = recordings.trace_id_of
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(recordings, "RESOURCE", resource)
+            patch.setattr(recordings, "trace_id_of", lambda *tags, **more: own_id(*tags, **more) ^ int(run_id, 16))  # noqa: B023 - called in this turn
+            writer = FolderWriter(folder)
+            for step in range(1, steps + 1):
+                for rollout in range(2):
+                    writer.write(recordings.make_trajectory(step, 0, rollout, reward=float(rollout)))
+            if run_id == SHORT:
+                writer.write(recordings.make_trajectory(2, 0, 0, validate=True))
+            writer.close()
+        made.append(folder)
+    return made
+
+
+@pytest.fixture(scope="module")
+def viewer(folders: list[Path]):
+    """A viewer of both."""
+    with Viewer(*folders) as running:
+        yield running
+
+
+def test_each_step_belongs_to_its_run(viewer: Viewer, folders: list[Path]) -> None:
+    """Steps and validations that only one of the runs has are that run's, as those are that both have."""
+    run = viewer.get("run")
+    of_run = {run_id: [step["step"] for step in run["steps"] if step["run_id"] == run_id] for run_id in (SHORT, LONG)}
+    assert of_run == {SHORT: [1, 2, 2], LONG: [1, 2, 3, 4]}
+    assert run["run_folders"] == {SHORT: str(folders[0]), LONG: str(folders[1])}
+    assert len(viewer.get(f"step/4?run={LONG}")["groups"]) == 1
+    assert len(viewer.get(f"step/4?run={LONG}")["rollouts"]["rows"]) == 2
+    assert viewer.client.get(f"/api/step/4?run={SHORT}").status_code == 404
+
+
+def test_a_prompt_at_other_steps_is_that_of_its_run(viewer: Viewer) -> None:
+    """Beside a group stand those of its own run's other steps."""
+    others = {
+        run_id: [each["step"] for each in viewer.get(f"step/1/group/0?run={run_id}")["other_steps"]]
+        for run_id in (SHORT, LONG)
+    }
+    assert others == {SHORT: [2], LONG: [2, 3, 4]}
+
+
+def test_one_is_laid_over_the_other_by_the_names_of_their_folders(
+    browser: Browser, viewer: Viewer, folders: list[Path]
+) -> None:
+    """Each can be chosen, by names without what their folders have alike, and all steps of both are in the charts."""
+    names = [f"exp · {folder.parent.name}" for folder in folders]
+    with look(browser, viewer) as looking:
+        page = looking.go(f"#/?experiment=exp&run={SHORT}")
+        page.get_by_role("link", name="Training · 2").wait_for()
+        page.get_by_role("link", name="Validation · 1").wait_for()
+        for name, steps in ((names[1], 4), (names[0], 2)):
+            page.get_by_label("Experiment").select_option(name)
+            page.get_by_role("link", name=f"Training · {steps}").wait_for()
+        page.get_by_label("Against").select_option(names[1])
+        page.locator(".charts-legend").get_by_text(names[0]).wait_for()
+        page.locator(".charts-legend").get_by_text(names[1]).wait_for()
+        label = page.locator(".chart", has_text="Mean reward").get_by_role("img").get_attribute("aria-label")
+        assert label is not None
+        assert "over 4 steps" in label
+        looking.go(f"#/step/3?experiment=exp&run={LONG}")
+        page.get_by_title("Next step (])").click()
+        looking.wait_for_address(f"#/step/4?experiment=exp&run={LONG}")
+        assert looking.faults == []
