@@ -133,6 +133,24 @@ class TestConversation:
         assert [each.is_error for each in utterances] == [False, False, False, True, False, False, False]
         assert not any(each.is_new_prompt for each in utterances)
 
+    @pytest.mark.parametrize(
+        "said",
+        [
+            {"role": "assistant", "reasoning_content": "Hm.", "content": "One."},
+            {"role": "assistant", "content": "<think>\nHm.\n</think>\n\nOne."},
+            {"role": "assistant", "content": "Hm.</think>One."},
+        ],
+        ids=["apart", "in the text", "begun by the template"],
+    )
+    def test_reasoning_that_later_prompts_leave_out(self, said):
+        """It is apart from the text, and the conversation goes on."""
+        later = [*OPENAI[:2], {"role": "assistant", "content": "One."}, {"role": "user", "content": "Sum up."}]
+        spans = [turn(2, {"messages": OPENAI[:2]}, said), turn(4, {"messages": later}, "Two.")]
+        utterances = conversation_of(spans)
+        assert [each.message.text for each in utterances] == ["Be brief.", "What is 1 + 2?", "One.", "Sum up.", "Two."]
+        assert [each.message.reasoning for each in utterances] == ["", "", "Hm.", "", ""]
+        assert not any(each.is_new_prompt for each in utterances)
+
     def test_another_prompt_is_said(self):
         """A prompt that does not continue the conversation is shown from where it differs."""
         spans = [
@@ -208,7 +226,7 @@ class TestMessages:
         result = [{"type": "tool_result", "tool_use_id": "x", "content": [{"type": "text", "text": "1"}]}]
         found = messages_of([{"role": "assistant", "content": blocks}, {"role": "user", "content": result}])
         assert found == [
-            Message("assistant", "Hm.", (ToolCall("add", "a=1", "x", {"a": 1}),)),
+            Message("assistant", "", (ToolCall("add", "a=1", "x", {"a": 1}),), reasoning="Hm."),
             Message("tool", "1", call_id="x"),
         ]
 
@@ -223,7 +241,10 @@ class TestMessages:
                 [{"type": "function_call", "id": "fc", "call_id": "c1", "name": "add", "arguments": "{}"}],
                 [Message("assistant", calls=(ToolCall("add", "", "c1", {}),))],
             ),
-            ({"role": "assistant", "reasoning_content": "Hm.", "content": "3"}, [Message("assistant", "Hm.\n3")]),
+            (
+                {"role": "assistant", "reasoning_content": "Hm.", "content": "3"},
+                [Message("assistant", "3", reasoning="Hm.")],
+            ),
             (
                 {
                     "role": "user",

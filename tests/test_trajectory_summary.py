@@ -293,6 +293,44 @@ class TestWhatItSays:
         summary = summarise_trajectory(spans)
         assert (summary.unparsed_tool_calls, summary.unknown_tool_calls) == (2, 2)
 
+    @pytest.mark.parametrize(
+        ("error_type", "message", "unknown"),
+        [
+            ("KeyError", "Unknown tool: serch", 1),
+            ("ValueError", "no such function: serch", 1),
+            ("sqlite3.OperationalError", "no such function: MEDIAN", 0),
+            ("ValueError", "Invalid function arguments: query is missing", 0),
+        ],
+    )
+    def test_calls_of_tools_that_there_are_not(self, error_type, message, unknown):
+        """A query with a function that its database lacks, or a call with wrong arguments, is none."""
+        context, parent = (SpanContext(TRACE, number, False, TraceFlags(1)) for number in (4, 1))
+        failed = ReadableSpan(
+            "t",
+            context,
+            parent,
+            RESOURCE,
+            {"openinference.span.kind": "TOOL", "error.type": error_type},
+            status=Status(StatusCode.ERROR, message),
+            start_time=START,
+            end_time=START,
+        )
+        assert summarise_trajectory([root(), failed]).unknown_tool_calls == unknown
+
+    @pytest.mark.parametrize(
+        ("call", "unparsed"),
+        [
+            ("<function=search>\n<parameter=query>\nx\n</parameter>\n</function>\n", 0),
+            ("search\n<arg_key>query</arg_key>\n<arg_value>x</arg_value>\n", 0),
+            ("<function=>", 1),
+            ("search", 1),
+        ],
+    )
+    def test_tool_calls_in_tags(self, call, unparsed):
+        """Those of Qwen3-Coder and of GLM are calls, too."""
+        spans = [span(2, "LLM", output__value=f"a <tool_call>\n{call}</tool_call>")]
+        assert summarise_trajectory(spans).unparsed_tool_calls == unparsed
+
 
 class TestTurnHashes:
     """Equal for equal content."""

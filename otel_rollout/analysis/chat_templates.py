@@ -17,7 +17,7 @@ import orjson
 
 from otel_rollout.processing.template_text import tool_results
 
-__all__ = ["ToolCall", "json_of", "read_template", "split_tool_calls"]
+__all__ = ["ToolCall", "json_of", "read_template", "split_reasoning", "split_tool_calls"]
 
 _ROLE: Final = "system|user|assistant|tool|developer|observation|ipython|model"
 _HEADERS: Final = re.compile(
@@ -35,6 +35,8 @@ _ROLES: Final = {"model": "assistant", "observation": "tool", "ipython": "tool"}
 _CALL: Final = "<tool_call>"
 _CALL_END: Final = "</tool_call>"
 _SPACE: Final = re.compile(r"\s*")
+_THINK: Final = re.compile(r"\s*<think(?:ing)?>")
+_THINK_END: Final = re.compile(r"</think(?:ing)?>\s*")
 
 
 class ToolCall(NamedTuple):
@@ -88,6 +90,18 @@ def read_template(text: str) -> list[tuple[str, str]]:
             # The last header alone asks the model to generate.
             messages.append((_ROLES.get(role, role), content.rstrip("\n")))
     return messages
+
+
+def split_reasoning(text: str) -> tuple[str, str]:
+    """Return the reasoning that a model's text begins with, and the rest.
+
+    It is closed or not; templates of models that always think end the prompt with the mark that opens it.
+    """
+    start, end = _THINK.match(text), _THINK_END.search(text)
+    if start is None and (end is None or _THINK.search(text, 0, end.start())):
+        return "", text
+    begin = start.end() if start else 0
+    return (text[begin : end.start()].strip(), text[end.end() :]) if end else (text[begin:].strip(), "")
 
 
 def split_tool_calls(text: str) -> tuple[str, tuple[ToolCall, ...]]:

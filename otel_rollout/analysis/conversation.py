@@ -176,7 +176,10 @@ def _has_only_new_messages(turn: ReadableSpan, prompt: Sequence[Message]) -> boo
 
 
 def _common(known: Sequence[Message], prompt: Sequence[Message]) -> int:
-    """Return the number of messages that both begin with; a tool's name is no part of what was said."""
+    """Return the number of messages that both begin with.
+
+    A tool's name is no part of what was said, nor is reasoning, which templates leave out of later prompts.
+    """
 
     def said(message: Message) -> tuple[str, str, list[str]]:
         return message.role, message.text.strip(), [call.name for call in message.calls]

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from otel_rollout.analysis.chat_templates import ToolCall, json_of, read_template, split_tool_calls
+from otel_rollout.analysis.chat_templates import ToolCall, json_of, read_template, split_reasoning, split_tool_calls
 from otel_rollout.processing.message_text import media_note
 from otel_rollout.processing.messages import convert_messages, is_message, text_message
 
@@ -31,10 +31,11 @@ class Message:
 
     Args:
         role: `system`, `user`, `assistant`, `tool`, or another program's word.
-        text: Its text; empty if it only calls tools.
+        text: Its text without the reasoning; empty if it only calls tools.
         calls: Its tool calls.
         name: The name of the tool that the text is the result of, if it is known.
         call_id: The id of the tool call that the text is the result of.
+        reasoning: The model's reasoning before the text.
     """
 
     role: str
@@ -42,6 +43,7 @@ class Message:
     calls: tuple[ToolCall, ...] = ()
     name: str = ""
     call_id: str = ""
+    reasoning: str = ""
 
 
 def messages_of(value: Any, depth: int = 0) -> list[Message]:
@@ -86,7 +88,10 @@ def read_message(message: Mapping[str, Any], *, has_results: bool = False) -> It
         message: Its role and its parts.
         has_results: It had results of tools, and is nothing if nothing else was said.
     """
-    role, texts, calls = message["role"], [], []
+    role = message["role"]
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: list[ToolCall] = []
     name = str(message.get("name") or "") if role == "tool" else ""
     for part in message["parts"]:
         kind = part.get("type")
@@ -97,24 +102,28 @@ def read_message(message: Mapping[str, Any], *, has_results: bool = False) -> It
         elif kind in _CALLS:
             calls.append(_call_of(part))
         else:
-            texts.append(text_of_value(part))
+            (thoughts if kind == "reasoning" else texts).append(text_of_value(part))
+    thought = "\n".join(filter(None, thoughts))
     text = "\n".join(filter(None, texts))
-    if has_results and not text and not calls:
+    if has_results and not text and not calls and not thought:
         return
     if not calls and role != "tool" and (split := read_template(text)):
-        yield from (_with_calls(role, text) for role, text in split)
-    elif calls or role != "assistant":
-        yield Message(role, text, tuple(calls), name)
+        if thought:
+            yield Message(role, reasoning=thought)
+        for role, text in split:
+            yield _said_by_model(text) if role == "assistant" else Message(role, text.strip("\n"))
+    elif role != "assistant":
+        yield Message(role, text, tuple(calls), name, reasoning=thought)
     else:
-        yield _with_calls(role, text)
+        yield _said_by_model(text, tuple(calls), thought)
 
 
-def _with_calls(role: str, text: str) -> Message:
-    """Return a message of a chat template, in which tool calls are text too."""
-    if role != "assistant":
-        return Message(role, text.strip("\n"))
-    said, calls = split_tool_calls(text)
-    return Message(role, said, calls)
+def _said_by_model(text: str, calls: tuple[ToolCall, ...] = (), thought: str = "") -> Message:
+    """Return a message of a model, in whose text reasoning and tool calls may stand."""
+    if not calls:
+        text, calls = split_tool_calls(text)
+    begin, text = split_reasoning(text)
+    return Message("assistant", text, calls, reasoning="\n".join(filter(None, (thought, begin))))
 
 
 def text_of_value(value: Any) -> str:

@@ -36,13 +36,17 @@ _OPERATIONS: Final = {
     "text_completion": "LLM",
 }
 _UNKNOWN_TOOL: Final = re.compile(
-    r"(?:unknown|no such|unrecognized|invalid|undefined) (?:tool|function)\b"
+    r"(?:unknown|no such|unrecognized|invalid|undefined) (?:tool|function)\b(?! (?:argument|call|input|output|param))"
     r"|no (?:tool|function)(?: is)? (?:named|called)"
     r"|(?:tool|function)(?: name)? [^\s]{0,128} ?(?:is )?(?:not found|does not exist|is unknown|not recognized)",
     re.IGNORECASE,
 )
+_OF_QUERIES: Final = frozenset({"DatabaseError", "OperationalError", "ProgrammingError"})
+"""Exceptions of databases, whose functions are no tools."""
 _MARK: Final = "<tool_call>"
 _END_MARK: Final = "</tool_call>"
+_TAGS: Final = re.compile(r"\s{0,16}(?:<function=[^\s<>]{1,128}>|[\w.-]{1,128}\s{0,16}<arg_key>)")
+"""The forms of Qwen3-Coder and GLM."""
 _MAX_MESSAGE_CHARACTERS: Final = 500
 MAX_PARSED_CHARACTERS: Final = 2**18
 
@@ -81,6 +85,8 @@ def is_unknown_tool(span: ReadableSpan) -> bool:
         return True
     if span.status.status_code is not StatusCode.ERROR:
         return False
+    if error_type_of(span).rpartition(".")[2] in _OF_QUERIES:
+        return False
     said = (span.status.description, exception_attributes(span).get(semconv.EXCEPTION_MESSAGE))
     return any(isinstance(text, str) and _UNKNOWN_TOOL.search(text[:_MAX_MESSAGE_CHARACTERS]) for text in said)
 
@@ -105,10 +111,12 @@ def unparsed_calls_of(attributes: Mapping[str, Any]) -> int:
 
 
 def _is_call(text: str) -> bool:
-    """Return True if a text after the mark is a tool call: an object with a name, and the mark of its end."""
+    """Return True if a text after the mark is a tool call: an object with a name, or tags, and the mark of its end."""
     end = text.find(_END_MARK)
     if end < 0:
         return False
+    if _TAGS.match(text, 0, end):
+        return True
     try:
         call = orjson.loads(text[:end])
     except ValueError:

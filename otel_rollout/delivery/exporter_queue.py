@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from otel_rollout.counts import ExporterStats
 from otel_rollout.delivery.account import Account
 from otel_rollout.delivery.batch import Batch, MemoryStore
+from otel_rollout.delivery.end_times import SECONDS_OF_A_WAIT, EndTimes
 from otel_rollout.delivery.open_notes import OpenNotes
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.delivery.spooled_store import SpooledStore
@@ -48,10 +49,6 @@ CHILD_SHARE: Final = 0.97
 """Up to this part children are taken, without payload; the rest is for roots."""
 MIN_SECONDS_LEFT: Final = 0.05
 """With less than this left to the deadline of a shutdown, no further attempt begins."""
-SECONDS_WITH_A_SPOOL: Final = 2.0
-"""How long attempts go on after the first that fails during a shutdown, if the spool can keep the rest."""
-SECONDS_OF_A_WAIT: Final = 1.0
-"""A wait at the end that may be longer than this is logged."""
 SECONDS_AFTER_AN_ERROR: Final = 1.0
 """The pause of delivery after an internal error, which may come again at once."""
 
@@ -110,14 +107,9 @@ class ExporterQueue:
             self._store = SpooledStore(memory, self._spool, self._limits.max_bytes, account, self._log)
         self._thread: threading.Thread | None = None
         self._is_idle = self._is_closed = self._has_ended = False
-        self._deadline: float | None = None
-        """The end of attempts, once `shutdown` was called."""
-        self._attempts_end = 0.0
-        """The same, if the disk can't keep the rest."""
-        self._final_deadline = 0.0
+        self._end = EndTimes()
         self._is_failing = False
         """True if the last attempt failed, and another one may help."""
-        self._has_full_disk = self._has_said_wait = False
         self._flushes = self._flushes_seen = self._configuration_errors = self._lost_at_flush = 0
 
     # --- from any thread
@@ -243,23 +235,21 @@ class ExporterQueue:
         """
         with self._lock:
             if self._is_closed:
-                if deadline < self._final_deadline:
+                if deadline < self._end.thread:
                     # Asked again, in a hurry: someone pressed Ctrl-C during the wait.
                     self._store.begin_shutdown(deadline)
-                    self._final_deadline = deadline
-                    self._deadline = self._attempts_end = min(self._attempts_end, time.monotonic())
+                    self._end.hurry(deadline)
                     self.request_flush()
                 return
             # In this order: a signal handler may raise in between.
-            self._final_deadline = deadline
-            self._deadline = self._attempts_end = self._store.begin_shutdown(deadline)
+            self._end.begin(self._store.begin_shutdown(deadline), deadline)
             self._is_closed = True
-            end = self._shorten_end() if self._is_failing else ""
+            line = self._shorten_end() if self._is_failing else ""
             self.request_flush()
             if self._side_work is not None:
                 self._side_work.retry_now()
             must_drain_here = self._thread is None and bool(self._store.spans)
-        self._note_end(end)
+        self._note_end(line)
         if must_drain_here:
             # No thread could be started: the interpreter is exiting. No attempt begins after the deadline, but one
             # that hangs can't be left behind here.
@@ -268,13 +258,13 @@ class ExporterQueue:
     def join(self) -> bool:
         """Wait for the thread until the deadline given to `shutdown`; True if the backend has every span."""
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread() and self._deadline is not None:
+        if thread is not None and thread is not threading.current_thread() and self._end.attempts is not None:
             # A little later than its own deadline: then it may be putting spans on disk already.
-            self._await_end(min(self._attempts_end + 0.1, self._final_deadline))
+            self._await_end(min(self._end.last_attempts + 0.1, self._end.thread))
             self._store.await_spill()
-            self._await_end(self._final_deadline)
+            self._await_end(self._end.thread)
         self._abandon()
-        self._store.close(math.inf if thread is None else self._final_deadline)
+        self._store.close(math.inf if thread is None else self._end.thread)
         is_whole = not self._account.lost and not self._account.spooled and not self._holds_spans()
         return self._end_side_work() and is_whole and not (self._held and self._held.lost)
 
@@ -284,7 +274,7 @@ class ExporterQueue:
 
     def _end_side_work(self) -> bool:
         """Do the side work that is left, as far as there is time; True if all was done."""
-        return self._side_work is None or self._side_work.shutdown(self._deadline or 0.0)
+        return self._side_work is None or self._side_work.shutdown(self._end.attempts or 0.0)
 
     def _await_end(self, deadline: float) -> None:
         """Wait for the thread's end; not by `Thread.join`, which takes it for ended once a signal handler has raised.
@@ -317,7 +307,7 @@ class ExporterQueue:
             while not is_last:
                 is_last = self._await_work()
                 while self._store.spans or self._account.spooled:
-                    if self._deadline is not None and time.monotonic() >= self._deadline:
+                    if self._end.is_late:
                         break
                     self._deliver_batch()
                     self._open_notes.note()
@@ -338,26 +328,15 @@ class ExporterQueue:
 
     def _deliver_rest(self) -> None:
         """Use the time that is left for spans that the disk did not take."""
-        self._has_full_disk = True
-        self._deadline = self._attempts_end
-        while self._store.spans and time.monotonic() < self._deadline:
+        self._end.give_up_the_disk()
+        while self._store.spans and not self._end.is_late:
             self._deliver_batch()
 
     def _shorten_end(self) -> str:
-        """Leave the rest to the disk soon, or return the line that says what the end waits for; with the lock held."""
-        now = time.monotonic()
-        if self._store.keeps_unsent and not self._has_full_disk:
-            self._deadline = min(self._attempts_end, now + SECONDS_WITH_A_SPOOL)
-        elif self._attempts_end - now > SECONDS_OF_A_WAIT and not self._has_said_wait:
-            self._has_said_wait = True
-            return (
-                f"the end of the process waits up to {self._attempts_end - now:.0f} s for the backend to take "
-                f"{self._account.queued:,} spans; Ctrl-C ends the wait"
-            )
-        return ""
+        return self._end.shorten(self._account.queued, keeps_unsent=self._store.keeps_unsent)
 
     def _note_end(self, line: str) -> None:
-        """Log a line of `_shorten_end`; without the lock, which a logging handler that traces would wait for."""
+        """Log a line of the end's times; without the lock, which a logging handler that traces would wait for."""
         if line:
             self._log.warn("end", line)
 
@@ -430,8 +409,7 @@ class ExporterQueue:
                 return
             if report.delivered:
                 self._is_failing = False
-                if self._deadline is not None:
-                    self._deadline = self._attempts_end
+                self._end.lengthen()
             account.queued_bytes -= batch.queued_bytes
             account.settled += len(batch.queued) - len(report.unsent)
             account.spooled += len(report.unsent) - (len(batch.queued) if batch.is_from_disk else 0)
@@ -449,14 +427,17 @@ class ExporterQueue:
         with self._lock:
             if self._account.is_abandoned:
                 return False
-            if self._deadline is not None and self._flushes == self._flushes_seen:
-                left = self._deadline - time.monotonic()
+            deadline = self._end.attempts
+            if deadline is not None and self._flushes == self._flushes_seen:
+                left = deadline - time.monotonic()
                 if outcome.verdict is Verdict.CONFIGURATION_ERROR or left < MIN_SECONDS_LEFT:
                     return False
                 # Several attempts still fit in, however long the delay has grown.
                 seconds = min(seconds, left / 4)
             asked_for = min(seconds, max(0.0, outcome.retry_after or 0.0))
-            self._work.wait_for(lambda: self._flushes != self._flushes_seen and self._deadline is not None, asked_for)
+            self._work.wait_for(
+                lambda: self._flushes != self._flushes_seen and self._end.attempts is not None, asked_for
+            )
             self._work.wait_for(lambda: self._flushes != self._flushes_seen, seconds - asked_for)
         return True
 
@@ -472,14 +453,14 @@ class ExporterQueue:
         self._account.last_trouble = f"{outcome.verdict.value}: {outcome.reason}"
         can_help = outcome.verdict in (Verdict.RETRY, Verdict.UNEXPLAINED)
         self._log.note(outcome, self._waiting() if can_help else "")
-        end = ""
+        line = ""
         with self._lock:
-            if can_help and self._deadline is not None and not self._is_failing:
-                end = self._shorten_end()
+            if can_help and self._end.attempts is not None and not self._is_failing:
+                line = self._shorten_end()
             self._is_failing = can_help
             if outcome.verdict in (Verdict.RETRY, Verdict.CONFIGURATION_ERROR):
                 self._store.note_trouble()
             if outcome.verdict is Verdict.CONFIGURATION_ERROR:
                 self._configuration_errors += 1
                 self._progress.notify_all()
-        self._note_end(end)
+        self._note_end(line)

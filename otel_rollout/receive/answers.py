@@ -19,7 +19,7 @@ __all__ = ["failure", "success"]
 RETRY_AFTER_SECONDS: Final = 1
 _RETRYABLE: Final = (429, 503)
 # google.rpc.Code
-_CODES: Final = {400: 3, 401: 16, 408: 4, 413: 3, 415: 3, 429: 8, 503: 14}
+_CODES: Final = {400: 3, 401: 16, 413: 3, 415: 3, 429: 8, 503: 14}
 _INTERNAL: Final = 13
 
 

@@ -76,7 +76,9 @@ async def _take(receiver: Receiver, request: Request, encoding: str, media_type:
         except BodyTooLargeError as error:
             return failure(media_type, 413, str(error))
         except (asyncio.TimeoutError, ClientDisconnect):
-            return failure(media_type, 408, f"the body did not come within {limits.body_seconds:g} seconds")
+            # 408 fits, but the Collector drops what is answered so.
+            totals.turned_away += 1
+            return failure(media_type, 503, f"the body did not come within {limits.body_seconds:g} seconds")
         try:
             batch = await receiver.store(body, encoding, media_type)
         except BodyTooLargeError as error:

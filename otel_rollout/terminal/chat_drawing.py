@@ -51,7 +51,7 @@ def draw_chat(trajectory: RecordedTrajectory, *, width: int | None) -> Iterator[
 
 
 def draw_message(message: Message, *, width: int | None, style: str = "", margin: str = MARGIN) -> Iterator[Text]:
-    """Yield the lines of a message's text and tool calls.
+    """Yield the lines of a message's reasoning, text and tool calls.
 
     Args:
         message: The message.
@@ -59,6 +59,10 @@ def draw_message(message: Message, *, width: int | None, style: str = "", margin
         style: The style of the text.
         margin: Text before each line.
     """
+    if message.reasoning:
+        yield Text(f"{margin}reasoning:", style="dim")
+    for line in wrapped(message.reasoning, width, margin + MARGIN):
+        yield Text(f"{margin}{MARGIN}{line}", style="dim")
     for line in wrapped(message.text, width, margin):
         yield Text.assemble((margin, "dim"), (line, style))
     for call in message.calls:

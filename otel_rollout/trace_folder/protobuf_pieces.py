@@ -26,10 +26,13 @@ _BYTES: Final = 2
 _WIDTHS: Final = {1: 8, 5: 4}
 _MAX_NUMBER: Final = 1 << 29
 _MAX_VARINT_BYTES: Final = 10
+_MAX_DEPTH: Final = 100
+"""Protobuf's own limit: what is deeper is not parsed."""
 _EVENTS_AND_LINKS: Final = 3
 """An event or a link counts as so many fields: even an empty one is written with a time, a name, ids."""
 _Field: TypeAlias = tuple[int, int, int, int]
 """The number of a field, its begin, that of its value, its end; the number is 0 if the value is no bytes."""
+_NO_FIELD: Final = (0, 0, 0, 0)
 
 
 class Piece(NamedTuple):
@@ -75,7 +78,7 @@ def spans_of(data: bytes, piece: Piece) -> Iterator[tuple[int, int]]:
 
 
 def has_too_many_fields(data: bytes, start: int, end: int, most: int) -> bool:
-    """Return True if a span and all that is in it has more than `most` fields, or can't be read.
+    """Return True if a span and all that is in it has more than `most` fields; False if it can't be parsed.
 
     Args:
         data: A request.
@@ -83,21 +86,23 @@ def has_too_many_fields(data: bytes, start: int, end: int, most: int) -> bool:
         end: Its end.
         most: The limit.
     """
-    left, waiting = most, [(start, end, Span.DESCRIPTOR)]
-    while waiting:
-        place, stop, message = waiting.pop()
-        inner = _messages_of(message)
+    # In the order in which it is parsed: what is behind damage is never reached.
+    left, above = most, [(_fields(data, start, end), _messages_of(Span.DESCRIPTOR))]
+    while above and len(above) <= _MAX_DEPTH:
+        fields, messages = above[-1]
         try:
-            for number, _, value, value_end in _fields(data, place, stop):
-                left -= 1
-                if (found := inner.get(number)) is not None:
-                    left -= found[1] - 1
-                    waiting.append((value, value_end, found[0]))
-                if left < 0:
-                    return True
+            number, _, value, value_end = next(fields, _NO_FIELD)
         except ValueError:
-            # Parsing it says so too.
+            break
+        if not number and not value_end:
+            above.pop()
             continue
+        left -= 1
+        if (found := messages.get(number)) is not None:
+            left -= found[1] - 1
+            above.append((_fields(data, value, value_end), _messages_of(found[0])))
+        if left < 0:
+            return True
     return False
 
 

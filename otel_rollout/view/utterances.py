@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -21,7 +20,6 @@ __all__ = ["utterances"]
 MAX_UTTERANCES: Final = 10_000
 """Of a longer conversation the beginning and the end are shown."""
 MAX_TOKEN_IDS: Final = 20_000
-_REASONING: Final = re.compile(r"\A\s*<think(?:ing)?>(.*?)(?:</think(?:ing)?>\s*|\Z)", re.DOTALL)
 
 
 def utterances(
@@ -54,11 +52,9 @@ def _record(
 ) -> dict[str, Any]:
     message, span = each.message, each.span
     turn = turns.get(span_id) if span_id is not None else None
-    reasoning, text = _reasoning(message.text) if message.role == "assistant" else (None, message.text)
-    kept, cut = cutter.text(text)
-    if reasoning is not None:
-        reasoning, more = cutter.text(reasoning)
-        cut += more
+    kept, cut = cutter.text(message.text)
+    reasoning, more = cutter.text(message.reasoning)
+    cut += more
     calls = [_call(call, cutter) for call in message.calls]
     tokens = ids = None
     if span is not None and turn is not None and is_first:
@@ -74,7 +70,7 @@ def _record(
         "turn": turn,
         "is_error": each.is_error,
         "is_new_prompt": each.is_new_prompt,
-        "reasoning": reasoning,
+        "reasoning": reasoning or None,
         "tokens": tokens,
         "token_ids": None if ids is None else ids[:MAX_TOKEN_IDS],
         "cut": cut + sum(call["cut"] for call in calls),
@@ -84,12 +80,6 @@ def _record(
 def _call(call: ToolCall, cutter: Cutter) -> dict[str, Any]:
     arguments, cut = cutter.value(call.arguments if call.fields is None else call.fields)
     return {"name": call.name, "arguments": arguments, "call_id": call.call_id, "cut": cut}
-
-
-def _reasoning(text: str) -> tuple[str | None, str]:
-    """Return the reasoning that a text begins with, and the rest."""
-    found = _REASONING.match(text)
-    return (found[1].strip(), text[found.end() :]) if found else (None, text)
 
 
 def _tokens(span: ReadableSpan) -> dict[str, Any] | None:

@@ -92,3 +92,9 @@ def test_it_excludes_the_other_forms(tmp_path, capsys):
         main(["show", str(tmp_path), "--chat", "--full"])
     assert ended.value.code == 2
     assert "not allowed with argument" in capsys.readouterr().err
+
+
+def test_reasoning_stands_before_the_text(tmp_path, capsys):
+    """It has a line of its own above it, and is indented."""
+    write(tmp_path, "<think>\nTwo prices.\n</think>\n\nWait.")
+    assert chat(capsys, tmp_path)[4:8] == ["assistant  9 tokens  1.00 s", "  reasoning:", "    Two prices.", "  Wait."]

@@ -64,6 +64,7 @@ HEALTHY = {
     "rewards up to 100": unusual(lambda _s, group, r: {"reward": 100.0 * ((group + r) % 5)}),
     "one rollout of each prompt": unusual(lambda _s, group, r: {"sample_index": 4 * group + r, "rollout_n": 0}),
     "weights that are old on purpose": unusual(lambda *_: {}, staleness=4),
+    "labels as answers": unusual(lambda _s, _g, r: {"turn_hashes": ("yes" if r % 2 else "no",)}, output_tokens=3),
     "no tools": unusual(lambda *_: {}, tools={}),
     "validation with prefix breaks": unusual(lambda *_: {}, prefix_breaks=1, validate=True),
     "spans of another program": unusual(lambda *_: {}, 1, step=None, has_root=False, **NOTHING_ELSE),

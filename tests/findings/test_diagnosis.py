@@ -94,11 +94,32 @@ class TestComparison:
         (finding,) = diagnosed(make_steps(truncated(2)), against=before).findings
         assert (finding.before, finding.measured) == (1 / 32, "50%, threshold 15%, before 3.1%")
 
+    def test_has_no_value_that_the_other_steps_cannot_tell(self):
+        """One step has no change over steps, and one without validation says nothing of it."""
+        change, steps, _ = FAULTS["mode_collapse"]
+        before = list(map(summarise, make_steps()))
+        found = {each.check: each for each in diagnosed(make_steps(change, steps), against=before).findings}
+        assert (found["mode_collapse"].before, found["duplicates"].before) == (None, 0.0)
+        validation = make_steps(lambda *place: {**truncated(2)(*place), "validate": True})
+        (finding,) = diagnosed(validation, against=before).findings
+        assert (finding.before, finding.measured) == (None, "50%, threshold 15%")
+
     def test_tells_what_is_gone(self):
         """A finding of the other steps that is not in these is listed apart."""
         diagnosis = diagnosed(make_steps(), against=list(map(summarise, make_steps(truncated(2)))))
         assert diagnosis.findings == ()
         assert [each.check for each in diagnosis.gone] == ["truncated"]
+
+    def test_what_these_steps_cannot_tell_is_not_gone(self):
+        """A run that is too short for a check over steps, or has no validation, mends neither."""
+        change, steps, _ = FAULTS["mode_collapse"]
+        validation = make_steps(lambda *place: {**truncated(2)(*place), "validate": True})
+        before = list(map(summarise, [*make_steps(change, steps), *validation]))
+        assert [each.check for each in diagnosed(make_steps(steps=2), against=before).gone] == ["duplicates"]
+        assert [each.check for each in diagnosed(make_steps(steps=4), against=before).gone] == [
+            "duplicates",
+            "mode_collapse",
+        ]
 
 
 class TestFailures:

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 
 from otel_rollout.receive import span_batch
 from otel_rollout.receive.span_batch import SpanBatch
@@ -71,6 +74,21 @@ def test_many_tiny_spans(start, tmp_path, form) -> None:
     assert stored(tmp_path / "traces") == ids_of(make_trace(1))
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="/proc has the peak")
+def test_span_of_empty_values(start, tmp_path) -> None:
+    """A span of 16 million empty attributes is refused before it is parsed; the others of its request are stored."""
+    receiver = start()
+    before = peak_bytes(receiver.process.pid)
+    span = make_span(2, 0).SerializeToString() + field(9, b"") * (16 * MIB)
+    good = [field(2, each.SerializeToString()) for each in make_trace(1)]
+    body = gzip.compress(field(1, field(2, b"".join([*good[:2], field(2, span), *good[2:]]))), 1)
+    answer = receiver.send(body, Content_Encoding="gzip")
+    partial = ExportTraceServiceResponse.FromString(answer.body).partial_success
+    assert (answer.status, partial.rejected_spans, "values" in partial.error_message) == (200, 1, True)
+    assert peak_bytes(receiver.process.pid) - before < 192 * MIB
+    assert stored(tmp_path / "traces") == ids_of(make_trace(1))
+
+
 @pytest.mark.parametrize("form", [PROTOBUF, JSON])
 class TestGroups:
     """Spans are encoded and stored a group at a time."""
@@ -98,6 +116,19 @@ class TestGroups:
         request = make_request([make_span(trace, 0) for trace in range(10)], service="s" * 20_000)
         body = request.SerializeToString() if form == PROTOBUF else as_json(request)
         assert [len(group) for group in SpanBatch(body, form).groups()] == [2] * 5
+
+    def test_large_resources_are_not_kept(self, form) -> None:
+        """Of resources that are large the last is kept at most: each sender may have its own."""
+        requests = [make_request([make_span(1, 0)], service=f"{place}" * 2**17) for place in range(10, 30)]
+        bodies = [each.SerializeToString() if form == PROTOBUF else as_json(each) for each in requests]
+        tracemalloc.start()
+        try:
+            for body in bodies:
+                assert sum(map(len, SpanBatch(body, form).groups())) == 1
+            kept = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        assert kept < 3 * MIB
 
     def test_limit(self, form) -> None:
         """One span more than the limit is too many."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import http.client
 import socket
 import threading
@@ -13,6 +14,7 @@ import pytest
 from google.rpc.status_pb2 import Status
 from starlette.testclient import TestClient
 
+from otel_rollout.receive import span_batch
 from otel_rollout.receive.app import make_app
 from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.receive.receiver import Limits, Receiver
@@ -94,6 +96,52 @@ class TestLimits:
         assert [answer.status_code for answer in answers] == [200]
         assert receiver.waiting_bytes == 0
         assert stored(tmp_path / "traces") == ids_of(make_trace(1))
+
+    def test_disk_that_fails_within_a_request(self, receiver, tmp_path, monkeypatch) -> None:
+        """The answer is 503, though a part of the request is stored; when it comes again each span is stored once."""
+        monkeypatch.setattr(span_batch, "GROUP_BYTES", 4096)
+        take, failures = receiver.folder.take, [None, OSError(errno.ENOSPC, "No space left on device")]
+
+        def fail_once(spans):
+            if failures and (failure := failures.pop(0)) is not None:
+                raise failure
+            return take(spans)
+
+        monkeypatch.setattr(receiver.folder, "take", fail_once)
+        spans = make_trace(1, 6, text="x" * 1000)
+        body = make_request(spans).SerializeToString()
+        with TestClient(make_app(receiver)) as client:
+            headers = {"Content-Type": PROTOBUF}
+            first = client.post("/v1/traces", content=body, headers=headers)
+            assert (first.status_code, first.headers["retry-after"]) == (503, "1")
+            assert 0 < len(stored(tmp_path / "traces")[spans[0].trace_id.hex()]) < 6
+            assert client.post("/v1/traces", content=body, headers=headers).status_code == 200
+        assert stored(tmp_path / "traces") == ids_of(spans)
+        assert (receiver.totals.spans, receiver.totals.doubles > 0) == (6, True)
+
+    def test_slow_body(self, receiver) -> None:
+        """A body that does not come in time is answered with a status that senders repeat; nothing of it is kept."""
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/traces",
+            "headers": [(b"content-type", PROTOBUF.encode())],
+            "query_string": b"",
+        }
+        parts = [{"type": "http.request", "body": b"x" * 100, "more_body": True}]
+        answer = []
+
+        async def receive():
+            return parts.pop() if parts else await asyncio.Event().wait()
+
+        async def send(message) -> None:
+            answer.append(message)
+
+        asyncio.run(make_app(receiver)(scope, receive, send))
+        assert answer[0]["status"] == 503
+        assert (b"retry-after", b"1") in answer[0]["headers"]
+        assert "0.5 seconds" in Status.FromString(answer[1]["body"]).message
+        assert (parts, receiver.waiting_bytes) == ([], 0)
 
 
 def test_sender_that_goes_away(start, tmp_path) -> None:

@@ -94,7 +94,11 @@ def diagnose(
         if proofs is not None
     ]
     keys = {_key(each) for each in findings}
-    earlier = [_finding(each, limits, None, ()) for each in _find(against or (), limits)]
+    earlier = [
+        _finding(each, limits, None, ())
+        for each in _find(against or (), limits)
+        if _can_tell(steps, each.check, each.run)
+    ]
     return Diagnosis(
         steps=len(steps),
         trajectories=sum(step.trajectories for step in steps),
@@ -193,7 +197,7 @@ def _finding(
     worst_step, worst = found.worst
     number, total = sum(each.number for _, each in measures), sum(each.total for _, each in measures)
     subject, first = worst.subject, run[0]
-    earlier = None if before is None else before.get((check.name, subject, first.validate), 0.0)
+    earlier = None if before is None else _value_before(before, check, subject, validate=first.validate)
     compared = [step.step for step in run if step.step is not None]
     detail = worst.detail
     if check.in_step and len(measures) > 1 and detail:
@@ -218,6 +222,24 @@ def _finding(
         advice=check.advice,
         evidence=evidence,
     )
+
+
+def _can_tell(steps: Sequence[StepSummary], check: Check, other: Sequence[StepSummary]) -> bool:
+    """Return True if a check that another run was found by looks at these steps, too."""
+    runs = [run for run in _runs(steps) if run[0].validate == other[0].validate]
+    if check.in_step is not None:
+        return bool(runs)
+    return any(sum(step.step is not None for step in run) >= LEAST_STEPS for run in runs)
+
+
+def _value_before(
+    before: Mapping[tuple[str, str, bool], float], check: Check, subject: str, *, validate: bool
+) -> float | None:
+    """Return a check's value in the steps to compare with; None if they can't tell: one step has no change."""
+    if check.in_step is None or not any(key[2] == validate for key in before):
+        return before.get((check.name, subject, validate))
+    # A tool that was not called there had no errors.
+    return before.get((check.name, subject, validate), 0.0)
 
 
 def _measured(check: Check, value: float, limit: float, before: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from otel_rollout.analysis.findings.check import Check, Measure, StepContents, Threshold, percent
 from otel_rollout.analysis.findings.finding import Severity
@@ -12,13 +13,17 @@ from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 
 __all__ = ["CHECKS"]
 
+LEAST_TOKENS: Final = 16
+
 
 def _share(step: StepSummary) -> float:
     return step.duplicates / step.trajectories if step.trajectories else 0.0
 
 
 def _in_step(step: StepSummary) -> Iterable[Measure]:
-    yield Measure.share(step.duplicates, step.trajectories)
+    # A label or a number has few forms: many rollouts say the same by chance.
+    if step.tokens is None or step.tokens.p50 >= LEAST_TOKENS:
+        yield Measure.share(step.duplicates, step.trajectories)
 
 
 def _over_steps(steps: Sequence[StepSummary]) -> Iterator[Measure]:
@@ -50,8 +55,8 @@ CHECKS = (
         severity=Severity.WARNING,
         threshold=Threshold(
             0.3,
-            "share of a step's trajectories",
-            "short answers repeat by chance; above it a third of the sampling buys nothing",
+            f"share of a step's trajectories, if half of them have {LEAST_TOKENS} output tokens or more",
+            "shorter answers repeat by chance; above it a third of the sampling buys nothing",
         ),
         least=16,
         sentence=lambda found: (
