@@ -44,6 +44,7 @@ class StepSummary:
         validate: True if this is the step's validation.
         experiment_name: The experiment given to `init`.
         run_id: The run, if several runs of the experiment have the same trajectories in this step; else None.
+        sole_run_id: The run of all of its trajectories; None if they are of several.
         trajectories: The number of trajectories.
         groups: The number of prompts.
         start_time: The start of the first trajectory, in nanoseconds since 1970.
@@ -86,6 +87,7 @@ class StepSummary:
     validate: bool
     experiment_name: str | None
     run_id: str | None
+    sole_run_id: str | None
     trajectories: int
     groups: int
     start_time: int
@@ -133,6 +135,7 @@ def summarise_step(summaries: Sequence[TrajectorySummary], groups: Sequence[Grou
     first, named = groups[0], [group for group in groups if group.sample_index is not None]
     rewards = [each.reward for each in summaries if each.reward is not None]
     known = RewardRange.of(rewards)
+    runs = {each.run_id for each in summaries}
     statuses = Counter(each.status for each in summaries)
     deviations = [
         deviation_of(found) for group in named if len(found := [each for each in group.rewards if each is not None]) > 1
@@ -143,6 +146,7 @@ def summarise_step(summaries: Sequence[TrajectorySummary], groups: Sequence[Grou
         validate=first.validate,
         experiment_name=first.experiment_name,
         run_id=first.run_id,
+        sole_run_id=runs.pop() if len(runs) == 1 else None,
         trajectories=len(summaries),
         groups=len(named),
         start_time=start,

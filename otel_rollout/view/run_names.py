@@ -24,8 +24,6 @@ class RunNames:
     def __init__(self, run: Run, folders: Sequence[Path]) -> None:
         self._run = run
         self._folders = folders
-        # By step; they count for the very summary that they were made from.
-        self._owners: dict[tuple[object, ...], tuple[StepSummary, str | None]] = {}
         self._places: dict[str, str | None] = {}
 
     def named(self, steps: Sequence[StepSummary]) -> list[StepSummary]:
@@ -34,20 +32,17 @@ class RunNames:
         Args:
             steps: All steps; those with an id are of runs that have the same rollouts.
         """
-        if len(self._folders) < 2:
-            # The steps of one folder would have to be read one by one for this.
-            return list(steps)
         known: dict[str | None, set[str]] = {}
         for step in steps:
             if step.run_id is not None:
                 known.setdefault(step.experiment_name, set()).add(step.run_id)
-                if step.run_id not in self._places:
+                if len(self._folders) > 1 and step.run_id not in self._places:
                     # A folder may be removed meanwhile.
                     with suppress(LookupError, OSError):
                         self._places[step.run_id] = self._place(step)
         return [
-            replace(step, run_id=self._owner(step, known[step.experiment_name]))
-            if step.run_id is None and step.experiment_name in known
+            replace(step, run_id=step.sole_run_id)
+            if step.run_id is None and step.sole_run_id in known.get(step.experiment_name, ())
             else step
             for step in steps
         ]
@@ -57,15 +52,6 @@ class RunNames:
         known = dict(self._places)
         places = list(known.values())
         return {run: place for run, place in known.items() if place is not None and places.count(place) == 1}
-
-    def _owner(self, step: StepSummary, known: set[str]) -> str | None:
-        key = step.step, step.validate, step.experiment_name
-        made_from, owner = self._owners.get(key, (None, None))
-        if made_from is not step:
-            found = {each.run_id for each in self._run.summaries(*key)}
-            owner = found.pop() if len(found) == 1 else None
-            self._owners[key] = step, owner
-        return owner if owner in known else None
 
     def _place(self, step: StepSummary) -> str | None:
         """Return the folder of a run by one of its trajectories."""

@@ -22,9 +22,14 @@ SHORT, LONG = "1" * 32, "2" * 32
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Return the folders of a run of two steps with a validation, and of one of four steps."""
-    made = []
-    for run_id, steps in ((SHORT, 2), (LONG, 4)):
-        folder = tmp_path_factory.mktemp(f"run-{run_id[0]}-") / "traces"
+    made = [tmp_path_factory.mktemp(f"run-{run_id[0]}-") / "traces" for run_id in (SHORT, LONG)]
+    write_runs(*made)
+    return made
+
+
+def write_runs(*folders: Path) -> None:
+    """Write a run of two steps with a validation into the first folder, and one of four steps into the second."""
+    for run_id, steps, folder in ((SHORT, 2, folders[0]), (LONG, 4, folders[1])):
         resource = Resource({semconv.SERVICE_NAME: "p", semconv.RUN_ID: run_id})
         own_id = recordings.trace_id_of
         with pytest.MonkeyPatch.context() as patch:
@@ -37,8 +42,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
             if run_id == SHORT:
                 writer.write(recordings.make_trajectory(2, 0, 0, validate=True))
             writer.close()
-        made.append(folder)
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +60,16 @@ def test_each_step_belongs_to_its_run(viewer: Viewer, folders: list[Path]) -> No
     assert len(viewer.get(f"step/4?run={LONG}")["groups"]) == 1
     assert len(viewer.get(f"step/4?run={LONG}")["rollouts"]["rows"]) == 2
     assert viewer.client.get(f"/api/step/4?run={SHORT}").status_code == 404
+
+
+def test_each_step_belongs_to_its_run_in_one_folder_too(tmp_path: Path) -> None:
+    """A training that was started again writes into the folder of the first: each run has its own steps."""
+    write_runs(tmp_path, tmp_path)
+    with Viewer(tmp_path) as viewer:
+        run = viewer.get("run")
+        of_run = [[step["step"] for step in run["steps"] if step["run_id"] == run_id] for run_id in (SHORT, LONG)]
+        assert of_run == [[1, 2, 2], [1, 2, 3, 4]]
+        assert run["run_folders"] == {}
 
 
 def test_a_prompt_at_other_steps_is_that_of_its_run(viewer: Viewer) -> None:

@@ -23,6 +23,7 @@ export interface StepSummary {
   validate: boolean;
   experiment_name: string | null;
   run_id: string | null;
+  sole_run_id: string | null;
   trajectories: number;
   groups: number;
   start_time: number;
