@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -30,6 +30,12 @@ def answering(answer: bytes | None) -> Iterator[int]:
                     done.wait(10)
                 else:
                     connection.sendall(answer)
+                    connection.shutdown(socket.SHUT_WR)
+                    # Closed with unread bytes, the connection is reset, and the answer may be lost.
+                    connection.settimeout(10)
+                    with suppress(ConnectionError):
+                        while connection.recv(65536):
+                            pass
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
