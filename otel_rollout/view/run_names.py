@@ -1,4 +1,4 @@
-"""Which run a step belongs to, and the folder of each, if several folders have runs of one experiment."""
+"""The run that each step belongs to, and the folder of each run, if several runs of one experiment are read."""
 
 from __future__ import annotations
 
