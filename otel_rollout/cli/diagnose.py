@@ -123,6 +123,7 @@ def _as_dict(diagnosis: Diagnosis) -> dict[str, object]:
         "trajectories": diagnosis.trajectories,
         "findings": diagnosis.findings,
         "gone": diagnosis.gone,
+        "too_few": diagnosis.too_few,
         "failures": dict(diagnosis.failures),
         "unknown_share": diagnosis.unknown_share,
         "thresholds": dict(diagnosis.thresholds),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Final
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from otel_rollout.analysis.findings.diagnosis import Diagnosis
-from otel_rollout.analysis.findings.finding import Finding, Severity
+from otel_rollout.analysis.findings.finding import Finding, Severity, TooFew
 from otel_rollout.analysis.plain_text import counted, printable, shorten
 from otel_rollout.terminal.wrapping import wrapped
 
@@ -38,6 +38,9 @@ def _lines(diagnosis: Diagnosis, width: int | None) -> Iterator[Text]:
         unknown = diagnosis.unknown_share or 0.0
         text = f"{total:,} failed or have the worst reward, by class: {classes}; unknown {unknown:.0%}"
         yield from (Text(line, style="dim") for line in wrapped(text, width, ""))
+    if diagnosis.too_few:
+        small = "; ".join(map(_too_few, diagnosis.too_few))
+        yield from (Text(line, style="dim") for line in wrapped(f"too few to tell: {small}", width, ""))
     has_several = len({(finding.experiment_name, finding.run_id) for finding in found}) > 1
     for finding in found:
         yield Text()
@@ -47,6 +50,11 @@ def _lines(diagnosis: Diagnosis, width: int | None) -> Iterator[Text]:
         yield Text("no longer above its threshold", style="bold")
         for finding in diagnosis.gone:
             yield from _wrapped(f"{finding.title} ({finding.measured})", width)
+
+
+def _too_few(each: TooFew) -> str:
+    where = " in validation" if each.validate else ""
+    return printable(f"{each.title}{where} {each.measured}, of {each.total:,} (it needs {each.least:,})")
 
 
 def _finding_lines(finding: Finding, width: int | None, *, has_run: bool) -> Iterator[Text]:
@@ -66,12 +74,15 @@ def _place(finding: Finding, *, has_run: bool) -> str:
     names = [
         *([str(finding.experiment_name)] if has_run and finding.experiment_name is not None else []),
         *([f"run {finding.run_id}"] if has_run and finding.run_id is not None else []),
-        f"{'validation of ' if finding.validate else ''}{_steps(finding.steps)}",
+        f"{'validation of ' if finding.validate else ''}{_steps(finding)}",
     ]
     return ", ".join(names)
 
 
-def _steps(steps: Sequence[int | None]) -> str:
+def _steps(finding: Finding) -> str:
+    steps = finding.steps
+    if finding.compares_steps:
+        return f"from step {steps[0]} to {steps[-1]}"
     known = [step for step in steps if step is not None]
     runs = [[step for _, step in run] for _, run in groupby(enumerate(known), lambda each: each[1] - each[0])]
     texts = [str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]

@@ -127,6 +127,25 @@ class TestText:
         assert main(shlex.split(commands[0])[1:]) == 0
         assert "truncated" in capsys.readouterr().out
 
+    def test_says_what_too_few_trajectories_hint_at(self, capsys, tmp_path):
+        """A small step whose trajectories all fail is no finding, and isn't called healthy in silence."""
+        failed = [make_trajectory(1, sample, status="truncated") for sample in range(8)]
+        write_frames(tmp_path / "step=000001" / "node-1-0001.jsonl.zst", *failed)
+        code, out, _ = diagnose(capsys, tmp_path)
+        assert (code, "too few to tell: truncated 100%, of 8 (it needs 16)" in out) == (0, True)
+
+    def test_steps_that_are_compared_are_no_list(self, capsys, tmp_path):
+        """A finding over steps names the first and the last of them."""
+        for step in range(1, 5):
+            same = [
+                make_trajectory(step, sample, rollout, payload=json.dumps("x" if step > 2 else f"{sample} {rollout}"))
+                for sample in range(8)
+                for rollout in range(4)
+            ]
+            write_frames(tmp_path / f"step={step:06d}" / "node-1-0001.jsonl.zst", *same)
+        _, out, _ = diagnose(capsys, tmp_path)
+        assert "from step 1 to 4: rollouts that repeat an earlier one" in out
+
     @pytest.mark.parametrize("width", [72, 80])
     def test_fits_a_terminal(self, tmp_path, width):
         """Nothing is wider than it."""
@@ -202,6 +221,7 @@ class TestJson:
             "gone",
             "steps",
             "thresholds",
+            "too_few",
             "trajectories",
             "unknown_share",
         }
@@ -210,6 +230,7 @@ class TestJson:
             "advice",
             "before",
             "check",
+            "compares_steps",
             "evidence",
             "experiment_name",
             "meaning",

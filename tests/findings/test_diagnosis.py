@@ -28,6 +28,7 @@ class TestSteps:
         assert (finding.steps, finding.number, finding.total, finding.value) == ((2, 3), 24, 64, 0.5)
         assert {each.step for each in finding.evidence} == {3}
         assert ": in step 3, " in finding.meaning
+        assert (finding.measured, finding.compares_steps) == ("up to 50%, threshold 15%", False)
 
     def test_runs_are_apart(self):
         """Two experiments have a finding each, and checks over steps don't mix them."""
@@ -83,6 +84,24 @@ class TestThresholds:
     def test_all_are_told(self):
         """The diagnosis has the thresholds that it was made with."""
         assert diagnosed(make_steps(), thresholds={"truncated": 0.2}).thresholds["truncated"] == 0.2
+
+
+class TestTooFew:
+    """Steps that are too small for a finding."""
+
+    def test_is_no_finding_and_is_told(self):
+        """A value above its threshold in a small step is told, with the number that its check needs."""
+        small = [make_steps(truncated(4))[0][:12]]
+        diagnosis = diagnosed(small)
+        assert diagnosis.findings == ()
+        (found,) = (each for each in diagnosis.too_few if each.check == "truncated")
+        assert (found.title, found.measured, found.total, found.least) == ("truncated", "100%", 12, 16)
+
+    def test_healthy_or_large_steps_have_none(self):
+        """Neither a small step without a fault nor a finding is told again."""
+        assert diagnosed([make_steps()[0][:12]]).too_few == ()
+        large, small = make_steps(truncated(4), 2)
+        assert diagnosed([large, small[:12]]).too_few == ()
 
 
 class TestComparison:

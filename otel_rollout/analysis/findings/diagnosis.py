@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 
 from otel_rollout.analysis.failure_class import FAILURE_CLASSES
 from otel_rollout.analysis.findings.check import Check, Measure, StepContents
-from otel_rollout.analysis.findings.finding import Evidence, Finding, evidence_of
+from otel_rollout.analysis.findings.finding import Evidence, Finding, TooFew, evidence_of
 from otel_rollout.analysis.findings.losses import ROOTLESS
 from otel_rollout.analysis.findings.over_steps import LEAST_STEPS
 from otel_rollout.analysis.findings.registry import CHECKS, default_thresholds
@@ -34,6 +35,7 @@ class Diagnosis:
         trajectories: The number of their trajectories.
         findings: The checks that are above their threshold, the gravest first.
         gone: The findings of the step or folder that this is compared with, if they are not among these.
+        too_few: The checks that would be findings in larger steps.
         failures: The trajectories that failed, by class of failure.
         thresholds: All thresholds.
     """
@@ -42,6 +44,7 @@ class Diagnosis:
     trajectories: int
     findings: tuple[Finding, ...]
     gone: tuple[Finding, ...]
+    too_few: tuple[TooFew, ...]
     failures: Mapping[str, int]
     thresholds: Mapping[str, float]
 
@@ -104,6 +107,7 @@ def diagnose(
         trajectories=sum(step.trajectories for step in steps),
         findings=tuple(sorted(findings, key=lambda each: each.severity.value)),
         gone=tuple(each for each in earlier if _key(each) not in keys),
+        too_few=_too_few(steps, limits, keys),
         failures={
             name: count
             for name in FAILURE_CLASSES
@@ -131,6 +135,31 @@ def _find(
             subjects = sorted(above, key=lambda name: (-sum(each.number for _, each in above[name]), name))
             for subject in subjects[:MAX_SUBJECTS]:
                 yield _Found(check, run, above[subject])
+
+
+def _too_few(
+    steps: Sequence[StepSummary], limits: Mapping[str, float], found: Container[tuple[str, str, bool]]
+) -> tuple[TooFew, ...]:
+    largest: dict[tuple[str, str, bool], tuple[Check, Measure]] = {}
+    for run in _runs(steps):
+        for check in CHECKS:
+            for _, measure in _measure(check, run):
+                key = (check.name, measure.subject, run[0].validate)
+                is_small = measure.value > limits[check.name] and measure.total < check.least
+                if is_small and key not in found and (key not in largest or measure.total > largest[key][1].total):
+                    largest[key] = check, measure
+    counts: Counter[str] = Counter()
+    kept = []
+    for (name, _, validate), (check, measure) in sorted(largest.items(), key=lambda each: -each[1][1].number):
+        counts[name] += 1
+        if counts[name] <= MAX_SUBJECTS:
+            value, text = measure.value, check.threshold.text(measure.value)
+            kept.append(TooFew(name, _title(check, measure), validate, value, text, measure.total, check.least))
+    return tuple(kept)
+
+
+def _title(check: Check, measure: Measure) -> str:
+    return check.name.replace("_", " ") + (f": {measure.name}" if measure.subject else "")
 
 
 def _runs(steps: Sequence[StepSummary]) -> list[list[StepSummary]]:
@@ -204,20 +233,22 @@ def _finding(
         detail = f"in step {worst_step.step}, {detail}"
     return Finding(
         check=check.name,
-        title=check.name.replace("_", " ") + (f": {worst.name}" if subject else ""),
+        title=_title(check, worst),
         subject=subject,
         severity=check.severity,
         experiment_name=first.experiment_name,
         run_id=first.run_id,
         validate=first.validate,
         steps=tuple(step.step for step, _ in measures) if check.in_step else (compared[0], compared[-1]),
+        compares_steps=not check.in_step,
         number=number,
         total=total,
         share=number / total if total else 0.0,
         value=worst.value,
         threshold=limits[check.name],
         before=earlier,
-        measured=_measured(check, worst.value, limits[check.name], earlier),
+        measured=("up to " if any(each.value < worst.value for _, each in measures) else "")
+        + _measured(check, worst.value, limits[check.name], earlier),
         meaning=check.sentence(worst._replace(number=number, total=total, detail=detail)),
         advice=check.advice,
         evidence=evidence,

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 
-__all__ = ["Evidence", "Finding", "Severity", "evidence_of"]
+__all__ = ["Evidence", "Finding", "Severity", "TooFew", "evidence_of"]
 
 
 class Severity(str, Enum):
@@ -57,6 +57,7 @@ class Finding:
         run_id: The run, if several runs of the experiment have the same steps.
         validate: True if it is found in validation.
         steps: The steps above the threshold, in order; of a check over steps, the first and the last compared.
+        compares_steps: True for a check over steps.
         number: The trajectories, groups, calls or spans that it is found in, in all of these steps.
         total: Those that were looked at.
         share: The number by the total.
@@ -77,6 +78,7 @@ class Finding:
     run_id: str | None
     validate: bool
     steps: tuple[int | None, ...]
+    compares_steps: bool
     number: int
     total: int
     share: float
@@ -87,6 +89,29 @@ class Finding:
     meaning: str
     advice: str
     evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TooFew:
+    """A check whose value is above its threshold, in steps that are too small for a finding.
+
+    Args:
+        check: Its name.
+        title: The check and its subject in words.
+        validate: True if it is found in validation.
+        value: The value of the largest of these steps.
+        measured: The value in words.
+        total: The trajectories, groups or calls of that step.
+        least: The number that the check needs.
+    """
+
+    check: str
+    title: str
+    validate: bool
+    value: float
+    measured: str
+    total: int
+    least: int
 
 
 def evidence_of(summary: TrajectorySummary, *, folder: str | None, run_id: str | None) -> Evidence:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from otel_rollout.analysis.findings.check import Check, Measure, Threshold, ranked
 from otel_rollout.analysis.findings.finding import Severity
+from otel_rollout.analysis.plain_text import counted
 from otel_rollout.analysis.step_summary import StepSummary
 
 __all__ = ["CHECKS", "ROOTLESS"]
@@ -16,7 +17,7 @@ ROOTLESS = "rootless"
 
 def _dropped_in(step: StepSummary) -> Iterable[Measure]:
     total = step.spans + step.dropped_spans
-    yield Measure.share(step.dropped_spans, total, detail=f"{step.signals.lossy:,} trajectories are not whole")
+    yield Measure.share(step.dropped_spans, total, detail=f"not whole: {counted(step.signals.lossy, 'trajectory')}")
 
 
 def _rootless_in(step: StepSummary) -> Iterable[Measure]:

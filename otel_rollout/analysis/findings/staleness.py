@@ -36,7 +36,10 @@ CHECKS = (
             is_share=False,
         ),
         least=16,
-        sentence=lambda found: f"{found.number:,} of {found.total:,} trajectories are of old weights{found.clause}",
+        sentence=lambda found: (
+            f"{found.number:,} of {found.total:,} trajectories whose staleness is known are of old weights"
+            f"{found.clause}"
+        ),
         advice="bound the staleness (verl: `staleness_threshold`), synchronise weights more often, or use fewer "
         "rollout workers",
         evidence=lambda step, _: ranked(step.trajectories, lambda each: each.staleness or 0),

@@ -16,7 +16,7 @@ def _in_step(step: StepSummary) -> Iterable[Measure]:
     share = step.signals.straggler_share
     # Nothing waits for the trajectories without a step.
     if share is not None and step.step is not None:
-        detail = f"{percent(share)} of the time went by after 95% of the trajectories had ended"
+        detail = f"{percent(share)} of the time went by after 95% of the trajectories that were not cancelled had ended"
         yield Measure(step.trajectories // 20, step.trajectories, share, detail=detail)
 
 
