@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from otel_rollout.analysis.plain_text import counted, printable, step_name
+from otel_rollout.analysis.plain_text import counted, printable, shorten, step_name
 from otel_rollout.errors import MissingExtraError, NoTracesError
 from otel_rollout.run.live import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait, read_live
 
@@ -28,6 +28,7 @@ ROWS_IN_A_PIPE: Final = 1000
 FEWEST_ROWS: Final = 5
 LINES_BESIDE_ROWS: Final = 4
 """An empty line, the table's head, the number of those left out, and the cursor's line."""
+MAX_EXPERIMENT: Final = 40
 HOME_AND_CLEAR: Final = "\x1b[H\x1b[J"
 
 
@@ -39,8 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         from otel_rollout.cli.reading import print_json
 
-        for each in read_live(arguments.folders).trajectories:
+        live = read_live(arguments.folders)
+        for each in live.trajectories:
             print_json(orjson.dumps({**asdict(each), "is_late": each.is_late}))
+        if not live.trajectories:
+            _say_why_none(live)
         return 0
     if importlib.util.find_spec("rich") is None:
         from otel_rollout.installing import install_line
@@ -77,8 +81,9 @@ def draw(screen: Console, live: LiveRun, height: int | None = None) -> None:
 
     width = screen.width if screen.is_terminal else None
     lines: list[Text] = []
+    has_several = len({each.experiment_name for each in live.trajectories}) > 1
     for wait in live.waits:
-        sentence = [Text(line) for line in wrapped(_sentence(wait), width, "")]
+        sentence = [Text(line) for line in wrapped(_sentence(wait, has_experiment=has_several), width, "")]
         if height is None or not lines or len(lines) + len(sentence) <= height // 3:
             lines += sentence
     dead = {each.worker: each for each in live.trajectories if not each.is_alive}
@@ -92,19 +97,25 @@ def draw(screen: Console, live: LiveRun, height: int | None = None) -> None:
     most = ROWS_IN_A_PIPE if height is None else max(FEWEST_ROWS, height - LINES_BESIDE_ROWS - len(lines))
     if live.trajectories:
         screen.print()
-        print_lines(screen, _table(live.trajectories[:most], has_dead=bool(dead)))
+        print_lines(screen, _table(live.trajectories[:most], has_dead=bool(dead), has_experiment=has_several))
         if live.open > most:
             screen.print(f"and {counted(live.open - most, 'trajectory')} more", style="dim")
     else:
-        print(f"otel-rollout top: {live.why_none}", file=sys.stderr)
+        _say_why_none(live)
 
 
-def _sentence(wait: StepWait) -> str:
+def _say_why_none(live: LiveRun) -> None:
+    print(f"otel-rollout top: {live.why_none}", file=sys.stderr)
+
+
+def _sentence(wait: StepWait, *, has_experiment: bool) -> str:
     """Return the line of a step: `step 41 waits for 3 of 512: all in sandbox.run, 184 s, p99 12 s`."""
     op, count = next(iter(wait.ops.items()))
     share = "all" if count == wait.running else f"{count:,}"
     where = BETWEEN_OPS if op == BETWEEN_OPS else f"in {op}"
     step, of = step_name(wait.step, validate=wait.validate), wait.running + wait.ended
+    if has_experiment and wait.experiment_name is not None:
+        step += f" of {shorten(wait.experiment_name, MAX_EXPERIMENT)}"
     text = f"step {step} waits for {wait.running:,} of {of:,}: "
     text += f"{share} {where}; the longest runs for {_seconds(wait.longest.seconds)}"
     longest = wait.longest
@@ -115,12 +126,13 @@ def _sentence(wait: StepWait) -> str:
     return text
 
 
-def _table(trajectories: Sequence[RunningTrajectory], *, has_dead: bool) -> Table:
+def _table(trajectories: Sequence[RunningTrajectory], *, has_dead: bool, has_experiment: bool) -> Table:
     from otel_rollout.terminal.table import Cell, Column, Table
 
     table = Table(
         [
             Column("age"),
+            Column("experiment", is_text=True, rank=2, narrowest=8, keeps_end=True),
             Column("step", rank=2),
             Column("sample", narrowest=8, keeps_end=True),
             Column("rollout"),
@@ -136,6 +148,7 @@ def _table(trajectories: Sequence[RunningTrajectory], *, has_dead: bool) -> Tabl
     for each in trajectories:
         table.add_row(
             _seconds(each.seconds),
+            _text(each.experiment_name),
             step_name(each.step, validate=each.validate),
             _text(each.sample_index),
             _text(each.rollout_n),
@@ -149,6 +162,8 @@ def _table(trajectories: Sequence[RunningTrajectory], *, has_dead: bool) -> Tabl
         )
     if not has_dead:
         table.leave_out("alive")
+    if not has_experiment:
+        table.leave_out("experiment")
     return table
 
 
@@ -157,6 +172,8 @@ def _text(value: object) -> str:
 
 
 def _seconds(seconds: float) -> str:
+    if 0 < seconds < 0.0995:
+        return f"{seconds * 1e3:.2g} ms"
     if seconds < 10:
         return f"{max(0.0, seconds):.1f} s"
     if seconds < 600:

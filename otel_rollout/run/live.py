@@ -23,7 +23,7 @@ from otel_rollout.trace_folder.layout import (
     step_folder,
     worker_of,
 )
-from otel_rollout.trace_folder.op_durations import OpDurations
+from otel_rollout.trace_folder.op_durations import MAX_CHARACTERS, OpDurations
 
 __all__ = ["BETWEEN_OPS", "LiveRun", "RunningTrajectory", "StepWait", "read_live"]
 
@@ -89,6 +89,7 @@ class StepWait:
     Args:
         step: The step; None for trajectories without one.
         validate: True if it is the step's validation.
+        experiment_name: The experiment.
         running: The number of its running trajectories.
         ended: The number of those that have ended.
         ops: The number of running trajectories by op.
@@ -97,6 +98,7 @@ class StepWait:
 
     step: int | None
     validate: bool
+    experiment_name: str | None
     running: int
     ended: int
     ops: Mapping[str, int]
@@ -108,7 +110,7 @@ class LiveRun:
     """The running trajectories of trace folders.
 
     Args:
-        trajectories: The longest-running first.
+        trajectories: Those of living processes first, then the longest-running.
         open: The number of running trajectories, with those beyond the bound of a file.
         waits: The steps that wait for a living process, the latest first.
         silent_workers: Processes that write traces and don't say what runs: they receive ended spans alone, run nothing
@@ -156,7 +158,7 @@ def read_live(folders: Sequence[str | os.PathLike[str]]) -> LiveRun:
     for _, content, _ in files:
         durations.merge(content["durations"])
     trajectories = [each for file in files for each in _trajectories(*file, now, durations)]
-    trajectories.sort(key=lambda each: -each.seconds)
+    trajectories.sort(key=lambda each: (not each.is_alive, -each.seconds))
     count = sum(content["open"] for _, content, _ in files)
     return LiveRun(trajectories, count, _waits(folders, trajectories), silent)
 
@@ -204,7 +206,7 @@ def _trajectories(
                 sample_index=each["sample_index"],
                 rollout_n=each["rollout_n"],
                 validate=each["validate"] is True,
-                experiment_name=each["experiment_name"],
+                experiment_name=_text_or_none(each["experiment_name"]),
                 seconds=(seen - each["start_time"]) / 1e9,
                 op=None if op is None else str(op["name"]),
                 op_kind="" if op is None else str(op["kind"]),
@@ -232,27 +234,38 @@ def _is_gone(host: str, process: int) -> bool:
 
 
 def _waits(folders: Sequence[str | os.PathLike[str]], trajectories: Sequence[RunningTrajectory]) -> Sequence[StepWait]:
-    steps: dict[tuple[int | None, bool], list[RunningTrajectory]] = {}
+    steps: dict[tuple[int | None, bool, str | None], list[RunningTrajectory]] = {}
     for each in trajectories:
         if each.is_alive:
-            steps.setdefault((each.step, each.validate), []).append(each)
+            steps.setdefault((each.step, each.validate, each.experiment_name), []).append(each)
     waits = []
-    for (step, validate), running in steps.items():
+    for (step, validate, experiment), running in steps.items():
         ops: dict[str, int] = {}
         for each in running:
             ops[each.op or BETWEEN_OPS] = ops.get(each.op or BETWEEN_OPS, 0) + 1
         by_count = dict(sorted(ops.items(), key=lambda item: -item[1]))
-        ended = sum(_count_ended(Path(folder) / step_folder(step, validate=validate)) for folder in folders)
-        waits.append(StepWait(step, validate, len(running), ended, by_count, running[0]))
-    return sorted(waits, key=lambda wait: (wait.step is None, -(wait.step or 0), wait.validate))
+        ended = sum(_count_ended(Path(folder) / step_folder(step, validate=validate), experiment) for folder in folders)
+        waits.append(StepWait(step, validate, experiment, len(running), ended, by_count, running[0]))
+    return sorted(
+        waits, key=lambda wait: (wait.step is None, -(wait.step or 0), wait.validate, wait.experiment_name or "")
+    )
 
 
-def _count_ended(folder: Path) -> int:
-    """Return the number of trajectories in a step's folder: the lines of its indexes."""
+def _count_ended(folder: Path, experiment: str | None) -> int:
+    """Return the number of an experiment's trajectories in a step's folder, by the lines of its indexes."""
     count = 0
+    # The file of what runs has the beginning of a long name.
+    is_whole = experiment is None or len(experiment) < MAX_CHARACTERS
+    wanted = b'"experiment_name":%b,' % orjson.dumps(experiment) if is_whole else b"\n"
     for path in _listed(folder):
         if path.name.endswith(INDEX) and not path.name.startswith("."):
             with suppress(OSError), os.fdopen(open_to_read(path), "rb") as file:
+                end = b""
                 while data := file.read(2**20):
-                    count += data.count(b"\n")
+                    count += (end + data).count(wanted)
+                    end = data[len(data) - len(wanted) + 1 :]
     return count
+
+
+def _text_or_none(value: object) -> str | None:
+    return value if isinstance(value, str) else None

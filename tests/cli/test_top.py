@@ -134,6 +134,49 @@ class TestTop:
         assert "waits for" not in output
 
 
+def write_running(folder: Path, worker: str, *, experiment: str, seconds: int = 10, silent: int = 0) -> None:
+    """Write the file of a process of another host, in which a trajectory of step 1 runs."""
+    beat = time.time_ns() - silent * 10**9
+    start = beat - seconds * 10**9
+    op = {"name": "search", "kind": "TOOL", "start_time": start}
+    trajectory = {"trace_id": experiment * 32, "name": "x", "step": 1, "sample_index": 0, "rollout_n": 0, "ops": 1}
+    trajectory |= {"validate": False, "experiment_name": experiment, "start_time": start, "op": op}
+    content = {"beat": beat, "host": "elsewhere", "pid": 1, "open": 1, "durations": {"search": {"59": 3}}}
+    path = folder / "open" / f"{worker}.running.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({**content, "trajectories": [trajectory]}))
+    os.utime(path, ns=(beat, beat))
+
+
+class TestSeveral:
+    """Several experiments or processes in one folder."""
+
+    def test_experiments_are_apart(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """Each experiment's step waits for its own trajectories, and the table names the experiment."""
+        writer = FolderWriter(tmp_path)
+        for rollout in range(3):
+            writer.write(make_trajectory(1, 0, rollout, experiment="a"))
+        writer.write(make_trajectory(1, 1, 0, experiment="b"))
+        writer.close()
+        for number, experiment in enumerate("ab"):
+            write_running(tmp_path, f"host-{number}-abcd", experiment=experiment)
+        assert main(["top", str(tmp_path)]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith("step 1 of a waits for 1 of 4: all in search; ")
+        assert lines[1].startswith("step 1 of b waits for 1 of 2: all in search; ")
+        assert lines[3].split()[:3] == ["age", "experiment", "step"]
+        assert "(p99 28 ms)" in lines[0]
+
+    def test_living_processes_come_first(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """What a crash left long ago doesn't push what runs off the screen, however long it ran."""
+        write_running(tmp_path, "host-1-abcd", experiment="a", seconds=9000, silent=3600)
+        write_running(tmp_path, "host-2-abcd", experiment="b")
+        assert [(each["experiment_name"], each["is_alive"]) for each in shown(tmp_path, capsys)] == [
+            ("b", True),
+            ("a", False),
+        ]
+
+
 class TestOtherFolders:
     """Folders that tell nothing of what runs."""
 
@@ -148,6 +191,9 @@ class TestOtherFolders:
         writer.write(make_trajectory(1, 0)[:2])
         assert main(["top", str(tmp_path)]) == 0
         assert "told of ended spans alone" in capsys.readouterr().err
+        assert main(["top", str(tmp_path), "--json"]) == 0
+        output = capsys.readouterr()
+        assert (output.out, "told of ended spans alone" in output.err) == ("", True)
         writer.close()
 
     @pytest.mark.parametrize("content", ["", "[]", '{"beat": 1}', '{"trajectories": 3}', "\ufffd" * 10])

@@ -26,21 +26,23 @@ NO_PROCESS = 2**30
 """More than a process's number can be."""
 
 
-def write_open(folder: Path, *rollouts: tuple[int, int]) -> None:
+def write_open(
+    folder: Path, *rollouts: tuple[int, int], experiment: str = "first", worker: str = WORKER, first: int = 1
+) -> None:
     """Write the file of a process in which trajectories of a step and a rollout number run for a minute."""
     start = time.time_ns() - 60 * 10**9
     trajectories = [
         OpenTrajectory(
             trace_id=f"{number:032x}",
             name="rollout",
-            tags=dict(zip(semconv.TAGS, (step, 0, rollout, False, "first"), strict=True)),
+            tags=dict(zip(semconv.TAGS, (step, 0, rollout, False, experiment), strict=True)),
             start_time=start,
             op=OpenOp("sandbox.run", "TOOL", start),
             ops=1,
         )
-        for number, (step, rollout) in enumerate(rollouts, 1)
+        for number, (step, rollout) in enumerate(rollouts, first)
     ]
-    RunningFile(folder, WORKER).write(trajectories, OpDurations())
+    RunningFile(folder, worker).write(trajectories, OpDurations())
 
 
 def end_process(folder: Path) -> None:
@@ -91,3 +93,23 @@ def test_counts_tell_what_lives_from_what_is_left(tmp_path: Path) -> None:
     steps = [{"step": step, **names, "open": 1, "left": 1} for step in (1, 2)]
     with Viewer(tmp_path) as viewer:
         assert viewer.get("open") == {"open": 2, "left": 2, "steps": steps}
+
+
+def test_experiments_of_one_folder_are_apart(browser: Browser, folder_with_ends: Path) -> None:
+    """Each experiment's step waits for its own trajectories, and the table names the experiment."""
+    write_open(folder_with_ends, (1, 7))
+    write_open(folder_with_ends, (1, 8), experiment="second", worker="host-2-abcd", first=2)
+    with Viewer(folder_with_ends) as viewer, look(browser, viewer) as looking:
+        page = looking.go("#/live")
+        page.get_by_text("Step 1 of first waits for 1 of 2: all in sandbox.run").wait_for()
+        page.get_by_text("Step 1 of second waits for 1 of 1: all in sandbox.run").wait_for()
+        page.get_by_role("columnheader", name="experiment").wait_for()
+        assert looking.faults == []
+
+
+def test_words_of_code_are_drawn_as_code(browser: Browser, folder_with_ends: Path) -> None:
+    """The name of an exporter or a function stands without backticks."""
+    with Viewer(folder_with_ends) as viewer, look(browser, viewer) as looking:
+        page = looking.go("#/live")
+        page.locator("main code").get_by_text("file", exact=True).wait_for()
+        assert "`" not in page.inner_text("main")

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from otel_rollout.trace_folder.folder_writer import FolderWriter
 from tests.servers.browser import Browser
+from tests.trace_folder.recordings import make_trajectory
 from tests.view.looking import Looking, look
 from tests.view.made_run import write_made_run
 from tests.view.viewer import Viewer
@@ -82,6 +84,24 @@ class TestFindings:
         looking.wait_for_address("#/step/1/sample/4/rollout/1?experiment=first")
         looking.go("#/?experiment=second").wait_for_selector(ROWS)
         assert page.locator(".finding", has_text="failures: tool").count() == 0
+
+    def test_a_finding_of_validation_or_over_steps_says_so(self, looking, tmp_path):
+        """A validation's finding isn't taken for one of training, nor a comparison of two steps for a count of them."""
+        writer = FolderWriter(tmp_path)
+        for step in range(1, 5):
+            for sample in range(8):
+                for rollout in range(4):
+                    said = "x" if step > 2 else f"{sample} {rollout}"
+                    writer.write(make_trajectory(step, sample, rollout, payload=f'"{said}"'))
+        for sample in range(16):
+            writer.write(make_trajectory(4, sample, validate=True, status="truncated"))
+        writer.close()
+        with Viewer(tmp_path) as viewer, looking.beside(viewer) as beside:
+            page = beside.go("#/?experiment=exp")
+            finding = page.locator(".finding", has_text="truncated")
+            finding.locator("summary").get_by_text("16 of 16 in validation").click()
+            finding.get_by_role("link", name="step 4 validation · sample 0 · rollout 0").wait_for()
+            page.locator(".finding", has_text="mode collapse").get_by_text("from step 1 to 4").wait_for()
 
 
 class TestWays:

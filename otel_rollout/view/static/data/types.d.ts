@@ -306,6 +306,7 @@ export interface Finding {
   run_id: string | null;
   validate: boolean;
   steps: (number | null)[];
+  compares_steps: boolean;
   number: number;
   total: number;
   share: number;
@@ -367,6 +368,7 @@ export interface RunningTrajectory {
 export interface StepWait {
   step: number | null;
   validate: boolean;
+  experiment_name: string | null;
   running: number;
   ended: number;
   ops: Record<string, number>;

@@ -5,6 +5,7 @@ import { html } from "../parts/html.js";
 import { EmptyState, ErrorState, LoadingState } from "../parts/states.js";
 import { Table } from "../parts/table.js";
 import { usePolled } from "../parts/use_polled.js";
+import { withCode } from "../parts/with_code.js";
 
 /** @import { Column } from "../parts/table.js" */
 /** @import { LiveAnswer, RunningTrajectory, StepWait } from "../data/types.d.ts" */
@@ -47,6 +48,12 @@ const COLUMNS = [
   },
 ];
 
+const EXPERIMENT = {
+  ...column("experiment_name", "experiment", "minmax(8rem, 14rem)", (row) => visible(row.experiment_name ?? "–")),
+  isNumber: false,
+};
+const COLUMNS_OF_SEVERAL = [COLUMNS[0], EXPERIMENT, ...COLUMNS.slice(1)];
+
 /** The page of what runs now. */
 export function LivePage() {
   const { data, error } = usePolled(paths.live(), MILLISECONDS_BETWEEN);
@@ -56,15 +63,16 @@ export function LivePage() {
       ? html`<${ErrorState} error=${error} />`
       : html`<${LoadingState}>Looking what runs …</${LoadingState}>`;
   if (!live.trajectories.length)
-    return html`<${EmptyState} title="Nothing to show">${capitalized(live.why)}</${EmptyState}>`;
+    return html`<${EmptyState} title="Nothing to show">${withCode(capitalized(live.why))}</${EmptyState}>`;
+  const hasSeveral = new Set(live.trajectories.map((row) => row.experiment_name)).size > 1;
   return html`<div class="live-page">
     <h1>${heading(live)}</h1>
     <ul class="waits">
-      ${live.waits.map((wait) => html`<li key=${`${wait.step} ${wait.validate}`}>${sentence(wait)}</li>`)}
+      ${live.waits.map((wait) => html`<li key=${`${wait.step} ${wait.validate} ${wait.experiment_name}`}>${sentence(wait, hasSeveral)}</li>`)}
     </ul>
     <${Table}
       label="running trajectories, the longest first"
-      columns=${COLUMNS}
+      columns=${hasSeveral ? COLUMNS_OF_SEVERAL : COLUMNS}
       rows=${live.trajectories}
       keyOf=${(/** @type {RunningTrajectory} */ row) => row.trace_id}
       addressOf=${(/** @type {RunningTrajectory} */ row) => addressOf({ page: "trajectory", traceId: row.trace_id })}
@@ -84,14 +92,18 @@ function heading({ open, trajectories }) {
   return `${counted(left, "trajectory", "trajectories")} left open: no process gives a sign of life`;
 }
 
-/** @param {StepWait} wait */
-function sentence(wait) {
+/**
+ * @param {StepWait} wait
+ * @param {boolean} hasExperiment
+ */
+function sentence(wait, hasExperiment) {
   const [[op, count]] = Object.entries(wait.ops);
   const { longest } = wait;
   const share = count === wait.running ? "all" : whole(count);
   const inOp = longest.op === null ? "" : `, ${duration(longest.op_seconds)} of it in ${visible(longest.op)}`;
   const usual = longest.op_p99 === null ? "" : ` (p99 ${duration(longest.op_p99)})`;
-  return `Step ${wait.step ?? "none"}${wait.validate ? " validation" : ""} waits for ${whole(wait.running)} of ${whole(wait.running + wait.ended)}: ${share} ${op === BETWEEN_OPS ? op : `in ${visible(op)}`}; the longest runs for ${duration(longest.seconds)}${inOp}${usual}`;
+  const of = hasExperiment && wait.experiment_name !== null ? ` of ${visible(wait.experiment_name)}` : "";
+  return `Step ${wait.step ?? "none"}${wait.validate ? " validation" : ""}${of} waits for ${whole(wait.running)} of ${whole(wait.running + wait.ended)}: ${share} ${op === BETWEEN_OPS ? op : `in ${visible(op)}`}; the longest runs for ${duration(longest.seconds)}${inOp}${usual}`;
 }
 
 /**

@@ -3,6 +3,7 @@ import { capitalized, visible, whole } from "../data/formats.js";
 import { addressOf, inAddress } from "../data/router.js";
 import { html } from "./html.js";
 import { useData } from "./use_data.js";
+import { withCode } from "./with_code.js";
 
 /** @import { Evidence, Finding, Selection } from "../data/types.d.ts" */
 
@@ -30,7 +31,7 @@ export function Findings({ step, selection }) {
             <span class="weak said">${visible(finding.measured)}</span>
           </summary>
           <p class="said">${capitalized(visible(finding.meaning))}</p>
-          <p class="said"><span class="weak">Try: </span>${visible(finding.advice)}</p>
+          <p class="said"><span class="weak">Try: </span>${withCode(visible(finding.advice))}</p>
           ${step === undefined ? html`<p class="evidence"><span>Steps</span>${stepLinks(finding)}</p>` : null}
           ${
             finding.evidence.length
@@ -48,9 +49,10 @@ export function Findings({ step, selection }) {
 }
 
 /** @param {Finding} finding */
-function numberText({ number, total, steps }) {
+function numberText({ number, total, steps, compares_steps, validate }) {
+  if (compares_steps) return `from step ${steps[0]} to ${steps[steps.length - 1]}`;
   const where = steps.length > 1 ? ` in ${steps.length} steps` : "";
-  return `${whole(number)} of ${whole(total)}${where}`;
+  return `${whole(number)} of ${whole(total)}${where}${validate ? " in validation" : ""}`;
 }
 
 /** @param {Finding} finding */
@@ -62,8 +64,8 @@ function stepLinks({ steps, validate, experiment_name: experiment, run_id: run }
 }
 
 /** @param {Evidence} evidence */
-function evidenceText({ step, sample_index, rollout_n }) {
-  return `step ${inAddress(step)} · sample ${inAddress(sample_index)} · rollout ${inAddress(rollout_n)}`;
+function evidenceText({ step, validate, sample_index, rollout_n }) {
+  return `step ${inAddress(step)}${validate ? " validation" : ""} · sample ${inAddress(sample_index)} · rollout ${inAddress(rollout_n)}`;
 }
 
 /**
