@@ -20,7 +20,7 @@ from tests.integrations.verl.conftest import Run, RunProgram, traced
 
 pytestmark = pytest.mark.slow
 
-HEALTHY_STEP, FAULTY_STEP = 5, 12
+HEALTHY_STEP, FAULTY_STEP, WAITING_STEP = 5, 12, 13
 BATCHES = [
     {"prompts": [f"plan {number}" for number in range(32)], "n": 1, "step": HEALTHY_STEP},
     {
@@ -28,12 +28,17 @@ BATCHES = [
         "n": 2,
         "step": FAULTY_STEP,
     },
+    {
+        "prompts": ["straggle 0", *(f"{fault} {number}" for fault in ("stall", "plan") for number in range(10))],
+        "n": 2,
+        "step": WAITING_STEP,
+    },
 ]
 
 
 @pytest.fixture(scope="module")
 def steps(run_program: RunProgram) -> dict[int | None, list[TrajectorySummary]]:
-    """The trajectories of both steps."""
+    """The trajectories of all three steps."""
     run = run_program(
         "run_worker.py", batches=BATCHES, overrides=traced("actor_rollout_ref.rollout.trace.token2text=True")
     )
@@ -112,8 +117,19 @@ class TestVerl:
         found = found_in(steps[FAULTY_STEP])
         assert {each.prompt.split()[0] for each in of(steps, found["unknown_tools"])} == {"broken"}
 
+    def test_timeouts_stragglers_and_dead_groups_are_found(self, steps):
+        """Tools that time out are told as such, with the two that hold the step up, and groups of equal rewards."""
+        found = found_in(steps[WAITING_STEP])
+        assert {"failures", "groups_all_worst", "punished_failures", "stragglers", "tool_errors"} <= set(found)
+        assert (found["failures"].subject, found["failures"].number) == ("timeout", 20)
+        assert (found["groups_all_worst"].number, found["groups_all_worst"].total) == (20, 21)
+        assert {each.prompt for each in of(steps, found["stragglers"], WAITING_STEP)} == {"straggle 0"}
+        assert {each.prompt.split()[0] for each in of(steps, found["failures"], WAITING_STEP)} == {"stall"}
 
-def of(steps: dict[int | None, list[TrajectorySummary]], finding: Finding) -> list[TrajectorySummary]:
+
+def of(
+    steps: dict[int | None, list[TrajectorySummary]], finding: Finding, step: int = FAULTY_STEP
+) -> list[TrajectorySummary]:
     """Return the trajectories of a finding's evidence."""
     ids = {each.trace_id for each in finding.evidence}
-    return [each for each in steps[FAULTY_STEP] if each.trace_id in ids]
+    return [each for each in steps[step] if each.trace_id in ids]

@@ -1,5 +1,7 @@
 """Function tools; a file of their own, because verl loads it by path."""
 
+import asyncio
+
 from verl.tools.function_tool import function_tool
 
 
@@ -22,3 +24,14 @@ async def fail(why: str) -> str:
         why: The reason.
     """
     raise RuntimeError(why)
+
+
+@function_tool
+async def wait(seconds: float) -> str:
+    """Wait for an answer that doesn't come.
+
+    Args:
+        seconds: How long.
+    """
+    await asyncio.sleep(seconds)
+    raise TimeoutError(f"no answer in {seconds} s")
