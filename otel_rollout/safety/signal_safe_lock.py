@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["SignalSafeLock", "wait_for"]
+__all__ = ["SignalSafeLock", "renew_locks", "wait_for"]
 
 if TYPE_CHECKING:
     from _thread import RLock
 else:
     RLock = type(threading.RLock())
+
+
+_LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
+_IS_NEEDED: Final = sys.version_info >= (3, 14)
 
 
 class SignalSafeLock(RLock):  # type: ignore[misc]
@@ -50,3 +55,16 @@ def wait_for(condition: threading.Condition, is_done: Callable[[], bool], timeou
         if not condition._is_owned():  # type: ignore[attr-defined] # noqa: SLF001
             condition.acquire()
         raise
+
+
+def renew_locks(*owners: Any) -> None:
+    """Give objects of other packages a `SignalSafeLock` for the lock `_lock` that they made; before they are used.
+
+    Args:
+        owners: The objects; one without such a lock stays as it is.
+    """
+    if not _IS_NEEDED:
+        return
+    for owner in owners:
+        if type(getattr(owner, "_lock", None)) in _LOCKS:
+            owner._lock = SignalSafeLock()  # noqa: SLF001
