@@ -23,15 +23,7 @@ async def fail(why: str) -> str:
     Args:
         why: The reason.
     """
+    if why.startswith("no answer"):
+        await asyncio.sleep(float(why.rsplit(maxsplit=1)[-1]))
+        raise TimeoutError(why)
     raise RuntimeError(why)
-
-
-@function_tool
-async def wait(seconds: float) -> str:
-    """Wait for an answer that doesn't come.
-
-    Args:
-        seconds: How long.
-    """
-    await asyncio.sleep(seconds)
-    raise TimeoutError(f"no answer in {seconds} s")

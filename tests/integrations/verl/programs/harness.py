@@ -145,8 +145,8 @@ TOOL_CALLS: dict[str, list] = {
     ],
     "garbled": [("add", UNREADABLE), ("add", {"a": 1, "b": 2})],
     "long": [],
-    "stall": [("wait", {"seconds": 0})],
-    "straggle": [("wait", {"seconds": 5})],
+    "stall": [("fail", {"why": "no answer in 0"})],
+    "straggle": [("fail", {"why": "no answer in 5"})],
 }
 
 
