@@ -20,7 +20,7 @@ from otel_rollout.view.answers import AskedWrongError
 from otel_rollout.view.cut import Cutter
 from otel_rollout.view.open_counts import open_counts
 from otel_rollout.view.prefix_break import prefix_breaks
-from otel_rollout.view.run_state import RunState
+from otel_rollout.view.run_state import Progress, RunState
 from otel_rollout.view.selecting import Asked, asked_step
 from otel_rollout.view.span_record import span_id_of, span_record, span_records
 from otel_rollout.view.timeline import timeline
@@ -68,15 +68,15 @@ class Endpoints:
         """Answer `api/run`."""
         version = self._state.version()
         try:
-            steps, waiting = self._state.steps(FIRST_PATIENCE), None
+            (steps, is_read), waiting = self._state.steps_so_far(FIRST_PATIENCE), None
         except NoTracesError as error:
-            steps, waiting = [], self._state.waits_for() or str(error)
+            steps, is_read, waiting = [], True, self._state.waits_for() or str(error)
         experiments: dict[tuple[Any, Any], int] = {}
         for each in steps:
             key = each.experiment_name, each.run_id
             experiments[key] = experiments.get(key, 0) + 1
         folders = list(map(str, self._state.folders))
-        progress = self._state.progress
+        progress = None if is_read else self._state.progress or Progress(0, 0)
         return {
             "version": version,
             "title": ", ".join(folders),

@@ -102,22 +102,36 @@ class RunState:
         Raises:
             NoTracesError: There is nothing to read yet.
         """
+        return self.steps_so_far(patience)[0]
+
+    def steps_so_far(self, patience: float | None) -> tuple[list[StepSummary], bool]:
+        """Return the steps, and whether all changes are in them that there were when this was asked.
+
+        Args:
+            patience: See `steps`.
+
+        Raises:
+            NoTracesError: There is nothing to read yet.
+        """
         version = self.version()
-        with self._lock:
-            if self._steps_version == version:
-                if self._failure is not None:
-                    raise self._failure
-                return self._steps
-            if self._reading is None:
-                self._reading = threading.Event()
-                # A daemon: the end of the process doesn't wait for it.
-                threading.Thread(target=self._read, args=(version, self._reading), daemon=True).start()
-            reading = self._reading
-        reading.wait(patience)
+        deadline = None if patience is None else time.monotonic() + patience
+        # A reading that is under way may have begun before the last change.
+        for _ in range(2):
+            with self._lock:
+                if self._steps_version == version:
+                    if self._failure is not None:
+                        raise self._failure
+                    return self._steps, True
+                if self._reading is None:
+                    self._reading, self._progress = threading.Event(), None
+                    # A daemon: the end of the process doesn't wait for it.
+                    threading.Thread(target=self._read, args=(version, self._reading), daemon=True).start()
+                reading = self._reading
+            is_read = reading.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
         with self._lock:
             if self._failure is not None and not self._steps:
                 raise self._failure
-            return self._steps
+            return self._steps, is_read
 
     def problems(self) -> list[str]:
         """Return sentences about what can't be read."""
