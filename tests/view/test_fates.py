@@ -15,6 +15,7 @@ from tests.view.viewer import Viewer
 
 pytestmark = pytest.mark.integration
 ROWS = "[role=table] .table-rows [role=row]"
+MINUS = "\u2212"
 BEST = "reward reward-6"
 """The class of the best reward of a step: 0 in a run of penalties."""
 
@@ -61,14 +62,14 @@ class TestFates:
         assert tile.inner_text().splitlines() == ["Fate", "60% trained", "trained 3", "filtered 1"]
         tile.get_by_role("link", name="filtered 1").click()
         looking.wait("rows => document.querySelectorAll(rows).length === 1", ROWS)
-        assert rows(looking) == [["1", "1", "✓ completed", "−1", "−0.707", "filtered"]]
+        assert rows(looking) == [["1", "1", "✓ completed", f"{MINUS}1", f"{MINUS}0.707", "filtered"]]
 
     def test_of_a_group(self, looking):
         """The head of each column has them."""
         page = looking.go("#/step/100/sample/1")
         page.locator(".rollout-head").nth(1).wait_for()
         outcomes = [" ".join(text.split()) for text in page.locator(".rollout-outcome").all_inner_texts()]
-        assert outcomes == ["0 ✓ completed A +0.707 trained", "−1 ✓ completed A −0.707 filtered"]
+        assert outcomes == ["0 ✓ completed A +0.707 trained", f"{MINUS}1 ✓ completed A {MINUS}0.707 filtered"]
 
     def test_of_a_trajectory(self, looking):
         """Its head has them, written as in its group."""
