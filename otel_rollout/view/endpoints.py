@@ -62,7 +62,7 @@ class Endpoints:
     def __init__(self, state: RunState) -> None:
         self._state = state
         self._run = state.run
-        self._findings: dict[tuple[str | None, ...], Sequence[Finding]] = {}
+        self._findings: dict[tuple[object, ...], Sequence[Finding]] = {}
 
     def run(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/run`."""
@@ -180,14 +180,15 @@ class Endpoints:
         """Answer `api/findings`: those of a step, or of the steps of an experiment."""
         known = self._state.steps(PATIENCE)
         steps = [self._asked(query, query).summary] if "step" in query else _of_experiment(known, query)
-        key = (self._state.version(), *(query.get(name) for name in _SELECTION))
+        is_live = self._state.is_live()
+        key = (self._state.version(), is_live, *(query.get(name) for name in _SELECTION))
         found = self._findings.get(key)
         if found is None:
             found = diagnose_run(
                 self._run,
                 steps,
                 folder=str(self._state.folders[0]) if len(self._state.folders) == 1 else None,
-                running=running_steps(self._run, known) if self._state.is_live() else (),
+                running=running_steps(self._run, known) if is_live else (),
             ).findings
             if len(self._findings) >= MAX_DIAGNOSES:
                 self._findings.clear()

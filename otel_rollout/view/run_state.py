@@ -61,7 +61,7 @@ class RunState:
         self._progress: Progress | None = None
         self._problems: Counter[tuple[str, Path]] = Counter()
         self._cost = 0.0
-        self._seen = ""
+        self._seen = self._looked_at = ""
         self._version = _Remembered(self._look, SECONDS_BETWEEN_LOOKS)
         self._live = _Remembered(lambda: read_live(self.folders), SECONDS_BETWEEN_LOOKS)
         self._is_live = _Remembered(self._is_being_written, SECONDS_BETWEEN_LOCK_CHECKS)
@@ -80,7 +80,12 @@ class RunState:
         return max(SECONDS_BETWEEN_LOOKS, self._cost / MAX_SHARE)
 
     def is_live(self) -> bool:
-        """Return True if a process writes one of the folders."""
+        """Return True if a process writes one of the folders; looked for when they change, and every few seconds."""
+        version = self.version()
+        with self._lock:
+            has_changed, self._looked_at = version != self._looked_at, version
+        if has_changed:
+            self._is_live.forget()
         return bool(self._is_live())
 
     def live(self) -> LiveRun:
@@ -228,6 +233,11 @@ class _Remembered:
         self._lock = threading.Lock()
         self._asked = -seconds
         self._answer: Any = None
+
+    def forget(self) -> None:
+        """Call the function when the next one asks."""
+        with self._lock:
+            self._asked = -self._seconds
 
     def __call__(self) -> Any:
         with self._lock:

@@ -162,6 +162,22 @@ class TestFolders:
             assert after["groups"][0]["rewards"] == [0.0, 1.0, 0.25]
         writer.close()
 
+    def test_what_runs_is_no_fault_from_its_first_moment(self, tmp_path):
+        """A viewer that waited for a run takes its open trajectories for lost only once their process has gone."""
+
+        def rootless(viewer: Viewer) -> bool:
+            return any(each["check"] == "rootless" for each in viewer.get("findings?step=1")["findings"])
+
+        with Viewer(tmp_path) as viewer:
+            assert viewer.get("run")["is_live"] is False
+            writer = FolderWriter(tmp_path)
+            writer.write(make_trajectory(1, 0, 0)[:2])
+            wait_for(lambda: viewer.get("run")["steps"])
+            assert not rootless(viewer)
+            assert viewer.get("run")["is_live"] is True
+            writer.close()
+            wait_for(lambda: rootless(viewer))
+
     def test_a_running_trajectory_is_shown_without_its_root(self, tmp_path):
         """The spans of a trajectory that runs are its conversation so far."""
         spans = make_trajectory(1, 0, 0)

@@ -93,7 +93,7 @@ function always(step, addressOf, timeline) {
       details: step.truncated
         ? [
             { text: `${whole(step.truncated)} of ${whole(all)}` },
-            { text: "with a reward", address: addressOf({ ...truncated, reward: "known" }) },
+            { text: "those with a reward", address: addressOf({ ...truncated, reward: "known" }) },
             ...some(step.truncated_with_worst_reward, "with the worst", addressOf({ ...truncated, reward: "worst" })),
           ]
         : [],
