@@ -114,6 +114,23 @@ class TestAgain:
         assert spans_in(tmp_path / "traces") == [["generate", "look_up", "rollout"]] * 20
         assert count_folder(tmp_path / "traces").spans == 60
 
+    def test_last_line_without_its_end(self, tmp_path, capsys):
+        """A request that is whole is added, though an editor or a copy has left out the line end."""
+        path = tmp_path / "otlp.json"
+        write_collector_file(path, "json", REQUESTS)
+        path.write_bytes(path.read_bytes().removesuffix(b"\n"))
+
+        out, err = add(capsys, path, into=tmp_path / "traces")
+
+        assert out.startswith("60 spans of 20 trajectories")
+        assert err == ""
+
+    def test_into_a_file(self, tmp_path, capsys):
+        """A file in the trace folder's place is named, with exit code 2."""
+        write_collector_file(tmp_path / "otlp.json", "json", REQUESTS)
+        _, err = add(capsys, tmp_path / "otlp.json", into=tmp_path / "otlp.json", code=2)
+        assert err == f"otel-rollout import: {tmp_path / 'otlp.json'} is a file: name a folder\n"
+
     def test_span_that_comes_twice_is_added_once(self, tmp_path, capsys):
         """Spans that are in two files, or twice in one, are added once."""
         write_collector_file(tmp_path / "files" / "a.json", "json", [*REQUESTS, REQUESTS[0]])
