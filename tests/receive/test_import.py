@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from otel_rollout import read
+from otel_rollout.cli import import_files
 from otel_rollout.cli.main import main
 from otel_rollout.run.folder_stats import count_folder
 from otel_rollout.run.rollout_run import Run
@@ -235,3 +236,28 @@ class TestOtherFiles:
         out, _ = add(capsys, tmp_path, into=tmp_path / "traces")
 
         assert "from 1 file added" in out
+
+
+class TestProgress:
+    """What is seen meanwhile."""
+
+    def test_bar(self, tmp_path, capsys, monkeypatch):
+        """On a terminal there is a bar with the bytes that are read and those of all files."""
+        write_collector_file(tmp_path / "otlp.json", "json", REQUESTS)
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setenv("COLUMNS", "100")
+
+        _, err = add(capsys, tmp_path / "otlp.json", into=tmp_path / "traces")
+
+        kilobytes = f"{(tmp_path / 'otlp.json').stat().st_size / 1000:.1f}"
+        assert f"{kilobytes}/{kilobytes} kB" in err
+
+    def test_lines(self, tmp_path, capsys, monkeypatch):
+        """Elsewhere there is a line now and then, without escape sequences."""
+        write_collector_file(tmp_path / "otlp.json", "json", REQUESTS)
+        monkeypatch.setattr(import_files, "SECONDS_BETWEEN_LINES", 0.0)
+
+        _, err = add(capsys, tmp_path / "otlp.json", into=tmp_path / "traces")
+
+        assert set(err.splitlines()) == {"import: 0 of 0 MiB"}
