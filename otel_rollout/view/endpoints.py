@@ -47,7 +47,7 @@ _PLAIN_COLUMNS: Final = (
     *("input_tokens", "output_tokens"),
 )
 _LAST_COLUMNS: Final = ("error_type", "prefix_breaks", "prompt", "answer", "has_root", "start_time")
-COLUMNS: Final = (*_PLAIN_COLUMNS, "seconds", "tool_calls", "tool_errors", *_LAST_COLUMNS)
+COLUMNS: Final = (*_PLAIN_COLUMNS, "seconds", "tool_calls", "tool_errors", *_LAST_COLUMNS, "service", "name")
 _plain_of: Final = attrgetter(*_PLAIN_COLUMNS)
 _last_of: Final = attrgetter(*_LAST_COLUMNS)
 
@@ -259,7 +259,9 @@ def _row(each: TrajectorySummary) -> Sequence[Any]:
     seconds = (each.end_time - each.start_time) / 1e9
     calls = sum(count.calls for count in each.tools.values())
     errors = sum(count.errors for count in each.tools.values())
-    return *_plain_of(each), seconds, calls, errors, *_last_of(each)
+    # What has no prompt is known by them; for thousands of rollouts they would only be sent.
+    origin = (each.service_name, each.name) if each.sample_index is None else (None, None)
+    return *_plain_of(each), seconds, calls, errors, *_last_of(each), *origin
 
 
 def _fields(value: Any) -> dict[str, Any]:
