@@ -81,7 +81,8 @@ def try_connection(engine: Any, uri: str) -> None:
             pass
     except Exception as error:
         cause = getattr(error, "orig", None) or error
-        lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+        # The last line says most, but for libpq's question below "Connection refused".
+        lines = [line.strip() for line in str(cause).splitlines() if line.strip() and "Is the server " not in line]
         reason = f"{shown_url(uri)}: {lines[-1][:300] if lines else type(cause).__name__}"
         if _is_refusal(cause):
             raise configuration_error(f"the MLflow database refuses the connection: {reason}") from error

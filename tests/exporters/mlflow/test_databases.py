@@ -42,6 +42,7 @@ class TestOpening:
         outcome = outcome_of(f"postgresql://mlflow:x@127.0.0.1:{free_port()}/mlflow", trajectory().spans)
         assert outcome.verdict is Verdict.RETRY
         assert "can't be reached" in outcome.reason
+        assert outcome.reason.endswith("Connection refused")
         assert time.monotonic() - started < 40
 
     @pytest.mark.parametrize("server", ["postgresql", "mariadb"])
@@ -59,6 +60,46 @@ class TestOpening:
         outcome = outcome_of(request.getfixturevalue(server).uri("nowhere"), trajectory().spans)
         assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "nowhere" in outcome.reason
+
+    @pytest.mark.parametrize("server", ["postgresql", "mariadb"])
+    @pytest.mark.parametrize("has_tables", [False, True])
+    def test_user_without_rights(self, server, has_tables, trajectory, request) -> None:
+        """A user who may not make the tables, or write into them, is a configuration error: its spans are kept."""
+        running = request.getfixturevalue(server)
+        name = running.new_database(*(["tables"] if has_tables else []))
+        user = f"reader_{name[-8:]}"
+        if server == "postgresql":
+            running.execute(f"CREATE ROLE {user} LOGIN PASSWORD 'x'")
+            running.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {user}", name)
+        else:
+            running.execute(f"CREATE USER {user}@'127.0.0.1' IDENTIFIED BY 'x'")
+            running.execute(f"GRANT SELECT ON {name}.* TO {user}@'127.0.0.1'")
+        outcome = outcome_of(running.uri(name, user=user, password="x"), trajectory("Default").spans)
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
+        assert "denied" in outcome.reason
+        assert "must be a database that this process may write to" in outcome.reason
+
+    def test_server_that_stands_by(self, postgresql, project, trajectory) -> None:
+        """A server that takes no writes at present costs no span: the batch is stored once it takes them."""
+        name = postgresql.new_database("tables")
+        uri = postgresql.uri(name)
+        assert outcome_of(uri, trajectory(project).spans).verdict is Verdict.DELIVERED
+        postgresql.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        exporter, one = MlflowSpanExporter(tracking_uri=uri), trajectory(project)
+        outcome = exporter.send(one.spans)
+        assert outcome.verdict is Verdict.RETRY
+        assert "read-only transaction" in outcome.reason
+        postgresql.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = off")
+        assert exporter.send(one.spans).verdict is Verdict.DELIVERED
+        exporter.shutdown()
+
+    def test_tables_of_another_version(self, postgresql, trajectory) -> None:
+        """Tables that a newer MLflow has made are a configuration error that says which version to install."""
+        name = postgresql.new_database("tables")
+        postgresql.execute("UPDATE alembic_version SET version_num = '0123456789ab'", name)
+        outcome = outcome_of(postgresql.uri(name), trajectory().spans)
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
+        assert "install the version that made them" in outcome.reason
 
 
 class TestValues:
