@@ -93,6 +93,8 @@ def explained(error: Exception) -> AttemptError:
         return AttemptError(Outcome(Verdict.TOO_LARGE, reason))
     if code in _PASSING or Fault.READ_ONLY in faults or type(error).__name__ in ("OperationalError", "InterfaceError"):
         return AttemptError(Outcome(Verdict.RETRY, reason))
+    if _lacks_a_character(error, reason):
+        reason = f"{reason}: the database needs the encoding UTF8; of MySQL and MariaDB, the character set utf8mb4"
     if code in _INVALID or isinstance(error.__cause__, (OverflowError, TypeError, ValueError)):
         return AttemptError(Outcome(Verdict.REFUSED, reason))
     if "out-of-date" in str(error) or "db upgrade" in str(error):
@@ -110,6 +112,12 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while below is not None:
         yield below
         below = getattr(below, "orig", None) or below.__cause__
+
+
+def _lacks_a_character(error: BaseException, reason: str) -> bool:
+    """Return True if a text doesn't fit into the database's encoding."""
+    encodings = {each.encoding for each in _causes(error) if isinstance(each, UnicodeEncodeError)}
+    return bool(encodings - {"utf-8"}) or "Incorrect string value" in reason or "no equivalent in encoding" in reason
 
 
 def reason_of(error: Exception) -> str:

@@ -79,6 +79,17 @@ class TestOpening:
         assert "denied" in outcome.reason
         assert "must be a database that this process may write to" in outcome.reason
 
+    def test_encoding(self, postgresql, trajectory) -> None:
+        """One without an encoding is a configuration error, and a text that one lacks is refused: both name UTF8."""
+        made = trajectory("Default", root_attributes={"input.value": '"語 😀"'})
+        for encoding, verdict in (("SQL_ASCII", Verdict.CONFIGURATION_ERROR), ("LATIN1", Verdict.REFUSED)):
+            name = f"mlflow_{encoding.lower()}"
+            how = f"ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+            postgresql.execute(f"CREATE DATABASE {name} {how}")
+            outcome = outcome_of(postgresql.uri(name), made.spans)
+            assert outcome.verdict is verdict
+            assert "needs the encoding UTF8" in outcome.reason
+
     def test_server_that_stands_by(self, postgresql, project, trajectory) -> None:
         """A server that takes no writes at present costs no span: the batch is stored once it takes them."""
         name = postgresql.new_database("tables")
@@ -127,6 +138,15 @@ class TestValues:
         assert "max_allowed_packet" in reasons[0]
         (trace,) = read_back(mariadb_uri, project).traces()
         assert len(trace.data.spans) == 4
+
+    def test_character_set(self, mariadb, trajectory) -> None:
+        """A text that the database's character set lacks is refused with the character set that it needs."""
+        name = mariadb.new_database("tables")
+        mariadb.execute("ALTER TABLE spans MODIFY content LONGTEXT CHARACTER SET latin1 NOT NULL", name)
+        made = trajectory("Default", root_attributes={"input.value": '"語 😀"'})
+        outcome = outcome_of(mariadb.uri(name), made.spans)
+        assert outcome.verdict is Verdict.REFUSED
+        assert "the character set utf8mb4" in outcome.reason
 
     def test_in_columns(self, postgresql_uri, project, trajectory, read_back) -> None:
         """NUL, long words and integers beyond 64 bits cost no span: the columns have what fits."""
