@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import logging
 import os
-import threading
 from collections.abc import Mapping
 from multiprocessing import util as multiprocessing_util
 from typing import Any, Final, TypeVar, cast
@@ -20,6 +19,7 @@ from otel_rollout.init_notes import is_disabled, log_off, warn_of_variables
 from otel_rollout.make_pipeline import InitRequest, make_pipeline
 from otel_rollout.pipeline import Pipeline
 from otel_rollout.safety import log_once
+from otel_rollout.safety.signal_safe_lock import SignalSafeLock
 from otel_rollout.settings import resolve_settings
 from otel_rollout.spans import runtime
 from otel_rollout.spans.provider import application_provider
@@ -27,7 +27,7 @@ from otel_rollout.spans.provider import application_provider
 __all__ = ["RolloutTraceConfig", "flush", "init", "shutdown", "stats"]
 
 _logger = logging.getLogger("otel_rollout")
-_lock = threading.RLock()
+_lock = SignalSafeLock()
 
 _Config = TypeVar("_Config", bound="RolloutTraceConfig")
 
@@ -206,7 +206,7 @@ def _finish(pipeline: Pipeline, timeout: float | None) -> bool:
 def after_fork() -> None:
     """Start empty in a forked child, with a lock that no thread of the parent holds."""
     global _lock  # noqa: PLW0603 - only the thread that holds a lock can release it
-    _lock = threading.RLock()
+    _lock = SignalSafeLock()
     # An unfinished shutdown is the parent's.
     _state.unfinished = None
     for pipeline in {_running(), _state.last_pipeline}:

@@ -17,8 +17,10 @@ from otel_rollout.counts import Stats
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.processing.payload_finisher import PayloadFinisher
 from otel_rollout.processing.span_conversion import SpanReader
+from otel_rollout.safety.background_thread import BackgroundThread
 from otel_rollout.safety.guard import guarded
 from otel_rollout.safety.log_once import internal_errors, warn_once
+from otel_rollout.safety.signal_safe_lock import SignalSafeLock, wait_for
 from otel_rollout.settings import Settings
 from otel_rollout.spans import runtime
 from otel_rollout.spans.open_spans import OpenSpans, ProviderSpans
@@ -240,10 +242,22 @@ def shutdown_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:
 def _within(timeout: float, call: Callable[[], bool]) -> bool:
     """Return the result of `call`, or False after `timeout` seconds: the SDK's own flush ignores its timeout."""
     results: list[bool] = []
-    thread = threading.Thread(target=lambda: results.append(call()), name="otel-rollout-flush", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:
-        return call()
-    thread.join(min(timeout, threading.TIMEOUT_MAX))
-    return bool(results) and results[0]
+    lock = SignalSafeLock()
+    ended = threading.Condition(lock)
+
+    def run() -> None:
+        is_whole = False
+        try:
+            is_whole = call()
+        finally:
+            with lock:
+                results.append(is_whole)
+                ended.notify()
+
+    thread = BackgroundThread("otel-rollout-flush", run)
+    thread.start()
+    if not thread.is_started:
+        thread.run_here()
+    with lock:
+        wait_for(ended, lambda: bool(results), timeout)
+        return bool(results) and results[0]

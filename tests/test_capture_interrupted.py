@@ -11,8 +11,11 @@ import time
 from typing import Any
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
 
-from otel_rollout import rollout_trace_op
+from otel_rollout import init, rollout_trace_op
+from otel_rollout.safety.signal_safe_lock import SignalSafeLock
 
 
 class AlarmError(Exception):
@@ -72,6 +75,21 @@ class TestSignals:
 
         assert fired == caught
         assert caught >= 20
+
+    @pytest.mark.skipif(sys.version_info < (3, 14), reason="locks of older Pythons are safe as they are")
+    def test_spans_of_an_application(self):
+        """A handler that raises leaves no lock of an application's span held, which its end would wait for."""
+        locks = []
+
+        @rollout_trace_op
+        def read_locks() -> None:
+            span = trace.get_current_span()
+            parts = span, span._attributes, span._events, span._links
+            locks.extend(type(part._lock) for part in parts)
+
+        init("p", "e", tracer_provider=TracerProvider())
+        read_locks()
+        assert locks == [SignalSafeLock] * 4
 
 
 _RACE = """

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 
 from otel_rollout.safety.log_once import internal_error, warn_once
+from otel_rollout.safety.signal_safe_lock import SignalSafeLock
 
 __all__ = ["nested_mlflow_spans"]
 
@@ -26,12 +26,12 @@ SECONDS_UNTIL_SENT: Final = 60.0
 """mlflow drops a trace's spans when the trace is taken off the list of running ones: not before they are sent."""
 
 _running: Final[deque[tuple[float, int]]] = deque()
-_lock = threading.Lock()
+_lock = SignalSafeLock()
 
 
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603 - another thread of the parent may have held it
-    _lock = threading.Lock()
+    _lock = SignalSafeLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -18,6 +18,7 @@ from otel_rollout.capture.llm import describe_llm_call
 from otel_rollout.capture.signature import compile_binder
 from otel_rollout.safety.guard import drop_fault, guarded
 from otel_rollout.safety.log_once import call_user_function
+from otel_rollout.safety.signal_handlers import is_from_signal_handler
 from otel_rollout.spans.context import SILENCE, Frame, attach, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.values.snapshot import Snapshot, snapshot
 
@@ -132,7 +133,9 @@ class Operation:
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         try:
             return self.binder(*args, **kwargs)
-        except TypeError:
+        except TypeError as error:
+            if is_from_signal_handler(error):
+                raise
             # The function will raise the same error, unless a decorator changed its parameters.
             return {"args": args[1:] if self.has_receiver else args, "kwargs": kwargs}
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from otel_rollout.counts import ExporterStats, SideWorkStats
+from otel_rollout.safety.signal_safe_lock import SignalSafeLock, wait_for
 
 __all__ = ["Account"]
 
@@ -17,7 +18,7 @@ class Account:
 
     def __init__(self) -> None:
         # Reentrant: inside `put`, the garbage collector may end an abandoned span, or a signal handler ask for stats.
-        self.lock = threading.RLock()
+        self.lock = SignalSafeLock()
         self.work = threading.Condition(self.lock)
         """Notified when the delivery thread has something to do."""
         self.progress = threading.Condition(self.lock)
@@ -45,9 +46,9 @@ class Account:
         return self.accepted - self.settled - self.spooled
 
     def await_progress(self, is_done: Callable[[], bool], deadline: float) -> None:
-        """Wait until `is_done`, or until `deadline` in seconds of `time.monotonic`."""
+        """Wait until `is_done`, or until `deadline` in seconds of `time.monotonic`; called without the lock."""
         with self.lock:
-            self.progress.wait_for(is_done, min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
+            wait_for(self.progress, is_done, deadline - time.monotonic())
 
     def close(self) -> None:
         """Count the queued spans as lost."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -32,6 +31,7 @@ from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout.processing.span_copies import copy_without_payload
 from otel_rollout.processing.span_size import queued_size
+from otel_rollout.safety.background_thread import BackgroundThread
 from otel_rollout.spans.context import UNTRACED
 from otel_rollout.spans.recording_span import RolloutSpan
 
@@ -105,7 +105,7 @@ class ExporterQueue:
         self._store: MemoryStore | SpooledStore = memory
         if self._spool is not None:
             self._store = SpooledStore(memory, self._spool, self._limits.max_bytes, account, self._log)
-        self._thread: threading.Thread | None = None
+        self._thread = BackgroundThread(f"otel-rollout-{self.name}", self._run)
         self._is_idle = self._is_closed = self._has_ended = False
         self._end = EndTimes()
         self._is_failing = False
@@ -166,7 +166,7 @@ class ExporterQueue:
             return
         if not has_payload:
             self._log.warn("payload", f"the queue is full ({limits.max_bytes:,} bytes): payloads are dropped")
-        if self._thread is None:
+        if not self._thread.is_started:
             self.start()
 
     def _note_dropped(self, span: RolloutSpan | ReadableSpan, reason: str) -> None:
@@ -178,15 +178,11 @@ class ExporterQueue:
     def start(self) -> None:
         """Start the thread if it doesn't run; at interpreter exit it can't be started any more."""
         with self._lock:
-            if self._thread is not None or self._is_closed:
+            if self._is_closed:
                 return
-            thread = threading.Thread(target=self._run, name=f"otel-rollout-{self.name}", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
-                return
-            self._thread = thread
-            self._store.start()
+            self._thread.start()
+            if self._thread.is_started:
+                self._store.start()
 
     def request_flush(self) -> None:
         """Send the queued spans now, without waiting for a full batch or for the delay before the next attempt."""
@@ -218,9 +214,10 @@ class ExporterQueue:
                 self._lost_at_flush,
             )
             self.request_flush()
-            account.await_progress(
-                lambda: account.settled >= target or self._configuration_errors != configuration_errors, deadline
-            )
+        account.await_progress(
+            lambda: account.settled >= target or self._configuration_errors != configuration_errors, deadline
+        )
+        with self._lock:
             if account.settled < target:
                 return False
             self._lost_at_flush = account.lost.total()
@@ -248,23 +245,23 @@ class ExporterQueue:
             self.request_flush()
             if self._side_work is not None:
                 self._side_work.retry_now()
-            must_drain_here = self._thread is None and bool(self._store.spans)
+            must_drain_here = not self._thread.is_started and bool(self._store.spans)
         self._note_end(line)
         if must_drain_here:
             # No thread could be started: the interpreter is exiting. No attempt begins after the deadline, but one
             # that hangs can't be left behind here.
-            self._run()
+            self._thread.run_here()
 
     def join(self) -> bool:
         """Wait for the thread until the deadline given to `shutdown`; True if the backend has every span."""
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread() and self._end.attempts is not None:
+        if thread.is_started and not thread.is_current and self._end.attempts is not None:
             # A little later than its own deadline: then it may be putting spans on disk already.
             self._await_end(min(self._end.last_attempts + 0.1, self._end.thread))
             self._store.await_spill()
             self._await_end(self._end.thread)
         self._abandon()
-        self._store.close(math.inf if thread is None else self._end.thread)
+        self._store.close(self._end.thread if thread.is_started else math.inf)
         is_whole = not self._account.lost and not self._account.spooled and not self._holds_spans()
         return self._end_side_work() and is_whole and not (self._held and self._held.lost)
 

@@ -11,6 +11,7 @@ from otel_rollout.delivery.account import Account
 from otel_rollout.delivery.batch import Batch, MemoryStore
 from otel_rollout.export.batch_sender import BatchReport
 from otel_rollout.export.trouble_log import TroubleLog
+from otel_rollout.safety.background_thread import BackgroundThread
 
 if TYPE_CHECKING:
     from otel_rollout.delivery.spool import Spool
@@ -55,7 +56,7 @@ class SpooledStore:
         # Held while spans leave memory, and until they are on disk: younger ones have to wait.
         self._taking = threading.Lock()
         self._room = threading.Condition(account.lock)
-        self._thread: threading.Thread | None = None
+        self._thread = BackgroundThread(f"otel-rollout-{memory.exporter}-spool", self._run)
         self._has_spilled = False
         self._must_spill_all = False
         self._is_in_trouble = False
@@ -64,13 +65,7 @@ class SpooledStore:
 
     def start(self) -> None:
         """Start the thread that moves spans to disk; called with the lock held."""
-        name = f"otel-rollout-{self._memory.exporter}-spool"
-        thread = threading.Thread(target=self._run, name=name, daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            return
-        self._thread = thread
+        self._thread.start()
 
     def take(self) -> Batch:
         """Return the oldest batch; one that is on disk stays there until it is settled."""
@@ -140,7 +135,7 @@ class SpooledStore:
         with self._account.lock:
             self._must_spill_all = True
             self._room.notify_all()
-        if self._thread is not None:
+        if self._thread.is_started:
             self._account.await_progress(lambda: self._has_spilled, self._deadline or 0.0)
 
     def close(self, deadline: float) -> None:

@@ -17,7 +17,9 @@ from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.side_lane import Entry, Lane
 from otel_rollout.export.trouble_log import TroubleLog
+from otel_rollout.safety.background_thread import BackgroundThread
 from otel_rollout.safety.log_once import internal_error
+from otel_rollout.safety.signal_safe_lock import SignalSafeLock, wait_for
 from otel_rollout.spans.context import UNTRACED
 
 __all__ = ["Kind", "NotYet", "SideWork"]
@@ -97,11 +99,11 @@ class SideWork:
 
     def _reset(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.RLock()
+        self._lock = SignalSafeLock()
         self._work = threading.Condition(self._lock)
         self._progress = threading.Condition(self._lock)
         self._lanes: dict[tuple[str, Hashable], Lane] = {}
-        self._thread: threading.Thread | None = None
+        self._thread = BackgroundThread(f"otel-rollout-{self._name}-side", self._run)
         self._has_ended = False
         self._deadline: float | None = None
         self._is_abandoned = False
@@ -171,9 +173,8 @@ class SideWork:
         with self._lock:
             number, lost_before = self._added, self._lost_at_flush
             self.retry_now()
-            self._progress.wait_for(
-                lambda: all(entry.is_configuration_error for entry in self._waiting(number)),
-                min(timeout, threading.TIMEOUT_MAX),
+            wait_for(
+                self._progress, lambda: all(entry.is_configuration_error for entry in self._waiting(number)), timeout
             )
             if self._waiting(number):
                 return False
@@ -189,15 +190,13 @@ class SideWork:
                 self.retry_now()
             # A second call waits no longer than the first.
             deadline = min(deadline, self._deadline)
-            must_work_here = self._thread is None and bool(self._lanes)
+            must_work_here = not self._thread.is_started and bool(self._lanes)
         if must_work_here:
             # No thread could be started: the interpreter is exiting.
-            self._run()
+            self._thread.run_here()
         with self._lock:
             # Not by `Thread.join`, which counts a thread as ended once a signal handler has raised in it.
-            self._progress.wait_for(
-                lambda: not self.is_running, min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX)
-            )
+            wait_for(self._progress, lambda: not self.is_running, deadline - time.monotonic())
             self._is_abandoned = True
             for lane in list(self._lanes.values()):
                 for key, entry in list(lane.entries.items()):
@@ -220,7 +219,7 @@ class SideWork:
     @property
     def is_running(self) -> bool:
         """True if an attempt may be running, also after a shutdown that it outlasted."""
-        return self._thread is not None and not self._has_ended
+        return self._thread.is_started and not self._has_ended
 
     # --- with the lock held
 
@@ -260,17 +259,11 @@ class SideWork:
             self._reset()
 
     def _start(self) -> None:
-        if self._thread is not None:
+        if self._thread.is_started:
             return
         with self._lock:
-            if self._thread is None and self._deadline is None:
-                thread = threading.Thread(target=self._run, name=f"otel-rollout-{self._name}-side", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError:
-                    # The interpreter is exiting: `shutdown` does the work.
-                    return
-                self._thread = thread
+            if self._deadline is None:
+                self._thread.start()
 
     def _run(self) -> None:
         token = context_api.attach(UNTRACED)

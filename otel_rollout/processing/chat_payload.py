@@ -22,6 +22,7 @@ from otel_rollout.processing.messages import (
 )
 from otel_rollout.processing.template_text import answer_message, prompt_messages
 from otel_rollout.processing.token_text import PROMPT_TEXT, RESPONSE_TEXT
+from otel_rollout.safety.signal_handlers import is_from_signal_handler
 from otel_rollout.values.snapshot import cut_text
 from otel_rollout.values.snapshot_json import value_to_json
 
@@ -199,7 +200,9 @@ def _new(value: Any, arguments: Any) -> Any:
     given: list[Any] = next((item for item in arguments.values() if is_message_list(item)), [])
     try:
         is_longer = len(value) > len(given) and value[: len(given)] == given
-    except ValueError:
+    except ValueError as error:
+        if is_from_signal_handler(error):
+            raise
         # Arrays of numpy have no one truth value.
         return value
     return value[len(given) :] if is_longer else value

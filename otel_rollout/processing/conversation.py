@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from otel_rollout.processing.chat_payload import ChatSide
 from otel_rollout.processing.message_text import described_text
 from otel_rollout.processing.messages import text_message
 from otel_rollout.processing.payload_limits import cut_json
+from otel_rollout.safety.signal_safe_lock import SignalSafeLock
 from otel_rollout.values.snapshot_json import value_to_json
 
 __all__ = ["Conversation", "Conversations", "cut_messages", "encode_messages"]
@@ -176,7 +176,7 @@ class Conversations:
     def after_fork(self) -> None:
         """Forget those of the parent."""
         # Reentrant: on a provider's span, a signal handler may trace while its thread is here.
-        self._lock = threading.RLock()
+        self._lock = SignalSafeLock()
         self._running: OrderedDict[int, Conversation] = OrderedDict()
         self._dropped: OrderedDict[int, int] = OrderedDict()
         self._bytes = 0

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import orjson
 
+from otel_rollout.safety.signal_handlers import is_from_signal_handler
+
 __all__ = ["described_part", "described_text", "json_text", "media_note"]
 
 _MEDIA: Final = ("blob", "file", "uri")
@@ -50,5 +52,7 @@ def json_text(value: Any) -> str:
         return ""
     try:
         return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY, default=str).decode()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
+        if is_from_signal_handler(error):
+            raise
         return type(value).__name__

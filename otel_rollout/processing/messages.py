@@ -19,6 +19,7 @@ from otel_rollout.processing.message_aliases import (
     REASONING_KEYS,
     ROLES,
 )
+from otel_rollout.safety.signal_handlers import is_from_signal_handler
 
 __all__ = [
     "convert_messages",
@@ -263,7 +264,9 @@ def _arguments(value: Any) -> Any:
     if type(value) is str and value[:1] == "{":
         try:
             return orjson.loads(value)
-        except ValueError:
+        except ValueError as error:
+            if is_from_signal_handler(error):
+                raise
             # As the model wrote it.
             return value
     return value

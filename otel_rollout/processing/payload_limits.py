@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import orjson
 
+from otel_rollout.safety.signal_handlers import is_from_signal_handler
 from otel_rollout.values.sanitize import fits_int64
 from otel_rollout.values.snapshot import cut_text
 
@@ -72,7 +73,9 @@ def narrow_integers(json_bytes: bytes) -> bytes:
         return json_bytes
     try:
         return orjson.dumps(_narrow(orjson.loads(json_bytes)))
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, RecursionError) as error:
+        if is_from_signal_handler(error):
+            raise
         return _cut_whole(json_bytes, len(json_bytes))
 
 
@@ -96,7 +99,9 @@ def cut_json(json_bytes: bytes, limit: int) -> bytes:
         return json_bytes
     try:
         result = orjson.dumps(_fit(orjson.loads(json_bytes), limit))
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, RecursionError) as error:
+        if is_from_signal_handler(error):
+            raise
         # Not JSON, or nested deeper than orjson can write.
         return _cut_whole(json_bytes, limit)
     return result if len(result) <= limit else _cut_whole(json_bytes, limit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from opentelemetry.context import Context
@@ -17,6 +17,7 @@ from otel_rollout.processing.payload_finisher import PayloadFinisher, plain_text
 from otel_rollout.processing.redaction import Redactor
 from otel_rollout.processing.secret_patterns import REDACTED
 from otel_rollout.safety.log_once import internal_error
+from otel_rollout.safety.signal_safe_lock import renew_locks
 from otel_rollout.spans.context import Frame
 from otel_rollout.spans.tracer import RolloutTracer
 from otel_rollout.spans.trajectory_state import TrajectoryState
@@ -27,6 +28,9 @@ from otel_rollout.values.snapshot_json import to_json, value_to_json
 __all__ = ["ProviderTracer"]
 
 _Value = TypeVar("_Value")
+
+_PARTS: Final = ("_attributes", "_events", "_links")
+"""The parts of the SDK's span that have a lock of their own."""
 
 
 class ProviderTracer(RolloutTracer):
@@ -157,6 +161,8 @@ class ProviderTracer(RolloutTracer):
         span = self._tracer.start_span(name, context=context, attributes=attributes, links=links)
         if not span.is_recording():
             return None
+        # This thread would wait for ever for a lock that a handler's exception left held.
+        renew_locks(span, *(getattr(span, part, None) for part in _PARTS))
         if self._on_start is not None:
             self._on_start(span, trajectory)
         return span if redactor is None else RedactingSpan(span, redactor)

@@ -1,1 +1,1 @@
-"""Keeps tracing out of the traced program: internal errors, signal handlers, the garbage collector, the GIL."""
+"""Keeps tracing out of the traced program: internal errors, signal handlers, locks, the garbage collector, the GIL."""

@@ -13,6 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags, set_span_in_context
 
 from otel_rollout.safety.garbage_collection import is_collecting
+from otel_rollout.safety.signal_handlers import is_from_signal_handler
 from otel_rollout.spans.ids import SystemIdGenerator
 from otel_rollout.spans.trajectory_state import TrajectoryState
 
@@ -95,11 +96,12 @@ def leave(token: Token[Context]) -> None:
     """
     if is_collecting():
         return
-    try:  # noqa: SIM105 - contextlib.suppress costs twice as much as the rest
+    try:
         token.var.reset(token)
-    except (ValueError, RuntimeError):
-        # The token is another context's, or was used before a signal handler interrupted the caller.
-        pass
+    except (ValueError, RuntimeError) as error:
+        # Otherwise the token is another context's, or was used before a signal handler interrupted the caller.
+        if is_from_signal_handler(error):
+            raise
 
 
 def restore(context: Context | None) -> None:

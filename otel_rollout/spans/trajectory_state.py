@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import Counter
 from typing import Any
 
 from otel_rollout import semconv
+from otel_rollout.safety.signal_safe_lock import SignalSafeLock
 
 __all__ = ["TrajectoryState"]
 
 # One lock for all trajectories, so that a forked child can renew it. Reentrant, as the garbage collector may end an
 # abandoned span while this thread holds it.
-_lock = threading.RLock()
+_lock = SignalSafeLock()
 
 
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603 - another thread of the parent may have held it
-    _lock = threading.RLock()
+    _lock = SignalSafeLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Any, Final
 
 from otel_rollout.safety.log_once import call_user_function
+from otel_rollout.safety.signal_handlers import is_from_signal_handler
 from otel_rollout.values.exception_record import exception_text
 from otel_rollout.values.object_reading import (
     Reader,
@@ -219,7 +220,9 @@ def _read_torch(torch: Any) -> Reader:
         if count <= MAX_ARRAY_ELEMENTS or is_ids:
             try:
                 return _read_array(sys.modules["numpy"], value.numpy(), room) if value.dim() else value.item()
-            except (KeyError, TypeError, RuntimeError):
+            except (KeyError, TypeError, RuntimeError) as error:
+                if is_from_signal_handler(error):
+                    raise
                 # numpy has no bfloat16, and may be absent.
                 return value.tolist()
         if value.is_contiguous():

@@ -13,6 +13,7 @@ from itertools import islice
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final, TypeVar
 
+from otel_rollout.safety.signal_handlers import is_from_signal_handler
 from otel_rollout.values.sanitize import replace_surrogates
 
 __all__ = [
@@ -94,7 +95,9 @@ def integer_text(value: int) -> str:
     """Return an integer of any length as text."""
     try:
         return str(value) if value.bit_length() < 10_000 else hex(value)
-    except ValueError:
+    except ValueError as error:
+        if is_from_signal_handler(error):
+            raise
         # Python refuses to convert integers over 4,300 digits to decimal.
         return hex(value)
 

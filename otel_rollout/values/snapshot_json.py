@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import orjson
 
+from otel_rollout.safety.signal_handlers import is_from_signal_handler
 from otel_rollout.values.object_reading import integer_text
 from otel_rollout.values.sanitize import fits_int64, replace_surrogates
 from otel_rollout.values.snapshot import Snapshot
@@ -24,7 +25,9 @@ def value_to_json(value: Any) -> bytes:
     """Return a snapshot's value, or a part of it, as JSON in UTF-8."""
     try:
         return orjson.dumps(value, option=_OPTIONS)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
+        if is_from_signal_handler(error):
+            raise
         # An integer over 64 bits, a lone surrogate, or an array of a type that orjson doesn't know.
         return orjson.dumps(_plain(value), option=_OPTIONS)
 
@@ -45,6 +48,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     try:
         orjson.dumps(value, option=_OPTIONS)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
+        if is_from_signal_handler(error):
+            raise
         return value.tolist() if hasattr(value, "tolist") else str(value)
     return value

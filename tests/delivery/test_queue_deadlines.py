@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 import time
 
@@ -162,11 +163,11 @@ class TestDeadlines:
         """Where the interpreter starts no more threads, the shutdown delivers on the caller's."""
         queue = make_queue(exporter)
 
-        def refuse(self):
+        def refuse(*arguments):
             raise RuntimeError("can't create new thread at interpreter shutdown")
 
         with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", refuse)
+            patch.setattr(_thread, "start_new_thread", refuse)
             queue.put(make_span("last"))
             queue.shutdown(time.monotonic() + 10)
         assert queue.join() is True
@@ -182,11 +183,11 @@ class TestDeadlines:
 
         exporter.outcome = slow
 
-        def refuse(self):
+        def refuse(*arguments):
             raise RuntimeError("can't create new thread at interpreter shutdown")
 
         with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", refuse)
+            patch.setattr(_thread, "start_new_thread", refuse)
             for _ in range(100):
                 queue.put(make_span())
             start = time.monotonic()

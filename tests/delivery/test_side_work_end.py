@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import threading
 import time
@@ -145,10 +146,10 @@ class TestShutdown:
         """If no thread can be started, at the interpreter's exit, the shutdown does the work itself."""
         work = make_work()
 
-        def start(self):
+        def refuse(*arguments):
             raise RuntimeError("can't start new thread at interpreter shutdown")
 
-        monkeypatch.setattr(threading.Thread, "start", start)
+        monkeypatch.setattr(_thread, "start_new_thread", refuse)
         add(work, *range(3))
         assert work.shutdown(time.monotonic() + 10)
         assert backend.done == [0, 1, 2]

@@ -234,7 +234,7 @@ class TestFaults:
         assert queue.join() is False
         assert time.monotonic() - start < 10
         gate.set()
-        queue._store._thread.join(10)
+        until(lambda: queue._store._has_spilled)
 
 
 class TestEnd:
@@ -304,8 +304,7 @@ class TestEnd:
         stats = queue.stats()
         assert (stats.queued, stats.spooled, stats.lost) == (0, 0, {"shutdown": 12})
         gate.set()
-        queue._store._thread.join(10)
-        queue._thread.join(0 if is_hanging else 10)
+        until(lambda: queue._store._has_spilled and (is_hanging or queue._has_ended))
         stats = queue.stats()
         assert is_balanced(stats)
         assert (stats.queued, stats.queued_bytes) == (0, 0)
