@@ -17,7 +17,7 @@ from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter, database
 from tests.exporters.mlflow.test_many_processes import SPANS_OF_EACH, TRAJECTORIES, run_workers
-from tests.servers.databases import Mariadb, Postgresql, missing_programs
+from tests.servers.databases import Mariadb, PgBouncer, Postgresql, missing_programs
 from tests.servers.fixtures import missing
 from tests.servers.process import free_port
 
@@ -44,6 +44,17 @@ class TestOpening:
         assert "can't be reached" in outcome.reason
         assert outcome.reason.endswith("Connection refused")
         assert time.monotonic() - started < 40
+
+    def test_away_at_the_start(self, postgresql, project, trajectory, uncaptured) -> None:
+        """The attempt after it is back stores the batch: nothing of the failed opening is kept."""
+        if names := missing_programs("pgbouncer"):
+            missing(f"not installed: {', '.join(names)}")
+        away, spans = PgBouncer(postgresql, uncaptured=uncaptured), trajectory(project).spans
+        exporter = MlflowSpanExporter(tracking_uri=postgresql.uri("tables", port=away.port))
+        assert exporter.send(spans).verdict is Verdict.RETRY
+        with away:
+            assert exporter.send(spans).verdict is Verdict.DELIVERED
+            exporter.shutdown()
 
     @pytest.mark.parametrize("server", ["postgresql", "mariadb"])
     def test_wrong_password(self, server, trajectory, request) -> None:
