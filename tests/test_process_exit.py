@@ -28,7 +28,7 @@ class TestExit:
             ("", 0),
             ("sys.exit(3)", 3),
             ("raise ValueError('no')", 1),
-            ("os.kill(os.getpid(), signal.SIGINT); time.sleep(60)", -signal.SIGINT),
+            ("os.kill(os.getpid(), signal.SIGINT); await_signal()", -signal.SIGINT),
         ],
         ids=["end of program", "sys.exit", "exception", "ctrl-c"],
     )
@@ -121,7 +121,7 @@ class TestSigterm:
             start()
             trace("last")
             open({str(program.folder / "ready")!r}, "w").close()
-            time.sleep(60)
+            await_signal()
             """
         )
         program.await_file("ready")
@@ -141,7 +141,8 @@ class TestSigterm:
             @otel_rollout.rollout_trace_op(name="turn")
             async def turn():
                 open({str(program.folder / "ready")!r}, "w").close()
-                await asyncio.sleep(60)
+                while True:
+                    await asyncio.sleep(0.01)
 
             async def rollout():
                 with otel_rollout.rollout_trace_attr(0, 1, 0, name="trajectory"):
@@ -167,7 +168,7 @@ class TestSigterm:
             [queue] = runtime.pipeline.queues
             with queue._lock:
                 open({str(program.folder / "ready")!r}, "w").close()
-                time.sleep(60)
+                await_signal()
             """
         )
         program.await_file("ready")
@@ -185,7 +186,7 @@ class TestSigterm:
             start(Hanging())
             trace("lost")
             open({str(program.folder / "ready")!r}, "w").close()
-            time.sleep(60)
+            await_signal()
             """
         )
         program.await_file("ready")
@@ -237,7 +238,7 @@ class TestSigterm:
             start(Slow())
             trace("last")
             otel_rollout.shutdown()
-            time.sleep(60)
+            await_signal()
             """
         )
         program.await_file("ready")
@@ -297,7 +298,7 @@ class TestSigterm:
                 start({exporter}, shutdown_timeout_ms=500)
                 trace(f"rank {{rank}}")
                 open({str(program.folder)!r} + f"/ready-{{rank}}", "w").close()
-                time.sleep(60)
+                await_signal()
 
             def launcher():
                 workers = [

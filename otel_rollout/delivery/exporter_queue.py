@@ -14,6 +14,7 @@ from opentelemetry import context as context_api
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter
 
+from otel_rollout.analysis.plain_text import counted
 from otel_rollout.counts import ExporterStats
 from otel_rollout.delivery.account import Account
 from otel_rollout.delivery.batch import Batch, MemoryStore
@@ -176,13 +177,12 @@ class ExporterQueue:
         self._log.warn(reason, f"spans are being lost ({reason}); otel_rollout.stats() counts them")
 
     def start(self) -> None:
-        """Start the thread if it doesn't run; at interpreter exit it can't be started any more."""
+        """Start the threads if they don't run; at interpreter exit they can't be started any more."""
         with self._lock:
-            if self._is_closed:
-                return
-            self._thread.start()
-            if self._thread.is_started:
+            if not self._is_closed:
+                # In this order: whether all is started is asked of the second.
                 self._store.start()
+                self._thread.start()
 
     def request_flush(self) -> None:
         """Send the queued spans now, without waiting for a full batch or for the delay before the next attempt."""
@@ -444,7 +444,8 @@ class ExporterQueue:
         where = f"in memory ({self._limits.max_bytes / 2**20:,.0f} MiB at most)"
         if self._spool is not None:
             where = f"in memory and on disk ({self._spool.folder})"
-        return f"{queued + spooled:,} spans wait {where} until the backend takes them"
+        waiting = counted(queued + spooled, "span")
+        return f"{waiting} {'waits' if queued + spooled == 1 else 'wait'} {where} until the backend takes them"
 
     def _note_trouble(self, outcome: Outcome) -> None:
         self._account.last_trouble = f"{outcome.verdict.value}: {outcome.reason}"

@@ -238,7 +238,7 @@ class TestTroubles:
         with caplog.at_level(logging.WARNING, "otel_rollout"):
             queue.put(make_span())
             until(lambda: exporter.attempts > 10)
-        waiting = "1 spans wait in memory (256 MiB at most) until the backend takes them"
+        waiting = "1 span waits in memory (256 MiB at most) until the backend takes them"
         assert caplog.messages == [f"backend: not delivered, trying again (down); {waiting}"]
         exporter.outcome = lambda spans: DELIVERED
 

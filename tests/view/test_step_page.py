@@ -74,7 +74,7 @@ class TestFigures:
         looking.go(STEP).wait_for_selector(ROWS)
         assert tile(looking, "Mean reward")[1] == "0.522"
         assert tile(looking, "Groups without signal")[1:] == ["33%", "1 all best", "1 all worst"]
-        assert tile(looking, "Truncated")[1:] == ["4.2%", "1", "with a reward", "1 with the worst"]
+        assert tile(looking, "Truncated")[1:] == ["4.2%", "1 of 24", "those with a reward", "1 with the worst"]
         assert tile(looking, "Errors")[1:] == ["4.2%", "1 of 24"]
         assert tile(looking, "Tool errors")[1:] == ["17%", "4 of 24 calls"]
 

@@ -1,4 +1,4 @@
-import { compact, decimal, duration, visible, whole } from "../data/formats.js";
+import { compact, duration, signed, visible, whole } from "../data/formats.js";
 import { addressOf, inAddress, selectionOf } from "../data/router.js";
 import { statusOf } from "../data/rollouts.js";
 import { RewardBadge, StatusBadge } from "./badges.js";
@@ -69,7 +69,7 @@ export function rolloutColumns(step, rollouts) {
           highest=${step.reward_highest}
         />`,
     },
-    number("advantage", "Advantage", "6rem", (each) => each.advantage, decimal),
+    number("advantage", "Advantage", "6rem", (each) => each.advantage, signed),
     {
       key: "fate",
       title: "Fate",
