@@ -60,10 +60,10 @@ def test_ctrl_c_ends_the_wait_with_the_account(dead_endpoint: str):
     address = dead_endpoint.removeprefix("http://")
     assert lines[0].strip() == (
         f"otlp: not delivered, trying again ({dead_endpoint}/v1/traces: connection refused: nothing listens on "
-        f"{address}); 1 spans wait in memory (256 MiB at most) until the backend takes them"
+        f"{address}); 1 span waits in memory (256 MiB at most) until the backend takes them"
     )
     assert re.fullmatch(
-        r"otlp: the end of the process waits up to \d+ s for the backend to take 1 spans; Ctrl-C ends the wait",
+        r"otlp: the end of the process waits up to \d+ s for the backend to take 1 span; Ctrl-C ends the wait",
         lines[1].strip(),
     )
     assert rest.strip() == "otlp: 0 of 1 spans delivered, 1 lost (shutdown 1)"

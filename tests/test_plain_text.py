@@ -19,6 +19,7 @@ class TestCounted:
             (2, "batch", "2 batches"),
             (1, "batch", "1 batch"),
             (2, "process", "2 processes"),
+            (2, "file for `import`", "2 files for `import`"),
         ],
     )
     def test_plural(self, number, noun, text):

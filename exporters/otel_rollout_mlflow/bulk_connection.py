@@ -76,10 +76,11 @@ class BulkConnection:
                 self._connection.commit()
         except BaseException as error:
             fault = fault_of(error)
-            if fault == Fault.CONNECTION or not self._rolled_back():
+            is_lost = fault in (Fault.CONNECTION, Fault.READ_ONLY)
+            if is_lost or not self._rolled_back():
                 self._disconnect()
             # The server may have closed the connection while there was nothing to write; SQLite has waited already.
-            is_stale = fault == Fault.CONNECTION and attempt == 1 and self._dialect != "sqlite"
+            is_stale = is_lost and attempt == 1 and self._dialect != "sqlite"
             if attempt < MAX_TRANSACTIONS and (is_stale or fault in (Fault.DEADLOCK, Fault.CONSTRAINT)):
                 raise _AgainError from error
             raise

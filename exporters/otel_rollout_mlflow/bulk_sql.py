@@ -25,6 +25,9 @@ BYTES_AROUND: Final = 64 * 1024
 MAX_IDS: Final = 500
 
 _DEADLOCKS: Final = frozenset({"40001", "40P01", 1205, 1213})
+# psycopg's classes for the first three are those of a wrong statement; MySQL and MariaDB have numbers.
+_DENIED: Final = frozenset({"42501", "3F000", 1044, 1142, 1143})
+_READ_ONLY: Final = frozenset({"25006", 1290, 1792, 1836})
 _CONSTRAINTS: Final = ("IntegrityError", "UniqueViolation", "ForeignKeyViolation")
 _CONNECTION: Final = ("OperationalError", "InterfaceError", "AdminShutdown", "CrashShutdown", "CannotConnectNow")
 _STAGE: Final = "otel_rollout_stage"
@@ -59,16 +62,26 @@ class Fault:
     """Another writer was quicker, or the experiment is gone: read again."""
     CONNECTION: Final = "connection"
     """The database is away or busy: a new connection, later."""
+    READ_ONLY: Final = "read-only"
+    """The server takes no writes, as one does that stands by for another: a new connection, later."""
+    DENIED: Final = "denied"
+    """The user may not write, or may not make tables: nothing helps but other rights."""
     OTHER: Final = "other"
 
 
 def fault_of(error: BaseException) -> str:
     """Return the kind of a driver's error."""
     code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-    if code is None and error.args and isinstance(error.args[0], int):
-        code = error.args[0]
+    # PyMySQL's errors have both, and the state is the same for many of them.
+    number = error.args[0] if error.args and isinstance(error.args[0], int) else None
+    if code is None:
+        code = number
     if code in _DEADLOCKS:
         return Fault.DEADLOCK
+    if code in _READ_ONLY or number in _READ_ONLY:
+        return Fault.READ_ONLY
+    if code in _DENIED or number in _DENIED:
+        return Fault.DENIED
     names = {kind.__name__ for kind in type(error).__mro__}
     if not names.isdisjoint(_CONSTRAINTS):
         return Fault.CONSTRAINT

@@ -81,8 +81,12 @@ def try_connection(engine: Any, uri: str) -> None:
             pass
     except Exception as error:
         cause = getattr(error, "orig", None) or error
-        lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+        # The last line says most, but for libpq's question below "Connection refused".
+        lines = [line.strip() for line in str(cause).splitlines() if line.strip() and "Is the server " not in line]
         reason = f"{shown_url(uri)}: {lines[-1][:300] if lines else type(cause).__name__}"
+        if isinstance(cause, TypeError):
+            # SQLAlchemy reads the server's version, and psycopg has it as bytes: the encoding is SQL_ASCII.
+            raise configuration_error(f"the MLflow database needs the encoding UTF8: {reason}") from error
         if _is_refusal(cause):
             raise configuration_error(f"the MLflow database refuses the connection: {reason}") from error
         raise AttemptError(Outcome(Verdict.RETRY, f"the MLflow database can't be reached: {reason}")) from error

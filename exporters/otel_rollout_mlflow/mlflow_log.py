@@ -35,12 +35,14 @@ class LogCatcher(logging.Handler):
                 logging.getLogger(name).handlers.clear()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the first line of a record, if it is the first of its cause."""
+        """Keep the beginning of a record, if it is the first of its cause."""
         try:
             lines = record.getMessage().strip().splitlines()
         except Exception:
             lines = [str(record.msg)]
-        line = f"{record.name}: {lines[0][:MAX_CHARACTERS] if lines else ''}"
+        # MLflow's "The following exception is caught." has it in the next line; statements begin with a bracket.
+        shown = lines[:2] if len(lines) > 1 and not lines[1].startswith("[") else lines[:1]
+        line = f"{record.name}: {' '.join(shown)[:MAX_CHARACTERS]}"
         # One place in the code is one cause, whatever the names and parameters in the message; ours are all one place.
         cause = record.name, line if record.name == "otel_rollout" else f"{record.pathname}:{record.lineno}"
         if cause not in self._seen and len(self._seen) < MAX_LINES:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.installing import install_line
+from otel_rollout_mlflow.bulk_sql import Fault, fault_of
 from otel_rollout_mlflow.store import REWARD_SOURCE, AttemptError, Feedback, configuration_error
 
 __all__ = ["FIRST_VERSION", "assessment_of", "attempt", "explained", "import_mlflow", "reason_of"]
@@ -16,6 +17,11 @@ FIRST_VERSION: Final = (3, 14)
 
 _PASSING: Final = frozenset({"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED"})
 _INVALID: Final = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "MALFORMED_REQUEST"})
+
+_OTHER_VERSION: Final = (
+    "the tables of the MLflow database are of another version than the mlflow that is installed here: install the "
+    "version that made them, or, if they are older, run `mlflow db upgrade` with the tracking URI"
+)
 
 _Result = TypeVar("_Result")
 
@@ -80,21 +86,38 @@ def explained(error: Exception) -> AttemptError:
     """Return the error of MLflow's or the database's, with what delivery does next."""
     reason = reason_of(error)
     code = str(getattr(error, "error_code", ""))
-    if "readonly database" in reason:
+    faults = {fault_of(each) for each in _causes(error)}
+    if "readonly database" in reason or Fault.DENIED in faults:
         return configuration_error(f"{reason}: MLFLOW_TRACKING_URI must be a database that this process may write to")
     if "max_allowed_packet" in reason:
         return AttemptError(Outcome(Verdict.TOO_LARGE, reason))
-    if code in _PASSING or type(error).__name__ in ("OperationalError", "InterfaceError"):
+    if code in _PASSING or Fault.READ_ONLY in faults or type(error).__name__ in ("OperationalError", "InterfaceError"):
         return AttemptError(Outcome(Verdict.RETRY, reason))
+    if _lacks_a_character(error, reason):
+        reason = f"{reason}: the database needs the encoding UTF8; of MySQL and MariaDB, the character set utf8mb4"
     if code in _INVALID or isinstance(error.__cause__, (OverflowError, TypeError, ValueError)):
         return AttemptError(Outcome(Verdict.REFUSED, reason))
     if "out-of-date" in str(error) or "db upgrade" in str(error):
-        return configuration_error(reason)
+        return configuration_error(f"{_OTHER_VERSION}: {reason[:200]}")
     return AttemptError(
         Outcome(Verdict.UNEXPLAINED, reason),
         is_missing=code == "RESOURCE_DOES_NOT_EXIST",
         is_taken=code == "RESOURCE_ALREADY_EXISTS",
     )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Return an error and those below it: MLflow wraps SQLAlchemy's, which wraps the driver's."""
+    below: BaseException | None = error
+    while below is not None:
+        yield below
+        below = getattr(below, "orig", None) or below.__cause__
+
+
+def _lacks_a_character(error: BaseException, reason: str) -> bool:
+    """Return True if a text doesn't fit into the database's encoding."""
+    encodings = {each.encoding for each in _causes(error) if isinstance(each, UnicodeEncodeError)}
+    return bool(encodings - {"utf-8"}) or "Incorrect string value" in reason or "no equivalent in encoding" in reason
 
 
 def reason_of(error: Exception) -> str:

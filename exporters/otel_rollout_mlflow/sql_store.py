@@ -132,10 +132,10 @@ class SqlStore(Store):
         if isinstance(error, AttemptError):
             raise error
         fault = fault_of(error)
-        if fault in (Fault.CONNECTION, Fault.DEADLOCK):
-            raise (
-                explained(error) if "readonly" in str(error) else AttemptError(Outcome(Verdict.RETRY, reason_of(error)))
-            ) from error
+        if fault == Fault.DENIED or "readonly database" in str(error):
+            raise explained(error) from error
+        if fault in (Fault.CONNECTION, Fault.DEADLOCK, Fault.READ_ONLY):
+            raise AttemptError(Outcome(Verdict.RETRY, reason_of(error))) from error
         self._artifacts.clear()
         if fault != Fault.CONSTRAINT:
             warn_once(

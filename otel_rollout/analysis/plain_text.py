@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-__all__ = ["counted", "duration", "printable", "shorten", "size", "status_name", "step_name"]
+__all__ = ["counted", "duration", "plural", "printable", "shorten", "size", "status_name", "step_name"]
 
 JOINERS: Final = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
 
@@ -35,9 +35,14 @@ def shorten(text: str, limit: int) -> str:
 
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural if needed."""
-    if number != 1:
-        noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith(("ch", "s")) else f"{noun}s"
-    return f"{number:,} {noun}"
+    return f"{number:,} {noun if number == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a noun, or of one with its purpose: `file for reading`."""
+    noun, preposition, purpose = noun.partition(" for ")
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith(("ch", "s")) else f"{noun}s"
+    return many + preposition + purpose
 
 
 def duration(nanoseconds: int) -> str:

@@ -16,7 +16,7 @@ from otel_rollout.analysis.summary_columns import identity_of, summary_of
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.values.sanitize import INT64_MAX
 
-__all__ = ["is_disjoint", "merge_summaries", "summarise_trajectory"]
+__all__ = ["is_disjoint", "merge_summaries", "summarise_trajectory", "without_copies"]
 
 _SECONDS = ("llm_seconds", "tool_seconds", "reward_seconds", "waiting_seconds")
 
@@ -115,6 +115,24 @@ def is_disjoint(parts: Sequence[TrajectorySummary]) -> bool:
     """Return True if no span is in two parts, as far as their shapes tell."""
     ids = [each.span_id for part in parts for each in part.shape]
     return len(set(ids)) == len(ids)
+
+
+def without_copies(parts: Sequence[TrajectorySummary]) -> list[TrajectorySummary]:
+    """Return the parts without those whose spans are all in parts before them.
+
+    Args:
+        parts: The parts of one trajectory; of two that have the same spans the first is kept.
+    """
+    kept: list[TrajectorySummary] = []
+    known: set[str] = set()
+    for part in parts:
+        ids = {each.span_id for each in part.shape}
+        # A shape has a bound: the spans beyond it may be new.
+        if kept and ids <= known and len(part.shape) == part.spans:
+            continue
+        kept.append(part)
+        known |= ids
+    return kept
 
 
 def _rows_of(part: TrajectorySummary, names: dict[str, int]) -> Iterable[SpanRow]:

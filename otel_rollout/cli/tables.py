@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from otel_rollout.analysis.plain_text import duration, printable, size, step_name
+from otel_rollout.analysis.plain_text import duration, plural, printable, size, step_name
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.run.folder_stats import FolderStats
@@ -187,7 +187,7 @@ def totals_table(stats: FolderStats) -> Table:
         ("files", f"{stats.files:,}"),
         ("being written", f"{stats.files_being_written:,}"),
         ("written by", f"{stats.workers:,} {'process' if stats.workers == 1 else 'processes'}"),
-        *((f"{what}s", f"{count:,}") for what, count in stats.problems.items()),
+        *((plural(what), f"{count:,}") for what, count in stats.problems.items()),
     ]
     for what, count in rows:
         table.add_row(Cell(what, "dim"), count)

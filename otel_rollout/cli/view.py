@@ -28,6 +28,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.step is not None:
         complain("otel-rollout view: --step is for --export; the page of a step is #/step/N")
         return 2
+    for folder in arguments.folders:
+        # One that doesn't exist yet is waited for.
+        if os.path.isfile(folder):  # noqa: PTH113 - unlike Path.is_file it doesn't raise without permission
+            complain(f"otel-rollout view: {folder} is no folder")
+            return 2
     try:
         _serve(arguments)
     except KeyboardInterrupt:

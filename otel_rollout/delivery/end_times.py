@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from otel_rollout.analysis.plain_text import counted
+
 __all__ = ["SECONDS_OF_A_WAIT", "EndTimes"]
 
 SECONDS_WITH_A_SPOOL: Final = 2.0
@@ -59,7 +61,7 @@ class EndTimes:
             self._has_said_wait = True
             return (
                 f"the end of the process waits up to {self.last_attempts - now:.0f} s for the backend to take "
-                f"{queued:,} spans; Ctrl-C ends the wait"
+                f"{counted(queued, 'span')}; Ctrl-C ends the wait"
             )
         return ""
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
+import orjson
+
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.receive.media_types import JSON, PROTOBUF
 from otel_rollout.receive.request_body import BodyTooLargeError, decompress
@@ -116,7 +118,11 @@ class OtlpFile:
         while line := file.readline(MAX_LINE_BYTES):
             if not line.endswith(b"\n"):
                 if len(line) < MAX_LINE_BYTES:
-                    self.is_cut_off = True
+                    if _is_whole(line):
+                        # Not the Collector's end, but an editor's or a copy's.
+                        yield OtlpRequest(line, JSON)
+                    else:
+                        self.is_cut_off = True
                     return
                 self._on_problem(f"{self.path}: a line of more than {MAX_LINE_BYTES:,} bytes")
                 while (rest := file.readline(_SKIP_BYTES)) and not rest.endswith(b"\n"):
@@ -143,6 +149,13 @@ class OtlpFile:
             else:
                 yield OtlpRequest(data, JSON if _is_json(data) else PROTOBUF)
             offset += _LENGTH.size + size
+
+
+def _is_whole(line: bytes) -> bool:
+    try:
+        return isinstance(orjson.loads(line), dict)
+    except ValueError:
+        return False
 
 
 def _is_json(data: bytes) -> bool:

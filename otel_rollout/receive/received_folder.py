@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.analysis.summary_builder import SummaryBuilder
+from otel_rollout.errors import ConfigurationError
 from otel_rollout.receive.open_trace import (
     MAX_TRACE_ID_BYTES,
     OpenTrace,
@@ -68,6 +69,7 @@ class ReceivedFolder:
 
     Raises:
         MissingExtraError: zstandard isn't installed.
+        ConfigurationError: It is no folder, or this process can't write into it.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class ReceivedFolder:
     ) -> None:
         require_zstandard()
         self.folder = Path(folder).absolute()
+        _require_writable(self.folder)
         self.worker = layout.new_worker(ROLE)
         self.written = 0
         """The number of traces that were written."""
@@ -279,6 +282,15 @@ class ReceivedFolder:
             trace.bytes -= sum(part.length for part in parts)
             del trace.parts[: len(parts)]
         trace.summary = _new_summary(trace_id)
+
+
+def _require_writable(folder: Path) -> None:
+    """Raise ConfigurationError if no disk space would help; the folder itself is made with its first span."""
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if not existing.is_dir():
+        raise ConfigurationError(f"{existing} is a file: name a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ConfigurationError(f"this process can't write into the folder {existing}")
 
 
 def _new_summary(trace_id: bytes) -> SummaryBuilder:

@@ -49,7 +49,7 @@ class TrajectorySource:
         units = size = 0
         problems: set[ReadProblem] = set()
         for trajectory in read(self._folder, **self._filters, on_problem=problems.add):
-            if trajectory.trace_id not in self._running:
+            if not self._is_running(trajectory):
                 units += 1
                 size += trajectory.size_bytes
         return Total(units + sum(map(_is_damage, problems)), size)
@@ -59,7 +59,7 @@ class TrajectorySource:
         is_any = False
         for trajectory in read(self._folder, **self._filters, on_problem=self._note):
             is_any = True
-            if trajectory.trace_id in self._running:
+            if self._is_running(trajectory):
                 self._left += 1
                 continue
             self._rootless += not trajectory.has_root
@@ -83,6 +83,13 @@ class TrajectorySource:
             notes.append(f"no trajectory in {self._folder} matches")
         counts = Counter((problem.what, problem.path) for problem in self._problems)
         return notes + [f"{counted(count, what)} skipped in {path}" for (what, path), count in counts.items()]
+
+    def _is_running(self, trajectory: RecordedTrajectory) -> bool:
+        if trajectory.trace_id not in self._running:
+            return False
+        # A journal keeps what was written to its place for a while: then it adds nothing.
+        written = [IndexEntry._make(row) for file, row in trajectory.parts if not file.is_journal]
+        return not trajectory.has_root or trajectory.size_bytes != sum(entry.bytes for entry in written)
 
     def _note(self, problem: ReadProblem) -> None:
         # A file may be read more than once.

@@ -127,8 +127,8 @@ class LiveRun:
         """The reason why nothing is told."""
         if self.silent_workers:
             return (
-                f"{counted(len(self.silent_workers), 'process')} here told of ended spans alone: a receiver knows no "
-                "others, and a trainer tells of trajectories that run for longer than 3 s"
+                f"{counted(len(self.silent_workers), 'process')} here told of ended spans alone: trainers tell of "
+                "trajectories once they run for longer than 3 s, receivers of none"
             )
         return "nothing runs here for longer than 3 s; only the exporter `file` tells of running trajectories"
 

@@ -16,7 +16,12 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout.analysis.plain_text import printable
 from otel_rollout.analysis.span_shapes import NO_COLUMNS, Shapes
-from otel_rollout.analysis.summarise import is_disjoint, merge_summaries, summarise_trajectory
+from otel_rollout.analysis.summarise import (
+    is_disjoint,
+    merge_summaries,
+    summarise_trajectory,
+    without_copies,
+)
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import RolloutTraceError, UnreadableTraceError
 from otel_rollout.trace_folder.index_entry import IndexEntry, Row, attributes_of, place_of, summary_of_row
@@ -294,6 +299,8 @@ class RecordedTrajectory:
     @property
     def size_bytes(self) -> int:
         """Its size in bytes as OTLP JSON."""
+        if len(self.parts) > 1 and (parts := self._summaries()):
+            return sum(part.bytes for part in parts)
         return sum(entry.bytes for entry in self._entries())
 
     @property
@@ -308,15 +315,12 @@ class RecordedTrajectory:
         Raises:
             UnreadableTraceError: The index doesn't have it, and the file is damaged or gone.
         """
-        found = [summary_of_row(row, file.worker, partial(_columns_of_spans, file, row)) for file, row in self.parts]
-        parts = [summary for summary in found if summary is not None]
-        if len(parts) == len(self.parts):
+        parts = self._summaries()
+        if len(parts) == 1 or (parts and is_disjoint(parts)):
             merged = merge_summaries(parts)
-            # After a crash a journal may have spans that are in a frame as well.
-            if len(parts) == 1 or is_disjoint(parts):
-                # A line may have spans of other traces, too.
-                stored = self.stored_bytes
-                return merged if merged.stored_bytes == stored else replace(merged, stored_bytes=stored)
+            # A line may have spans of other traces, too.
+            stored = self.stored_bytes
+            return merged if merged.stored_bytes == stored else replace(merged, stored_bytes=stored)
         return replace(
             summarise_trajectory(self.spans),
             worker=self.parts[0][0].worker,
@@ -360,6 +364,16 @@ class RecordedTrajectory:
             return encode_line(spans)
         except (ArithmeticError, RecursionError, TypeError) as error:
             raise UnreadableTraceError(f"the trajectory {self.trace_id} can't be encoded as OTLP: {error}") from error
+
+    def _summaries(self) -> list[TrajectorySummary]:
+        """Return the summaries of its lines, without copies; none if an index lacks one."""
+        # What was written stays in the journal for a while, and a crash leaves it there.
+        lines = sorted(self.parts, key=lambda part: part[0].is_journal) if len(self.parts) > 1 else self.parts
+        found = [summary_of_row(row, file.worker, partial(_columns_of_spans, file, row)) for file, row in lines]
+        summaries = [summary for summary in found if summary is not None]
+        if len(summaries) < len(found):
+            return []
+        return summaries if len(summaries) == 1 else without_copies(summaries)
 
     def _entries(self) -> Iterator[IndexEntry]:
         return (IndexEntry._make(row) for _, row in self.parts)

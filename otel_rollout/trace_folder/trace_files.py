@@ -103,8 +103,12 @@ def find_trace_files(folder: str | PathLike[str], selection: Selection = EVERYTH
     walk = _Walk(selection)
     try:
         walk.walk(os.fspath(folder))
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         raise NoTracesError(f"there is no trace folder {folder}") from None
+    except NotADirectoryError:
+        raise NoTracesError(
+            f"there is no trace folder {folder}: it is a file, so name the folder that it is in"
+        ) from None
     if not walk.has_traces:
         raise NoTracesError(f"the folder {folder} holds no traces")
     return walk.files

@@ -20,7 +20,7 @@ from otel_rollout.view.answers import AskedWrongError
 from otel_rollout.view.cut import Cutter
 from otel_rollout.view.open_counts import open_counts
 from otel_rollout.view.prefix_break import prefix_breaks
-from otel_rollout.view.run_state import RunState
+from otel_rollout.view.run_state import Progress, RunState
 from otel_rollout.view.selecting import Asked, asked_step
 from otel_rollout.view.span_record import span_id_of, span_record, span_records
 from otel_rollout.view.timeline import timeline
@@ -47,7 +47,7 @@ _PLAIN_COLUMNS: Final = (
     *("input_tokens", "output_tokens"),
 )
 _LAST_COLUMNS: Final = ("error_type", "prefix_breaks", "prompt", "answer", "has_root", "start_time")
-COLUMNS: Final = (*_PLAIN_COLUMNS, "seconds", "tool_calls", "tool_errors", *_LAST_COLUMNS)
+COLUMNS: Final = (*_PLAIN_COLUMNS, "seconds", "tool_calls", "tool_errors", *_LAST_COLUMNS, "service", "name")
 _plain_of: Final = attrgetter(*_PLAIN_COLUMNS)
 _last_of: Final = attrgetter(*_LAST_COLUMNS)
 
@@ -62,21 +62,21 @@ class Endpoints:
     def __init__(self, state: RunState) -> None:
         self._state = state
         self._run = state.run
-        self._findings: dict[tuple[str | None, ...], Sequence[Finding]] = {}
+        self._findings: dict[tuple[object, ...], Sequence[Finding]] = {}
 
     def run(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/run`."""
         version = self._state.version()
         try:
-            steps, waiting = self._state.steps(FIRST_PATIENCE), None
+            (steps, is_read), waiting = self._state.steps_so_far(FIRST_PATIENCE), None
         except NoTracesError as error:
-            steps, waiting = [], self._state.waits_for() or str(error)
+            steps, is_read, waiting = [], True, self._state.waits_for() or str(error)
         experiments: dict[tuple[Any, Any], int] = {}
         for each in steps:
             key = each.experiment_name, each.run_id
             experiments[key] = experiments.get(key, 0) + 1
         folders = list(map(str, self._state.folders))
-        progress = self._state.progress
+        progress = None if is_read else self._state.progress or Progress(0, 0)
         return {
             "version": version,
             "title": ", ".join(folders),
@@ -180,14 +180,15 @@ class Endpoints:
         """Answer `api/findings`: those of a step, or of the steps of an experiment."""
         known = self._state.steps(PATIENCE)
         steps = [self._asked(query, query).summary] if "step" in query else _of_experiment(known, query)
-        key = (self._state.version(), *(query.get(name) for name in _SELECTION))
+        is_live = self._state.is_live()
+        key = (self._state.version(), is_live, *(query.get(name) for name in _SELECTION))
         found = self._findings.get(key)
         if found is None:
             found = diagnose_run(
                 self._run,
                 steps,
                 folder=str(self._state.folders[0]) if len(self._state.folders) == 1 else None,
-                running=running_steps(self._run, known) if self._state.is_live() else (),
+                running=running_steps(self._run, known) if is_live else (),
             ).findings
             if len(self._findings) >= MAX_DIAGNOSES:
                 self._findings.clear()
@@ -258,7 +259,9 @@ def _row(each: TrajectorySummary) -> Sequence[Any]:
     seconds = (each.end_time - each.start_time) / 1e9
     calls = sum(count.calls for count in each.tools.values())
     errors = sum(count.errors for count in each.tools.values())
-    return *_plain_of(each), seconds, calls, errors, *_last_of(each)
+    # What has no prompt is known by them; for thousands of rollouts they would only be sent.
+    origin = (each.service_name, each.name) if each.sample_index is None else (None, None)
+    return *_plain_of(each), seconds, calls, errors, *_last_of(each), *origin
 
 
 def _fields(value: Any) -> dict[str, Any]:

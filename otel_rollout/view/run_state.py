@@ -61,7 +61,7 @@ class RunState:
         self._progress: Progress | None = None
         self._problems: Counter[tuple[str, Path]] = Counter()
         self._cost = 0.0
-        self._seen = ""
+        self._seen = self._looked_at = ""
         self._version = _Remembered(self._look, SECONDS_BETWEEN_LOOKS)
         self._live = _Remembered(lambda: read_live(self.folders), SECONDS_BETWEEN_LOOKS)
         self._is_live = _Remembered(self._is_being_written, SECONDS_BETWEEN_LOCK_CHECKS)
@@ -84,7 +84,12 @@ class RunState:
         return max(SECONDS_BETWEEN_LOOKS, self._cost / MAX_SHARE)
 
     def is_live(self) -> bool:
-        """Return True if a process writes one of the folders."""
+        """Return True if a process writes one of the folders; looked for when they change, and every few seconds."""
+        version = self.version()
+        with self._lock:
+            has_changed, self._looked_at = version != self._looked_at, version
+        if has_changed:
+            self._is_live.forget()
         return bool(self._is_live())
 
     def live(self) -> LiveRun:
@@ -106,22 +111,36 @@ class RunState:
         Raises:
             NoTracesError: There is nothing to read yet.
         """
+        return self.steps_so_far(patience)[0]
+
+    def steps_so_far(self, patience: float | None) -> tuple[list[StepSummary], bool]:
+        """Return the steps, and whether all changes are in them that there were when this was asked.
+
+        Args:
+            patience: See `steps`.
+
+        Raises:
+            NoTracesError: There is nothing to read yet.
+        """
         version = self.version()
-        with self._lock:
-            if self._steps_version == version:
-                if self._failure is not None:
-                    raise self._failure
-                return self._steps
-            if self._reading is None:
-                self._reading = threading.Event()
-                # A daemon: the end of the process doesn't wait for it.
-                threading.Thread(target=self._read, args=(version, self._reading), daemon=True).start()
-            reading = self._reading
-        reading.wait(patience)
+        deadline = None if patience is None else time.monotonic() + patience
+        # A reading that is under way may have begun before the last change.
+        for _ in range(2):
+            with self._lock:
+                if self._steps_version == version:
+                    if self._failure is not None:
+                        raise self._failure
+                    return self._steps, True
+                if self._reading is None:
+                    self._reading, self._progress = threading.Event(), None
+                    # A daemon: the end of the process doesn't wait for it.
+                    threading.Thread(target=self._read, args=(version, self._reading), daemon=True).start()
+                reading = self._reading
+            is_read = reading.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
         with self._lock:
             if self._failure is not None and not self._steps:
                 raise self._failure
-            return self._steps
+            return self._steps, is_read
 
     def problems(self) -> list[str]:
         """Return sentences about what can't be read."""
@@ -218,6 +237,11 @@ class _Remembered:
         self._lock = threading.Lock()
         self._asked = -seconds
         self._answer: Any = None
+
+    def forget(self) -> None:
+        """Call the function when the next one asks."""
+        with self._lock:
+            self._asked = -self._seconds
 
     def __call__(self) -> Any:
         with self._lock:

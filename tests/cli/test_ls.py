@@ -380,6 +380,13 @@ class TestTrouble:
         assert (code, lines) == (2, [])
         assert error == f"otel-rollout ls: there is no trace folder {tmp_path / 'nowhere'}\n"
 
+    def test_a_file(self, tmp_path, capsys):
+        """A file in a folder's place is named as one."""
+        (tmp_path / "otlp.jsonl").write_text("{}")
+        code, lines, error = run(capsys, tmp_path / "otlp.jsonl")
+        assert (code, lines) == (2, [])
+        assert "it is a file, so name the folder that it is in" in error
+
     def test_the_folder_of_the_environment(self, folder, capsys, monkeypatch):
         """Without an argument the folder is the one that the exporter writes to."""
         monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(folder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import subprocess
 import sys
@@ -91,6 +92,18 @@ def test_cannot_start(tmp_path, monkeypatch, capsys, options, words) -> None:
     assert main(["receive", "traces", *options]) == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "traces").exists()
+
+
+def test_folder_that_cannot_be_written(tmp_path, monkeypatch, capsys) -> None:
+    """A folder that can never take spans is named at the start: senders would wait for it in vain."""
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "traces"):
+        assert main(["receive", str(folder), "--port", "0"]) == 2
+        assert f"{tmp_path / 'file'} is a file" in capsys.readouterr().err
+    # Root may write everywhere but on a disk that is mounted for reading.
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert main(["receive", str(tmp_path / "new" / "traces"), "--port", "0"]) == 2
+    assert f"can't write into the folder {tmp_path}\n" in capsys.readouterr().err
 
 
 def test_port_in_use(start, capsys) -> None:

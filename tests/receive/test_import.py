@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from otel_rollout import read
+from otel_rollout.cli import import_files
 from otel_rollout.cli.main import main
 from otel_rollout.run.folder_stats import count_folder
 from otel_rollout.run.rollout_run import Run
@@ -113,6 +114,23 @@ class TestAgain:
         assert err == ""
         assert spans_in(tmp_path / "traces") == [["generate", "look_up", "rollout"]] * 20
         assert count_folder(tmp_path / "traces").spans == 60
+
+    def test_last_line_without_its_end(self, tmp_path, capsys):
+        """A request that is whole is added, though an editor or a copy has left out the line end."""
+        path = tmp_path / "otlp.json"
+        write_collector_file(path, "json", REQUESTS)
+        path.write_bytes(path.read_bytes().removesuffix(b"\n"))
+
+        out, err = add(capsys, path, into=tmp_path / "traces")
+
+        assert out.startswith("60 spans of 20 trajectories")
+        assert err == ""
+
+    def test_into_a_file(self, tmp_path, capsys):
+        """A file in the trace folder's place is named, with exit code 2."""
+        write_collector_file(tmp_path / "otlp.json", "json", REQUESTS)
+        _, err = add(capsys, tmp_path / "otlp.json", into=tmp_path / "otlp.json", code=2)
+        assert err == f"otel-rollout import: {tmp_path / 'otlp.json'} is a file: name a folder\n"
 
     def test_span_that_comes_twice_is_added_once(self, tmp_path, capsys):
         """Spans that are in two files, or twice in one, are added once."""
@@ -218,3 +236,28 @@ class TestOtherFiles:
         out, _ = add(capsys, tmp_path, into=tmp_path / "traces")
 
         assert "from 1 file added" in out
+
+
+class TestProgress:
+    """What is seen meanwhile."""
+
+    def test_bar(self, tmp_path, capsys, monkeypatch):
+        """On a terminal there is a bar with the bytes that are read and those of all files."""
+        write_collector_file(tmp_path / "otlp.json", "json", REQUESTS)
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setenv("COLUMNS", "100")
+
+        _, err = add(capsys, tmp_path / "otlp.json", into=tmp_path / "traces")
+
+        kilobytes = f"{(tmp_path / 'otlp.json').stat().st_size / 1000:.1f}"
+        assert f"{kilobytes}/{kilobytes} kB" in err
+
+    def test_lines(self, tmp_path, capsys, monkeypatch):
+        """Elsewhere there is a line now and then, without escape sequences."""
+        write_collector_file(tmp_path / "otlp.json", "json", REQUESTS)
+        monkeypatch.setattr(import_files, "SECONDS_BETWEEN_LINES", 0.0)
+
+        _, err = add(capsys, tmp_path / "otlp.json", into=tmp_path / "traces")
+
+        assert set(err.splitlines()) == {"import: 0 of 0 MiB"}

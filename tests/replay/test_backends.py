@@ -91,11 +91,15 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(params=["sqlite", "server"])
+@pytest.fixture(
+    params=["sqlite", "server", *(pytest.param(name, marks=pytest.mark.slow) for name in ("postgresql", "mariadb"))]
+)
 def tracking_uri(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A tracking URI of each kind, and the environment that leads to it."""
     if request.param == "server":
         uri = str(request.getfixturevalue("mlflow_server").address)
+    elif request.param != "sqlite":
+        uri = str(request.getfixturevalue(request.param).uri("tables"))
     else:
         uri = f"sqlite:///{shutil.copy(request.getfixturevalue('empty_database'), tmp_path / 'traces.db')}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
@@ -103,7 +107,7 @@ def tracking_uri(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: py
 
 
 class TestMlflow:
-    """A sqlite file and a server."""
+    """A sqlite file, a server, and databases."""
 
     def test_nothing_is_there_twice(self, tracking_uri, record, replayed, project):
         """After live tracing, a replay and another one: each trace, span and reward once, by MLflow's client."""

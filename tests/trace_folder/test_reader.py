@@ -15,6 +15,7 @@ import pytest
 from otel_rollout import NoTracesError, read
 from otel_rollout.trace_folder import stored_file
 from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.trace_folder.otlp_json import encode_line
 
 from .read_folders import data_file, names, record, tags
 from .recordings import make_span, make_trajectory, trace_id_of, write_frames, write_lines
@@ -306,6 +307,29 @@ class TestRunning:
         assert names(found) == ["generate", "look_up", "rollout"]
         assert found.span_count == 3
         assert found.has_root
+
+    def test_spans_in_journal_and_frame_have_their_size_once(self, folder, monkeypatch):
+        """While a folder grows its sizes don't count what a journal still has, and nothing is parsed for that."""
+        spans = make_trajectory(1)
+        record(folder, spans)
+        [alone] = read(folder)
+        size = alone.size_bytes
+        write_lines(folder / "open" / "host-7-abcd.jsonl", spans[:1], spans[1:2])
+        monkeypatch.setattr(stored_file.StoredFile, "read_spans", None)
+        [found] = read(folder)
+        assert (found.size_bytes, found.summary.bytes, found.summary.spans) == (size, size, 3)
+
+    def test_late_spans_beside_a_copy_count(self, folder):
+        """A line of a journal that has a new span beside known ones is read, and its size counts."""
+        spans = make_trajectory(1)
+        record(folder, spans)
+        [alone] = read(folder)
+        size = alone.size_bytes
+        late = make_span("late", 99, spans[0].context.trace_id)
+        write_lines(folder / "open" / "host-7-abcd.jsonl", spans[:1], [spans[1], late])
+        [found] = read(folder)
+        assert found.summary.spans == 4
+        assert found.summary.bytes == found.size_bytes == size + len(encode_line([spans[1], late]))
 
 
 def _before(function, act):

@@ -185,6 +185,14 @@ class TestOptions:
         assert main(["view", str(folder)]) == 2
         assert f"this needs uvicorn: {install_line('view')}" in capsys.readouterr().err
 
+    def test_a_file_is_no_folder(self, tmp_path, monkeypatch, capsys):
+        """A file, which never becomes a folder, is refused; what doesn't exist yet is waited for."""
+        monkeypatch.setattr("otel_rollout.cli.view._serve", lambda arguments: None)
+        (tmp_path / "file").touch()
+        assert main(["view", str(tmp_path / "later"), str(tmp_path / "file")]) == 2
+        assert capsys.readouterr().err == f"otel-rollout view: {tmp_path / 'file'} is no folder\n"
+        assert main(["view", str(tmp_path / "later")]) == 0
+
     def test_a_step_is_for_an_export(self, folder, capsys):
         """`--step` without `--export` is refused with a hint."""
         assert main(["view", str(folder), "--step", "1"]) == 2

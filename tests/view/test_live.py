@@ -108,6 +108,43 @@ class TestFolders:
             assert [step["step"] for step in run["steps"]] == [1, 2]
             assert run["waiting"] is None
 
+    def test_a_run_that_is_still_being_read_says_so(self, tmp_path, monkeypatch):
+        """A crash leaves a journal that takes seconds to read: pages are told to ask again."""
+        write_run(tmp_path).close()
+        may_end = threading.Event()
+        with Viewer(tmp_path) as viewer:
+            read = viewer.state.run.steps
+            monkeypatch.setattr(viewer.state.run, "steps", lambda: may_end.wait(20) and read())
+            before = viewer.get("run")
+            assert (before["steps"], before["waiting"], before["progress"]) == ([], None, {"done": 0, "total": 0})
+            may_end.set()
+            after = wait_for(lambda: (found := viewer.get("run"))["progress"] is None and found)
+            assert len(after["steps"]) == 2
+            assert after["version"] == before["version"]
+
+    def test_a_reading_that_began_before_a_change_is_followed_by_another(self, tmp_path, monkeypatch):
+        """An answer with a version has what was written before it, though a reading was under way."""
+        write_run(tmp_path, range(1, 2)).close()
+        state = RunState([tmp_path])
+        read, may_end, has_read = state.run.steps, threading.Event(), threading.Event()
+
+        def read_slowly() -> list:
+            steps = read()
+            has_read.set()
+            may_end.wait(20)
+            return steps
+
+        monkeypatch.setattr(state.run, "steps", read_slowly)
+        before = state.version()
+        assert state.steps_so_far(0.0) == ([], False)
+        assert has_read.wait(20)
+        write_run(tmp_path, range(2, 3)).close()
+        wait_for(lambda: state.version() != before)
+        assert state.steps_so_far(0.0) == ([], False)
+        may_end.set()
+        steps, is_read = state.steps_so_far(20.0)
+        assert ([step.step for step in steps], is_read) == ([1, 2], True)
+
     def test_an_empty_folder_is_waited_for(self, tmp_path):
         """A folder without traces is one that training will fill."""
         with Viewer(tmp_path) as viewer:
@@ -124,6 +161,22 @@ class TestFolders:
             assert after["summary"]["trajectories"] == before["summary"]["trajectories"] + 1
             assert after["groups"][0]["rewards"] == [0.0, 1.0, 0.25]
         writer.close()
+
+    def test_what_runs_is_no_fault_from_its_first_moment(self, tmp_path):
+        """A viewer that waited for a run takes its open trajectories for lost only once their process has gone."""
+
+        def rootless(viewer: Viewer) -> bool:
+            return any(each["check"] == "rootless" for each in viewer.get("findings?step=1")["findings"])
+
+        with Viewer(tmp_path) as viewer:
+            assert viewer.get("run")["is_live"] is False
+            writer = FolderWriter(tmp_path)
+            writer.write(make_trajectory(1, 0, 0)[:2])
+            wait_for(lambda: viewer.get("run")["steps"])
+            assert not rootless(viewer)
+            assert viewer.get("run")["is_live"] is True
+            writer.close()
+            wait_for(lambda: rootless(viewer))
 
     def test_a_running_trajectory_is_shown_without_its_root(self, tmp_path):
         """The spans of a trajectory that runs are its conversation so far."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,21 @@ class TestFaults:
             write_made_run(tmp_path / "later")
             waiting.page.wait_for_selector(ROWS)
             assert waiting.faults == []
+
+    def test_a_run_that_takes_long_to_read_comes_by_itself(self, looking, folder, monkeypatch):
+        """Its page says that it is being read, and then shows it, though no file has changed meanwhile."""
+        may_end = threading.Event()
+        with Viewer(folder) as viewer:
+            read = viewer.state.run.steps
+            monkeypatch.setattr(viewer.state.run, "steps", lambda: may_end.wait(20) and read())
+            with looking.beside(viewer) as waiting:
+                waiting.page.get_by_text("Reading the run …").wait_for()
+                for _ in range(3):
+                    with waiting.page.expect_request("**/api/run"):
+                        pass
+                may_end.set()
+                waiting.page.wait_for_selector(ROWS)
+                assert waiting.faults == []
 
     def test_another_token_is_told_from_a_server_that_is_gone(self, looking, folder):
         """A tab whose token is no longer right says what to open, and goes on once the browser has the new one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ class TestFigures:
         looking.go(STEP).wait_for_selector(ROWS)
         assert tile(looking, "Mean reward")[1] == "0.522"
         assert tile(looking, "Groups without signal")[1:] == ["33%", "1 all best", "1 all worst"]
-        assert tile(looking, "Truncated")[1:] == ["4.2%", "1", "with a reward", "1 with the worst"]
+        assert tile(looking, "Truncated")[1:] == ["4.2%", "1 of 24", "those with a reward", "1 with the worst"]
         assert tile(looking, "Errors")[1:] == ["4.2%", "1 of 24"]
         assert tile(looking, "Tool errors")[1:] == ["17%", "4 of 24 calls"]
 
@@ -206,6 +207,35 @@ class TestStatus:
             facts.wait_for()
             assert "⊘ cancelled finish reason stop" in " ".join(facts.inner_text().split())
             assert own.faults == []
+
+
+class TestOtherPrograms:
+    """Traces that know nothing of rollouts."""
+
+    def test_are_known_by_service_and_name(self, looking, tmp_path):
+        """Beside no sample and no rollout a row has the service and the name, which leads to the trace."""
+        span = {
+            "traceId": "a" * 32,
+            "spanId": "b" * 16,
+            "name": "GET /search",
+            "startTimeUnixNano": "1",
+            "endTimeUnixNano": "9",
+        }
+        resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "search-engine"}}]}
+        line = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": [span]}]}]}
+        (tmp_path / "otlp.jsonl").write_text(json.dumps(line) + "\n")
+        with Viewer(tmp_path) as viewer, looking.beside(viewer) as other:
+            page = other.go("#/step/none?tab=trajectories")
+            page.wait_for_selector(ROWS)
+            assert [column(other, number) for number in (0, 1, 2)] == [
+                ["search-engine"],
+                ["GET /search"],
+                ["✓ completed"],
+            ]
+            page.get_by_role("link", name="GET /search").click()
+            other.wait_for_address(f"#/trajectory/{'a' * 32}")
+            page.get_by_text("No messages: its spans say what it did.").wait_for()
+            assert other.faults == []
 
 
 class TestLive:

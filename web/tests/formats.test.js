@@ -9,6 +9,7 @@ import {
   duration,
   percent,
   shortClass,
+  signed,
   tenth,
   tick,
   visible,
@@ -33,6 +34,10 @@ test("rewards have three decimals, whole ones none", () => {
     "123.5",
     "1.0e-7",
   ]);
+});
+
+test("advantages have the sign of a plus, too", () => {
+  assert.deepEqual([0.5, -0.5, 0, null].map(signed), ["+0.500", "−0.500", "0", ""]);
 });
 
 test("only none is 0% and only all is 100%", () => {

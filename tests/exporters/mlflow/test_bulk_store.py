@@ -107,6 +107,26 @@ class TestEqualRows:
         assert differences(sys.executable, *uris) == [MOVED]
 
 
+class TestCopy:
+    """PostgreSQL's COPY, by which most is written."""
+
+    def test_it_is_used_and_keeps_the_compression(self, postgresql, trajectory, monkeypatch) -> None:
+        """A batch goes by one COPY, and a long payload has the compression that its column was given."""
+        psycopg = pytest.importorskip("psycopg")
+        name = postgresql.new_database("tables")
+        postgresql.execute("ALTER TABLE spans ALTER COLUMN content SET COMPRESSION lz4", name)
+        copied: list[str] = []
+        copy = psycopg.Cursor.copy
+        monkeypatch.setattr(psycopg.Cursor, "copy", lambda *given: copied.append(given[1]) or copy(*given))
+        made = trajectory("Default", root_attributes={"input.value": '"' + "word " * 10_000 + '"'})
+        store = SqlStore(parse_tracking_uri(postgresql.uri(name)))
+        store.write(store.ensure_experiment("Default"), made.spans)
+        store.close()
+        assert len(copied) == 1
+        query = "SELECT count(*), max(pg_column_compression(content)) FROM spans WHERE length(content) > 40000"
+        assert postgresql.execute(query, name) == "1|lz4\n"
+
+
 @pytest.fixture
 def store(database):
     """A store of an empty sqlite file."""

@@ -17,7 +17,7 @@ from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter, database
 from tests.exporters.mlflow.test_many_processes import SPANS_OF_EACH, TRAJECTORIES, run_workers
-from tests.servers.databases import Mariadb, Postgresql, missing_programs
+from tests.servers.databases import Mariadb, PgBouncer, Postgresql, missing_programs
 from tests.servers.fixtures import missing
 from tests.servers.process import free_port
 
@@ -42,7 +42,19 @@ class TestOpening:
         outcome = outcome_of(f"postgresql://mlflow:x@127.0.0.1:{free_port()}/mlflow", trajectory().spans)
         assert outcome.verdict is Verdict.RETRY
         assert "can't be reached" in outcome.reason
+        assert outcome.reason.endswith("Connection refused")
         assert time.monotonic() - started < 40
+
+    def test_away_at_the_start(self, postgresql, project, trajectory, uncaptured) -> None:
+        """The attempt after it is back stores the batch: nothing of the failed opening is kept."""
+        if names := missing_programs("pgbouncer"):
+            missing(f"not installed: {', '.join(names)}")
+        away, spans = PgBouncer(postgresql, uncaptured=uncaptured), trajectory(project).spans
+        exporter = MlflowSpanExporter(tracking_uri=postgresql.uri("tables", port=away.port))
+        assert exporter.send(spans).verdict is Verdict.RETRY
+        with away:
+            assert exporter.send(spans).verdict is Verdict.DELIVERED
+            exporter.shutdown()
 
     @pytest.mark.parametrize("server", ["postgresql", "mariadb"])
     def test_wrong_password(self, server, trajectory, request) -> None:
@@ -59,6 +71,57 @@ class TestOpening:
         outcome = outcome_of(request.getfixturevalue(server).uri("nowhere"), trajectory().spans)
         assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "nowhere" in outcome.reason
+
+    @pytest.mark.parametrize("server", ["postgresql", "mariadb"])
+    @pytest.mark.parametrize("has_tables", [False, True])
+    def test_user_without_rights(self, server, has_tables, trajectory, request) -> None:
+        """A user who may not make the tables, or write into them, is a configuration error: its spans are kept."""
+        running = request.getfixturevalue(server)
+        name = running.new_database(*(["tables"] if has_tables else []))
+        user = f"reader_{name[-8:]}"
+        if server == "postgresql":
+            running.execute(f"CREATE ROLE {user} LOGIN PASSWORD 'x'")
+            running.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {user}", name)
+        else:
+            running.execute(f"CREATE USER {user}@'127.0.0.1' IDENTIFIED BY 'x'")
+            running.execute(f"GRANT SELECT ON {name}.* TO {user}@'127.0.0.1'")
+        outcome = outcome_of(running.uri(name, user=user, password="x"), trajectory("Default").spans)
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
+        assert "denied" in outcome.reason
+        assert "must be a database that this process may write to" in outcome.reason
+
+    def test_encoding(self, postgresql, trajectory) -> None:
+        """One without an encoding is a configuration error, and a text that one lacks is refused: both name UTF8."""
+        made = trajectory("Default", root_attributes={"input.value": '"語 😀"'})
+        for encoding, verdict in (("SQL_ASCII", Verdict.CONFIGURATION_ERROR), ("LATIN1", Verdict.REFUSED)):
+            name = f"mlflow_{encoding.lower()}"
+            how = f"ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+            postgresql.execute(f"CREATE DATABASE {name} {how}")
+            outcome = outcome_of(postgresql.uri(name), made.spans)
+            assert outcome.verdict is verdict
+            assert "needs the encoding UTF8" in outcome.reason
+
+    def test_server_that_stands_by(self, postgresql, project, trajectory) -> None:
+        """A server that takes no writes at present costs no span: the batch is stored once it takes them."""
+        name = postgresql.new_database("tables")
+        uri = postgresql.uri(name)
+        assert outcome_of(uri, trajectory(project).spans).verdict is Verdict.DELIVERED
+        postgresql.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        exporter, one = MlflowSpanExporter(tracking_uri=uri), trajectory(project)
+        outcome = exporter.send(one.spans)
+        assert outcome.verdict is Verdict.RETRY
+        assert "read-only transaction" in outcome.reason
+        postgresql.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = off")
+        assert exporter.send(one.spans).verdict is Verdict.DELIVERED
+        exporter.shutdown()
+
+    def test_tables_of_another_version(self, postgresql, trajectory) -> None:
+        """Tables that a newer MLflow has made are a configuration error that says which version to install."""
+        name = postgresql.new_database("tables")
+        postgresql.execute("UPDATE alembic_version SET version_num = '0123456789ab'", name)
+        outcome = outcome_of(postgresql.uri(name), trajectory().spans)
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
+        assert "install the version that made them" in outcome.reason
 
 
 class TestValues:
@@ -86,6 +149,15 @@ class TestValues:
         assert "max_allowed_packet" in reasons[0]
         (trace,) = read_back(mariadb_uri, project).traces()
         assert len(trace.data.spans) == 4
+
+    def test_character_set(self, mariadb, trajectory) -> None:
+        """A text that the database's character set lacks is refused with the character set that it needs."""
+        name = mariadb.new_database("tables")
+        mariadb.execute("ALTER TABLE spans MODIFY content LONGTEXT CHARACTER SET latin1 NOT NULL", name)
+        made = trajectory("Default", root_attributes={"input.value": '"語 😀"'})
+        outcome = outcome_of(mariadb.uri(name), made.spans)
+        assert outcome.verdict is Verdict.REFUSED
+        assert "the character set utf8mb4" in outcome.reason
 
     def test_in_columns(self, postgresql_uri, project, trajectory, read_back) -> None:
         """NUL, long words and integers beyond 64 bits cost no span: the columns have what fits."""

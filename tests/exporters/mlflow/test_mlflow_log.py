@@ -36,6 +36,14 @@ class TestLogCatcher:
         assert catcher.take() == []
         assert capfd.readouterr() == ("", "")
 
+    def test_exception_in_the_next_line(self, catcher) -> None:
+        """A line that only announces an exception is handed over with it."""
+        text = "The following exception is caught.\n(OperationalError) gone away\n[SQL: INSERT INTO spans …]"
+        logging.getLogger("mlflow.store.db.utils").error(text)
+        assert catcher.take() == [
+            "mlflow.store.db.utils: The following exception is caught. (OperationalError) gone away"
+        ]
+
     def test_our_own_lines(self, catcher) -> None:
         """Different warnings of ours in that process are different causes."""
         for text in ("one", "two", "two"):

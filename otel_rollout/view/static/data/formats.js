@@ -47,6 +47,15 @@ export function decimal(value) {
 }
 
 /**
+ * Write an advantage: a reward with the sign of a plus, too.
+ *
+ * @param {number | null | undefined} value
+ */
+export function signed(value) {
+  return (value != null && value > 0 ? "+" : "") + decimal(value);
+}
+
+/**
  * Write a mean of whole numbers with one decimal: 3.6.
  *
  * @param {number | null | undefined} value

@@ -24,6 +24,8 @@
  * @property {string} answer
  * @property {boolean} has_root
  * @property {number} start_time
+ * @property {string | null} service of one without a sample, as other programs' traces are; else null
+ * @property {string | null} name of one without a sample
  */
 
 /**

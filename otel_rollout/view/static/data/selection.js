@@ -48,3 +48,20 @@ export function fullSelection(step, { validate = false, experiment, run }) {
     .sort((one, other) => other.start_time - one.start_time)[0];
   return found ? { validate, experiment: found.experiment_name, run: found.run_id } : { validate, experiment, run };
 }
+
+/**
+ * Return the lowest and the highest reward of a trajectory's step, so that a reward has one color on all pages.
+ *
+ * @param {{step: number | null, validate: boolean, experiment_name?: string | null, run_id?: string | null}} trajectory
+ * @returns {{lowest: number | null, highest: number | null}} null: not known
+ */
+export function rewardRange({ step, validate, experiment_name: experiment = null, run_id: run }) {
+  const found = steps.find(
+    (each) =>
+      each.step === step &&
+      each.validate === validate &&
+      each.experiment_name === experiment &&
+      (each.run_id === null || each.run_id === run),
+  );
+  return { lowest: found?.reward_lowest ?? null, highest: found?.reward_highest ?? null };
+}

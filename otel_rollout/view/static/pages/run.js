@@ -28,7 +28,7 @@ export function RunPage({ route }) {
   const { progress } = run;
   if (!all.length) {
     if (progress)
-      return html`<${LoadingState} ...${progress}>Reading the run: ${progress.done} of ${progress.total}</${LoadingState}>`;
+      return html`<${LoadingState} ...${progress}>${progress.total ? `Reading the run: ${progress.done} of ${progress.total}` : "Reading the run …"}</${LoadingState}>`;
     return html`<${EmptyState} title="No trajectories yet">${capitalized(run.waiting ?? "this page fills as soon as one has ended.")} <a href="#/live">What runs now</a></${EmptyState}>`;
   }
   const wanted =
@@ -40,7 +40,7 @@ export function RunPage({ route }) {
   return html`<div class="run-page">
     <h1 class="hidden-label">${run.title}</h1>
     <${Problems} problems=${run.problems} />
-    ${progress && html`<p class="weak" role="status">Reading: ${progress.done} of ${progress.total} <progress aria-label="steps read" value=${progress.done} max=${progress.total}></progress></p>`}
+    ${progress?.total ? html`<p class="weak" role="status">Reading: ${progress.done} of ${progress.total} <progress aria-label="steps read" value=${progress.done} max=${progress.total}></progress></p>` : null}
     <${Choices}
       route=${route}
       all=${all}

@@ -1,6 +1,7 @@
 import { isExported, paths } from "../data/client.js";
 import { bytes, counted, visible } from "../data/formats.js";
 import { addressOf, inAddress, navigate } from "../data/router.js";
+import { rewardRange } from "../data/selection.js";
 import { excerptParts, NO_RESULTS, search } from "../data/search_results.js";
 import { RewardBadge, StatusBadge } from "../parts/badges.js";
 import { html } from "../parts/html.js";
@@ -166,7 +167,10 @@ const COLUMNS = [
     title: "Reward",
     width: "5.5rem",
     isNumber: true,
-    cell: (/** @type {SearchHit} */ hit) => html`<${RewardBadge} reward=${hit.reward} />`,
+    cell: (/** @type {SearchHit} */ hit) => html`<${RewardBadge}
+        reward=${hit.reward}
+        ...${rewardRange(hit)}
+      />`,
   },
 ];
 

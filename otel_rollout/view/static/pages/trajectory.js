@@ -1,7 +1,8 @@
 import { useMemo, useState } from "../vendor/preact_hooks.js";
 import { paths } from "../data/client.js";
-import { compact, counted, decimal, duration, visible, whole } from "../data/formats.js";
+import { compact, counted, duration, signed, visible, whole } from "../data/formats.js";
 import { addressOf, inAddress, navigate } from "../data/router.js";
+import { rewardRange } from "../data/selection.js";
 import { showCommand } from "../data/show_command.js";
 import { RewardBadge, StatusBadge } from "../parts/badges.js";
 import { Conversation } from "../parts/conversation.js";
@@ -148,10 +149,10 @@ function TrajectoryHeader({ trajectory, go }) {
     <div class="group-title">
       <h1>${visible(titleOf(summary))}</h1>
       <p class="facts">
-        <${RewardBadge} reward=${summary.reward} />
+        <${RewardBadge} reward=${summary.reward} ...${rewardRange(summary)} />
         <${StatusBadge} status=${summary.status} hasRoot=${summary.has_root} error=${summary.error_type} />
         ${summary.finish_reason ? html`<span>finish reason ${visible(summary.finish_reason)}</span>` : null}
-        ${summary.advantage === null ? null : html`<span title="advantage">A ${decimal(summary.advantage)}</span>`}
+        ${summary.advantage === null ? null : html`<span title="advantage">A ${signed(summary.advantage)}</span>`}
         ${summary.fate === null ? null : html`<span class="fate" title="what training did with it">${visible(summary.fate)}</span>`}
         <span>${compact(summary.input_tokens) || "?"} → ${compact(summary.output_tokens) || "?"} tokens</span>
         ${summary.turns === null ? null : html`<span>${whole(summary.turns)} ${summary.turns === 1 ? "turn" : "turns"}</span>`}

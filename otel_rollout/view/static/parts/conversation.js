@@ -59,6 +59,7 @@ export function Conversation({ conversation, spanOf, chosen, onSelect, family })
     role="region"
     aria-label="conversation"
   >
+    ${items.length ? null : html`<p class="all-alike">No messages: its spans say what it did.</p>`}
     <div class="windowed" style=${{ height: `${height}px` }}>
       ${shown.map(
         ({ key, index, start }) =>

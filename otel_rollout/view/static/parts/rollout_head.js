@@ -1,4 +1,4 @@
-import { compact, decimal, duration, visible, whole } from "../data/formats.js";
+import { compact, decimal, duration, signed, visible, whole } from "../data/formats.js";
 import { RewardBadge, StatusBadge } from "./badges.js";
 import { html } from "./html.js";
 
@@ -76,9 +76,4 @@ function ToolErrors({ summary }) {
   return html`<span class="failure"
     >${whole(errors)} tool ${errors === 1 ? "error" : "errors"}</span
   >`;
-}
-
-/** @param {number} value */
-function signed(value) {
-  return (value > 0 ? "+" : "") + decimal(value);
 }

@@ -1,4 +1,4 @@
-import { compact, decimal, duration, visible, whole } from "../data/formats.js";
+import { compact, duration, signed, visible, whole } from "../data/formats.js";
 import { addressOf, inAddress, selectionOf } from "../data/router.js";
 import { statusOf } from "../data/rollouts.js";
 import { RewardBadge, StatusBadge } from "./badges.js";
@@ -12,6 +12,9 @@ import { numberColumn } from "./table.js";
 /** @type {typeof numberColumn<Rollout>} */
 const number = numberColumn;
 
+/** The columns that only some steps have. */
+const RARE = ["service", "name", "sample", "rollout", "advantage", "fate", "breaks"];
+
 /**
  * The table of a step's trajectories.
  *
@@ -22,6 +25,23 @@ const number = numberColumn;
 export function rolloutColumns(step, rollouts) {
   /** @type {(Column | null)[]} */
   const columns = [
+    {
+      key: "service",
+      title: "Service",
+      width: "9rem",
+      value: (each) => each.service,
+      cell: (each) => html`<span class="said" title=${visible(each.service)}>${visible(each.service)}</span>`,
+    },
+    {
+      key: "name",
+      title: "Name",
+      width: "12rem",
+      value: (each) => each.name,
+      cell: (each) =>
+        html`<a class="said" href=${trajectoryAddress(step, each)} title=${visible(each.name)}
+          >${visible(each.name)}</a
+        >`,
+    },
     {
       key: "sample",
       title: "Sample",
@@ -69,7 +89,7 @@ export function rolloutColumns(step, rollouts) {
           highest=${step.reward_highest}
         />`,
     },
-    number("advantage", "Advantage", "6rem", (each) => each.advantage, decimal),
+    number("advantage", "Advantage", "6rem", (each) => each.advantage, signed),
     {
       key: "fate",
       title: "Fate",
@@ -93,7 +113,7 @@ export function rolloutColumns(step, rollouts) {
     text("answer", "Answer", "minmax(14rem, 1.2fr)"),
   ];
   const isThere = (/** @type {Column} */ { key, value }) =>
-    !["advantage", "fate", "breaks"].includes(key) || rollouts.some((each) => value?.(each) != null);
+    !RARE.includes(key) || rollouts.some((each) => value?.(each) != null);
   return columns.filter((column) => column !== null && isThere(column)).map((column) => /** @type {Column} */ (column));
 }
 

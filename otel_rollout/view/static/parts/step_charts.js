@@ -29,7 +29,7 @@ const FIGURES = [
     title: "Groups without signal",
     format: percent,
     lines: [
-      { label: "all", color: "series-1", value: noSignalShare },
+      { label: "no signal", color: "series-1", value: noSignalShare },
       {
         label: "all worst",
         color: "series-2",

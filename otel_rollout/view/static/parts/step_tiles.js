@@ -92,8 +92,8 @@ function always(step, addressOf, timeline) {
       value: percentOf(step.truncated, all),
       details: step.truncated
         ? [
-            { text: whole(step.truncated) },
-            { text: "with a reward", address: addressOf({ ...truncated, reward: "known" }) },
+            { text: `${whole(step.truncated)} of ${whole(all)}` },
+            { text: "those with a reward", address: addressOf({ ...truncated, reward: "known" }) },
             ...some(step.truncated_with_worst_reward, "with the worst", addressOf({ ...truncated, reward: "worst" })),
           ]
         : [],

@@ -67,6 +67,7 @@ const COLUMNS = [
   shareColumn(
     "truncated",
     "Truncated",
+    "6.3rem",
     (step) => step.truncated,
     (step) => step.trajectories,
     "Trajectories that were cut off",
@@ -74,6 +75,7 @@ const COLUMNS = [
   shareColumn(
     "errors",
     "Errors",
+    "5.3rem",
     (step) => step.errors,
     (step) => step.trajectories,
     "Trajectories that ended in an error",
@@ -100,7 +102,7 @@ const COLUMNS = [
     key: "last",
     title: "Last 5%",
     help: "The share of the step's time spent waiting for its last 5% of trajectories",
-    width: "6rem",
+    width: "5.5rem",
     isNumber: true,
     isDescendingFirst: true,
     value: (step) => step.last_5_percent_share,
@@ -117,11 +119,12 @@ const COLUMNS = [
   {
     key: "end",
     title: "Ended",
-    width: "11.9rem",
+    width: "9.1rem",
     isNumber: true,
     isDescendingFirst: true,
     value: (step) => step.end_time,
-    cell: (step) => clock(step.end_time),
+    // The year is the same in most tables, and there is little room.
+    cell: (step) => html`<span title=${clock(step.end_time)}>${clock(step.end_time).slice(5)}</span>`,
   },
 ];
 
@@ -141,19 +144,20 @@ export function stepColumns(steps) {
 /**
  * @param {string} key
  * @param {string} title
+ * @param {string} width
  * @param {(step: StepSummary) => number} part
  * @param {(step: StepSummary) => number} all
  * @param {string} help
  * @returns {Column}
  */
-function shareColumn(key, title, part, all, help) {
+function shareColumn(key, title, width, part, all, help) {
   /** @param {StepSummary} step */
   const value = (step) => share(part(step), all(step));
   return {
     key,
     title,
     help,
-    width: "6.3rem",
+    width,
     isNumber: true,
     isDescendingFirst: true,
     value,

@@ -51,7 +51,8 @@ export function useData(path) {
       timer = setTimeout(
         () => {
           isBusy = false;
-          if (isStale) reload();
+          // The end of a reading changes no folder, so that nothing may tell of it.
+          if (isStale || recall(path)?.progress) reload();
         },
         Math.max(SHORTEST_PAUSE, PAUSE_BY_LOADING_TIME * (performance.now() - began)),
       );
