@@ -67,12 +67,8 @@ class RunState:
         self._is_live = _Remembered(self._is_being_written, SECONDS_BETWEEN_LOCK_CHECKS)
 
     def version(self) -> str:
-        """Return a text that changes when the folders do, or nothing writes them any more.
-
-        They are looked at once a second at most.
-        """
-        # What a process that ended left open is a finding, though no file has changed.
-        return f"{self._version()}{' live' if self.is_live() else ''}"
+        """Return a text that changes when the folders do; they are looked at once a second at most."""
+        return str(self._version())
 
     def note_cost(self, seconds: float) -> None:
         """Note the processor time that an answer took."""
