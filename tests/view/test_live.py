@@ -230,8 +230,9 @@ class TestFolders:
             old = [json.dumps({name: line[name] for name in IndexEntry._fields[:21]}).encode()[:-1] for line in lines]
             index.write_bytes(b"".join(start + seal_of(start) for start in old))
         with Viewer(tmp_path) as viewer:
-            rows = viewer.get("step/1")["rollouts"]["rows"]
-            assert [row[-4:-2] for row in rows] == [["hello", "hello"]] * 4
+            rollouts = viewer.get("step/1")["rollouts"]
+            asked, answered = rollouts["columns"].index("prompt"), rollouts["columns"].index("answer")
+            assert [(row[asked], row[answered]) for row in rollouts["rows"]] == [("hello", "hello")] * 4
 
     def test_a_folder_that_can_t_be_read_is_an_error_in_words(self, tmp_path, monkeypatch):
         """Without permission each page says so, and the connection for changes stays."""
