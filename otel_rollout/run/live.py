@@ -46,6 +46,7 @@ class RunningTrajectory:
         rollout_n: The number of the rollout of the prompt.
         validate: True if it is part of a validation pass.
         experiment_name: The experiment.
+        start_time: Nanoseconds since the epoch, by the clock of its host.
         seconds: How long it runs; of a dead process, how long it ran.
         op: The op that it is in; None between ops.
         op_kind: The op's OpenInference kind.
@@ -65,6 +66,7 @@ class RunningTrajectory:
     rollout_n: int | str | None
     validate: bool
     experiment_name: str | None
+    start_time: int
     seconds: float
     op: str | None
     op_kind: str
@@ -207,6 +209,7 @@ def _trajectories(
                 rollout_n=each["rollout_n"],
                 validate=each["validate"] is True,
                 experiment_name=_text_or_none(each["experiment_name"]),
+                start_time=each["start_time"],
                 seconds=(seen - each["start_time"]) / 1e9,
                 op=None if op is None else str(op["name"]),
                 op_kind="" if op is None else str(op["kind"]),

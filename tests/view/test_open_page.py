@@ -83,6 +83,24 @@ def test_run_and_step_lead_to_what_runs_and_to_what_a_crash_left(browser: Browse
         assert looking.faults == []
 
 
+def test_what_runs_is_on_the_timeline(browser: Browser, folder_with_ends: Path) -> None:
+    """A running trajectory has a lane until now with the op that it is in, as long as its process lives."""
+    write_open(folder_with_ends, (1, 7), (2, 9))
+    with Viewer(folder_with_ends) as viewer, look(browser, viewer) as looking:
+        page = looking.go("#/step/1/timeline")
+        page.get_by_role("heading", name="for 1 of 2: mostly tool sandbox.run").wait_for()
+        assert "Step 1 waits" in page.get_by_role("heading").first.inner_text()
+        page.get_by_text("As a table").click()
+        row = page.locator(".plain-table tbody tr", has_text="sample 0, rollout 7")
+        row.get_by_text("running").wait_for()
+        assert "tool sandbox.run, " in row.inner_text().replace("\t", " ")
+        page.locator(".timeline-lanes").hover(position={"x": 600, "y": 5})
+        page.locator(".timeline-hover", has_text="so far").wait_for()
+        end_process(folder_with_ends)
+        page.get_by_role("heading", name="One trajectory").wait_for()
+        assert looking.faults == []
+
+
 def test_counts_tell_what_lives_from_what_is_left(tmp_path: Path) -> None:
     """The counts of a folder are those of its steps, and nothing is counted where nothing runs."""
     with Viewer(tmp_path) as viewer:

@@ -6,6 +6,8 @@ const OTHER = 3;
 const WAITING = 4;
 /** The whole numbers of one segment: kind, start, duration, name, status. */
 export const SEGMENT = 5;
+/** The status of a trajectory that has not ended. */
+export const RUNNING = "running";
 /** The part of the trajectories that the step is said to have waited for. */
 const LAST = 0.05;
 /** The shortest time that a view of the timeline shows, in microseconds. */
@@ -178,8 +180,9 @@ export function activities(lane, names, during) {
 
 /**
  * @typedef {object} Stragglers
- * @property {number} since  The time by which the other 95% had ended, in microseconds from the step's start.
- * @property {number} until  The time at which the last ended.
+ * @property {number} since  The time by which the others had ended, in microseconds from the step's start.
+ * @property {number} until  The time at which the last ended, or now.
+ * @property {boolean} isRunning  True for those that run; else the last 5%.
  * @property {number} count  The number of trajectories that ended after it.
  * @property {number} total  The number of all.
  * @property {{kind: number, name: string, time: number}[]} did  What those did meanwhile, longest first.
@@ -195,7 +198,9 @@ export function activities(lane, names, during) {
 export function stragglersOf(lanes, names) {
   if (lanes.length < 2) return null;
   const ends = lanes.map((lane) => lane.end).sort((one, other) => one - other);
-  const count = Math.max(1, Math.floor(lanes.length * LAST));
+  const running = lanes.reduce((count, lane) => count + (lane.status === RUNNING ? 1 : 0), 0);
+  if (running === lanes.length) return null;
+  const count = running || Math.max(1, Math.floor(lanes.length * LAST));
   const since = ends[ends.length - count - 1];
   const until = ends[ends.length - 1];
   const late = lanes.filter((lane) => lane.end > since);
@@ -217,6 +222,7 @@ export function stragglersOf(lanes, names) {
   return {
     since,
     until,
+    isRunning: running > 0,
     count: late.length,
     total: lanes.length,
     did,

@@ -352,6 +352,8 @@ export interface RunningTrajectory {
   rollout_n: number | string | null;
   validate: boolean;
   experiment_name: string | null;
+  /** Nanoseconds since 1970, to some hundred. */
+  start_time: number;
   seconds: number;
   op: string | null;
   op_kind: string;

@@ -1,16 +1,20 @@
 import { useMemo, useState } from "../vendor/preact_hooks.js";
-import { paths } from "../data/client.js";
+import { isExported, paths } from "../data/client.js";
 import { duration, visible, whole } from "../data/formats.js";
 import { KINDS, orderLanes, stragglersOf } from "../data/lanes.js";
 import { addressOf, navigate } from "../data/router.js";
+import { runningOf, withRunning } from "../data/running_lanes.js";
 import { html } from "../parts/html.js";
 import { EmptyState, ErrorState, LoadingState } from "../parts/states.js";
 import { TimelineCanvas } from "../parts/timeline_canvas.js";
 import { activityName, TimelineTable } from "../parts/timeline_table.js";
 import { useData } from "../parts/use_data.js";
+import { usePolled } from "../parts/use_polled.js";
 
 /** @import { LaneOrder, Stragglers, View } from "../data/lanes.js" */
-/** @import { Route, TimelineAnswer, TimelineLane } from "../data/types.d.ts" */
+/** @import { LiveAnswer, Route, TimelineAnswer, TimelineLane } from "../data/types.d.ts" */
+
+const MILLISECONDS_BETWEEN = 2000;
 
 /** @type {Record<LaneOrder, string>} */
 const ORDERS = {
@@ -28,16 +32,31 @@ const HEIGHTS = { small: 3, medium: 8, large: 18 };
 export function TimelinePage({ route }) {
   const { data, error } = useData(paths.timeline(route.step ?? "none", route));
   const timeline = /** @type {TimelineAnswer | undefined} */ (data);
-  if (timeline?.lanes.length) return html`<${Timeline} timeline=${timeline} route=${route} />`;
-  if (timeline)
-    return html`<${EmptyState} title="No trajectories">Nothing of this step has been written yet.</${EmptyState}>`;
+  if (timeline) return html`<${isExported() ? Timeline : LiveTimeline} timeline=${timeline} route=${route} />`;
   return error
     ? html`<${ErrorState} error=${error} />`
     : html`<${LoadingState}>Reading the timeline …</${LoadingState}>`;
 }
 
 /** @param {{timeline: TimelineAnswer, route: Route}} props */
+function LiveTimeline({ timeline, route }) {
+  const { data } = usePolled(paths.live(), MILLISECONDS_BETWEEN);
+  const live = /** @type {LiveAnswer | undefined} */ (data);
+  const shown = useMemo(
+    () => withRunning(timeline, runningOf(live?.trajectories ?? [], route)),
+    [timeline, live, route],
+  );
+  return html`<${Timeline} timeline=${shown} route=${route} />`;
+}
+
+/** @param {{timeline: TimelineAnswer, route: Route}} props */
 function Timeline({ timeline, route }) {
+  if (timeline.lanes.length) return html`<${Lanes} timeline=${timeline} route=${route} />`;
+  return html`<${EmptyState} title="No trajectories">Nothing of this step has been written yet.</${EmptyState}>`;
+}
+
+/** @param {{timeline: TimelineAnswer, route: Route}} props */
+function Lanes({ timeline, route }) {
   const { lanes, names } = timeline;
   const order = orderOf(route.query.sort);
   const size = sizeOf(route.query.lanes, lanes.length);
@@ -69,7 +88,7 @@ function Timeline({ timeline, route }) {
         <ul class="legend" aria-label="colours">
           ${KINDS.map((kind) => html`<li key=${kind}><span class="swatch kind-${kind}"></span>${kind}</li>`)}
           <li><span class="swatch failed-swatch"></span>failed</li>
-          ${late ? html`<li><span class="swatch late-swatch"></span>last 5%</li>` : null}
+          ${late ? html`<li><span class="swatch late-swatch"></span>${late.isRunning ? "running" : "last 5%"}</li>` : null}
         </ul>
         <label>
           Sort by
@@ -138,7 +157,7 @@ function Waited({ late, lanes, step, addressOf: addressOfLane }) {
   const [first] = late.did;
   const last = lanes.reduce((most, lane) => (lane.end > most.end ? lane : most));
   return html`<h1 class="waited">
-    ${`Step ${visible(step)} waited `}<b>${duration((late.until - late.since) / 1e6)}</b>${` for ${whole(late.count)} of ${whole(late.total)}: mostly `}<b
+    ${`Step ${visible(step)} ${late.isRunning ? "waits" : "waited"} `}<b>${duration((late.until - late.since) / 1e6)}</b>${` for ${whole(late.count)} of ${whole(late.total)}: mostly `}<b
       >${activityName(first)}</b
     >${" "}<a class="waited-link" href=${addressOfLane(last)}>the last one</a>
   </h1>`;

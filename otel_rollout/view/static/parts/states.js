@@ -1,5 +1,6 @@
 import { capitalized } from "../data/formats.js";
 import { html } from "./html.js";
+import { withCode } from "./with_code.js";
 
 /**
  * An error that a person reads.
@@ -9,7 +10,7 @@ import { html } from "./html.js";
 export function ErrorState({ error }) {
   return html`<div class="state state-error" role="alert">
     <h2>This can't be shown</h2>
-    <p>${capitalized(error.message)}</p>
+    <p>${withCode(capitalized(error.message))}</p>
     <p>
       <button type="button" onClick=${() => location.reload()}>
         Try again

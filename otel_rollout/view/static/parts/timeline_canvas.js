@@ -1,6 +1,6 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact_hooks.js";
 import { decimal, duration, visible } from "../data/formats.js";
-import { KINDS, panBy, segmentAt, ticks, visibleLanes, zoomAt } from "../data/lanes.js";
+import { KINDS, RUNNING, panBy, segmentAt, ticks, visibleLanes, zoomAt } from "../data/lanes.js";
 import { drawLanes } from "../data/timeline_drawing.js";
 import { html } from "./html.js";
 import { useKeys } from "./keys.js";
@@ -200,7 +200,7 @@ function Hover({ lane, segment, x, y, width }) {
   return html`<div class="timeline-hover" style=${style}>
     <b>${describe(lane)}</b>
     <div>
-      ${`${duration((lane.end - lane.start) / 1e6)} in all, ended at ${duration(lane.end / 1e6)}`}
+      ${`${duration((lane.end - lane.start) / 1e6)} ${lane.status === RUNNING ? "so far" : `in all, ended at ${duration(lane.end / 1e6)}`}`}
     </div>
     ${
       segment

@@ -1,5 +1,5 @@
 import { decimal, duration, visible, whole } from "../data/formats.js";
-import { activities, KINDS } from "../data/lanes.js";
+import { activities, KINDS, RUNNING } from "../data/lanes.js";
 import { html } from "./html.js";
 
 /** @import { TimelineLane } from "../data/types.d.ts" */
@@ -42,13 +42,13 @@ export function TimelineTable({ lanes, names, addressOf, late }) {
               <a href=${addressOf(lane)}
                 >${visible(`sample ${lane.sample_index ?? "none"}, rollout ${lane.rollout_n ?? "none"}`)}</a
               >
-              ${late.has(lane.trace_id) ? html` <span class="warning">last 5%</span>` : null}
+              ${late.has(lane.trace_id) && lane.status !== RUNNING ? html` <span class="warning">last 5%</span>` : null}
             </th>
             <td>${visible(lane.status ?? "no end yet")}</td>
             <td class="is-number">
               ${lane.reward === null ? "" : decimal(lane.reward)}
             </td>
-            <td class="is-number">${duration(lane.end / 1e6)}</td>
+            <td class="is-number">${lane.status === RUNNING ? "" : duration(lane.end / 1e6)}</td>
             <td class="is-number">
               ${duration((lane.end - lane.start) / 1e6)}
             </td>
