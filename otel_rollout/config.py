@@ -18,7 +18,7 @@ from otel_rollout.errors import ConfigurationError
 from otel_rollout.init_notes import is_disabled, log_off, warn_of_variables
 from otel_rollout.make_pipeline import InitRequest, make_pipeline
 from otel_rollout.pipeline import Pipeline
-from otel_rollout.safety import log_once
+from otel_rollout.safety import background_log, log_once
 from otel_rollout.safety.signal_safe_lock import SignalSafeLock
 from otel_rollout.settings import resolve_settings
 from otel_rollout.spans import runtime
@@ -199,6 +199,7 @@ def _finish(pipeline: Pipeline, timeout: float | None) -> bool:
         if pipeline.queues:
             counts = pipeline.stats()
             is_quiet = is_whole and not counts.open_spans
+            background_log.write_rest()
             _logger.log(logging.INFO if is_quiet else logging.WARNING, "%s", counts)
     return is_whole
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,10 +16,9 @@ from otel_rollout.counts import Stats
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.processing.payload_finisher import PayloadFinisher
 from otel_rollout.processing.span_conversion import SpanReader
-from otel_rollout.safety.background_thread import BackgroundThread
+from otel_rollout.safety.background_thread import call_within
 from otel_rollout.safety.guard import guarded
 from otel_rollout.safety.log_once import internal_errors, warn_once
-from otel_rollout.safety.signal_safe_lock import SignalSafeLock, wait_for
 from otel_rollout.settings import Settings
 from otel_rollout.spans import runtime
 from otel_rollout.spans.open_spans import OpenSpans, ProviderSpans
@@ -123,7 +121,7 @@ class Pipeline:
         force_flush = getattr(self.provider, "force_flush", None)
         if not self.queues and force_flush is not None:
             # The exporters are the application's.
-            return _within(timeout, lambda: bool(force_flush(int(timeout * 1000))))
+            return bool(call_within(timeout, lambda: force_flush(int(timeout * 1000))))
         return flush_queues(self.queues, timeout)
 
     def shutdown(self, timeout: float) -> bool:
@@ -237,27 +235,3 @@ def shutdown_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:
         queue.shutdown(deadline)
     results = [queue.join() for queue in queues]
     return all(results)
-
-
-def _within(timeout: float, call: Callable[[], bool]) -> bool:
-    """Return the result of `call`, or False after `timeout` seconds: the SDK's own flush ignores its timeout."""
-    results: list[bool] = []
-    lock = SignalSafeLock()
-    ended = threading.Condition(lock)
-
-    def run() -> None:
-        is_whole = False
-        try:
-            is_whole = call()
-        finally:
-            with lock:
-                results.append(is_whole)
-                ended.notify()
-
-    thread = BackgroundThread("otel-rollout-flush", run)
-    thread.start()
-    if not thread.is_started:
-        thread.run_here()
-    with lock:
-        wait_for(ended, lambda: bool(results), timeout)
-        return bool(results) and results[0]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from otel_rollout import RolloutTraceConfig
+from otel_rollout.safety import background_log
 
 pytest_plugins = ["tests.servers.fixtures"]
 
@@ -29,6 +31,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("slow"):
                 item.add_marker(skip)
+
+
+class _Log:
+    """`caplog`, with what a background thread has still to log."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self._caplog = caplog
+
+    def __getattr__(self, name: str) -> Any:
+        background_log.write_rest()
+        return getattr(self._caplog, name)
+
+
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture) -> _Log:
+    """Replace pytest's own."""
+    return _Log(caplog)
 
 
 @pytest.fixture(autouse=True)

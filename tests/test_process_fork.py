@@ -208,6 +208,7 @@ class TestFork:
 
 LOCKS = {
     "otel_rollout/config.py": ["config._lock"],
+    "otel_rollout/safety/background_log.py": ["background_log._lock"],
     "otel_rollout/spans/trajectory_state.py": ["trajectory_state._lock"],
     "otel_rollout/delivery/account.py": ["queue._lock"],
     "otel_rollout/processing/conversation.py": ["queue._reader.chat.conversations._lock"],
@@ -223,7 +224,7 @@ LOCKS = {
 
 OUT_OF_REACH = {
     "otel_rollout/demo/collector.py",
-    "otel_rollout/pipeline.py",
+    "otel_rollout/safety/background_thread.py",
     "otel_rollout/safety/signal_safe_lock.py",
     "otel_rollout/view/run_state.py",
     "otel_rollout/view/server.py",
@@ -272,6 +273,7 @@ class TestLocksAtFork:
             f"""
             import contextlib
             from otel_rollout import config
+            from otel_rollout.safety import background_log
             from otel_rollout.spans import runtime
             from otel_rollout.spans import trajectory_state
             if "nesting" in {lock!r}:
@@ -315,6 +317,7 @@ class TestLocksAtFork:
             if child == 0:
                 signal.alarm(30)
                 work("child")
+                otel_rollout.annotate(reward=1)
                 otel_rollout.shutdown(20 if len(backends) == 2 else 1)
                 start(File())
                 os._exit(0)
@@ -325,6 +328,7 @@ class TestLocksAtFork:
         )
         assert code == 0, errors
         assert ["turn", "child"] in program.delivered
+        assert "annotate() was called outside" in errors
 
     def test_a_fork_amid_a_shutdown(self, program):
         """A child that is forked while the parent shuts tracing down ends, and leaves that to the parent."""

@@ -6,10 +6,14 @@ import _thread
 import itertools
 import threading
 from collections.abc import Callable
+from typing import TypeVar
 
 from otel_rollout.safety.signal_handlers import is_from_signal_handler
+from otel_rollout.safety.signal_safe_lock import SignalSafeLock, wait_for
 
-__all__ = ["BackgroundThread"]
+__all__ = ["BackgroundThread", "call_within"]
+
+Result = TypeVar("Result")
 
 
 class BackgroundThread:
@@ -62,3 +66,32 @@ class BackgroundThread:
         except RuntimeError:
             # No further thread can be had.
             self.run_here()
+
+
+def call_within(timeout: float, call: Callable[[], Result]) -> Result | None:
+    """Return the result of `call`, which a background thread runs; None if it fails or takes longer.
+
+    Args:
+        timeout: Seconds to wait at most.
+        call: The function.
+    """
+    results: list[Result | None] = []
+    lock = SignalSafeLock()
+    ended = threading.Condition(lock)
+
+    def run() -> None:
+        result = None
+        try:
+            result = call()
+        finally:
+            with lock:
+                results.append(result)
+                ended.notify()
+
+    thread = BackgroundThread("otel-rollout-wait", run)
+    thread.start()
+    if not thread.is_started:
+        thread.run_here()
+    with lock:
+        wait_for(ended, lambda: bool(results), timeout)
+        return results[0] if results else None

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from otel_rollout.safety.background_log import log_in_background
 from otel_rollout.safety.signal_handlers import is_from_signal_handler
 
 __all__ = ["call_user_function", "internal_error", "internal_errors", "warn_once"]
 
-_logger = logging.getLogger("otel_rollout")
 _seen: set[str] = set()
 _MAX_KINDS = 1000
 
@@ -31,7 +31,7 @@ def warn_once(key: str, message: str, *arguments: object, exc_info: BaseExceptio
     if key not in _seen and len(_seen) < _MAX_KINDS:
         _seen.add(key)
         # Formatted here: logging calls `isinstance(argument, Mapping)`, and so the program's own ABCs.
-        _logger.warning(message % arguments if arguments else message, exc_info=exc_info)
+        log_in_background(logging.WARNING, message % arguments if arguments else message, exc_info)
 
 
 def internal_error(where: str) -> None:
@@ -49,10 +49,7 @@ def internal_error(where: str) -> None:
         raise  # noqa: PLE0704 - called from except blocks only
     internal_errors[where] += 1
     if internal_errors[where] == 1:
-        _logger.error(
-            f"internal error while {where}; the traced program goes on",
-            exc_info=True,  # noqa: LOG014 - called from except blocks only
-        )
+        log_in_background(logging.ERROR, f"internal error while {where}; the traced program goes on", error)
     if os.environ.get("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS"):
         raise  # noqa: PLE0704 - called from except blocks only
 
