@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from otel_rollout.integrations.hooks.guard import report
 from otel_rollout.integrations.hooks.hook import Patch
+from otel_rollout.safety.guard import is_fault
 
 __all__ = ["after_import"]
 
@@ -52,7 +53,9 @@ class _Finder(MetaPathFinder):
         self._searching.add(fullname)
         try:
             spec = importlib.util.find_spec(fullname)
-        except Exception:
+        except Exception as error:
+            if not is_fault(error):
+                raise
             # The import system asks the other finders once more and raises what they raise.
             return None
         finally:
@@ -61,6 +64,8 @@ class _Finder(MetaPathFinder):
             try:
                 _extend(spec.loader, fullname)
             except Exception as error:
+                if not is_fault(error):
+                    raise
                 # A loader may take no attributes.
                 patch = Patch(fullname, fullname, f"{fullname} is not traced", lambda module: None)
                 report(patch, error.with_traceback(None))

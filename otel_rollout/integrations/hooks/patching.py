@@ -18,6 +18,7 @@ from otel_rollout.capture.signature import compile_binder, read_signature
 from otel_rollout.integrations.hooks import recorded
 from otel_rollout.integrations.hooks.guard import guarded, report
 from otel_rollout.integrations.hooks.hook import Call, Hook, Observer, Patch
+from otel_rollout.safety.guard import is_fault
 from otel_rollout.spans import runtime
 
 __all__ = ["install", "is_replaced", "observe"]
@@ -33,6 +34,8 @@ def install(hook: Hook | Patch, module: Any) -> None:
         else:
             _replace(hook, module)
     except Exception as error:
+        if not is_fault(error):
+            raise
         report(hook, error.with_traceback(None))
 
 

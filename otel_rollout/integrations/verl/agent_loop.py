@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from otel_rollout import semconv
+from otel_rollout.capture.scalars import read_scalar, read_tag
 from otel_rollout.integrations.hooks import executor
 from otel_rollout.integrations.hooks.guard import guarded
 from otel_rollout.integrations.hooks.hook import Call, Hook, Observer, after
@@ -21,11 +22,10 @@ from otel_rollout.integrations.verl.identity import (
     batch_variable,
     forget_oldest,
     identify,
-    scalar,
     uid_of,
 )
 from otel_rollout.integrations.verl.rollout import Rollout, rollout_variable
-from otel_rollout.safety.guard import call_guarded
+from otel_rollout.safety.guard import call_guarded, is_fault
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans import runtime
 
@@ -103,7 +103,7 @@ def _observe_whole_batch(call: Call) -> Observer | None:
     columns, meta = _parts(prompts)
     if not call.is_known or columns is None or meta is None or "uid" not in columns or not _is_traced(manager):
         return None
-    if "priority" in columns and [scalar(value) for value in columns["priority"]] != list(range(len(prompts))):
+    if "priority" in columns and [read_scalar(value) for value in columns["priority"]] != list(range(len(prompts))):
         # verl numbers the rows in this column; with other content, a worker can't tell which rows it has.
         return None
     validate = bool(meta.get("validate", False))
@@ -118,8 +118,8 @@ def _tell_workers(call: Call) -> None:
         return
     import ray  # type: ignore[import-not-found, unused-ignore]  # installed with verl
 
-    validate = "validate" in prompts and bool(scalar(prompts["validate"]))
-    step = scalar(prompts["global_steps"]) if "global_steps" in prompts else -1
+    validate = "validate" in prompts and bool(read_scalar(prompts["validate"]))
+    step = read_scalar(prompts["global_steps"]) if "global_steps" in prompts else -1
     uids, rows = _number(manager, step, validate, prompts["uid"], prompts["index"])
     trusted = [uid for uid, row in zip(uids, rows, strict=True) if row.is_index_unique]
     told = [worker.__ray_call__.remote(_trust_prompts, trusted) for worker in manager.agent_loop_workers]
@@ -153,7 +153,7 @@ def _rollout(worker: Any, trajectory: dict[str, Any], columns: dict[str, Any]) -
     attributes = identity.attributes()
     data_source = columns.get("data_source")
     if data_source is not None:
-        attributes[semconv.DATA_SOURCE] = str(scalar(data_source))
+        attributes[semconv.DATA_SOURCE] = str(read_tag(data_source))
     return Rollout(identity, bool(is_traced), attributes, columns.get("raw_prompt"), state.get(_TOKENIZER))
 
 
@@ -165,20 +165,18 @@ def _parts(batch: Any) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
 
 def _number(manager: Any, step: Any, validate: bool, uids: Any, indices: Any) -> tuple[list[str], list[Row]]:
     ledger = vars(manager).setdefault(_LEDGER, BatchLedger())
-    names = [str(scalar(uid)) for uid in uids]
-    known = None if indices is None else [_hashable(scalar(value)) for value in indices]
-    return names, ledger.number(scalar(step), validate, names, known)
-
-
-def _hashable(value: Any) -> Any:
-    return value if isinstance(value, (int, str)) else repr(value)
+    names = [str(read_tag(uid)) for uid in uids]
+    known = None if indices is None else [read_tag(value) for value in indices]
+    return names, ledger.number(read_scalar(step), validate, names, known)
 
 
 def _is_traced(manager: Any) -> bool:
     """Return whether the workers trace; the manager's own process doesn't."""
     try:
         return bool(manager.rollout_config.trace.get("backend"))
-    except Exception:
+    except Exception as error:
+        if not is_fault(error):
+            raise
         # A configuration without a trace section.
         return False
 

@@ -11,6 +11,7 @@ from opentelemetry.sdk.environment_variables import OTEL_BSP_MAX_EXPORT_BATCH_SI
 
 from otel_rollout import config
 from otel_rollout.integrations.hooks.hook import Arguments, Call, Hook, Observer
+from otel_rollout.safety.guard import is_fault
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans import runtime
 
@@ -62,6 +63,8 @@ def start(
             project_name or "verl", experiment_name or "default", backend, bool(token2text), max_samples, **settings
         )
     except Exception as error:
+        if not is_fault(error):
+            raise
         # A wrong setting must not stop the training.
         warn_once(f"verl {backend}", "verl: nothing is traced: trace.backend=%s: %s", backend, error)
 
@@ -92,6 +95,8 @@ def _run_id() -> str | None:
         session = getattr(context, "get_session_name", lambda: context.worker.node.session_name)()
         return f"{session}-{context.get_job_id()}"
     except Exception as error:
+        if not is_fault(error):
+            raise
         warn_once("verl run id", "verl: each process is a run of its own: set %s (%r)", _RUN_ID_VARIABLE, error)
         return None
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from otel_rollout import semconv
-from otel_rollout.integrations.verl.identity import scalar
+from otel_rollout.capture.scalars import read_scalar
 from otel_rollout.integrations.verl.rollout import Rollout
 
 __all__ = ["describe_output"]
@@ -28,7 +28,7 @@ def describe_output(
     extra = getattr(final, "extra_fields", None) or {}
     metrics = getattr(final, "metrics", None)
     lengths = [(len(output.prompt_ids), len(output.response_ids)) for output in outputs]
-    reward = scalar(getattr(final, "reward_score", None))
+    reward = read_scalar(getattr(final, "reward_score", None))
     info = extra.get("reward_extra_info")
     oldest, newest = extra.get("min_global_steps"), extra.get("max_global_steps")
     # The engines hide why they stopped (vLLM's "completed" is both): a full response was cut. One that ends with a
@@ -78,5 +78,5 @@ def _last_turn(final: Any) -> list[int]:
 def _numbers(values: Any) -> list[float] | None:
     if not isinstance(values, (list, tuple)) or not values:
         return None
-    numbers = [scalar(value) for value in values]
+    numbers = [read_scalar(value) for value in values]
     return [float(number) for number in numbers if isinstance(number, (int, float))]

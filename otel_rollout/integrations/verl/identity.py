@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
 from otel_rollout import semconv
+from otel_rollout.capture.scalars import read_scalar, read_tag
 from otel_rollout.spans.sampling import select_samples
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "batch_variable",
     "forget_oldest",
     "identify",
-    "scalar",
     "uid_of",
 ]
 
@@ -132,10 +132,10 @@ def identify(
         is_index_trusted: Whether no other prompt of the step has this index.
         nth_of_group: How many of its group came before it in this worker's part of the batch.
     """
-    step = scalar(trajectory.get("step"))
-    index = scalar(columns.get("index"))
+    step = read_scalar(trajectory.get("step"))
+    index = _tag(columns.get("index"))
     uid = uid_of(columns)
-    session = scalar(columns.get("session_id"))
+    session = read_scalar(columns.get("session_id"))
     if session is not None:
         rollout_n, rollout_n_from = session, "session_id"
     elif row is not None:
@@ -144,12 +144,12 @@ def identify(
         # In fully async training a call has one whole group; elsewhere the group may go on in another worker.
         rollout_n, rollout_n_from = nth_of_group, "batch" if step == -1 else "worker"
     else:
-        rollout_n, rollout_n_from = scalar(trajectory.get("rollout_n")), "worker"
+        rollout_n, rollout_n_from = read_scalar(trajectory.get("rollout_n")), "worker"
     is_trusted = is_index_trusted or (row is not None and row.is_index_unique)
     if uid is not None and (not is_trusted or step == -1 or index is None):
         return Identity(step, uid, rollout_n, "uid", rollout_n_from, uid, index)
     origin = "index" if index is not None else "row of the worker"
-    return Identity(step, scalar(trajectory.get("sample_index")), rollout_n, origin, rollout_n_from, uid, index)
+    return Identity(step, read_scalar(trajectory.get("sample_index")), rollout_n, origin, rollout_n_from, uid, index)
 
 
 class Batch:
@@ -168,7 +168,7 @@ class Batch:
                 # Nothing tells the samples apart: the first rows are traced.
                 self._left = max_samples
             else:
-                names = [scalar(key) for key in keys]
+                names = [read_tag(key) for key in keys]
                 picked = select_samples(names, max_samples, step=meta_info.get("global_steps", -1))
                 self._traced = {names[position] for position in picked}
 
@@ -178,7 +178,7 @@ class Batch:
         nth = None if uid is None else self._seen[uid]
         self._seen[uid] += 1
         row = None
-        position = scalar(columns.get("priority"))
+        position = read_scalar(columns.get("priority"))
         if self._rows is not None and isinstance(position, int) and 0 <= position < len(self._rows):
             row = self._rows[position]
         return identify(trajectory, columns, row=row, nth_of_group=nth)
@@ -191,7 +191,7 @@ class Batch:
         if self._traced is None:
             return True
         key = columns.get("uid")
-        return scalar(columns.get("index") if key is None else key) in self._traced
+        return read_tag(columns.get("index") if key is None else key) in self._traced
 
 
 class PromptSelection:
@@ -219,21 +219,14 @@ def forget_oldest(known: OrderedDict[Any, Any], limit: int) -> None:
         known.popitem(last=False)
 
 
-def scalar(value: Any) -> Any:
-    """Return the Python scalar in a numpy or torch one; other values as they are."""
-    if not hasattr(type(value), "item"):
-        return value
-    try:
-        return value.item()
-    except Exception:
-        # An array of several elements, or an `item` that is another's.
-        return value
-
-
 def uid_of(columns: Mapping[str, Any]) -> str | None:
     """Return a sample's uid, if it has one."""
-    uid = columns.get("uid")
-    return None if uid is None else str(scalar(uid))
+    uid = _tag(columns.get("uid"))
+    return None if uid is None else str(uid)
+
+
+def _tag(value: Any) -> int | str | None:
+    return None if value is None else read_tag(value)
 
 
 def _of_step(steps: OrderedDict[tuple[Any, bool], _T], step: Any, validate: bool, make: Callable[[], _T]) -> _T:

@@ -23,7 +23,7 @@ from otel_rollout import semconv
 from otel_rollout.integrations import ray as carriers
 from otel_rollout.integrations.hooks.hook import Call, Hook, Observer
 from otel_rollout.integrations.hooks.patching import is_replaced
-from otel_rollout.integrations.verl.identity import Row, forget_oldest, scalar
+from otel_rollout.integrations.verl.identity import Row, forget_oldest, uid_of
 from otel_rollout.safety.guard import call_guarded
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans.context import current_frame
@@ -58,10 +58,11 @@ def is_late(owner: Any) -> bool:
 def remember(worker: Any, columns: Mapping[str, Any]) -> None:
     """Keep the running trajectory's carrier on its worker, for the reward."""
     frame = current_frame(context_api.get_current())
-    if frame is None or frame.trajectory is None or columns.get("uid") is None or not is_late(worker):
+    uid = uid_of(columns)
+    if frame is None or frame.trajectory is None or uid is None or not is_late(worker):
         return
     tags = frame.trajectory.tags
-    key = _key(bool(tags.get(semconv.VALIDATE)), scalar(columns["uid"]), tags.get(semconv.ROLLOUT_N))
+    key = _key(bool(tags.get(semconv.VALIDATE)), uid, tags.get(semconv.ROLLOUT_N))
     remembered = vars(worker).setdefault(_REMEMBERED, OrderedDict())
     remembered[key] = orjson.dumps(carriers.inject()).decode()
     forget_oldest(remembered, _MAX_REMEMBERED)

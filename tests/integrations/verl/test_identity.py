@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from otel_rollout.integrations.verl.identity import META_KEY, Batch, BatchLedger, PromptSelection, Row, identify
 
 
@@ -44,6 +46,39 @@ class TestIdentify:
             "rollout.sample_index_from": "row of the worker",
             "rollout.rollout_n_from": "worker",
         }
+
+
+class Watched:
+    """A class of a dataset, none of whose code may run."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def fail(self, *_: object) -> Any:
+        """Fail."""
+        raise AssertionError("code of a user's class ran")
+
+    item = __str__ = __repr__ = __eq__ = fail
+    __hash__ = fail
+
+
+class TestValuesOfOtherClasses:
+    """Columns of a dataset may hold anything."""
+
+    def test_identify(self) -> None:
+        """A uid and an index of any class tell samples apart by what they hold."""
+        first, second = (
+            identify(trajectory(), {"uid": Watched(name), "index": Watched(name), "session_id": 0})
+            for name in ("first", "second")
+        )
+        assert first.sample_index == f'{{"type":"{__name__}.Watched","name":"first"}}'
+        assert second.sample_index == f'{{"type":"{__name__}.Watched","name":"second"}}'
+
+    def test_sampling(self) -> None:
+        """All rows of a sample are traced, or none."""
+        names = ("a", "b", "a", "b")
+        batch = Batch({"uid": [Watched(name) for name in names]}, {}, max_samples=1)
+        assert sorted(batch.is_traced({"uid": Watched(name)}) for name in names) == [False, False, True, True]
 
 
 class TestBatchLedger:
