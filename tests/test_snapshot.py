@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import datetime as dt
 import enum
+import signal
 import types
 import uuid
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import pytest
 
 from otel_rollout.values.snapshot import snapshot
 from otel_rollout.values.snapshot_json import to_json
+from tests.delivery.queues import until
 from tests.payload_values import Attrs, Frozen, Slotted, read
 
 
@@ -172,6 +174,38 @@ class TestPandas:
             "columns": ["a", "b", "c"],
             "head": [[row, 0.5, "2026-01-02T00:00:00"] for row in range(8)],
         }
+
+    def test_signals_while_a_frame_is_read(self):
+        """What a signal handler raises comes out, though pandas itself drops it in many places."""
+
+        class AlarmError(Exception):
+            pass
+
+        def on_alarm(number, frame):
+            alarms.append(number)
+            raise AlarmError
+
+        def read_until_alarm(seconds):
+            count = len(alarms)
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            read(frame)
+            until(lambda: len(alarms) > count)
+
+        alarms = []
+        frame = self.pd.DataFrame({"a": ["x", None], "b": self.pd.Series(["x", "y"], dtype="string")})
+        previous = signal.signal(signal.SIGALRM, on_alarm)
+        try:
+            for number in range(400):
+                with pytest.raises(AlarmError):
+                    read_until_alarm(0.00001 + number * 0.000005)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, previous)
+
+    def test_frame_that_pandas_fails_on(self, monkeypatch):
+        """A frame that can't be read says so."""
+        monkeypatch.setattr(self.pd.DataFrame, "astype", lambda *_: 1 / 0)
+        assert read(self.pd.DataFrame({"a": [1]})) == "<pandas.DataFrame that could not be read>"
 
     def test_duplicate_columns(self):
         """Columns of one name cost no column and no warning."""

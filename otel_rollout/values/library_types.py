@@ -12,6 +12,7 @@ import enum
 import fractions
 import pathlib
 import sys
+import threading
 import types
 import uuid
 import zoneinfo
@@ -20,8 +21,9 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final
 
+from otel_rollout.safety.background_thread import call_within
 from otel_rollout.safety.log_once import call_user_function
-from otel_rollout.safety.signal_handlers import is_from_signal_handler
+from otel_rollout.values.array_types import read_numpy, read_torch
 from otel_rollout.values.exception_record import exception_text
 from otel_rollout.values.object_reading import (
     Reader,
@@ -39,11 +41,11 @@ from otel_rollout.values.object_reading import (
 
 __all__ = ["key_text", "reader_of"]
 
-MAX_ARRAY_ELEMENTS: Final = 1024
-"""Arrays and tensors with more elements are summarized, except for one-dimensional integer ones (token ids)."""
-ARRAY_EDGE_ELEMENTS: Final = 8
+MAX_ROWS: Final = 8
+"""First rows of a table that are shown."""
 MAX_COLUMNS: Final = 100
 """Columns of a table that are shown."""
+_SECONDS_APART: Final = 1.0
 _SCALARS: Final = (int, float, bool, type(None))
 _LEAVES: Final = (str, *_SCALARS, dt.datetime, dt.date, dt.time, uuid.UUID)
 
@@ -81,12 +83,12 @@ def _read_dict(value: Any, room: int, deep: bool) -> Any:
 def _read_bytes(value: bytes | bytearray | memoryview, room: int, deep: bool) -> dict[str, Any]:
     base: Any = next(known for known in (bytes, bytearray, memoryview) if is_subclass(type(value), known))
     # A view of a subclass would call its `__buffer__`.
-    plain: Any = value if base is memoryview else base.__getitem__(value, slice(0, ARRAY_EDGE_ELEMENTS))
+    plain: Any = value if base is memoryview else base.__getitem__(value, slice(0, MAX_ROWS))
     view = memoryview(plain)
     length = view.nbytes if base is memoryview else base.__len__(value)
     described: dict[str, Any] = {"type": base.__name__, "length": length}
     if view.c_contiguous and view.nbytes:
-        described["head"] = view.cast("B")[:ARRAY_EDGE_ELEMENTS].hex()
+        described["head"] = view.cast("B")[:MAX_ROWS].hex()
     return described
 
 
@@ -140,120 +142,48 @@ def _read_user_collection(value: Any, room: int, deep: bool) -> Any:
     return Standin(fields_of(value).get("data"))
 
 
-def _read_numpy(numpy: Any) -> Reader:
-    def read(value: Any, room: int, deep: bool) -> Any:
-        if is_subclass(type(value), numpy.generic):
-            return _read_numpy_scalar(numpy, value)
-        if type(value) is numpy.ma.MaskedArray:
-            return value.tolist() if value.size <= MAX_ARRAY_ELEMENTS else _array_summary(numpy, value)
-        return _read_array(numpy, value, room)
-
-    return read
+def _read_pandas(value: Any, room: int, deep: bool) -> Any:
+    cls = type(value)
+    if hasattr(cls, "columns"):
+        return _read_apart(_read_table, value)
+    if hasattr(cls, "dtype") and hasattr(cls, "tolist"):
+        return _read_apart(_read_column, value)
+    return value.isoformat() if hasattr(cls, "isoformat") else f"<{class_name(cls)}>"
 
 
-def _read_numpy_scalar(numpy: Any, value: Any) -> Any:
-    kind = value.dtype.kind
-    if kind in "mM":
-        # `item()` of one in nanoseconds would be a bare number.
-        return numpy.array(value).astype(str).item()
-    item = numpy.generic.item(value)
-    if isinstance(item, numpy.generic):
-        # `longdouble` and `clongdouble` are wider than Python's numbers.
-        return float(item) if kind == "f" else complex.__repr__(complex(item))
-    return complex.__repr__(item) if type(item) is complex else Standin(item)
+def _read_apart(read: Callable[[Any], dict[str, Any]], value: Any) -> dict[str, Any]:
+    """Return what `read` says of a value of pandas, which drops exceptions that signal handlers raise while it works.
+
+    No signal handler runs in another thread than the main one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return read(value)
+
+    def attempt() -> dict[str, Any] | None:
+        try:
+            return read(value)
+        except Exception:
+            return None
+
+    found = call_within(_SECONDS_APART, attempt)
+    if found is None:
+        raise ValueError("pandas failed, or took too long")
+    return found
 
 
-def _read_array(numpy: Any, value: Any, room: int) -> Any:
-    size, kind = numpy.ndarray.size.__get__(value), numpy.ndarray.dtype.__get__(value).kind
-    shape = numpy.ndarray.shape.__get__(value)
-    is_ids = len(shape) == 1 and kind in "iu" and size <= room
-    if size > MAX_ARRAY_ELEMENTS and not is_ids:
-        return _array_summary(numpy, value)
-    if kind in "iufb" and shape:
-        # A private copy, which orjson writes on the delivery thread; it knows neither longdouble nor half.
-        copied = numpy.array(value, copy=True, order="C", subok=False)
-        if not copied.dtype.isnative:
-            copied = copied.astype(copied.dtype.newbyteorder("="))
-        if copied.dtype.itemsize in (1, 2, 4, 8):
-            return copied
-        return copied.astype(numpy.float64)
-    return Standin(_elements(numpy, value))
-
-
-def _elements(numpy: Any, value: Any) -> Any:
-    plain = numpy.asarray(value) if type(value) is numpy.ndarray else numpy.array(value, subok=False)
-    return (plain.astype(str) if plain.dtype.kind in "mM" else plain).tolist()
-
-
-def _array_summary(numpy: Any, value: Any) -> dict[str, Any]:
-    plain = value if type(value) is numpy.ndarray else numpy.ndarray.view(value, numpy.ndarray)
-    flat = plain.ravel(order="K") if plain.flags.forc else plain.flat
+def _read_table(value: Any) -> dict[str, Any]:
     return {
-        "type": class_name(type(value)),
-        "dtype": str(plain.dtype),
-        "shape": list(plain.shape),
-        "head": _elements(numpy, flat[:ARRAY_EDGE_ELEMENTS]),
-        "tail": _elements(numpy, flat[-ARRAY_EDGE_ELEMENTS:]),
+        "type": f"pandas.{type(value).__qualname__}",
+        "shape": list(value.shape),
+        "columns": [key_text(column) for column in islice(value.columns, MAX_COLUMNS)],
+        "head": value.iloc[:MAX_ROWS, :MAX_COLUMNS].astype(object).to_numpy().tolist(),
     }
 
 
-def _read_torch(torch: Any) -> Reader:
-    def read(value: Any, room: int, deep: bool) -> Any:
-        kind = type(value)
-        if kind is not torch.Tensor and kind is not torch.nn.Parameter:
-            # A subclass may override any function (`__torch_function__`), and may be spread over machines.
-            return f"<{class_name(kind)}>"
-        dtype = str(value.dtype).removeprefix("torch.")
-        if (
-            value.device.type != "cpu"
-            or value.layout is not torch.strided
-            or value.is_quantized
-            or value.is_nested
-            or value.dtype.is_complex
-        ):
-            # Reading a tensor on an accelerator would wait for all work queued before it.
-            shape = None if value.is_nested else [int(length) for length in value.shape]
-            return {"type": class_name(kind), "dtype": dtype, "shape": shape, "device": str(value.device)}
-        value = value.detach()
-        count = value.numel()
-        is_ids = value.dim() == 1 and not value.dtype.is_floating_point and count <= room
-        if count <= MAX_ARRAY_ELEMENTS or is_ids:
-            try:
-                return _read_array(sys.modules["numpy"], value.numpy(), room) if value.dim() else value.item()
-            except (KeyError, TypeError, RuntimeError) as error:
-                if is_from_signal_handler(error):
-                    raise
-                # numpy has no bfloat16, and may be absent.
-                return value.tolist()
-        if value.is_contiguous():
-            first = last = value.reshape(-1)
-        else:
-            first, last = value[(0,) * (value.dim() - 1)], value[(-1,) * (value.dim() - 1)]
-        return {
-            "type": "torch.Tensor",
-            "dtype": dtype,
-            "shape": list(value.shape),
-            "head": first[:ARRAY_EDGE_ELEMENTS].tolist(),
-            "tail": last[-ARRAY_EDGE_ELEMENTS:].tolist(),
-        }
-
-    return read
-
-
-def _read_pandas(value: Any, room: int, deep: bool) -> Any:
-    cls = type(value)
-    kind = f"pandas.{cls.__qualname__}"
-    if hasattr(cls, "columns"):
-        return {
-            "type": kind,
-            "shape": list(value.shape),
-            "columns": [key_text(column) for column in islice(value.columns, MAX_COLUMNS)],
-            "head": value.iloc[:ARRAY_EDGE_ELEMENTS, :MAX_COLUMNS].astype(object).to_numpy().tolist(),
-        }
-    if hasattr(cls, "dtype") and hasattr(cls, "tolist"):
-        head = (value.iloc if hasattr(cls, "iloc") else value)[:ARRAY_EDGE_ELEMENTS].tolist()
-        return {"type": kind, "shape": list(value.shape), "dtype": str(value.dtype), "head": head}
-    return value.isoformat() if hasattr(cls, "isoformat") else f"<{class_name(cls)}>"
+def _read_column(value: Any) -> dict[str, Any]:
+    head = (value.iloc if hasattr(type(value), "iloc") else value)[:MAX_ROWS].tolist()
+    kind = f"pandas.{type(value).__qualname__}"
+    return {"type": kind, "shape": list(value.shape), "dtype": str(value.dtype), "head": head}
 
 
 def _read_image(value: Any, room: int, deep: bool) -> Any:
@@ -364,10 +294,10 @@ def _reader_by_base(kind: type) -> Reader | None:
 def _reader_by_package(kind: type) -> Reader | None:
     numpy = sys.modules.get("numpy")
     if numpy is not None and (is_subclass(kind, numpy.ndarray) or is_subclass(kind, numpy.generic)):
-        return _read_numpy(numpy)
+        return read_numpy(numpy)
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "nn") and is_subclass(kind, torch.Tensor):
-        return _read_torch(torch)
+        return read_torch(torch)
     package = module_of(kind)
     if package == "pandas":
         return _read_pandas

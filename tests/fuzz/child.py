@@ -139,8 +139,7 @@ def run_signals(deadline: float, base: int) -> None:
     places_of_alarms: list[str] = []
 
     def on_alarm(number: int, frame: Any) -> None:
-        # pandas drops exceptions in its Cython code, whoever calls it.
-        if state["open"] and "/pandas/" not in frame.f_code.co_filename:
+        if state["open"]:
             state["open"] = False
             state["raised"] += 1
             stack = traceback.extract_stack(frame, 4)

@@ -1,0 +1,127 @@
+"""Readers of the arrays, tensors and numbers of numpy and torch."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+from otel_rollout.safety.signal_handlers import is_from_signal_handler
+from otel_rollout.values.object_reading import Reader, Standin, class_name, is_subclass
+
+__all__ = ["read_numpy", "read_torch"]
+
+MAX_ARRAY_ELEMENTS: Final = 1024
+"""Arrays and tensors with more elements are summarized, except for one-dimensional integer ones (token ids)."""
+ARRAY_EDGE_ELEMENTS: Final = 8
+
+
+def read_numpy(numpy: Any) -> Reader:
+    """Return the reader of arrays and numbers of numpy.
+
+    Args:
+        numpy: The module.
+    """
+
+    def read(value: Any, room: int, deep: bool) -> Any:
+        if is_subclass(type(value), numpy.generic):
+            return _read_numpy_scalar(numpy, value)
+        if type(value) is numpy.ma.MaskedArray:
+            return value.tolist() if value.size <= MAX_ARRAY_ELEMENTS else _array_summary(numpy, value)
+        return _read_array(numpy, value, room)
+
+    return read
+
+
+def _read_numpy_scalar(numpy: Any, value: Any) -> Any:
+    kind = value.dtype.kind
+    if kind in "mM":
+        # `item()` of one in nanoseconds would be a bare number.
+        return numpy.array(value).astype(str).item()
+    item = numpy.generic.item(value)
+    if isinstance(item, numpy.generic):
+        # `longdouble` and `clongdouble` are wider than Python's numbers.
+        return float(item) if kind == "f" else complex.__repr__(complex(item))
+    return complex.__repr__(item) if type(item) is complex else Standin(item)
+
+
+def _read_array(numpy: Any, value: Any, room: int) -> Any:
+    size, kind = numpy.ndarray.size.__get__(value), numpy.ndarray.dtype.__get__(value).kind
+    shape = numpy.ndarray.shape.__get__(value)
+    is_ids = len(shape) == 1 and kind in "iu" and size <= room
+    if size > MAX_ARRAY_ELEMENTS and not is_ids:
+        return _array_summary(numpy, value)
+    if kind in "iufb" and shape:
+        # A private copy, which orjson writes on the delivery thread; it knows neither longdouble nor half.
+        copied = numpy.array(value, copy=True, order="C", subok=False)
+        if not copied.dtype.isnative:
+            copied = copied.astype(copied.dtype.newbyteorder("="))
+        if copied.dtype.itemsize in (1, 2, 4, 8):
+            return copied
+        return copied.astype(numpy.float64)
+    return Standin(_elements(numpy, value))
+
+
+def _elements(numpy: Any, value: Any) -> Any:
+    plain = numpy.asarray(value) if type(value) is numpy.ndarray else numpy.array(value, subok=False)
+    return (plain.astype(str) if plain.dtype.kind in "mM" else plain).tolist()
+
+
+def _array_summary(numpy: Any, value: Any) -> dict[str, Any]:
+    plain = value if type(value) is numpy.ndarray else numpy.ndarray.view(value, numpy.ndarray)
+    flat = plain.ravel(order="K") if plain.flags.forc else plain.flat
+    return {
+        "type": class_name(type(value)),
+        "dtype": str(plain.dtype),
+        "shape": list(plain.shape),
+        "head": _elements(numpy, flat[:ARRAY_EDGE_ELEMENTS]),
+        "tail": _elements(numpy, flat[-ARRAY_EDGE_ELEMENTS:]),
+    }
+
+
+def read_torch(torch: Any) -> Reader:
+    """Return the reader of tensors of torch.
+
+    Args:
+        torch: The module.
+    """
+
+    def read(value: Any, room: int, deep: bool) -> Any:
+        kind = type(value)
+        if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+            # A subclass may override any function (`__torch_function__`), and may be spread over machines.
+            return f"<{class_name(kind)}>"
+        dtype = str(value.dtype).removeprefix("torch.")
+        if (
+            value.device.type != "cpu"
+            or value.layout is not torch.strided
+            or value.is_quantized
+            or value.is_nested
+            or value.dtype.is_complex
+        ):
+            # Reading a tensor on an accelerator would wait for all work queued before it.
+            shape = None if value.is_nested else [int(length) for length in value.shape]
+            return {"type": class_name(kind), "dtype": dtype, "shape": shape, "device": str(value.device)}
+        value = value.detach()
+        count = value.numel()
+        is_ids = value.dim() == 1 and not value.dtype.is_floating_point and count <= room
+        if count <= MAX_ARRAY_ELEMENTS or is_ids:
+            try:
+                return _read_array(sys.modules["numpy"], value.numpy(), room) if value.dim() else value.item()
+            except (KeyError, TypeError, RuntimeError) as error:
+                if is_from_signal_handler(error):
+                    raise
+                # numpy has no bfloat16, and may be absent.
+                return value.tolist()
+        if value.is_contiguous():
+            first = last = value.reshape(-1)
+        else:
+            first, last = value[(0,) * (value.dim() - 1)], value[(-1,) * (value.dim() - 1)]
+        return {
+            "type": "torch.Tensor",
+            "dtype": dtype,
+            "shape": list(value.shape),
+            "head": first[:ARRAY_EDGE_ELEMENTS].tolist(),
+            "tail": last[-ARRAY_EDGE_ELEMENTS:].tolist(),
+        }
+
+    return read
