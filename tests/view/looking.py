@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.servers.browser import Browser
+from tests.view.pages import wait_until
 from tests.view.viewer import TOKEN, Viewer
 
 if TYPE_CHECKING:
@@ -58,9 +59,9 @@ class Looking:
         self.page.goto(f"{self.viewer.address}/{address}")
         return self.page
 
-    def wait(self, condition: str | Callable[[], bool], argument: object = None) -> None:
+    def wait(self, condition: str, argument: object = None) -> None:
         """Wait until a JavaScript expression holds."""
-        self.page.wait_for_function(condition, arg=argument)
+        wait_until(self.page, condition, argument)
 
     def address(self) -> str:
         """Return the address from `#` on."""

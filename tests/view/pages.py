@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +14,11 @@ from tests.view.viewer import TOKEN, Viewer
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-__all__ = ["accessibility_faults", "go", "harm_of", "set_theme", "texts", "visited", "watched"]
+__all__ = ["accessibility_faults", "go", "harm_of", "set_theme", "texts", "visited", "wait_until", "watched"]
 
 AXE = Path(__file__).parent / "vendor" / "axe.js"
 SECONDS_TO_SHOW = 20.0
+MILLISECONDS_BETWEEN_LOOKS = 10
 
 _SHOWN_TEXT = "document.documentElement.outerHTML"
 _TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\x00\x1b"
@@ -62,6 +64,18 @@ def visited(page: Page, folder: Path, address: str) -> Iterator[None]:
         go(page, viewer, address)
         yield
         page.goto("about:blank")
+
+
+def wait_until(page: Page, condition: str, argument: object = None) -> None:
+    """Wait until a JavaScript expression, or function of the argument, holds.
+
+    Playwright's `wait_for_function` looks a second time by an `eval` of the page's own, which its content security
+    policy refuses.
+    """
+    deadline = time.monotonic() + SECONDS_TO_SHOW
+    while not page.evaluate(condition, argument):
+        assert time.monotonic() < deadline, f"this does not come: {condition}"
+        page.wait_for_timeout(MILLISECONDS_BETWEEN_LOOKS)
 
 
 def texts(page: Page, selector: str) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.servers.browser import Browser
 from tests.view.hostile import HARM, write_hostile
-from tests.view.pages import accessibility_faults, go, harm_of, set_theme, texts, visited, watched
+from tests.view.pages import accessibility_faults, go, harm_of, set_theme, texts, visited, wait_until, watched
 from tests.view.viewer import Viewer
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def test_columns_are_sorted_by_reward(page: Page, demo: Viewer) -> None:
     rewards = [each["summary"]["reward"] for each in group["rollouts"]]
     wanted = [f"{reward:g}" for reward in sorted((each for each in rewards if each is not None), reverse=True)]
     wanted += [NO_REWARD] * rewards.count(None)
-    page.wait_for_function("location.hash.includes('sort=reward')")
+    wait_until(page, "location.hash.includes('sort=reward')")
     assert texts(page, ".column-head .reward") == wanted
 
 
@@ -131,7 +131,7 @@ def test_the_same_prompt_at_another_step_is_one_click_away(page: Page, demo: Vie
     address, group = telling_group(demo)
     go(page, demo, address)
     page.get_by_role("link", name="step 2: mean reward").click()
-    page.wait_for_function("location.hash.startsWith('#/step/2/sample/')")
+    wait_until(page, "location.hash.startsWith('#/step/2/sample/')")
     page.locator(".step-strip [aria-current]", has_text="2").wait_for()
     assert f"sample/{group['summary']['sample_index']}" in page.url
 
@@ -140,10 +140,10 @@ def test_j_and_k_lead_to_the_next_prompt_and_back(page: Page, demo: Viewer) -> N
     """`j` shows the step's next prompt, and `k` the one before."""
     go(page, demo, "#/step/1/sample/0")
     page.keyboard.press("j")
-    page.wait_for_function("location.hash.startsWith('#/step/1/sample/1')")
+    wait_until(page, "location.hash.startsWith('#/step/1/sample/1')")
     page.get_by_role("heading", name=demo.get("step/1/group/1")["summary"]["prompt"][:40]).wait_for()
     page.keyboard.press("k")
-    page.wait_for_function("location.hash.startsWith('#/step/1/sample/0')")
+    wait_until(page, "location.hash.startsWith('#/step/1/sample/0')")
 
 
 def test_a_narrow_window_shows_one_rollout_at_a_time(page: Page, demo: Viewer) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.servers.browser import Browser
 from tests.view.hostile import write_hostile
-from tests.view.pages import accessibility_faults, go, harm_of, set_theme, texts, visited, watched
+from tests.view.pages import accessibility_faults, go, harm_of, set_theme, texts, visited, wait_until, watched
 from tests.view.viewer import Viewer
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def lanes(demo: Viewer) -> list[dict[str, Any]]:
 def show(page: Page, demo: Viewer, query: str = "?lanes=large") -> None:
     """Show the timeline of step 1 with large lanes."""
     go(page, demo, f"#/step/1/timeline{query}")
-    page.wait_for_function("document.querySelector('.timeline-lanes canvas').width > 0")
+    wait_until(page, "document.querySelector('.timeline-lanes canvas')?.width > 0")
 
 
 def name_of(lane: dict[str, Any]) -> str:
@@ -73,7 +73,7 @@ def test_the_page_says_whom_the_step_waited_for(page: Page, demo: Viewer, lanes:
     shown = heading.split()[3]
     assert abs(float(shown) - (seconds if heading.split()[4] == "s" else seconds * 1000)) < 1
     page.get_by_role("link", name="the last one").click()
-    page.wait_for_function(f"location.hash === '#/trajectory/{lanes[0]['trace_id']}'")
+    wait_until(page, f"location.hash === '#/trajectory/{lanes[0]['trace_id']}'")
 
 
 def test_segments_have_the_colours_of_the_legend(page: Page, demo: Viewer, lanes: list[dict[str, Any]]) -> None:
@@ -86,9 +86,10 @@ def test_segments_have_the_colours_of_the_legend(page: Page, demo: Viewer, lanes
     _, start, length, *_ = max((each for each in segments if each[0] == 0), key=lambda each: each[2])
     width = page.locator(".timeline-lanes canvas").evaluate("canvas => canvas.clientWidth")
     wanted = page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--kind-generating').trim()")
-    page.wait_for_function(
+    wait_until(
+        page,
         f"([point, wanted]) => ({_COLOR_AT.strip()})(point) === wanted",
-        arg=[[(start + length / 2) / whole * width, 4], wanted],
+        [[(start + length / 2) / whole * width, 4], wanted],
     )
 
 
@@ -102,7 +103,7 @@ def test_the_pointer_shows_a_lane_and_a_click_opens_it(page: Page, demo: Viewer,
     page.locator(".timeline-hover", has_text=name_of(lanes[2])).wait_for()
     assert "in all, ended at" in texts(page, ".timeline-hover")[0]
     page.mouse.click(x, y)
-    page.wait_for_function(f"location.hash === '#/trajectory/{lanes[2]['trace_id']}'")
+    wait_until(page, f"location.hash === '#/trajectory/{lanes[2]['trace_id']}'")
 
 
 def test_lanes_are_used_by_keys(page: Page, demo: Viewer, lanes: list[dict[str, Any]]) -> None:
@@ -110,15 +111,15 @@ def test_lanes_are_used_by_keys(page: Page, demo: Viewer, lanes: list[dict[str, 
     show(page, demo)
     whole = texts(page, ".timeline-axis")[0]
     page.keyboard.press("+")
-    page.wait_for_function("whole => document.querySelector('.timeline-axis').innerText !== whole", arg=whole)
+    wait_until(page, "whole => document.querySelector('.timeline-axis').innerText !== whole", whole)
     page.keyboard.press("0")
-    page.wait_for_function("document.querySelector('.timeline-controls button').disabled")
+    wait_until(page, "document.querySelector('.timeline-controls button').disabled")
     assert texts(page, ".timeline-axis")[0] == whole
     for key in "jjjk":
         page.keyboard.press(key)
     page.get_by_role("status").filter(has_text=name_of(lanes[1])).wait_for()
     page.keyboard.press("Enter")
-    page.wait_for_function(f"location.hash === '#/trajectory/{lanes[1]['trace_id']}'")
+    wait_until(page, f"location.hash === '#/trajectory/{lanes[1]['trace_id']}'")
 
 
 def test_the_wheel_zooms_with_ctrl(page: Page, demo: Viewer) -> None:
@@ -129,14 +130,14 @@ def test_the_wheel_zooms_with_ctrl(page: Page, demo: Viewer) -> None:
     page.mouse.wheel(0, -200)
     page.keyboard.up("Control")
     page.get_by_role("button", name="Whole time").click()
-    page.wait_for_function("document.querySelector('.timeline-controls button').disabled")
+    wait_until(page, "document.querySelector('.timeline-controls button').disabled")
 
 
 def test_the_order_of_lanes_is_in_the_address(page: Page, demo: Viewer, lanes: list[dict[str, Any]]) -> None:
     """Sorted by duration the longest is first, and the address keeps the order."""
     show(page, demo)
     page.get_by_label("Sort by").select_option("duration")
-    page.wait_for_function("location.hash.includes('sort=duration')")
+    wait_until(page, "location.hash.includes('sort=duration')")
     longest = max(lanes, key=lambda lane: lane["end"] - lane["start"])
     page.keyboard.press("j")
     page.get_by_role("status").filter(has_text=name_of(longest)).wait_for()

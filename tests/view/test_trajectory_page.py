@@ -12,7 +12,7 @@ import pytest
 from tests.servers.browser import Browser
 from tests.trace_folder.recordings import trace_id_of
 from tests.view.hostile import HARM, LONG, write_broken, write_hostile, write_large
-from tests.view.pages import accessibility_faults, go, harm_of, set_theme, texts, visited, watched
+from tests.view.pages import accessibility_faults, go, harm_of, set_theme, texts, visited, wait_until, watched
 from tests.view.viewer import Viewer
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def test_the_command_and_the_trace_id_are_copied(page: Page, demo: Viewer, faili
     page.get_by_text("Copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == trace_id
     page.get_by_role("button", name="Copy command").click()
-    page.wait_for_function("async () => (await navigator.clipboard.readText()).startsWith('otel-rollout show')")
+    wait_until(page, "async () => (await navigator.clipboard.readText()).startsWith('otel-rollout show')")
     folder = demo.get("run")["folders"][0]
     assert page.evaluate("navigator.clipboard.readText()") == f"otel-rollout show {folder} --trace {trace_id} --chat"
 
@@ -139,10 +139,10 @@ def test_j_k_and_g_lead_to_the_rollouts_beside_it_and_to_the_group(
     page.locator(".waterfall-row").first.wait_for()
     for key, rollout in (("j", 2), ("k", 1)):
         page.keyboard.press(key)
-        page.wait_for_function(f"location.hash === '{group}/rollout/{rollout}'")
+        wait_until(page, f"location.hash === '{group}/rollout/{rollout}'")
         page.locator(".waterfall-row").first.wait_for()
     page.keyboard.press("g")
-    page.wait_for_function(f"location.hash === '{group}'")
+    wait_until(page, f"location.hash === '{group}'")
 
 
 def test_a_trace_id_is_an_address(page: Page, demo: Viewer, failing: dict[str, Any]) -> None:
