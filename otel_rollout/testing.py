@@ -104,9 +104,17 @@ def span_tree(spans: Sequence[ReadableSpan]) -> list[Any]:
 def deterministic_ids_and_times() -> Iterator[None]:
     """Count trace ids, span ids and times (in nanoseconds) from 1, so that tests can compare whole span lists."""
     traces, spans, times = count(1), count(1), count(1)
+
+    def trace_id(_: SystemIdGenerator) -> int:
+        return next(traces)
+
+    def span_id(_: SystemIdGenerator) -> int:
+        return next(spans)
+
+    # Not a Mock: its calls take a lock, which a signal handler that raises may leave held from Python 3.14 on.
     with (
-        mock.patch.object(SystemIdGenerator, "generate_trace_id", side_effect=traces),
-        mock.patch.object(SystemIdGenerator, "generate_span_id", side_effect=spans),
-        mock.patch("otel_rollout.spans.recording_span.time_ns", side_effect=times),
+        mock.patch.object(SystemIdGenerator, "generate_trace_id", trace_id),
+        mock.patch.object(SystemIdGenerator, "generate_span_id", span_id),
+        mock.patch("otel_rollout.spans.recording_span.time_ns", times.__next__),
     ):
         yield

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from typing import Any
+from unittest.mock import NonCallableMock
 
 import pytest
 from opentelemetry import trace
@@ -90,6 +91,19 @@ class TestSignals:
         init("p", "e", tracer_provider=TracerProvider())
         read_locks()
         assert locks == [SignalSafeLock] * 4
+
+    def test_counted_ids(self, rollout_spans):
+        """Ids that a test counts take no lock of mocks, which a handler that raises could leave held."""
+
+        @rollout_trace_op
+        def op() -> None:
+            pass
+
+        thread = threading.Thread(target=op, daemon=True)
+        with NonCallableMock._lock:
+            thread.start()
+            thread.join(10.0)
+            assert not thread.is_alive()
 
 
 _RACE = """

@@ -112,10 +112,30 @@ class Trainer:
         return str(self.await_counts(exporter, lambda counts: bool(counts["last_trouble"]))["last_trouble"])
 
     def finish(self) -> int:
-        """Let the program come to its end, and return its exit status."""
+        """Let the program come to its end, and return its exit status.
+
+        A process that writes for it ends after its current request, which is waited for too.
+        """
+        writers = self._children()
         if self.process.stdin is not None and not self.process.stdin.closed:
             self.process.stdin.close()
-        return self.wait()
+        status = self.wait()
+        deadline = time.monotonic() + SECONDS
+        # A process that has ended stays in the list until its parent asks for its status, but without a folder.
+        while writers := [pid for pid in writers if Path(f"/proc/{pid}/cwd").exists()]:
+            assert time.monotonic() < deadline, f"processes {writers} of the trainer still run"
+            time.sleep(0.02)
+        return status
+
+    def _children(self) -> list[str]:
+        """Return the ids of the processes that the program has started and that run."""
+        children = []
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                _, parent, *_ = path.read_text().rpartition(")")[2].split()
+                if int(parent) == self.process.pid:
+                    children.append(path.parent.name)
+        return children
 
     def wait(self) -> int:
         """Wait for the program's end and return its exit status."""
