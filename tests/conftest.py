@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,9 @@ for _variable in list(os.environ):
         del os.environ[_variable]
 # mlflow reports its use to its makers unless it is told not to, and reads this when it is imported.
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+# A shell without job control starts a background job with Ctrl-C ignored, and the programs of tests inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
