@@ -17,7 +17,7 @@ from otel_rollout.analysis.findings.finding import Finding
 from otel_rollout.analysis.summarise import summarise_trajectory
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from tests.findings.made_up_steps import summarise
-from tests.integrations.verl.conftest import Run, RunProgram, traced
+from tests.integrations.verl.conftest import PROGRAMS, Run, RunProgram, traced
 
 pytestmark = pytest.mark.slow
 
@@ -35,6 +35,30 @@ BATCHES = [
         "step": WAITING_STEP,
     },
 ]
+HACKED_STEPS, COLLAPSING_STEPS, DEAD_STEP = (21, 22, 23, 24), (31, 32, 33, 34), 41
+FAULTS_OVER_STEPS = [
+    *(
+        {
+            "prompts": [f"{'brief' if number < 3 * since else 'vary'} {number}" for number in range(10)],
+            "n": 2,
+            "step": step,
+        }
+        for since, step in enumerate(HACKED_STEPS)
+    ),
+    *(
+        {
+            "prompts": [f"{'plan' if number < 3 * since else 'vary'} {number}" for number in range(10)],
+            "n": 2,
+            "step": step,
+        }
+        for since, step in enumerate(COLLAPSING_STEPS)
+    ),
+    {
+        "prompts": [f"{'hopeless' if number < 8 else 'vary'} {number}" for number in range(10)],
+        "n": 2,
+        "step": DEAD_STEP,
+    },
+]
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +67,18 @@ def steps(run_program: RunProgram) -> dict[int | None, list[TrajectorySummary]]:
     run = run_program(
         "run_worker.py", batches=BATCHES, overrides=traced("actor_rollout_ref.rollout.trace.token2text=True")
     )
+    return by_step(run)
+
+
+@pytest.fixture(scope="module")
+def faulty_steps(run_program: RunProgram) -> dict[int | None, list[TrajectorySummary]]:
+    """The trajectories of steps whose reward is hacked, whose answers grow alike, whose prompts can't be solved."""
+    reward = f"reward.custom_reward_function.path={PROGRAMS / 'parts_reward.py'}"
+    return by_step(run_program("run_worker.py", batches=FAULTS_OVER_STEPS, overrides=traced(reward)))
+
+
+def by_step(run: Run) -> dict[int | None, list[TrajectorySummary]]:
+    """Return the summaries of a run's trajectories by step."""
     found = defaultdict(list)
     for summary in summaries_of(run):
         found[summary.step].append(summary)
@@ -83,9 +119,11 @@ def is_scalars(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, (str, int, float)) for each in value)
 
 
-def found_in(trajectories: list[TrajectorySummary]) -> dict[str, Finding]:
-    """Return the findings by check."""
-    return {finding.check: finding for finding in diagnose([summarise(trajectories)], lambda _: trajectories).findings}
+def found_in(*steps: list[TrajectorySummary]) -> dict[str, Finding]:
+    """Return the findings of steps by check."""
+    trajectories = {each[0].step: each for each in steps}
+    diagnosis = diagnose([summarise(each) for each in steps], lambda step: trajectories[step.step])
+    return {finding.check: finding for finding in diagnosis.findings}
 
 
 class TestVerl:
@@ -125,6 +163,51 @@ class TestVerl:
         assert {each.prompt for each in of(steps, found["stragglers"], WAITING_STEP)} == {"straggle 0"}
         stalled = [each for each in steps[WAITING_STEP] if each.prompt.startswith("stall")]
         assert {failure_class(each, worst_reward=each.reward) for each in stalled} == {"timeout"}
+
+    def test_a_hacked_reward_is_found(self, faulty_steps):
+        """A part of the reward that rises while another falls is found, with the trajectories that earn it."""
+        found = found_in(*(faulty_steps[step] for step in HACKED_STEPS))
+        assert found["reward_part_traded"].subject == "brevity"
+        evidence = of(faulty_steps, found["reward_part_traded"], HACKED_STEPS[-1])
+        assert evidence
+        assert {each.prompt.split()[0] for each in evidence} == {"brief"}
+        assert "mode_collapse" not in found
+
+    def test_mode_collapse_is_found(self, faulty_steps):
+        """Rollouts that say the same more and more often are found."""
+        found = found_in(*(faulty_steps[step] for step in COLLAPSING_STEPS))
+        assert found["mode_collapse"].number == 9
+        evidence = of(faulty_steps, found["mode_collapse"], COLLAPSING_STEPS[-1])
+        assert {each.prompt.split()[0] for each in evidence} == {"plan"}
+        assert "reward_part_traded" not in found
+
+    def test_dead_groups_are_found(self, faulty_steps):
+        """Prompts all of whose rollouts have the worst reward are found."""
+        found = found_in(faulty_steps[DEAD_STEP])["groups_all_worst"]
+        assert (found.number, found.total) == (8, 10)
+        assert {each.prompt.split()[0] for each in of(faulty_steps, found, DEAD_STEP)} == {"hopeless"}
+
+    def test_prefix_breaks_are_found(self, run_program: RunProgram):
+        """An agent loop that changes earlier turns is found, and not where there is no earlier turn."""
+        batch = {"prompts": ["plan 0", "plan 1", "vary 2", "vary 3"], "n": 2, "step": 1}
+        loop = [
+            f"actor_rollout_ref.rollout.agent.agent_loop_config_path={PROGRAMS / 'forgetful_loop.yaml'}",
+            "actor_rollout_ref.rollout.agent.default_agent_loop=forgetful_agent",
+        ]
+        trajectories = by_step(run_program("run_worker.py", batches=[batch], overrides=traced(*loop)))[1]
+        found = found_in(trajectories)["prefix_breaks"]
+        assert (found.number, found.total) == (4, 8)
+        assert all(each.prompt.startswith("plan") for each in of({1: trajectories}, found, 1))
+
+    def test_lost_spans_are_found(self, run_program: RunProgram):
+        """Spans for which the queue had no room are found, as many as their roots say."""
+        batch = {"prompts": [f"plan {number}" for number in range(40)], "n": 2, "step": 1}
+        small = {"OTEL_BSP_MAX_QUEUE_SIZE": "32", "VERL_TEST_SECONDS_PER_EXPORT": "1"}
+        run = run_program("run_worker.py", batches=[batch], overrides=traced(), variables=small)
+        trajectories = by_step(run)[1]
+        found = found_in(trajectories)["lost_spans"]
+        assert found.number == sum(each.dropped_spans for each in trajectories) > 0
+        assert all(each.dropped_spans for each in of({1: trajectories}, found, 1))
 
 
 def of(

@@ -148,6 +148,12 @@ TOOL_CALLS: dict[str, list] = {
     "stall": [("fail", {"why": "no answer in 0"})],
     "straggle": [("fail", {"why": "no answer in 5"})],
 }
+ANSWERS = {
+    "vary": "After some thought, the answer is {}.",
+    "brief": "It is {}.",
+    "hopeless": "I have thought about it, and I can't tell.",
+}
+"""Answers to prompts by their first word; a rollout's own digits are put into the braces."""
 
 
 class Engine:
@@ -179,6 +185,8 @@ class Engine:
             answer = f"I call {name}. <tool_call>\n{call}\n</tool_call>"
         elif user.startswith("long"):
             answer = "x" * 4000
+        elif user.split()[0] in ANSWERS:
+            answer = ANSWERS[user.split()[0]].format(hashlib.sha256(f"{user} {request_id}".encode()).hexdigest()[:8])
         else:
             answer = f"The answer to {user!r} is {hashlib.sha256(user.encode()).hexdigest()[:8]}."
         ids = [*self.tokenizer.encode(answer, add_special_tokens=False), self.tokenizer.eos_token_id]
