@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from otel_rollout.cli.argument_types import port, steps, threshold, trace_id
 from otel_rollout.cli.shared_options import add_command, add_filters, add_folder, default_folder
 
 __all__ = ["add_diagnose", "add_ls", "add_show", "add_stats", "add_top", "add_view"]
+
+_READ: Final = "the trace folder, a spool, or a file of OTLP JSON"
 
 
 def add_ls(commands: Any) -> None:
@@ -23,7 +25,7 @@ trajectories of that step; with --sample, the rollouts of a prompt side by side,
 with their answers, rewards and advantages.
 """,
     )
-    add_folder(parser)
+    add_folder(parser, _READ)
     add_filters(parser)
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="a JSON object on a line of its own for each row")
@@ -47,7 +49,7 @@ and output; or with --chat as a conversation. Name it by --step, --sample and
 --rollout (and --experiment, if the folder has several), or by --trace.
 """,
     )
-    add_folder(parser)
+    add_folder(parser, _READ)
     parser.add_argument("--trace", metavar="ID", type=trace_id, help="its trace id; the beginning will do")
     add_filters(parser)
     forms = parser.add_mutually_exclusive_group()
@@ -67,7 +69,7 @@ Count what a trace folder holds: trajectories, spans, and bytes as OTLP JSON and
 on disk, in each step and altogether; who wrote it, what is open, what is torn.
 """,
     )
-    add_folder(parser)
+    add_folder(parser, _READ)
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
@@ -90,7 +92,7 @@ exit codes:
   2    the command line or the folder needs a change
 """,
     )
-    add_folder(parser)
+    add_folder(parser, _READ)
     parser.add_argument("--step", type=steps, metavar="N", help="a training step: 7, or 1,4,7, or 3..9, or 100..")
     parser.add_argument(
         "--against", metavar="STEP|DIR", help="compare with a step of this folder, or with another folder"

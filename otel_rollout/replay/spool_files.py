@@ -35,6 +35,8 @@ def is_spool(folder: Path, *, may_be_empty: bool = False) -> bool:
     Raises:
         NoTracesError: The folder doesn't exist or holds no traces.
     """
+    if folder.is_file():
+        raise NoTracesError(f"{folder} is a file: name the folder that it is in")
     try:
         files = find_trace_files(folder)
     except NoTracesError:

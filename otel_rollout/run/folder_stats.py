@@ -56,7 +56,7 @@ def count_folder(folder: str | PathLike[str], *, on_problem: OnProblem | None = 
     """Count a trace folder by its steps' summaries.
 
     Args:
-        folder: The folder.
+        folder: The folder, or a single file.
         on_problem: Called for everything that can't be read, which is counted in any case.
 
     Raises:
@@ -71,7 +71,8 @@ def count_folder(folder: str | PathLike[str], *, on_problem: OnProblem | None = 
 
     steps = Run([Path(folder)], note).steps()
     files = find_trace_files(folder)
-    summaries = {os.path.join(os.path.dirname(file.place), STEP_SUMMARY) for file in files}  # noqa: PTH118, PTH120
+    step_files = (file.place for file in files if file.key is not None)
+    summaries = {os.path.join(os.path.dirname(place), STEP_SUMMARY) for place in step_files}  # noqa: PTH118, PTH120
     return FolderStats(
         folder=str(folder),
         trajectories=sum(step.trajectories for step in steps),

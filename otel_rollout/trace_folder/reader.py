@@ -62,7 +62,7 @@ def read(
     The filters are answered by the indexes; spans are read on first use of a trajectory's `spans`.
 
     Args:
-        folder: The folder that the `file` exporter writes, or a spool.
+        folder: The folder that the `file` exporter writes, a spool, or a single file of lines of OTLP JSON.
         step: One training step, or a container of steps: a range, a set, a list. `{None}` has the trajectories without
             a step.
         sample_index: The prompt; compared as a string, so that 7 and "7" are the same prompt.

@@ -1,4 +1,4 @@
-"""Finds the files of a folder that hold traces, with the step that their folder is named for."""
+"""Finds the files that hold traces, with the step that their folder is named for."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def find_trace_files(folder: str | PathLike[str], selection: Selection = EVERYTH
     """Return the files that can hold matching trajectories, sorted by path.
 
     Args:
-        folder: A trace folder, a spool, or any folder above or in one.
+        folder: A trace folder, a spool, any folder above or in one, or a single file under any name.
         selection: The filters; folders of other steps are not listed.
 
     Raises:
-        NoTracesError: The folder doesn't exist, or nothing in it holds traces.
+        NoTracesError: The folder doesn't exist, nothing in it holds traces, or it is neither folder nor file.
     """
     walk = _Walk(selection)
     try:
@@ -106,9 +106,7 @@ def find_trace_files(folder: str | PathLike[str], selection: Selection = EVERYTH
     except FileNotFoundError:
         raise NoTracesError(f"there is no trace folder {folder}") from None
     except NotADirectoryError:
-        raise NoTracesError(
-            f"there is no trace folder {folder}: it is a file, so name the folder that it is in"
-        ) from None
+        return [_named_file(os.fspath(folder))]
     if not walk.has_traces:
         raise NoTracesError(f"the folder {folder} holds no traces")
     return walk.files
@@ -199,11 +197,28 @@ class _Walk:
         """Add a file if it is one of traces; `names` are those of the files beside it."""
         if name.endswith((FRAMES, LINES)):
             self.has_traces = True
-            index_name = name.removesuffix(FRAMES).removesuffix(LINES) + INDEX
+            index_name = _index_of(name)
             index = place.removesuffix(name) + index_name
             has_index = os.path.exists(index) if names is None else index_name in names  # noqa: PTH110 - one of many
-            may_have_index = name.endswith(FRAMES) or _is_journal(place)
-            self.files.append(TraceFile(place, index if has_index and may_have_index else None, context.key))
+            self.files.append(TraceFile(place, index if has_index and _may_have_index(place) else None, context.key))
+
+
+def _named_file(place: str) -> TraceFile:
+    # A pipe or a device may have no end.
+    if not os.path.isfile(place):  # noqa: PTH113 - as a string, as all others
+        raise NoTracesError(f"{place} is neither a folder nor a file")
+    index = _index_of(place)
+    has_index = _may_have_index(place) and os.path.isfile(index)  # noqa: PTH113
+    # Its lines have the step.
+    return TraceFile(place, index if has_index else None, None)
+
+
+def _index_of(name: str) -> str:
+    return name.removesuffix(FRAMES).removesuffix(LINES) + INDEX
+
+
+def _may_have_index(place: str) -> bool:
+    return place.endswith(FRAMES) or _is_journal(place)
 
 
 def _enter(name: str, step: int | None, context: _Context) -> _Context:

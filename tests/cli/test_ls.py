@@ -380,12 +380,29 @@ class TestTrouble:
         assert (code, lines) == (2, [])
         assert error == f"otel-rollout ls: there is no trace folder {tmp_path / 'nowhere'}\n"
 
-    def test_a_file(self, tmp_path, capsys):
-        """A file in a folder's place is named as one."""
-        (tmp_path / "otlp.jsonl").write_text("{}")
-        code, lines, error = run(capsys, tmp_path / "otlp.jsonl")
+    def test_a_file(self, folder, tmp_path, capsys):
+        """A file of OTLP JSON is listed alone, under any name, as is one of a trace folder's."""
+        write_lines(tmp_path / "otlp.json", make_trajectory(3, 1))
+        write_lines(tmp_path / "other.jsonl", make_trajectory(4, 1))
+        code, lines, error = run(capsys, tmp_path / "otlp.json")
+        assert (code, error) == (0, "")
+        assert [line[:2] for line in lines[1:]] == [["3", "1"]]
+        (frames,) = (folder / "step=000001").glob("*.jsonl.zst")
+        assert [row["trajectories"] for row in rows(capsys, frames)] == [4]
+        assert [row["sample_index"] for row in rows(capsys, frames, "--step", "1")] == [0, 2, 0, 10]
+
+    def test_a_file_without_traces(self, tmp_path, capsys):
+        """Each line that is no trace is counted, and nothing is listed."""
+        (tmp_path / "train.log").write_text("step 1\nstep 2\n")
+        code, lines, error = run(capsys, tmp_path / "train.log")
+        assert (code, lines) == (0, [])
+        assert f"2 unreadable lines skipped in {tmp_path / 'train.log'}" in error
+
+    def test_a_device(self, capsys):
+        """What may have no end is not read."""
+        code, lines, error = run(capsys, "/dev/zero")
         assert (code, lines) == (2, [])
-        assert "it is a file, so name the folder that it is in" in error
+        assert error == "otel-rollout ls: /dev/zero is neither a folder nor a file\n"
 
     def test_the_folder_of_the_environment(self, folder, capsys, monkeypatch):
         """Without an argument the folder is the one that the exporter writes to."""

@@ -161,6 +161,12 @@ class TestOutput:
         assert main(["replay", str(tmp_path / "nowhere"), "--backend", "otlp"]) == 2
         assert "there is no trace folder" in capsys.readouterr().err
 
+    def test_a_file(self, tmp_path, capsys):
+        """A file in the folder's place is named as one: what was delivered is noted in a folder."""
+        (tmp_path / "otlp.jsonl").write_text("{}\n")
+        assert main(["replay", str(tmp_path / "otlp.jsonl"), "--backend", "otlp"]) == 2
+        assert f"{tmp_path / 'otlp.jsonl'} is a file: name the folder" in capsys.readouterr().err
+
     def test_several_backends(self, folder, receiver, environ, tmp_path):
         """Each of the names gets everything, one after the other; a failure of one shows in the exit code."""
         done = subprocess.run(
