@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
@@ -17,7 +16,15 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.spans.finished_span import CountedSpan
-from otel_rollout.values.sanitize import fits_int64
+from otel_rollout.trace_folder.otlp_json_fields import (
+    JSON_NAMES,
+    count_of,
+    decode_attributes,
+    id_of,
+    text_of,
+    text_or_none,
+    time_of,
+)
 
 __all__ = [
     "IS_REMOTE",
@@ -77,7 +84,7 @@ def decode_line(line: bytes) -> list[ReadableSpan]:
     try:
         return [_decode_span(*each) for each in _messages(line)]
     except _MALFORMED as error:
-        raise ValueError(f"not a line of OTLP JSON ({type(error).__name__}: {error}): {line[:40]!r}") from error
+        raise ValueError(f"not a line of OTLP JSON ({_reason_of(error)}): {line[:40]!r}") from error
 
 
 def decode_request(body: bytes, on_refused: Callable[[str], object], max_spans: int) -> Iterator[ReadableSpan]:
@@ -95,7 +102,7 @@ def decode_request(body: bytes, on_refused: Callable[[str], object], max_spans: 
     try:
         found = list(islice(_messages(body), max_spans + 1))
     except _MALFORMED as error:
-        raise ValueError(f"the body is no OTLP request in JSON ({type(error).__name__}: {error})") from error
+        raise ValueError(f"the body is no OTLP request in JSON: {_reason_of(error)}") from error
     if len(found) > max_spans:
         raise TooManySpansError(f"more than {max_spans:,} spans")
     return (span for message in found if (span := _try_decode(message, on_refused)) is not None)
@@ -110,9 +117,21 @@ def _try_decode(
         if context is None or not context.trace_id or not context.span_id:
             raise ValueError("an id of zeros")
     except _MALFORMED as error:
-        on_refused(f"a malformed span ({type(error).__name__}: {error})")
+        on_refused(f"a malformed span: {_reason_of(error)}")
         return None
     return span
+
+
+def _reason_of(error: Exception) -> str:
+    """Return what is wrong with a message, in words for who sent it: it is one of `_MALFORMED`."""
+    if isinstance(error, KeyError):
+        return f"no {error.args[0]}"
+    if isinstance(error, AttributeError):
+        return f"{JSON_NAMES.get(type(error.obj), 'a value')} in place of an object"
+    if isinstance(error, RecursionError):
+        return "values within values without end"
+    # Python's own words name its types.
+    return "a value of another type" if isinstance(error, TypeError) else str(error)
 
 
 def _messages(line: bytes) -> Iterator[tuple[Any, Resource, InstrumentationScope | None]]:
@@ -146,7 +165,7 @@ class LazySpan(CountedSpan):
                 parsed = vars(_decode_span(_parse_json(message), resource, scope))
             except _MALFORMED as error:
                 raise UnreadableTraceError(
-                    f"not a span of OTLP JSON ({type(error).__name__}: {error}): {message[:40]!r}"
+                    f"not a span of OTLP JSON ({_reason_of(error)}): {message[:40]!r}"
                 ) from error
             # An exporter may have assigned to a field before anything was read.
             for field, value in parsed.items():
@@ -232,14 +251,14 @@ def _decode_origin(piece: bytes) -> tuple[Resource | None, InstrumentationScope 
 
 def _decode_resource(message: dict[str, Any]) -> Resource:
     """Return the resource of a `ResourceSpans`."""
-    inner, schema_url = message.get("resource", {}), _text_or_none(message.get("schemaUrl"))
+    inner, schema_url = message.get("resource", {}), text_or_none(message.get("schemaUrl"))
     encoded = orjson.dumps((inner, schema_url))
     return _make_resource(encoded) if len(encoded) > _MAX_CACHED_BYTES else _cached_resource(encoded)
 
 
 def _make_resource(encoded: bytes) -> Resource:
     inner, schema_url = orjson.loads(encoded)
-    return Resource(_decode_attributes(inner.get("attributes", ())), schema_url)
+    return Resource(decode_attributes(inner.get("attributes", ())), schema_url)
 
 
 # One object for all spans of a process: exporters cache by its identity.
@@ -248,7 +267,7 @@ _cached_resource: Final = lru_cache(_MAX_CACHED)(_make_resource)
 
 def _decode_scope(message: dict[str, Any]) -> InstrumentationScope | None:
     """Return the scope of a `ScopeSpans`."""
-    inner, schema_url = message.get("scope"), _text_or_none(message.get("schemaUrl"))
+    inner, schema_url = message.get("scope"), text_or_none(message.get("schemaUrl"))
     if inner is None:
         return None
     encoded = orjson.dumps((inner, schema_url))
@@ -257,8 +276,8 @@ def _decode_scope(message: dict[str, Any]) -> InstrumentationScope | None:
 
 def _make_scope(encoded: bytes) -> InstrumentationScope:
     inner, schema_url = orjson.loads(encoded)
-    name, version = _text(inner.get("name", "")), _text_or_none(inner.get("version"))
-    return InstrumentationScope(name, version, schema_url, _decode_attributes(inner.get("attributes", ())) or None)
+    name, version = text_of(inner.get("name", "")), text_or_none(inner.get("version"))
+    return InstrumentationScope(name, version, schema_url, decode_attributes(inner.get("attributes", ())) or None)
 
 
 _cached_scope: Final = lru_cache(_MAX_CACHED)(_make_scope)
@@ -274,31 +293,31 @@ def _decode_span(message: dict[str, Any], resource: Resource, scope: Instrumenta
     status, events, links = get("status"), get("events"), get("links")
     start_time, end_time = get("startTimeUnixNano"), get("endTimeUnixNano")
     span = CountedSpan(
-        name=_text(get("name", "")),
+        name=text_of(get("name", "")),
         context=_decode_context(trace_id, message["spanId"], flags & 0xFF, trace_state),
         parent=_decode_parent(trace_id, parent_id, flags & (0xFF | IS_REMOTE), trace_state) if parent_id else None,
         resource=resource,
-        attributes=_decode_attributes(get("attributes", ())),
+        attributes=decode_attributes(get("attributes", ())),
         events=[_decode_event(event) for event in events] if events else (),
         links=[_decode_link(link) for link in links] if links else (),
         kind=_kinds.get(get("kind", 0), SpanKind.INTERNAL),
         status=_decode_status(status) if status else _UNSET,
-        start_time=_time(start_time) if start_time is not None else None,
-        end_time=_time(end_time) if end_time is not None else None,
+        start_time=time_of(start_time) if start_time is not None else None,
+        end_time=time_of(end_time) if end_time is not None else None,
         instrumentation_scope=scope,
     )
     span.dropped = (
-        _count(get("droppedAttributesCount", 0)),
-        _count(get("droppedEventsCount", 0)),
-        _count(get("droppedLinksCount", 0)),
+        count_of(get("droppedAttributesCount", 0)),
+        count_of(get("droppedEventsCount", 0)),
+        count_of(get("droppedLinksCount", 0)),
     )
     return span
 
 
 def _decode_context(trace_id: str, span_id: str, flags: int, trace_state: str | None) -> SpanContext:
     return SpanContext(
-        _id(trace_id, 128),
-        _id(span_id, 64),
+        id_of(trace_id, 128),
+        id_of(span_id, 64),
         bool(flags & IS_REMOTE),
         _trace_flags[flags & 0xFF],
         TraceState.from_header([trace_state]) if trace_state else None,
@@ -311,86 +330,21 @@ _decode_parent: Final = lru_cache(_MAX_CACHED)(_decode_context)
 
 def _decode_status(message: dict[str, Any]) -> Status:
     code = StatusCode(message.get("code", 0))
-    return Status(code, _text_or_none(message.get("message")) if code is StatusCode.ERROR else None)
+    return Status(code, text_or_none(message.get("message")) if code is StatusCode.ERROR else None)
 
 
 def _decode_event(message: dict[str, Any]) -> Event:
-    time = _time(message.get("timeUnixNano", 0))
-    event = _RecordedEvent(_text(message.get("name", "")), _decode_attributes(message.get("attributes", ())), time)
+    time = time_of(message.get("timeUnixNano", 0))
+    event = _RecordedEvent(text_of(message.get("name", "")), decode_attributes(message.get("attributes", ())), time)
     if dropped := message.get("droppedAttributesCount"):
-        event.dropped_attributes = _count(dropped)
+        event.dropped_attributes = count_of(dropped)
     return event
 
 
 def _decode_link(message: dict[str, Any]) -> Link:
     flags, trace_state = message.get("flags", 0), message.get("traceState")
     context = _decode_context(message["traceId"], message["spanId"], flags, trace_state)
-    link = _RecordedLink(context, _decode_attributes(message.get("attributes", ())))
+    link = _RecordedLink(context, decode_attributes(message.get("attributes", ())))
     if dropped := message.get("droppedAttributesCount"):
-        link.dropped_attributes = _count(dropped)
+        link.dropped_attributes = count_of(dropped)
     return link
-
-
-def _decode_attributes(pairs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    attributes: dict[str, Any] = {}
-    for pair in pairs:
-        key, value = pair["key"], pair.get("value") or {}
-        # Strings first: they are the most frequent.
-        text = value.get("stringValue")
-        attributes[key if type(key) is str else _text(key)] = text if type(text) is str else _decode_value(value)
-    return attributes
-
-
-def _decode_value(message: dict[str, Any]) -> Any:
-    for kind, value in message.items():
-        if kind == "stringValue":
-            return _text(value)
-        if kind == "boolValue":
-            return _boolean(value)
-        if kind == "intValue":
-            return int(value)
-        if kind == "doubleValue":
-            return float(value)
-        if kind == "bytesValue":
-            return base64.b64decode(value)
-        if kind == "arrayValue":
-            return tuple(_decode_value(item) for item in value.get("values", ()))
-        if kind == "kvlistValue":
-            return {_text(pair["key"]): _decode_value(pair.get("value", {})) for pair in value.get("values", ())}
-    return None
-
-
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise TypeError(f"{type(value).__name__} instead of a string")
-    return value
-
-
-def _text_or_none(value: Any) -> str | None:
-    return None if value is None else _text(value)
-
-
-def _boolean(value: Any) -> bool:
-    if type(value) is not bool:
-        raise TypeError(f"{type(value).__name__} instead of a boolean")
-    return value
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 2**32:
-        raise ValueError("no count of 32 bits")
-    return value
-
-
-def _time(value: Any) -> int:
-    time = int(value)
-    if not fits_int64(time):
-        raise ValueError("a time beyond 64 bits")
-    return time
-
-
-def _id(text: str, bits: int) -> int:
-    number = int(text, 16)
-    if not 0 <= number < 1 << bits:
-        raise ValueError(f"an id of other than {bits} bits")
-    return number

@@ -67,8 +67,9 @@ class RunState:
         self._is_live = _Remembered(self._is_being_written, SECONDS_BETWEEN_LOCK_CHECKS)
 
     def version(self) -> str:
-        """Return a text that changes when the folders do; they are looked at once a second at most."""
-        return str(self._version())
+        """Return a text that changes when the folders do, or their last writer ends; looked at once a second."""
+        # A crash changes no file, but makes findings of what was open.
+        return f"{self._version()}{'-live' if self.is_live() else ''}"
 
     def note_cost(self, seconds: float) -> None:
         """Note the processor time that an answer took."""
@@ -81,7 +82,7 @@ class RunState:
 
     def is_live(self) -> bool:
         """Return True if a process writes one of the folders; looked for when they change, and every few seconds."""
-        version = self.version()
+        version = str(self._version())
         with self._lock:
             has_changed, self._looked_at = version != self._looked_at, version
         if has_changed:

@@ -150,8 +150,11 @@ class TestMalformed:
         ("body", "form", "encoding", "status", "words"),
         [
             (b"\xff\xff", PROTOBUF, "", 400, "no OTLP request in protobuf"),
-            (b'{"resourceSpans":[1]}', JSON, "", 400, "no OTLP request in JSON"),
-            (b"[", JSON, "", 400, "no OTLP request in JSON"),
+            (b"[1]", JSON, "", 400, "no OTLP request in JSON: a list in place of an object"),
+            (b"null", JSON, "", 400, "no OTLP request in JSON: null in place of an object"),
+            (b'{"resourceSpans":7}', JSON, "", 400, "no OTLP request in JSON: a value of another type"),
+            (b'{"resourceSpans":[1]}', JSON, "", 400, "no OTLP request in JSON: a number in place of an object"),
+            (b"[", JSON, "", 400, "no OTLP request in JSON: unexpected end of data"),
             (b"plain", PROTOBUF, "gzip", 400, "no gzip"),
             (gzip.compress(b"x" * 9999, mtime=0)[:-9], PROTOBUF, "gzip", 400, "cut off"),
             (b"plain", PROTOBUF, "zstd", 400, "no zstd"),
@@ -167,6 +170,29 @@ class TestMalformed:
         message = json.loads(answer.body)["message"] if form == JSON else Status.FromString(answer.body).message
         assert words in message
         assert "Retry-After" not in answer.headers
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"spanId": None}, "an id that is no hexadecimal number of 64 bits"),
+            ({"traceId": "seven"}, "an id that is no hexadecimal number of 128 bits"),
+            ({"name": 7}, "a number in place of a string"),
+            ({"startTimeUnixNano": "soon"}, "a string in place of a whole number"),
+            ({"attributes": 7}, "a value of another type"),
+            ({"attributes": [{"key": "a", "value": 7}]}, "a number in place of an object"),
+            ({"attributes": [{"value": {}}]}, "no key"),
+            ({"attributes": [{"key": "a", "value": {"doubleValue": []}}]}, "a list in place of a number"),
+            ({"events": ["begin"]}, "a string in place of an object"),
+        ],
+    )
+    def test_malformed_span(self, shared, changes, reason) -> None:
+        """A span in JSON that has another form is refused with the reason, in words that aren't Python's."""
+        span = {"traceId": "1" * 32, "spanId": "2" * 16, **changes}
+        body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
+        answer = shared.send(body, form=JSON)
+        partial = json.loads(answer.body)["partialSuccess"]
+        assert (answer.status, partial["rejectedSpans"]) == (200, "1")
+        assert partial["errorMessage"] == f"1 refused: a malformed span: {reason}"
 
     @pytest.mark.parametrize("encoding", ["gzip", "zstd"])
     def test_bomb(self, shared, encoding) -> None:

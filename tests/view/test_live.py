@@ -76,6 +76,26 @@ class TestChanges:
             told = next(line for line in answer.iter_lines() if line.startswith("data: "))
         assert json.loads(told.removeprefix("data: ")) == {"version": viewer.get("run")["version"], "progress": None}
 
+    def test_a_page_is_told_that_the_last_writer_has_ended(self, tmp_path):
+        """A crash changes no file, but an open page hears of it and asks for the findings again."""
+        writer = FolderWriter(tmp_path)
+        writer.write(make_trajectory(1, 0, 0))
+        with Viewer(tmp_path) as viewer:
+            before = viewer.get("run")
+            assert before["is_live"] is True
+            with viewer.client.stream("GET", f"/api/changes?version={before['version']}") as answer:
+                writer._files.close()
+                writer._journal.forget()
+                deadline = time.monotonic() + 40
+                for told in answer.iter_lines():
+                    # A line comes in any case, to keep the connection.
+                    assert time.monotonic() < deadline, "no change was told in time"
+                    if told.startswith("data: "):
+                        break
+            after = viewer.get("run")
+        assert json.loads(told.removeprefix("data: "))["version"] == after["version"] != before["version"]
+        assert after["is_live"] is False
+
     def test_a_page_that_goes_away_ends_its_waiting(self, viewer):
         """Connections that are cut off leave no waiting behind."""
         server = viewer._server
