@@ -39,7 +39,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise NoTracesError(_none_matches(arguments.folder, "--step", known))
     against = _baseline(arguments, known, problems) if arguments.against is not None else None
     if against is not None:
-        steps = [step for step in steps if step not in against]
+        # By identity: a step of another folder may be equal, as that of a copy is.
+        own = {id(step) for step in against}
+        steps = [step for step in steps if id(step) not in own]
         if not steps:
             raise ConfigurationError(f"--against {arguments.against}: this is the step itself; name another one")
     diagnosis = diagnose_run(
@@ -89,12 +91,16 @@ def _selected(steps: Sequence[StepSummary], asked: int | range | set[int] | None
 def _baseline(
     arguments: argparse.Namespace, known: Sequence[StepSummary], problems: ProblemLog
 ) -> Sequence[StepSummary]:
-    """Return the steps to compare with: one of this folder, or those of another, the same ones if it has them."""
+    """Return the steps to compare with: one of this folder, or those of another, the same numbers if it has them."""
     with suppress(ValueError):
         step = int(arguments.against)
         if not (found := _selected(known, step)):
             raise NoTracesError(_none_matches(arguments.folder, "--against", known))
         return found
+    if Path(arguments.against).resolve() == arguments.folder.resolve():
+        raise ConfigurationError(
+            f"--against {arguments.against}: this is the folder itself; name another one, or a step"
+        )
     try:
         others = Run([Path(arguments.against)], on_problem=problems.note, on_progress=_show_progress).steps()
     except NoTracesError as error:

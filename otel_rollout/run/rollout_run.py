@@ -14,6 +14,7 @@ from otel_rollout.analysis.group_summary import GroupSummary
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import NoTracesError
+from otel_rollout.run.run_ids import with_run_ids
 from otel_rollout.run.search import Search, SearchQuery
 from otel_rollout.run.step_file import StepFile, find_groups, read_step_file
 from otel_rollout.run.step_makers import make_steps
@@ -92,7 +93,8 @@ class Run:
     def steps(self) -> list[StepSummary]:
         """Return the summaries of all steps in order, training before validation, one for each run of each experiment.
 
-        Those that are missing are made, which can take seconds a step.
+        If several runs of an experiment have the same rollouts, each step has its run's id. Those that are missing are
+        made, which can take seconds a step.
 
         Raises:
             NoTracesError: None of the folders has traces.
@@ -100,7 +102,7 @@ class Run:
         places, loose = self._look()
         self._make(places, loose)
         keys = sorted({*places.steps, *loose.steps})
-        return [step for key in keys for step in self._step(key, places, loose)]
+        return with_run_ids([step for key in keys for step in self._step(key, places, loose)])
 
     def open_steps(self) -> set[tuple[int | None, bool]]:
         """Return the steps that have spans in the journal of a living process, and whether they are validation passes.

@@ -94,10 +94,9 @@ class Access:
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if host_of(host) not in self._hosts:
-            return error_answer(
-                403, f"the host {host!r} is not one of this viewer's: start it with --host {host_of(host)}"
-            )
+        if (name := host_of(host)) not in self._hosts:
+            remedy = f": start it with --allow-host {name}" if name else ""
+            return error_answer(403, f"the host {host!r} is not one of this viewer's{remedy}")
         if "\0" in scope["path"]:
             return error_answer(404, "no path has a zero byte")
         if scope["method"] not in ("GET", "HEAD"):

@@ -53,7 +53,7 @@ def make_application(state: RunState, token: str, hosts: Iterable[str] = ()) -> 
         Route("/api/run", answering(endpoints.run)),
         Route("/api/step/{step}", answering(endpoints.step)),
         Route("/api/step/{step}/timeline", answering(endpoints.timeline)),
-        Route("/api/step/{step}/group/{sample_index:path}", answering(endpoints.group)),
+        Route("/api/step/{step}/group", answering(endpoints.group)),
         Route("/api/trajectory/{trace_id}", answering(endpoints.trajectory)),
         Route("/api/trajectory/{trace_id}/span/{span_id}", answering(endpoints.span)),
         Route("/api/search", searching(state.run, threads)),

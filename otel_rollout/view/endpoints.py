@@ -105,16 +105,17 @@ class Endpoints:
         }
 
     def group(self, path: Parameters, query: Parameters) -> dict[str, Any]:
-        """Answer `api/step/{step}/group/{sample_index}`."""
+        """Answer `api/step/{step}/group`."""
         version = self._state.version()
         asked = self._asked(path, query)
         groups = self._groups(asked)
         names = [name_in_address(group.sample_index) for group in groups]
+        sample_name = query.get("sample", "")
         try:
-            at = names.index(path["sample_index"])
+            at = names.index(sample_name)
         except ValueError:
             raise AskedWrongError(
-                404, f"there is no prompt {path['sample_index']!r} in step {path['step']}; it may come later"
+                404, f"there is no prompt {sample_name!r} in step {path['step']}; it may come later"
             ) from None
         summary, own = groups[at], self._summaries_of(asked, groups[at])
         cutter = Cutter()

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote_plus
 
 from otel_rollout.analysis.group_summary import GroupSummary
 from otel_rollout.analysis.step_summary import StepSummary
@@ -28,8 +28,6 @@ MAX_NAME: Final = 120
 KEPT_OF_NAME: Final = 80
 # Capitals too: some file systems don't tell them from small letters.
 _OTHERS: Final = re.compile(rb"[^a-z0-9_.-]")
-_UNESCAPED: Final = "-_.!~*'()"
-"""The characters that JavaScript's encodeURIComponent leaves as they are."""
 
 
 class Exported:
@@ -165,9 +163,9 @@ def _write_data(
         write(f"findings{_as_text({'step': place, **query})}", endpoints.findings({}, {"step": place, **query}))
         for group in answer["groups"]:
             sample = name_in_address(group.sample_index)
-            of_group = endpoints.group({**path, "sample_index": sample}, query)
+            of_group = endpoints.group(path, {**query, "sample": sample})
             of_group["other_steps"] = [each for each in of_group["other_steps"] if _key(each) in known]
-            write(f"step/{place}/group/{quote(sample, safe=_UNESCAPED)}{text}", of_group)
+            write(f"step/{place}/group{_as_text({**query, 'sample': sample})}", of_group)
             for trace_id in group.trace_ids:
                 for name, value in _trajectory(endpoints, trace_id):
                     write(name, value)
@@ -203,6 +201,6 @@ def _query_of(step: StepSummary) -> dict[str, str]:
 
 
 def _as_text(query: Mapping[str, str]) -> str:
-    """Return parameters as JavaScript's URLSearchParams writes them."""
-    pairs = "&".join(f"{key}={quote_plus(value, safe='*').replace('~', '%7E')}" for key, value in query.items())
-    return f"?{pairs}" if pairs else ""
+    """Return parameters as the pages write them: as JavaScript's URLSearchParams, without empty ones."""
+    known = [(key, quote_plus(value, safe="*").replace("~", "%7E")) for key, value in query.items() if value]
+    return "?" + "&".join(f"{key}={value}" for key, value in known) if known else ""

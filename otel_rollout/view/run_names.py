@@ -1,10 +1,9 @@
-"""The run that each step belongs to, and the folder of each run, if several runs of one experiment are read."""
+"""The folder of each run, if several runs of one experiment are read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from otel_rollout.analysis.step_summary import StepSummary
@@ -14,7 +13,7 @@ __all__ = ["RunNames"]
 
 
 class RunNames:
-    """Gives steps that only one of several runs has that run's id, so that a run's steps are one series.
+    """Finds the folders of runs.
 
     Args:
         run: The run, of all folders.
@@ -26,26 +25,17 @@ class RunNames:
         self._folders = folders
         self._places: dict[str, str | None] = {}
 
-    def named(self, steps: Sequence[StepSummary]) -> list[StepSummary]:
-        """Return steps with the ids of their runs.
+    def learn(self, steps: Sequence[StepSummary]) -> None:
+        """Find the folders of the runs of steps.
 
         Args:
-            steps: All steps; those with an id are of runs that have the same rollouts.
+            steps: All steps; those without an id are of the only run of their experiment.
         """
-        known: dict[str | None, set[str]] = {}
         for step in steps:
-            if step.run_id is not None:
-                known.setdefault(step.experiment_name, set()).add(step.run_id)
-                if len(self._folders) > 1 and step.run_id not in self._places:
-                    # A folder may be removed meanwhile.
-                    with suppress(LookupError, OSError):
-                        self._places[step.run_id] = self._place(step)
-        return [
-            replace(step, run_id=step.sole_run_id)
-            if step.run_id is None and step.sole_run_id in known.get(step.experiment_name, ())
-            else step
-            for step in steps
-        ]
+            if step.run_id is not None and len(self._folders) > 1 and step.run_id not in self._places:
+                # A folder may be removed meanwhile.
+                with suppress(LookupError, OSError):
+                    self._places[step.run_id] = self._place(step)
 
     def folders(self) -> Mapping[str, str]:
         """Return the folder of each run that has one of its own."""

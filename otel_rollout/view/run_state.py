@@ -174,7 +174,8 @@ class RunState:
         failure: Exception | None = None
         started = time.thread_time()
         try:
-            steps = self._names.named(self.run.steps())
+            steps = self.run.steps()
+            self._names.learn(steps)
         except Exception as error:
             failure = error
         self.note_cost(time.thread_time() - started)

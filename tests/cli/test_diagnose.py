@@ -5,15 +5,18 @@ from __future__ import annotations
 import io
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.resources import Resource
 
 from otel_rollout import semconv
 from otel_rollout.cli.main import main
 from otel_rollout.run.diagnosis import diagnose_run
 from otel_rollout.run.rollout_run import Run
 from otel_rollout.trace_folder.folder_writer import FolderWriter
+from tests.trace_folder import recordings
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames
 
 pytest.importorskip("rich")
@@ -48,6 +51,25 @@ def write_steps(folder: Path, steps: int = 2, truncated: int = 2, tool: str = "s
             ),
         )
     return folder
+
+
+def write_collapse(folder: Path, run_id: str, steps: int) -> None:
+    """Write steps of a run whose rollouts say the same from the fourth on."""
+    own_id = trace_id_of
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recordings, "RESOURCE", Resource({semconv.RUN_ID: run_id}))
+        patch.setattr(recordings, "trace_id_of", lambda *tags, **more: own_id(*tags, **more) ^ len(run_id))
+        for step in range(1, steps + 1):
+            write_frames(
+                folder / f"step={step:06d}" / f"node-1-{run_id}.jsonl.zst",
+                *(
+                    make_trajectory(
+                        step, sample, n, reward=float(n % 2), payload=json.dumps(f"{sample} {n if step < 4 else 0}")
+                    )
+                    for sample in range(8)
+                    for n in range(4)
+                ),
+            )
 
 
 def with_tool(spans, name, *, fails):
@@ -202,6 +224,31 @@ class TestSelection:
         other, this = write_steps(tmp_path / "other", steps=2), write_steps(tmp_path / "this", steps=2, truncated=0)
         _, out, _ = diagnose(capsys, this, "--against", other)
         assert "no longer above its threshold\n  truncated (50%, threshold 15%)" in out
+
+    def test_against_a_copy(self, capsys, tmp_path):
+        """Steps that are the same in both folders are compared too; nothing of them is gone."""
+        this = write_steps(tmp_path / "this", steps=2)
+        shutil.copytree(this, tmp_path / "copy")
+        code, out, _ = diagnose(capsys, this, "--against", tmp_path / "copy")
+        assert (code, out.splitlines()[0].split()[:2]) == (1, ["2", "steps"])
+        assert "threshold 15%, before 50%" in out
+        assert "no longer above" not in out
+
+    def test_against_itself(self, capsys, tmp_path):
+        """A folder is not compared with itself."""
+        this = write_steps(tmp_path, steps=2)
+        code, out, err = diagnose(capsys, this, "--against", this)
+        assert (code, out) == (2, "")
+        assert f"--against {this}: this is the folder itself; name another one, or a step" in err
+
+    def test_runs_of_one_experiment_are_apart(self, capsys, tmp_path):
+        """A shorter second run of an experiment in the folder hides no finding over the steps of the first."""
+        write_collapse(tmp_path, "long", 5)
+        write_collapse(tmp_path, "short", 2)
+        code, out, _ = diagnose(capsys, tmp_path, "--json")
+        found = [each for each in json.loads(out)["findings"] if each["check"] == "mode_collapse"]
+        assert code == 1
+        assert [(each["run_id"], each["steps"]) for each in found] == [("long", [1, 5])]
 
 
 class TestJson:

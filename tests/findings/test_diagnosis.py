@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import orjson
+import pytest
 
 from otel_rollout.analysis.findings.finding import evidence_of
+from otel_rollout.analysis.findings.registry import CHECKS
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import ToolCounts
 from tests.findings.faulty_steps import FAULTS
 from tests.findings.made_up_steps import diagnosed, make_steps, make_trajectory, summarise
+
+OVER_STEPS = [check.name for check in CHECKS if check.over_steps is not None]
 
 
 def truncated(share: int):
@@ -68,6 +72,42 @@ class TestSteps:
         """Findings depend on nothing but the summaries, in whatever order steps come."""
         steps = make_steps(lambda step, _g, rollout: {"status": "truncated"} if rollout < step - 1 else {}, 4)
         assert diagnosed(steps) == diagnosed(steps[::-1])
+
+
+class TestOverSteps:
+    """Checks that compare steps."""
+
+    @pytest.mark.parametrize("check", OVER_STEPS)
+    def test_a_step_that_has_begun_hides_nothing(self, check):
+        """A last step of a few trajectories is not compared, and the evidence is of the last one that is."""
+        change, steps, _ = FAULTS[check]
+        made = make_steps(change, steps)
+        whole, begun = diagnosed(made), diagnosed([*made, make_steps(steps=steps + 1)[-1][:4]])
+        (before,), (after,) = ([each for each in found.findings if each.check == check] for found in (whole, begun))
+        assert (after.number, after.total, after.steps, after.value) == (
+            before.number,
+            before.total,
+            (1, steps),
+            before.value,
+        )
+        assert after.evidence == before.evidence != ()
+
+    def test_steps_without_the_amount_are_not_its_evidence(self):
+        """Groups of one rollout can't be compared: a step of them is none that rollouts repeat in."""
+        change, steps, _ = FAULTS["mode_collapse"]
+        made = make_steps(change, steps)
+        alone = [make_trajectory(steps + 1, group) for group in range(32)]
+        (found,) = [each for each in diagnosed([*made, alone]).findings if each.check == "mode_collapse"]
+        assert (found.steps, found.number, found.total) == ((1, steps), 24, 32)
+        assert found.evidence
+
+    def test_few_trajectories_at_the_end_are_too_few(self):
+        """The trajectories of the last third count, not those of a step that isn't compared."""
+        change, steps, _ = FAULTS["mode_collapse"]
+        diagnosis = diagnosed([each[:8] for each in make_steps(change, steps)])
+        assert [(each.check, each.total) for each in diagnosis.too_few if each.check == "mode_collapse"] == [
+            ("mode_collapse", 8)
+        ]
 
 
 class TestThresholds:

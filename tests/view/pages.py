@@ -33,7 +33,7 @@ def watched(browser: Browser) -> Iterator[Page]:
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
         yield page
-        assert problems == []
+        assert not problems, problems
 
 
 def go(page: Page, viewer: Viewer, address: str) -> None:

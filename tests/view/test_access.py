@@ -22,7 +22,10 @@ class TestToken:
 
     @pytest.mark.parametrize(
         "path",
-        ["/api/run", "/api/step/1", "/api/step/1/timeline", "/api/step/1/group/0", "/api/trajectory/0", "/api/changes"],
+        [
+            *("/api/run", "/api/step/1", "/api/step/1/timeline", "/api/step/1/group?sample=0"),
+            *("/api/trajectory/0", "/api/changes"),
+        ],
     )
     def test_data_need_the_token(self, viewer, path):
         """Without the token, or with another one, data are refused with a sentence that says what to do."""
@@ -89,6 +92,13 @@ class TestHost:
             answer = request(viewer, path, Host=host, Authorization=f"Bearer {TOKEN}")
             assert answer.status_code == 403
             assert "set-cookie" not in answer.headers
+
+    def test_the_refusal_names_the_option(self, viewer):
+        """Who reaches the pages by another name is told the option for it."""
+        answer = request(viewer, Host="hub.example.com:80", Authorization=f"Bearer {TOKEN}")
+        assert answer.json()["error"] == (
+            "the host 'hub.example.com:80' is not one of this viewer's: start it with --allow-host hub.example.com"
+        )
 
     def test_an_allowed_name_is_answered(self, folder):
         """The names of --host and --allow-host are answered too."""
@@ -181,7 +191,7 @@ class TestFiles:
 
     @pytest.mark.parametrize(
         "path",
-        ["trajectory/..%2f..%2fetc%2fpasswd", "step/..%2f1", "step/1/group/..%2f..%2fetc", "step/%00"],
+        ["trajectory/..%2f..%2fetc%2fpasswd", "step/..%2f1", "step/1/group?sample=..%2f..%2fetc", "step/%00"],
     )
     def test_no_parameter_is_a_path(self, viewer, path):
         """Steps, prompts and trajectories are looked up by value."""

@@ -103,7 +103,7 @@ class TestStep:
     @pytest.mark.parametrize(
         ("path", "status"),
         [("step/7", 404), ("step/x", 400), ("step/1?experiment=other", 404), ("step/1?validate=1", 404),
-         ("step/1/group/9", 404), ("trajectory/ab", 404), ("nothing", 404), ("step/none", 404)],
+         ("step/1/group?sample=9", 404), ("trajectory/ab", 404), ("nothing", 404), ("step/none", 404)],
     )  # fmt: skip
     def test_what_is_not_there_is_said_in_a_sentence(self, viewer, path, status):
         """Unknown steps, groups and trajectories are errors with a sentence."""
@@ -128,7 +128,7 @@ class TestGroup:
 
     def test_a_group_has_the_conversations_of_its_rollouts(self, viewer):
         """A group's answer has each rollout's summary and conversation, and its neighbours."""
-        group = viewer.get("step/1/group/0")
+        group = viewer.get("step/1/group?sample=0")
         assert [each["summary"]["rollout_n"] for each in group["rollouts"]] == [0, 1]
         assert "shape" not in group["rollouts"][0]["summary"]
         told = group["rollouts"][0]["conversation"]
@@ -140,13 +140,13 @@ class TestGroup:
         assert (group["previous"], group["next"]) == (None, 1)
         assert [other["step"] for other in group["other_steps"]] == [2]
 
-    @pytest.mark.parametrize("sample", ["a/b", "ä ?&#%", "../x", "1e5"])
+    @pytest.mark.parametrize("sample", ["a/b", "ä ?&#%", "../x", "1e5", ".", "..", "two\nlines", "a\0b"])
     def test_a_prompt_may_have_any_name(self, view, sample):
         """Prompts are found by whatever text names them in the dataset."""
         from urllib.parse import quote
 
         viewer = view(make_trajectory(1, sample, 0))
-        assert viewer.get(f"step/1/group/{quote(sample, safe='')}")["summary"]["sample_index"] == sample
+        assert viewer.get(f"step/1/group?sample={quote(sample, safe='')}")["summary"]["sample_index"] == sample
 
 
 class TestTrajectory:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from otel_rollout.trace_folder.folder_writer import FolderWriter
 from tests.servers.browser import Browser
+from tests.trace_folder.recordings import make_trajectory
 from tests.view.hostile import HARM, write_hostile
 from tests.view.pages import accessibility_faults, go, harm_of, set_theme, texts, visited, wait_until, watched
 from tests.view.viewer import Viewer
@@ -39,7 +41,7 @@ def page(browser: Browser) -> Iterator[Page]:
 def telling_group(demo: Viewer) -> tuple[str, dict[str, Any]]:
     """Return the address and the answer of a group of step 1 whose rollouts differ after the prompt."""
     for group in demo.get("step/1")["groups"]:
-        found = demo.get(f"step/1/group/{group['sample_index']}")
+        found = demo.get(f"step/1/group?sample={group['sample_index']}")
         if len({len(each["conversation"]) for each in found["rollouts"]}) > 1:
             return f"#/step/1/sample/{group['sample_index']}", found
     raise AssertionError("no group of the demo has rollouts that differ")
@@ -141,7 +143,7 @@ def test_j_and_k_lead_to_the_next_prompt_and_back(page: Page, demo: Viewer) -> N
     go(page, demo, "#/step/1/sample/0")
     page.keyboard.press("j")
     wait_until(page, "location.hash.startsWith('#/step/1/sample/1')")
-    page.get_by_role("heading", name=demo.get("step/1/group/1")["summary"]["prompt"][:40]).wait_for()
+    page.get_by_role("heading", name=demo.get("step/1/group?sample=1")["summary"]["prompt"][:40]).wait_for()
     page.keyboard.press("k")
     wait_until(page, "location.hash.startsWith('#/step/1/sample/0')")
 
@@ -172,6 +174,20 @@ def test_the_page_is_accessible(page: Page, demo: Viewer, theme: str) -> None:
     go(page, demo, f"{address}?compare=0,1")
     page.locator(".compare-bar").wait_for()
     assert faults + accessibility_faults(page) == []
+
+
+@pytest.mark.parametrize("sample", ["..", ".", "What is 1+1?\nThink first.", "a\0b", "inno\u202ecent"])
+def test_a_prompt_is_opened_whatever_its_name(page: Page, tmp_path: Path, sample: str) -> None:
+    """A prompt's text can be its number: links lead to it, and the way to the page and the title show what it hides."""
+    writer = FolderWriter(tmp_path)
+    for rollout in range(2):
+        writer.write(make_trajectory(1, sample, rollout, reward=float(rollout)))
+    writer.close()
+    with visited(page, tmp_path, "#/step/1"):
+        page.locator("a[href*='/sample/']").first.click()
+        page.locator(".rollout-name").nth(1).wait_for()
+        shown = page.locator("nav").first.inner_text() + page.title()
+        assert not set(shown) & set("\0\u202e")
 
 
 def test_hostile_texts_are_only_shown(page: Page, tmp_path: Path) -> None:

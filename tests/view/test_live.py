@@ -240,7 +240,7 @@ class TestFolders:
         write_lines(tmp_path / "lines.jsonl", make_trajectory(2, 0, 0))
         with Viewer(tmp_path) as viewer:
             assert [step["step"] for step in viewer.get("run")["steps"]] == [1, 2]
-            assert len(viewer.get("step/2/group/0")["rollouts"]) == 1
+            assert len(viewer.get("step/2/group?sample=0")["rollouts"]) == 1
 
     def test_an_index_of_the_version_before_is_read(self, tmp_path):
         """An index without summaries is enough: they are made when the folder is first read."""
@@ -286,7 +286,7 @@ class TestMany:
 
     def test_200_requests_at_once_are_answered(self, viewer):
         """200 clients that ask at the same time all get their answers."""
-        paths = ["run", "step/1", "step/1/group/0", "step/1/timeline"] * 50
+        paths = ["run", "step/1", "step/1/group?sample=0", "step/1/timeline"] * 50
         with ThreadPoolExecutor(200) as threads:
             answers = list(threads.map(lambda path: (path, viewer.get(path)), paths))
         expected = {path: viewer.get(path) for path in set(paths)}

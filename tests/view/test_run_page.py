@@ -12,7 +12,7 @@ from tests.servers.browser import Browser
 from tests.trace_folder.recordings import make_trajectory
 from tests.view.looking import Looking, look
 from tests.view.made_run import write_made_run
-from tests.view.viewer import Viewer
+from tests.view.viewer import Viewer, wait_for
 
 pytestmark = pytest.mark.integration
 ROWS = "[role=table] .table-rows [role=row]"
@@ -245,3 +245,34 @@ class TestFaults:
     def test_the_page_complains_of_nothing(self, looking):
         """No exception, no refusal of the content security policy, no answer that failed."""
         assert looking.faults == []
+
+
+class TestConnection:
+    """The connection by which a page hears of changes."""
+
+    def test_a_page_out_of_sight_has_none(self, looking, tmp_path):
+        """A browser has six connections to a server: a hidden page needs none, and follows once it is seen."""
+        writer = FolderWriter(tmp_path)
+        writer.write(make_trajectory(1, 0, 0))
+        with Viewer(tmp_path) as viewer, looking.beside(viewer) as beside:
+            beside.go("#/").wait_for_selector(ROWS)
+            open_requests = viewer._server.server_state.tasks
+            wait_for(lambda: len(open_requests) == 1)
+            show(beside, is_hidden=True)
+            wait_for(lambda: not open_requests)
+            writer.write(make_trajectory(2, 0, 0))
+            show(beside, is_hidden=False)
+            beside.wait(f"document.querySelectorAll({ROWS!r}).length === 2")
+            assert beside.faults == []
+        writer.close()
+
+
+def show(looking: Looking, *, is_hidden: bool) -> None:
+    """Tell a page that it is hidden, or to be seen again, as the browser does."""
+    looking.page.evaluate(
+        """isHidden => {
+          Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
+          document.dispatchEvent(new Event("visibilitychange", { bubbles: true }));
+        }""",
+        is_hidden,
+    )

@@ -75,7 +75,7 @@ def test_each_step_belongs_to_its_run_in_one_folder_too(tmp_path: Path) -> None:
 def test_a_prompt_at_other_steps_is_that_of_its_run(viewer: Viewer) -> None:
     """Beside a group stand those of its own run's other steps."""
     others = {
-        run_id: [each["step"] for each in viewer.get(f"step/1/group/0?run={run_id}")["other_steps"]]
+        run_id: [each["step"] for each in viewer.get(f"step/1/group?sample=0&run={run_id}")["other_steps"]]
         for run_id in (SHORT, LONG)
     }
     assert others == {SHORT: [2], LONG: [2, 3, 4]}

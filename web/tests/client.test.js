@@ -10,7 +10,8 @@ test("an export has a step under the name of its newest experiment", () => {
   const cases = {
     "step/7": "step/7?experiment=later",
     "step/7?experiment=a+b": "step/7?experiment=a+b",
-    "step/7/group/x%2Fy?validate=1": "step/7/group/x%2Fy?validate=1&experiment=a+b",
+    "step/7/group?validate=1&sample=x%2Fy": "step/7/group?validate=1&experiment=a+b&sample=x%2Fy",
+    "step/7/group?sample=..%0A": "step/7/group?experiment=later&sample=..%0A",
     "findings?step=7": "findings?step=7&experiment=later",
     "step/8": "step/8",
     "step/7?experiment=other": "step/7?experiment=other",

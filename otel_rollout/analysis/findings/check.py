@@ -29,6 +29,7 @@ class Measure(NamedTuple):
         subject: The tool, class of failure or reward part; empty if the check has none.
         detail: More facts for the sentence; of the step with the highest value, if there are several.
         rival: The reward part that falls while the subject rises; empty if the check has none.
+        compared: The steps that it compares; none for a check of each step.
     """
 
     number: int
@@ -37,6 +38,7 @@ class Measure(NamedTuple):
     subject: str = ""
     detail: str = ""
     rival: str = ""
+    compared: tuple[StepSummary, ...] = ()
 
     @property
     def name(self) -> str:

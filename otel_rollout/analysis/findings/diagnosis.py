@@ -12,7 +12,7 @@ from otel_rollout.analysis.failure_class import FAILURE_CLASSES
 from otel_rollout.analysis.findings.check import Check, Measure, StepContents
 from otel_rollout.analysis.findings.finding import Evidence, Finding, TooFew, evidence_of
 from otel_rollout.analysis.findings.losses import ROOTLESS
-from otel_rollout.analysis.findings.over_steps import LEAST_STEPS
+from otel_rollout.analysis.findings.over_steps import LEAST_STEPS, comparable_steps
 from otel_rollout.analysis.findings.registry import CHECKS, default_thresholds
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
@@ -182,10 +182,8 @@ def _measure(
             for measure in check.in_step(step):
                 yield step, measure
     elif check.over_steps is not None and not run[0].validate:
-        compared = [step for step in run if step.step is not None]
-        if len(compared) >= LEAST_STEPS:
-            for measure in check.over_steps(compared):
-                yield compared[-1], measure
+        for measure in check.over_steps(comparable_steps(run)):
+            yield measure.compared[-1], measure
 
 
 def _highest(steps: Sequence[StepSummary]) -> dict[tuple[str, str, bool], float]:
@@ -227,7 +225,6 @@ def _finding(
     number, total = sum(each.number for _, each in measures), sum(each.total for _, each in measures)
     subject, first = worst.subject, run[0]
     earlier = None if before is None else _value_before(before, check, subject, validate=first.validate)
-    compared = [step.step for step in run if step.step is not None]
     detail = worst.detail
     if check.in_step and len(measures) > 1 and detail:
         detail = f"in step {worst_step.step}, {detail}"
@@ -239,7 +236,9 @@ def _finding(
         experiment_name=first.experiment_name,
         run_id=first.run_id,
         validate=first.validate,
-        steps=tuple(step.step for step, _ in measures) if check.in_step else (compared[0], compared[-1]),
+        steps=(worst.compared[0].step, worst.compared[-1].step)
+        if worst.compared
+        else tuple(step.step for step, _ in measures),
         compares_steps=not check.in_step,
         number=number,
         total=total,
@@ -260,7 +259,7 @@ def _can_tell(steps: Sequence[StepSummary], check: Check, other: Sequence[StepSu
     runs = [run for run in _runs(steps) if run[0].validate == other[0].validate]
     if check.in_step is not None:
         return bool(runs)
-    return any(sum(step.step is not None for step in run) >= LEAST_STEPS for run in runs)
+    return any(len(comparable_steps(run)) >= LEAST_STEPS for run in runs)
 
 
 def _value_before(

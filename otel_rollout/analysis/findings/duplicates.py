@@ -29,9 +29,10 @@ def _in_step(step: StepSummary) -> Iterable[Measure]:
 def _over_steps(steps: Sequence[StepSummary]) -> Iterator[Measure]:
     change = change_of(steps, lambda step: _share(step) if step.comparable_groups else None)
     if change is not None:
-        last = steps[-1]
         detail = f"from {percent(change.first)} to {percent(change.last)}"
-        yield Measure(last.duplicates, last.trajectories, change.last - change.first, detail=detail)
+        number = sum(step.duplicates for step in change.last_steps)
+        value = change.last - change.first
+        yield Measure(number, change.trajectories, value, detail=detail, compared=change.steps)
 
 
 def _evidence(step: StepContents, _subject: str) -> Iterator[TrajectorySummary]:

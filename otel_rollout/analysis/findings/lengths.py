@@ -25,12 +25,12 @@ def _over_steps(steps: Sequence[StepSummary]) -> Iterator[Measure]:
     highest = max(step.reward_highest for step in steps if step.reward_highest is not None)
     if rewards.last - rewards.first > _RISE * (highest - lowest):
         return
-    last = steps[-1]
     detail = (
         f"from {tokens.first:,.0f} to {tokens.last:,.0f} tokens, the mean reward from {rewards.first:.3g} to "
         f"{rewards.last:.3g}"
     )
-    yield Measure(last.trajectories, last.trajectories, tokens.last / tokens.first, detail=detail)
+    count = tokens.trajectories
+    yield Measure(count, count, tokens.last / tokens.first, detail=detail, compared=tokens.steps)
 
 
 def _evidence(step: StepContents, _subject: str) -> list[TrajectorySummary]:

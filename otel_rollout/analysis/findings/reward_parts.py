@@ -46,7 +46,6 @@ def _traded(steps: Sequence[StepSummary]) -> Iterator[Measure]:
     if not falling or not largest:
         return
     loser, fall = max(falling.items(), key=lambda each: each[1].first - each[1].last)
-    last = steps[-1]
     for name, change in changes.items():
         rise = change.last - change.first
         if rise > 0:
@@ -55,7 +54,7 @@ def _traded(steps: Sequence[StepSummary]) -> Iterator[Measure]:
                 f"from {fall.first:.3g} to {fall.last:.3g}"
             )
             value = min(rise, fall.first - fall.last) / largest
-            yield Measure(last.trajectories, last.trajectories, value, name, detail, loser)
+            yield Measure(change.trajectories, change.trajectories, value, name, detail, loser, change.steps)
 
 
 def _are_paid(step: StepContents, found: Measure) -> bool:
@@ -99,9 +98,8 @@ def _dominant(steps: Sequence[StepSummary]) -> Iterator[Measure]:
         others = max(first - abs(change.first), last - abs(change.last))
         before, after = abs(change.first) / first, abs(change.last) / (abs(change.last) + others)
         if after - before >= _RISE_OF_SHARE:
-            count = steps[-1].trajectories
             detail = f"from {percent(before)} to {percent(after)}"
-            yield Measure(count, count, after, name, detail)
+            yield Measure(change.trajectories, change.trajectories, after, name, detail, compared=change.steps)
 
 
 def _evidence(step: StepContents, part: str) -> list[TrajectorySummary]:

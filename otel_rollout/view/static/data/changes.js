@@ -3,7 +3,8 @@ import { isExported } from "./client.js";
 /**
  * Changes of the folders, as the server tells them.
  *
- * One connection serves all who listen; the browser opens it anew if it breaks.
+ * One connection serves all who listen; the browser opens it anew if it breaks. A page that is out of sight has none:
+ * a browser opens six to a server, for all of its tabs.
  */
 
 /**
@@ -52,7 +53,7 @@ export function onConnection(watcher) {
 }
 
 function connect() {
-  if (source || isExported()) return;
+  if (source || document.hidden || isExported()) return;
   const opened = new EventSource("api/changes");
   source = opened;
   opened.onopen = () => tell("open");
@@ -77,6 +78,11 @@ async function connectLater() {
   const answer = await fetch("api/open").catch(() => null);
   tell(answer?.status === UNAUTHORIZED ? "refused" : "silent");
 }
+
+addEventListener("visibilitychange", () => {
+  if (document.hidden) disconnect();
+  else if (listeners.size) connect();
+});
 
 /** @param {Connection} connection */
 function tell(connection) {

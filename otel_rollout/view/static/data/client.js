@@ -30,8 +30,12 @@ export const paths = {
   run: () => "run",
   /** @param {string} step @param {Selection} selection */
   step: (step, selection) => ofStep(step, "", selection),
+  // A prompt can be any text, also one that has a meaning in a path.
   /** @param {string} step @param {string} sample @param {Selection} selection */
-  group: (step, sample, selection) => ofStep(step, `/group/${encodeURIComponent(sample)}`, selection),
+  group: (step, sample, selection) => {
+    const path = ofStep(step, "/group", selection);
+    return `${path}${path.includes("?") ? "&" : "?"}sample=${encodeURIComponent(sample)}`;
+  },
   /** @param {string} step @param {Selection} selection */
   timeline: (step, selection) => ofStep(step, "/timeline", selection),
   /** @param {string} traceId */

@@ -1,3 +1,4 @@
+import { visible } from "../data/formats.js";
 import { addressOf } from "../data/router.js";
 
 /** @import { Route } from "../data/types.d.ts" */
@@ -12,11 +13,11 @@ import { addressOf } from "../data/router.js";
 export function breadcrumbs(route, title = "Run") {
   const { step, sample, rollout, validate, experiment, run } = route;
   const selection = { validate, experiment, run };
-  const way = [{ text: title, address: "#/" }];
+  const way = [{ text: visible(title), address: "#/" }];
   if (route.page === "search") way.push({ text: "Search", address: addressOf({ page: "search" }) });
   if (route.page === "live") way.push({ text: "Live", address: addressOf({ page: "live" }) });
   if (step === undefined || route.page === "search") return withTrace(way, route);
-  const text = (step === "none" ? "No step" : `Step ${step}`) + (validate ? " validation" : "");
+  const text = visible(step === "none" ? "No step" : `Step ${step}`) + (validate ? " validation" : "");
   way.push({ text, address: addressOf({ page: "step", step, ...selection }) });
   if (route.page === "timeline")
     way.push({
@@ -25,12 +26,12 @@ export function breadcrumbs(route, title = "Run") {
     });
   if (sample !== undefined) {
     way.push({
-      text: `Sample ${sample}`,
+      text: visible(`Sample ${sample}`),
       address: addressOf({ page: "group", step, sample, ...selection }),
     });
     if (rollout !== undefined) {
       way.push({
-        text: `Rollout ${rollout}`,
+        text: visible(`Rollout ${rollout}`),
         address: addressOf({
           page: "trajectory",
           step,
@@ -64,7 +65,7 @@ function withTrace(way, { traceId, rollout }) {
   return [
     ...way,
     {
-      text: `Trajectory ${traceId.slice(0, 8)}`,
+      text: visible(`Trajectory ${traceId.slice(0, 8)}`),
       address: addressOf({ page: "trajectory", traceId }),
     },
   ];
