@@ -28,7 +28,7 @@ def measure_server(folder: Path, rounds: int) -> list[Figure]:
         paths = [
             ("the page Run", "api/run", 0.5),
             ("the page Step", "api/step/1", 1.0),
-            ("the page Group", f"api/step/1/group/{group['sample_index']}", 0.3),
+            ("the page Group", f"api/step/1/group?sample={group['sample_index']}", 0.3),
             ("the page Trajectory", f"api/trajectory/{group['trace_ids'][0]}", 0.1),
             ("the page Timeline", "api/step/1/timeline", None),
         ]

@@ -12,6 +12,7 @@ import {
   signed,
   tenth,
   tick,
+  timeOnAxis,
   visible,
 } from "../../otel_rollout/view/static/data/formats.js";
 
@@ -65,6 +66,18 @@ test("durations go from milliseconds to hours", () => {
     "1h 00m",
     "2h 04m",
   ]);
+});
+
+test("times of an axis differ from the next one", () => {
+  /** @param {number} from @param {number} every */
+  const axis = (from, every) => Array.from({ length: 3 }, (_, at) => timeOnAxis(from + at * every, every));
+  assert.deepEqual(axis(0, 50e-6), ["0", "50 µs", "100 µs"]);
+  assert.deepEqual(axis(150e-6, 50e-6), ["150 µs", "200 µs", "250 µs"]);
+  assert.deepEqual(axis(0.8e-3, 0.1e-3), ["800 µs", "900 µs", "1.0 ms"]);
+  assert.deepEqual(axis(1.0502, 0.0001), ["1.0502 s", "1.0503 s", "1.0504 s"]);
+  assert.deepEqual(axis(20, 20), ["20 s", "40 s", "1m 00s"]);
+  assert.deepEqual(axis(59.5, 0.5), ["59.5 s", "1m 00.0s", "1m 00.5s"]);
+  assert.deepEqual(axis(3600, 1200), ["1h 00m", "1h 20m", "1h 40m"]);
 });
 
 test("sizes, means, ticks, nouns and classes", () => {

@@ -115,6 +115,23 @@ export function duration(seconds) {
 }
 
 /**
+ * Write a time of an axis, with the digits that tell it from the next one.
+ *
+ * @param {number} seconds
+ * @param {number} every the seconds between two of the axis's times
+ */
+export function timeOnAxis(seconds, every) {
+  if (!seconds) return "0";
+  const [unit, name] = seconds < 1e-3 ? [1e-6, "µs"] : seconds < 1 ? [1e-3, "ms"] : [1, "s"];
+  const digits = Math.max(0, Math.ceil(-Math.log10(every / unit) - 1e-9));
+  if (seconds < 60) return `${(seconds / unit).toFixed(digits)} ${name}`;
+  if (every >= 60) return duration(seconds);
+  const minutes = Math.floor(seconds / 60 + 1e-9);
+  const rest = Math.max(0, seconds - 60 * minutes).toFixed(digits);
+  return `${minutes}m ${rest.padStart(digits ? digits + 3 : 2, "0")}s`;
+}
+
+/**
  * Write a size: 512 B, 12 kB, 653 MB.
  *
  * @param {number | null | undefined} value

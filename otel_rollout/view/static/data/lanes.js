@@ -242,6 +242,7 @@ export function ticks(view, most) {
   const power = 10 ** Math.floor(Math.log10(least));
   const every = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= least) ?? power * 10;
   const found = [];
-  for (let at = Math.ceil(view.from / every) * every; at <= view.to; at += every) found.push(at);
+  // By multiples: sums of fractions drift.
+  for (let at = Math.ceil(view.from / every); at * every <= view.to; at++) found.push(at * every);
   return found;
 }

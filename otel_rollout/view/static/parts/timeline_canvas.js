@@ -1,5 +1,5 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact_hooks.js";
-import { decimal, duration, visible } from "../data/formats.js";
+import { decimal, duration, timeOnAxis, visible } from "../data/formats.js";
 import { KINDS, RUNNING, panBy, segmentAt, ticks, visibleLanes, zoomAt } from "../data/lanes.js";
 import { drawLanes } from "../data/timeline_drawing.js";
 import { html } from "./html.js";
@@ -11,6 +11,8 @@ import { useKeys } from "./keys.js";
 
 /** Pixels beside a segment that count as on it. */
 const SLACK = 3;
+/** The width of a time on the axis, in pixels. */
+const AXIS_TEXT = 64;
 /** A turn of the wheel by a line, in pixels. */
 const LINE = 16;
 
@@ -152,14 +154,17 @@ export function TimelineCanvas({ lanes, names, order, bounds, view, onView, lane
     };
   };
   const label = chosen === null ? undefined : describe(lanes[order[chosen]]);
+  const length = Math.max(1, view.to - view.from);
+  const inView = ticks(view, Math.max(2, Math.floor(size.width / 110)));
+  const every = inView.length > 1 ? inView[1] - inView[0] : length;
+  // The last one may have no room for its text.
+  const times = inView.filter((time) => ((view.to - time) / length) * size.width >= AXIS_TEXT);
   return html`<div class="timeline-box">
     <div class="timeline-axis weak" aria-hidden="true">
-      ${ticks(view, Math.max(2, Math.floor(size.width / 110))).map(
+      ${times.map(
         (time) =>
-          html`<span
-            key=${time}
-            style=${{ left: `${((time - view.from) / Math.max(1, view.to - view.from)) * 100}%` }}
-            >${time ? duration(time / 1e6) : "0"}</span
+          html`<span key=${time} style=${{ left: `${((time - view.from) / length) * 100}%` }}
+            >${timeOnAxis(time / 1e6, every / 1e6)}</span
           >`,
       )}
     </div>
