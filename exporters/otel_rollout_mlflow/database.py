@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
@@ -44,6 +45,12 @@ _REFUSED: Final = (
 _DOES_NOT_EXIST: Final = "does not exist"
 _MYSQL_REFUSALS: Final = frozenset({1044, 1045, 1049, 1698})
 
+_HIDDEN: Final = "***"
+_SHORT: Final = 4
+"""A shorter piece of a password is also a part of other words."""
+_ENDS_OF_PIECES: Final = re.compile(r"[@:/?#\[\]\s]")
+"""Letters at which a driver or sqlalchemy splits a password that is not percent-encoded."""
+
 _Result = TypeVar("_Result")
 
 
@@ -83,7 +90,8 @@ def try_connection(engine: Any, uri: str) -> None:
         cause = getattr(error, "orig", None) or error
         # The last line says most, but for libpq's question below "Connection refused".
         lines = [line.strip() for line in str(cause).splitlines() if line.strip() and "Is the server " not in line]
-        reason = f"{shown_url(uri)}: {lines[-1][:300] if lines else type(cause).__name__}"
+        words = _without_credentials(lines[-1], engine.url)[:300] if lines else ""
+        reason = f"{shown_url(uri)}: {words or type(cause).__name__}"
         if isinstance(cause, TypeError):
             # SQLAlchemy reads the server's version, and psycopg has it as bytes: the encoding is SQL_ASCII.
             raise configuration_error(f"the MLflow database needs the encoding UTF8: {reason}") from error
@@ -146,6 +154,23 @@ def _latest_revision() -> str:
     from mlflow.store.db.utils import _get_latest_schema_revision
 
     return str(_get_latest_schema_revision())
+
+
+def _without_credentials(words: str, url: Any) -> str:
+    """Return a driver's words without the user name and pieces of the password; nothing if one can't be removed."""
+    pieces: set[str] = set()
+    for secret in (url.password, *(value for name, value in url.query.items() if "pass" in name.lower())):
+        pieces.update((str(secret), *_ENDS_OF_PIECES.split(str(secret))) if secret else ())
+    for piece in sorted(pieces - {""}, key=len, reverse=True):
+        if len(piece) >= _SHORT:
+            words = words.replace(piece, _HIDDEN)
+        elif _word(piece).search(words):
+            return ""
+    return _word(url.username).sub(_HIDDEN, words) if url.username else words
+
+
+def _word(text: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")
 
 
 def _is_refusal(error: BaseException) -> bool:

@@ -29,7 +29,7 @@ from otel_rollout_mlflow.credentials import VARIABLES, WORKSPACE, read_credentia
 from otel_rollout_mlflow.http_store import HttpStore
 from otel_rollout_mlflow.run_association import RunAssociation, RunCandidates
 from otel_rollout_mlflow.sql_process import SqlProcess
-from otel_rollout_mlflow.sql_store import SqlStore
+from otel_rollout_mlflow.sqlite_file import check_sqlite_file
 from otel_rollout_mlflow.store import MAX_LINKED_TRACES, MAX_REWARDS, AttemptError, Feedback, Store, configuration_error
 from otel_rollout_mlflow.tracking_uri import check_driver, parse_tracking_uri
 from otel_rollout_mlflow.translate import column_text, mlflow_trace_id
@@ -143,6 +143,8 @@ class MlflowSpanExporter(OutcomeSpanExporter):
                 )
             if not self._uri.uri.startswith("sqlite"):
                 check_driver(self._uri.uri)
+            if self._uri.sqlite_path is not None:
+                check_sqlite_file(self._uri.sqlite_path)
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to write `spans`; links to runs and rewards follow as side work."""
@@ -211,8 +213,6 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         if self._store is None:
             if self._uri.kind == "http":
                 self._store = HttpStore(self._uri.uri, read_credentials(), timeout=self._timeout)
-            elif self._uri.is_in_memory:
-                self._store = SqlStore(self._uri)
             else:
                 self._store = SqlProcess(self._uri)
         return self._store

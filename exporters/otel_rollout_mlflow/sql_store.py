@@ -27,7 +27,7 @@ from otel_rollout_mlflow.mlflow_store import (
     import_mlflow,
     reason_of,
 )
-from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file
+from otel_rollout_mlflow.sqlite_file import check_sqlite_file, ensure_sqlite_file
 from otel_rollout_mlflow.store import (
     FINISHED,
     RUN_KEY_TAG,
@@ -256,8 +256,7 @@ class SqlStore(Store):
     def _opened_bulk(self, engine: Any) -> BulkStore | None:
         """Return the store that writes in bulk; None if MLflow's own has to."""
         functions = find_functions()
-        # No other connection sees a database in memory.
-        if self._uri.is_in_memory or (functions is not None and functions.uses_rollups()):
+        if functions is not None and functions.uses_rollups():
             return None
         layout = attempt(lambda: BulkStore.layout_of(engine))
         if layout is None or functions is None or type(self._tracing.store).__name__ != _STORE:
@@ -295,6 +294,10 @@ class SqlStore(Store):
                 if engine is not None:
                     engine.dispose()
 
+        try:
+            check_sqlite_file(path)
+        except ConfigurationError as error:
+            raise configuration_error(str(error)) from error
         try:
             is_complete = attempt(lambda: ensure_sqlite_file(path, initialise))
         except OSError as error:

@@ -11,13 +11,37 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
+from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.file_modes import make_folder, narrow, open_private
 
-__all__ = ["ensure_sqlite_file", "is_initialised"]
+__all__ = ["check_sqlite_file", "ensure_sqlite_file", "is_initialised"]
 
 LOCK_SUFFIX = ".init.lock"
 ASIDE_SUFFIX = ".init.tmp"
+
+_MAGIC: Final = b"SQLite format 3\0"
+
+
+def check_sqlite_file(path: Path) -> None:
+    """Check that a file is a SQLite database; a missing or an empty one can become one.
+
+    Raises:
+        ConfigurationError: It is another file, or a folder.
+    """
+    try:
+        with path.open("rb") as file:
+            is_database = file.read(len(_MAGIC)) in (_MAGIC, b"")
+    except IsADirectoryError:
+        is_database = False
+    except OSError:
+        # It doesn't exist, or the opening of the database says why it can't be read.
+        return
+    if not is_database:
+        raise ConfigurationError(
+            f"{path} is no SQLite database: MLFLOW_TRACKING_URI must name a SQLite database or a new file"
+        )
 
 
 def ensure_sqlite_file(path: Path, initialise: Callable[[Path], None]) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
+from urllib.parse import parse_qsl
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError
-from otel_rollout.export.http import shown_url
+from otel_rollout.export.http import shown_url, without_userinfo
 from otel_rollout.installing import install_line
 
 __all__ = ["TrackingUri", "check_driver", "parse_tracking_uri"]
@@ -40,6 +42,10 @@ _INSTEAD: Final = {
 """Drivers that may be installed in place of the one that sqlalchemy takes, and what a URI says for them."""
 
 
+_USERINFO: Final = re.compile(r"(?:[^:/]*(?::[^@]*)?@)?")
+"""The user name and the password as sqlalchemy reads them: its password ends at the first `@`."""
+
+
 @dataclass(frozen=True)
 class TrackingUri:
     """A parsed tracking URI.
@@ -54,11 +60,6 @@ class TrackingUri:
     uri: str
     sqlite_path: Path | None = None
 
-    @property
-    def is_in_memory(self) -> bool:
-        """True if it is, or may be, a SQLite database that no other process sees."""
-        return self.uri.startswith("sqlite") and self.sqlite_path is None
-
 
 def parse_tracking_uri(uri: str | None) -> TrackingUri:
     """Parse a tracking URI.
@@ -67,7 +68,8 @@ def parse_tracking_uri(uri: str | None) -> TrackingUri:
         uri: The URI; if None, `MLFLOW_TRACKING_URI`, else a SQLite file in the working folder.
 
     Raises:
-        ConfigurationError: It is a folder, a Databricks workspace, or unknown to MLflow.
+        ConfigurationError: It is a folder, a database in memory, a Databricks workspace, or unknown to MLflow; or it
+            has a special letter that is not percent-encoded.
     """
     text = (uri or os.environ.get(VARIABLE, "")).strip() or DEFAULT_URI
     scheme, separator, rest = text.partition("://")
@@ -75,7 +77,7 @@ def parse_tracking_uri(uri: str | None) -> TrackingUri:
     if separator and dialect in ("http", "https"):
         return TrackingUri("http", text.rstrip("/"))
     if separator and dialect in _DIALECTS:
-        return _sqlite(scheme, rest, text) if dialect == "sqlite" else TrackingUri("sql", text)
+        return _sqlite(scheme, rest, text) if dialect == "sqlite" else _server_database(scheme, rest, text)
     if dialect.startswith("databricks"):
         raise ConfigurationError(f"{VARIABLE}={shown_url(text)!r}: Databricks is not supported; {_HELP}")
     if separator and dialect in _OTHER_NAMES:
@@ -89,9 +91,27 @@ def parse_tracking_uri(uri: str | None) -> TrackingUri:
     )
 
 
+def _server_database(scheme: str, rest: str, text: str) -> TrackingUri:
+    after = _USERINFO.sub("", rest, count=1)
+    place, _, query = after.partition("?")
+    # Then a piece of the password is the host or the database for sqlalchemy, or shows in a message of ours.
+    if "@" in place + query.partition("=")[0] or without_userinfo(text) != f"{scheme}://{after}":
+        raise ConfigurationError(
+            f"{VARIABLE} has a special letter that is not percent-encoded, most likely in the password: write @ as "
+            "%40, : as %3A, / as %2F, ? as %3F, # as %23"
+        )
+    return TrackingUri("sql", text)
+
+
 def _sqlite(scheme: str, rest: str, text: str) -> TrackingUri:
     database, mark, query = rest.removeprefix("/").partition("?")
-    if database in ("", ":memory:") or database.startswith("file:"):
+    if database.removeprefix("file:") in ("", ":memory:") or (
+        database.startswith("file:") and {("mode", "memory"), ("vfs", "memdb")} & set(parse_qsl(query))
+    ):
+        raise ConfigurationError(
+            f"{VARIABLE}={shown_url(text)!r} is a database in memory, which ends with its process; {_HELP}"
+        )
+    if database.startswith("file:"):
         return TrackingUri("sql", text)
     # The working folder may have changed when the exporter's thread opens the file.
     path = Path(database).absolute()

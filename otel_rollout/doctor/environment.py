@@ -40,6 +40,7 @@ _GENERAL, _FOR_TRACES = "OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"
 
 # Names of files have another end: OTEL_EXPORTER_OTLP_CLIENT_KEY, WANDB_IDENTITY_TOKEN_FILE.
 _SECRET: Final = re.compile(r"(?:API_KEY|TOKEN|PASSWORD|SECRET)$")
+_SCHEME: Final = re.compile(r"[\w+.-]+://")
 _QUERY: Final = re.compile(r"\?.*", re.DOTALL)
 
 
@@ -172,7 +173,12 @@ def shown_value(variable: str, value: str) -> str:
     if variable.endswith("HEADERS"):
         return ", ".join(_shown_pair(pair) for pair in value.split(",") if pair.strip())
     if "://" in value or variable.endswith("ENDPOINT"):
-        return _QUERY.sub("?(hidden)", without_userinfo(value))
+        shown = without_userinfo(value)
+        if "@" in shown:
+            # A letter of the password may be one that ends it elsewhere: it can reach to the last `@`.
+            scheme = _SCHEME.match(value)
+            shown = f"{scheme[0] if scheme else ''}(hidden){value[value.rindex('@') :]}"
+        return _QUERY.sub("?(hidden)", shown)
     return value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from starlette.applications import Starlette
@@ -13,15 +14,17 @@ from starlette.routing import Route
 from otel_rollout.receive.access import is_authorized
 from otel_rollout.receive.answers import failure, success
 from otel_rollout.receive.media_types import JSON, PROTOBUF
-from otel_rollout.receive.receiver import Receiver
+from otel_rollout.receive.receiver import Receiver, Totals
 from otel_rollout.receive.request_body import ENCODINGS, BodyTooLargeError
-from otel_rollout.safety.log_once import internal_error
+from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.trace_folder.otlp_json_reading import TooManySpansError
 
 __all__ = ["make_app"]
 
 PATH: Final = "/v1/traces"
 HEALTH_PATH: Final = "/health"
+MAX_SHOWN: Final = 100
+"""The characters of a header in a message."""
 SMALLER_BATCHES: Final = (
     "send smaller batches; the Collector does by `send_batch_max_size` of the processor `batch`, "
     "or a lower `min_size` in the exporter's `sending_queue`"
@@ -42,13 +45,14 @@ def make_app(receiver: Receiver, token: str = "") -> Starlette:
 
     async def traces(request: Request) -> Response:
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        refuse = partial(_refuse, receiver.totals, media_type)
         if not is_authorized(token, request.headers.get("authorization")):
-            return failure(media_type, 401, "the request has no valid token: Authorization: Bearer …")
+            return refuse(401, "the request has no valid token: Authorization: Bearer …")
         if media_type not in (PROTOBUF, JSON):
-            return failure(media_type, 415, f"the content type {media_type!r} is neither {PROTOBUF} nor {JSON}")
+            return refuse(415, f"the content type {media_type[:MAX_SHOWN]!r} is neither {PROTOBUF} nor {JSON}")
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ENCODINGS:
-            return failure(media_type, 415, f"the content encoding {encoding!r} is none of {', '.join(ENCODINGS)}")
+            return refuse(415, f"the content encoding {encoding[:MAX_SHOWN]!r} is none of {', '.join(ENCODINGS)}")
         return await _take(receiver, request, encoding, media_type)
 
     async def health(request: Request) -> Response:
@@ -67,6 +71,7 @@ def make_app(receiver: Receiver, token: str = "") -> Starlette:
 async def _take(receiver: Receiver, request: Request, encoding: str, media_type: str) -> Response:
     """Read a request's body, store its spans, and answer."""
     limits, totals = receiver.limits, receiver.totals
+    refuse = partial(_refuse, totals, media_type)
     with _Reserved(receiver) as reserved:
         try:
             body = await asyncio.wait_for(_read(request, reserved, limits.body_bytes), limits.body_seconds)
@@ -74,7 +79,7 @@ async def _take(receiver: Receiver, request: Request, encoding: str, media_type:
             totals.turned_away += 1
             return failure(media_type, 429, f"{limits.waiting_bytes:,} bytes wait to be stored, which is the limit")
         except BodyTooLargeError as error:
-            return failure(media_type, 413, str(error))
+            return refuse(413, str(error))
         except (asyncio.TimeoutError, ClientDisconnect):
             # 408 fits, but the Collector drops what is answered so.
             totals.turned_away += 1
@@ -82,18 +87,26 @@ async def _take(receiver: Receiver, request: Request, encoding: str, media_type:
         try:
             batch = await receiver.store(body, encoding, media_type)
         except BodyTooLargeError as error:
-            return failure(media_type, 413, str(error))
+            return refuse(413, str(error))
         except TooManySpansError as error:
-            return failure(media_type, 413, f"the request has {error}, which is the limit: {SMALLER_BATCHES}")
+            return refuse(413, f"the request has {error}, which is the limit: {SMALLER_BATCHES}")
         except ValueError as error:
-            return failure(media_type, 400, str(error))
+            return refuse(400, str(error))
         except OSError as error:
             totals.turned_away += 1
             return failure(media_type, 503, f"the spans can't be stored now: {error.strerror or error}")
         except Exception:
             internal_error("receiving spans")
+            totals.refused_requests += 1
             return failure(media_type, 500, "an internal error; the receiver's log has it")
     return success(media_type, batch.refused, batch.reason)
+
+
+def _refuse(totals: Totals, media_type: str, status: int, message: str) -> Response:
+    """Count a request that no repetition helps, and answer it; the log has the first of each status."""
+    totals.refused_requests += 1
+    warn_once(f"refused {status}", "a request is refused with status %d: %s; later ones are counted", status, message)
+    return failure(media_type, status, message)
 
 
 class _Reserved:

@@ -55,6 +55,8 @@ class Totals:
     spans: int = 0
     doubles: int = 0
     refused: int = 0
+    refused_requests: int = 0
+    """Requests that no repetition helps, of which nothing is stored."""
     adopted: int = 0
     turned_away: int = 0
     trouble: str = ""

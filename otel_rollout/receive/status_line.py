@@ -53,6 +53,7 @@ def describe_totals(receiver: Receiver) -> str:
     for count, what in (
         (totals.doubles, "had come before"),
         (totals.refused, "refused"),
+        (totals.refused_requests, "whole requests refused"),
         (totals.turned_away, "requests turned away"),
         (totals.adopted, "taken over from another receiver"),
     ):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
@@ -21,10 +23,13 @@ from otel_rollout.trace_folder.otlp_json_fields import (
     count_of,
     decode_attributes,
     id_of,
+    items_of,
+    number_of,
     text_of,
     text_or_none,
     time_of,
 )
+from otel_rollout.trace_folder.otlp_json_values import clean
 
 __all__ = [
     "IS_REMOTE",
@@ -54,6 +59,9 @@ _MAX_CACHED_BYTES: Final = 2**14
 _UNSET: Final = Status(StatusCode.UNSET)
 _trace_flags: Final = [TraceFlags(flags) for flags in range(0x100)]
 _kinds: Final = {kind.value + 1: kind for kind in SpanKind}
+_status_codes: Final = {code.value: code for code in StatusCode}
+_KIND_NAMES: Final = {f"SPAN_KIND_{kind.name}": number for number, kind in _kinds.items()}
+_STATUS_NAMES: Final = {f"STATUS_CODE_{code.name}": number for number, code in _status_codes.items()}
 
 
 class TooManySpansError(ValueError):
@@ -82,7 +90,7 @@ def decode_line(line: bytes) -> list[ReadableSpan]:
         ValueError: It is not such a line.
     """
     try:
-        return [_decode_span(*each) for each in _messages(line)]
+        return [_decode_span(*each) for each in _messages(_parse_json(line))]
     except _MALFORMED as error:
         raise ValueError(f"not a line of OTLP JSON ({_reason_of(error)}): {line[:40]!r}") from error
 
@@ -100,7 +108,7 @@ def decode_request(body: bytes, on_refused: Callable[[str], object], max_spans: 
         ValueError: It is no such request.
     """
     try:
-        found = list(islice(_messages(body), max_spans + 1))
+        found = list(islice(_messages(_parse_request(body)), max_spans + 1))
     except _MALFORMED as error:
         raise ValueError(f"the body is no OTLP request in JSON: {_reason_of(error)}") from error
     if len(found) > max_spans:
@@ -134,13 +142,13 @@ def _reason_of(error: Exception) -> str:
     return "a value of another type" if isinstance(error, TypeError) else str(error)
 
 
-def _messages(line: bytes) -> Iterator[tuple[Any, Resource, InstrumentationScope | None]]:
-    """Yield each span of a line, parsed as JSON, with its resource and scope; raises one of `_MALFORMED`."""
-    for resource_spans in _parse_json(line).get("resourceSpans", ()):
+def _messages(request: Any) -> Iterator[tuple[Any, Resource, InstrumentationScope | None]]:
+    """Yield each span of a request, parsed as JSON, with its resource and scope; raises one of `_MALFORMED`."""
+    for resource_spans in items_of(request, "resourceSpans"):
         resource = _decode_resource(resource_spans)
-        for scope_spans in resource_spans.get("scopeSpans", ()):
+        for scope_spans in items_of(resource_spans, "scopeSpans"):
             scope = _decode_scope(scope_spans)
-            for span in scope_spans.get("spans", ()):
+            for span in items_of(scope_spans, "spans"):
                 yield span, resource, scope
 
 
@@ -225,6 +233,16 @@ def _parse_json(json_bytes: bytes) -> Any:
     return orjson.loads(json_bytes)
 
 
+def _parse_request(body: bytes) -> Any:
+    """Parse the JSON of any sender: JavaScript's cuts characters in half, which no UTF-8 has."""
+    try:
+        return _parse_json(body)
+    except orjson.JSONDecodeError:
+        with suppress(RecursionError, ValueError):
+            return clean(json.loads(body.decode(errors="replace")))
+        raise
+
+
 def _has_more_outside_text(json_bytes: bytes, most: int) -> bool:
     # Without the text it would be counted faster, but that has millions of pieces.
     for match in _TEXT_OR_VALUE.finditer(json_bytes):
@@ -251,14 +269,14 @@ def _decode_origin(piece: bytes) -> tuple[Resource | None, InstrumentationScope 
 
 def _decode_resource(message: dict[str, Any]) -> Resource:
     """Return the resource of a `ResourceSpans`."""
-    inner, schema_url = message.get("resource", {}), text_or_none(message.get("schemaUrl"))
+    inner, schema_url = message.get("resource") or {}, text_or_none(message.get("schemaUrl"))
     encoded = orjson.dumps((inner, schema_url))
     return _make_resource(encoded) if len(encoded) > _MAX_CACHED_BYTES else _cached_resource(encoded)
 
 
 def _make_resource(encoded: bytes) -> Resource:
     inner, schema_url = orjson.loads(encoded)
-    return Resource(decode_attributes(inner.get("attributes", ())), schema_url)
+    return Resource(decode_attributes(inner), schema_url)
 
 
 # One object for all spans of a process: exporters cache by its identity.
@@ -276,8 +294,8 @@ def _decode_scope(message: dict[str, Any]) -> InstrumentationScope | None:
 
 def _make_scope(encoded: bytes) -> InstrumentationScope:
     inner, schema_url = orjson.loads(encoded)
-    name, version = text_of(inner.get("name", "")), text_or_none(inner.get("version"))
-    return InstrumentationScope(name, version, schema_url, decode_attributes(inner.get("attributes", ())) or None)
+    name, version = text_of(inner.get("name")), text_or_none(inner.get("version"))
+    return InstrumentationScope(name, version, schema_url, decode_attributes(inner) or None)
 
 
 _cached_scope: Final = lru_cache(_MAX_CACHED)(_make_scope)
@@ -286,30 +304,31 @@ _cached_scope: Final = lru_cache(_MAX_CACHED)(_make_scope)
 def _decode_span(message: dict[str, Any], resource: Resource, scope: InstrumentationScope | None) -> CountedSpan:
     """Return the span of a `Span`, or raise one of `_MALFORMED`."""
     get = message.get
-    trace_id, flags, trace_state = message["traceId"], get("flags", 1), get("traceState")
+    trace_id, flags, trace_state = message["traceId"], get("flags"), get("traceState")
+    flags = 1 if flags is None else flags
     parent_id = get("parentSpanId")
     if parent_id == _NO_PARENT:
         parent_id = None
-    status, events, links = get("status"), get("events"), get("links")
+    status, events, links = get("status"), items_of(message, "events"), items_of(message, "links")
     start_time, end_time = get("startTimeUnixNano"), get("endTimeUnixNano")
     span = CountedSpan(
-        name=text_of(get("name", "")),
+        name=text_of(get("name")),
         context=_decode_context(trace_id, message["spanId"], flags & 0xFF, trace_state),
         parent=_decode_parent(trace_id, parent_id, flags & (0xFF | IS_REMOTE), trace_state) if parent_id else None,
         resource=resource,
-        attributes=decode_attributes(get("attributes", ())),
+        attributes=decode_attributes(message),
         events=[_decode_event(event) for event in events] if events else (),
         links=[_decode_link(link) for link in links] if links else (),
-        kind=_kinds.get(get("kind", 0), SpanKind.INTERNAL),
+        kind=_kinds.get(number_of(get("kind"), _KIND_NAMES), SpanKind.INTERNAL),
         status=_decode_status(status) if status else _UNSET,
         start_time=time_of(start_time) if start_time is not None else None,
         end_time=time_of(end_time) if end_time is not None else None,
         instrumentation_scope=scope,
     )
     span.dropped = (
-        count_of(get("droppedAttributesCount", 0)),
-        count_of(get("droppedEventsCount", 0)),
-        count_of(get("droppedLinksCount", 0)),
+        count_of(get("droppedAttributesCount")),
+        count_of(get("droppedEventsCount")),
+        count_of(get("droppedLinksCount")),
     )
     return span
 
@@ -329,22 +348,22 @@ _decode_parent: Final = lru_cache(_MAX_CACHED)(_decode_context)
 
 
 def _decode_status(message: dict[str, Any]) -> Status:
-    code = StatusCode(message.get("code", 0))
+    code = _status_codes.get(number_of(message.get("code"), _STATUS_NAMES), StatusCode.UNSET)
     return Status(code, text_or_none(message.get("message")) if code is StatusCode.ERROR else None)
 
 
 def _decode_event(message: dict[str, Any]) -> Event:
-    time = time_of(message.get("timeUnixNano", 0))
-    event = _RecordedEvent(text_of(message.get("name", "")), decode_attributes(message.get("attributes", ())), time)
+    time = time_of(message.get("timeUnixNano") or 0)
+    event = _RecordedEvent(text_of(message.get("name")), decode_attributes(message), time)
     if dropped := message.get("droppedAttributesCount"):
         event.dropped_attributes = count_of(dropped)
     return event
 
 
 def _decode_link(message: dict[str, Any]) -> Link:
-    flags, trace_state = message.get("flags", 0), message.get("traceState")
+    flags, trace_state = message.get("flags") or 0, message.get("traceState")
     context = _decode_context(message["traceId"], message["spanId"], flags, trace_state)
-    link = _RecordedLink(context, decode_attributes(message.get("attributes", ())))
+    link = _RecordedLink(context, decode_attributes(message))
     if dropped := message.get("droppedAttributesCount"):
         link.dropped_attributes = count_of(dropped)
     return link

@@ -182,6 +182,14 @@ class TestSecrets:
         """A host and port for gRPC may have a password before it too."""
         assert shown_value("OTEL_EXPORTER_OTLP_ENDPOINT", "me:s3cret@host:4317") == "host:4317"
 
+    @pytest.mark.parametrize("password", ["s3@cret", "s3/cret", "s3?cret", "s3@cr/et", "s3@cr?et", "s3:c@r#et"])
+    def test_a_password_that_is_not_percent_encoded(self, password):
+        """No part of it is shown, whatever letters it has."""
+        shown = shown_value("MLFLOW_TRACKING_URI", f"postgresql://me:{password}@host/traces")
+        assert shown.replace("(hidden)@", "") == "postgresql://host/traces"
+        shown = shown_value("OTEL_EXPORTER_OTLP_ENDPOINT", f"me:{password}@host:4317")
+        assert shown.replace("(hidden)@", "") == "host:4317"
+
     def test_a_file_of_a_key_is_no_secret(self):
         """The path of a key's file is shown: it is what one looks for."""
         assert shown_value("OTEL_EXPORTER_OTLP_CLIENT_KEY", "/etc/key.pem") == "/etc/key.pem"

@@ -11,10 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from otel_rollout import read
 from otel_rollout.cli import import_files
 from otel_rollout.cli.main import main
+from otel_rollout.receive import otlp_file
 from otel_rollout.run.folder_stats import count_folder
 from otel_rollout.run.rollout_run import Run
 from tests.servers.otelcol_server import Sink
@@ -174,6 +176,80 @@ class TestAgain:
         assert (stats.trajectories, stats.spans, stats.rootless, stats.problems) == (1200, 3600, 0, {})
 
 
+def json_lines(path):
+    """Write the requests as a JSON file, and return its lines."""
+    write_collector_file(path, "json", REQUESTS)
+    return path.read_bytes().splitlines(keepends=True)
+
+
+class TestCutOff:
+    """Native compression whose end is missing."""
+
+    CUT_OFF = "ends within a request, as it does while it is written: import it again later\n"
+
+    def test_cut_zstd_is_named(self, tmp_path, capsys):
+        """A zstd stream that is cut off is named, and the whole requests before the cut are imported."""
+        path = tmp_path / "otlp.json"
+        stream = zstandard.ZstdCompressor().compressobj()
+        blocks = [stream.compress(line) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) for line in json_lines(path)]
+        path.write_bytes(b"".join(blocks)[:-20])
+
+        out, err = add(capsys, path, into=tmp_path / "traces")
+
+        assert out.startswith("40 spans of 20 trajectories from 1 file")
+        assert err == f"{path} {self.CUT_OFF}"
+
+    def test_zstd_cut_behind_a_whole_request(self, tmp_path, capsys):
+        """A zstd stream without its last block is named, though its data ends with a line end."""
+        path = tmp_path / "otlp.json"
+        stream = zstandard.ZstdCompressor().compressobj()
+        blocks = [stream.compress(line) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) for line in json_lines(path)]
+        path.write_bytes(b"".join(blocks))
+
+        out, err = add(capsys, path, into=tmp_path / "traces")
+
+        assert out.startswith("60 spans of 20 trajectories from 1 file")
+        assert err == f"{path} {self.CUT_OFF}"
+
+    @pytest.mark.parametrize("form", ["json native zstd", "proto native zstd"])
+    def test_cut_before_the_first_request(self, tmp_path, capsys, form):
+        """A zstd stream whose only block is cut off is named, though nothing of it can be read."""
+        path = tmp_path / "otlp.json"
+        write_collector_file(path, form, REQUESTS[:1])
+        path.write_bytes(path.read_bytes()[:-10])
+
+        out, err = add(capsys, path, into=tmp_path / "traces")
+
+        assert out.startswith("0 spans of 0 trajectories from 1 file")
+        assert err == f"{path} {self.CUT_OFF}"
+
+    def test_several_frames(self, tmp_path, capsys):
+        """A file of several zstd frames is whole if it ends where one ends, and cut off elsewhere."""
+        path = tmp_path / "otlp.json"
+        frames = [zstandard.ZstdCompressor().compress(line) for line in json_lines(path)]
+        path.write_bytes(b"".join(frames) + frames[0][:3])
+        _, err = add(capsys, path, into=tmp_path / "cut")
+        assert err == f"{path} {self.CUT_OFF}"
+
+        path.write_bytes(b"".join(frames))
+        out, err = add(capsys, path, into=tmp_path / "traces")
+
+        assert out.startswith("60 spans of 20 trajectories from 1 file")
+        assert err == ""
+
+    def test_damaged_zstd_is_no_cut(self, tmp_path, capsys):
+        """A zstd stream that is damaged exits with 1, and the requests before the damage are imported."""
+        path = tmp_path / "otlp.json"
+        frames = [zstandard.ZstdCompressor(write_checksum=True).compress(line) for line in json_lines(path)]
+        path.write_bytes(frames[0] + frames[1] + b"no frame" + frames[2])
+
+        out, err = add(capsys, path, into=tmp_path / "traces", code=1)
+
+        assert out.startswith("40 spans of 20 trajectories from 1 file")
+        assert f"{path}: the zstd stream is damaged before byte" in err
+        assert "ends within a request" not in err
+
+
 class TestOtherFiles:
     """What is not spans."""
 
@@ -221,6 +297,116 @@ class TestOtherFiles:
         _, err = add(capsys, tmp_path / "server.log", into=tmp_path / "traces", code=2)
 
         assert "is no file of the Collector's `file` exporter" in err
+
+    @pytest.mark.parametrize(
+        "start",
+        [
+            b"\0" * 5000,
+            b"\0" * (otlp_file._SKIP_BYTES + 1),
+            b"\xef\xbb\xbf",
+            b'"kind": 1}]}]}]}\n',
+            b"{bad\n",
+            b'{"resourceSpans": [\n',
+        ],
+        ids=["NULs", "many NULs", "byte order mark", "end of a line", "no JSON", "start of a line"],
+    )
+    def test_damaged_first_line_is_named(self, tmp_path, capsys, start):
+        """A JSON file whose first line is damaged exits with 1, and all others are imported."""
+        path = tmp_path / "otlp.json"
+        lines = json_lines(path)
+        path.write_bytes(start + b"".join([lines[0], *lines] if not start.endswith(b"\n") else lines))
+
+        out, err = add(capsys, path, into=tmp_path / "traces", code=1)
+
+        assert out.startswith("60 spans of 20 trajectories from 1 file")
+        assert err.startswith(f"{path}: ")
+        assert len(err.splitlines()) == 1
+
+    def test_number_of_the_damaged_line(self, tmp_path, capsys):
+        """A line that does not begin as a request does is named by its number."""
+        path = tmp_path / "otlp.json"
+        lines = json_lines(path)
+        path.write_bytes(b"\0" * 100 + b"".join([lines[0], *lines]))
+
+        _, err = add(capsys, path, into=tmp_path / "traces", code=1)
+
+        assert err == f"{path}: line 1 is damaged or no OTLP request\n"
+
+    def test_look_ahead_is_bounded(self, tmp_path, capsys, monkeypatch):
+        """A file without a request near its start is refused, whatever stands behind."""
+        monkeypatch.setattr(otlp_file, "_LOOK_AHEAD_BYTES", 1000)
+        path = tmp_path / "server.log"
+        path.write_bytes(b"started\n" * 1000 + b"".join(json_lines(tmp_path / "otlp.json")))
+
+        _, err = add(capsys, path, into=tmp_path / "traces", code=2)
+
+        assert "is no file of the Collector's `file` exporter" in err
+
+    def test_first_key_is_being_written(self, tmp_path, capsys):
+        """A file with a part of a request's first key is cut off, and no error."""
+        path = tmp_path / "otlp.json"
+        path.write_bytes(b'{"resourceSp')
+
+        _, err = add(capsys, path, into=tmp_path / "traces")
+
+        assert f"{path} ends within a request" in err
+
+    @pytest.mark.parametrize("start", [b"", b'{"resourceSpans": [\n'], ids=["indented", "after the bracket"])
+    def test_request_on_several_lines(self, tmp_path, capsys, start):
+        """A pretty-printed request exits with 1 and one sentence."""
+        path = tmp_path / "otlp.json"
+        pretty = json.dumps(json.loads(json_lines(path)[0]), indent=2).encode()
+        path.write_bytes(start + pretty.split(b"[\n", 1)[1] if start else pretty)
+
+        _, err = add(capsys, path, into=tmp_path / "traces", code=1)
+
+        assert err == f"{path}: a request must stand on one line, as `jq -c .` writes it\n"
+
+    @pytest.mark.parametrize(
+        "text",
+        [b'{"level": "info", "msg": "resourceSpans"}\n{"a": 1}\n', b"started\nstopped\n"],
+        ids=["JSON lines", "text"],
+    )
+    @pytest.mark.parametrize("pack", [bytes, zstandard.ZstdCompressor().compress], ids=["plain", "zstd"])
+    def test_log_is_no_otlp(self, tmp_path, capsys, text, pack):
+        """A log file is refused if it was named, and skipped in a folder, also if it is JSON or zstd."""
+        path = tmp_path / "files" / "server.log"
+        path.parent.mkdir()
+        path.write_bytes(pack(text))
+
+        _, named = add(capsys, path, into=tmp_path / "traces", code=2)
+        _, skipped = add(capsys, path.parent, into=tmp_path / "traces")
+
+        assert "is no file of the Collector's `file` exporter: neither OTLP JSON nor protobuf" in named
+        assert skipped == f"1 file without OTLP skipped: {path}\n"
+
+    @pytest.mark.parametrize("form", ["json", "json zstd"])
+    def test_json_that_is_no_request_is_named(self, tmp_path, capsys, form):
+        """JSON objects without a key of OTLP among requests are damage, not requests without spans."""
+        path = tmp_path / "otlp.json"
+        write_collector_file(path, form, REQUESTS)
+        log = b'{"level": "info"}'
+        with path.open("ab") as file:
+            file.write(log + b"\n" if form == "json" else len(log).to_bytes(4, "big") + log)
+
+        out, err = add(capsys, path, into=tmp_path / "traces", code=1)
+
+        assert out.startswith("60 spans of 20 trajectories from 1 file")
+        assert "is damaged or no OTLP request" in err
+        assert "without spans" not in err
+
+    @pytest.mark.parametrize("form", ["json", "json zstd"])
+    def test_empty_request_is_no_damage(self, tmp_path, capsys, form):
+        """A request without anything in it is `{}`."""
+        path = tmp_path / "otlp.json"
+        write_collector_file(path, form, REQUESTS)
+        with path.open("ab") as file:
+            file.write(b"{}\n" if form == "json" else (2).to_bytes(4, "big") + b"{}")
+
+        out, err = add(capsys, path, into=tmp_path / "traces")
+
+        assert out.startswith("60 spans of 20 trajectories from 1 file")
+        assert err == ""
 
     def test_missing_file_exits_with_2(self, tmp_path, capsys):
         """A file that does not exist exits with 2."""

@@ -24,6 +24,12 @@ from tests.receive.receiving import (
 )
 
 
+def send_json(receiver, *spans, **resource_spans):
+    """Send spans in JSON as they are, and return the answer."""
+    found = {"scopeSpans": [{"spans": spans}], **resource_spans}
+    return receiver.send(json.dumps({"resourceSpans": [found]}).encode(), form=JSON)
+
+
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     """One receiver for requests of which nothing is stored."""
@@ -152,7 +158,7 @@ class TestMalformed:
             (b"\xff\xff", PROTOBUF, "", 400, "no OTLP request in protobuf"),
             (b"[1]", JSON, "", 400, "no OTLP request in JSON: a list in place of an object"),
             (b"null", JSON, "", 400, "no OTLP request in JSON: null in place of an object"),
-            (b'{"resourceSpans":7}', JSON, "", 400, "no OTLP request in JSON: a value of another type"),
+            (b'{"resourceSpans":7}', JSON, "", 400, "no OTLP request in JSON: a number in place of a list"),
             (b'{"resourceSpans":[1]}', JSON, "", 400, "no OTLP request in JSON: a number in place of an object"),
             (b"[", JSON, "", 400, "no OTLP request in JSON: unexpected end of data"),
             (b"plain", PROTOBUF, "gzip", 400, "no gzip"),
@@ -174,11 +180,18 @@ class TestMalformed:
     @pytest.mark.parametrize(
         ("changes", "reason"),
         [
-            ({"spanId": None}, "an id that is no hexadecimal number of 64 bits"),
-            ({"traceId": "seven"}, "an id that is no hexadecimal number of 128 bits"),
+            ({"spanId": None}, "an id of other than 16 hexadecimal digits"),
+            ({"traceId": "seven"}, "an id of other than 32 hexadecimal digits"),
+            ({"traceId": "0x" + "1" * 30}, "an id of other than 32 hexadecimal digits"),
+            ({"spanId": "abc"}, "an id of other than 16 hexadecimal digits"),
+            ({"spanId": " 1" * 8}, "an id of other than 16 hexadecimal digits"),
+            ({"startTimeUnixNano": "-5"}, "a time before 1970, or beyond 64 bits"),
+            ({"kind": "SPAN_KIND_OTHER"}, "a string in place of a whole number"),
+            ({"attributes": [{"key": "a", "value": {"intValue": 1.5}}]}, "a number in place of a whole number"),
+            ({"attributes": [{"key": "a", "value": {"bytesValue": "a+b/c"}}]}, "a string in place of base64"),
             ({"name": 7}, "a number in place of a string"),
             ({"startTimeUnixNano": "soon"}, "a string in place of a whole number"),
-            ({"attributes": 7}, "a value of another type"),
+            ({"attributes": 7}, "a number in place of a list"),
             ({"attributes": [{"key": "a", "value": 7}]}, "a number in place of an object"),
             ({"attributes": [{"value": {}}]}, "no key"),
             ({"attributes": [{"key": "a", "value": {"doubleValue": []}}]}, "a list in place of a number"),
@@ -187,9 +200,7 @@ class TestMalformed:
     )
     def test_malformed_span(self, shared, changes, reason) -> None:
         """A span in JSON that has another form is refused with the reason, in words that aren't Python's."""
-        span = {"traceId": "1" * 32, "spanId": "2" * 16, **changes}
-        body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
-        answer = shared.send(body, form=JSON)
+        answer = send_json(shared, {"traceId": "1" * 32, "spanId": "2" * 16, **changes})
         partial = json.loads(answer.body)["partialSuccess"]
         assert (answer.status, partial["rejectedSpans"]) == (200, "1")
         assert partial["errorMessage"] == f"1 refused: a malformed span: {reason}"
@@ -228,3 +239,66 @@ def test_zero_parent_is_a_root(start, tmp_path) -> None:
     assert receiver.stop()[0] == 0
     assert [each.has_root for each in otel_rollout.read(tmp_path / "traces")] == [True, True]
     assert len(spans_in_frames(tmp_path / "traces")) == 2
+
+
+def test_json_of_other_senders(start, tmp_path) -> None:
+    """Null is no value; enumerations may have names, counts may be strings, and base64 has two alphabets."""
+    ids = {"traceId": "AB" * 16, "spanId": "c" * 16}
+    nulls = dict.fromkeys(
+        (
+            *("parentSpanId", "traceState", "flags", "name", "kind", "startTimeUnixNano", "endTimeUnixNano"),
+            *("attributes", "events", "links", "status", "droppedAttributesCount", "droppedEventsCount"),
+        )
+    )
+    named = {
+        "traceId": "AB" * 16,
+        "spanId": "d" * 16,
+        "parentSpanId": "c" * 16,
+        "kind": "SPAN_KIND_SERVER",
+        "status": {"code": "STATUS_CODE_ERROR", "message": "it failed"},
+        "droppedAttributesCount": "3",
+        "attributes": [
+            {"key": "bytes", "value": {"bytesValue": "-_8"}},
+            {"key": "list", "value": {"arrayValue": {"values": None}}},
+            {"key": "none", "value": None},
+        ],
+    }
+    receiver = start()
+    answer = send_json(receiver, {**ids, **nulls}, named, resource={"attributes": None})
+    assert (answer.status, answer.body) == (200, b"{}")
+    assert receiver.send(b'{"resourceSpans": [{"resource": null, "scopeSpans": null}]}', form=JSON).status == 200
+    receiver.stop()
+    (one,) = otel_rollout.read(tmp_path / "traces")
+    spans = {span.context.span_id: span for span in one.spans}
+    found = spans[int("d" * 16, 16)]
+    assert (found.kind.name, found.status.status_code.name, found.status.description) == (
+        "SERVER",
+        "ERROR",
+        "it failed",
+    )
+    assert found.attributes == {"bytes": b"\xfb\xff", "list": (), "none": None}
+    assert found.dropped_attributes == 3
+    assert len(spans) == 2
+
+
+def test_text_that_is_no_utf8_in_json(start, tmp_path) -> None:
+    """Half a character, as JavaScript cuts it, costs that character and not the request."""
+    half = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"%b","spanId":"%b","name":"a \\ud83d b \xff"}]}]}]}'
+    receiver = start()
+    answer = receiver.send(half % (b"1" * 32, b"2" * 16), form=JSON)
+    assert (answer.status, answer.body) == (200, b"{}")
+    receiver.stop()
+    (one,) = otel_rollout.read(tmp_path / "traces")
+    assert one.spans[0].name == "a ? b \N{REPLACEMENT CHARACTER}"
+
+
+def test_refused_requests_are_counted(start) -> None:
+    """Who runs the receiver hears of requests that are refused: of the first of each status, and of their number."""
+    receiver = start()
+    for _ in range(3):
+        assert receiver.send(b"{bad", form=JSON).status == 400
+    assert receiver.send(b"", form="text/plain").status == 415
+    output = receiver.stop()[1]
+    assert "0 spans in 0 requests, 4 whole requests refused" in output
+    assert output.count("a request is refused with status 400: the body is no OTLP request in JSON") == 1
+    assert output.count("a request is refused with status 415") == 1

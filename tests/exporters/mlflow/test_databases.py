@@ -16,6 +16,7 @@ from otel_rollout import annotate, flush, rollout_trace_attr, rollout_trace_op, 
 from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter, database
+from otel_rollout_mlflow.store import AttemptError
 from tests.exporters.mlflow.test_many_processes import SPANS_OF_EACH, TRAJECTORIES, run_workers
 from tests.servers.databases import Mariadb, PgBouncer, Postgresql, missing_programs
 from tests.servers.fixtures import missing
@@ -64,6 +65,32 @@ class TestOpening:
         assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "refuses" in outcome.reason
         assert "wrong-one" not in outcome.reason
+
+    @pytest.mark.parametrize(
+        ("words", "shown"),
+        [
+            ("failed to resolve host 'cret@host'", "failed to resolve host '***@host'"),
+            ("bad password 'se@cret', refused", "bad password '***', refused"),
+            ("x" * 298 + "cret", "x" * 298 + "**"),
+            ('bad option "k3yword" for user "me", some of it', 'bad option "***" for user "***", some of it'),
+            ("no host 'se'", "OSError"),
+            ("connection refused", "connection refused"),
+        ],
+    )
+    def test_words_of_the_driver(self, words, shown) -> None:
+        """No user name and no piece of a password is shown; with one too short to be replaced, none of the words."""
+        sqlalchemy = pytest.importorskip("sqlalchemy")
+        pytest.importorskip("psycopg")
+
+        def fail() -> None:
+            raise OSError(words)
+
+        uri = "postgresql+psycopg://me:se%40cret@host/db?sslpassword=k3yword"
+        with pytest.raises(AttemptError) as caught:
+            database.try_connection(sqlalchemy.create_engine(uri, creator=fail), uri)
+
+        reason = caught.value.outcome.reason
+        assert reason == f"the MLflow database can't be reached: postgresql+psycopg://host/db: {shown}"
 
     @pytest.mark.parametrize("server", ["postgresql", "mariadb"])
     def test_missing_database(self, server, trajectory, request) -> None:

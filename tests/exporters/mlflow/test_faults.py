@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Verdict
 from otel_rollout.installing import install_line
 from otel_rollout_mlflow import MlflowSpanExporter
@@ -98,6 +99,36 @@ class TestSqliteFile:
         assert (first.verdict, first.reason) == (Verdict.RETRY, f"{broken} is being made by another program")
         assert second.verdict is Verdict.CONFIGURATION_ERROR
         assert f"{broken} is an incomplete MLflow database" in second.reason
+
+    @pytest.mark.parametrize("content", [b"this is a text", b"x" * 10_000, None])
+    def test_file_that_is_no_database(self, tmp_path, trajectory, content) -> None:
+        """Another file, or a folder, is named as such by `init` and by the first attempt, and is not changed."""
+        path = tmp_path / "notdb.db"
+        if content is None:
+            path.mkdir()
+        else:
+            path.write_bytes(content)
+        exporter = MlflowSpanExporter(tracking_uri=f"sqlite:///{path}")
+        said = f"{path} is no SQLite database: MLFLOW_TRACKING_URI must name a SQLite database or a new file"
+
+        with pytest.raises(ConfigurationError) as caught:
+            exporter.check()
+        outcome = exporter.send(trajectory().spans)
+
+        assert str(caught.value) == said
+        assert (outcome.verdict, outcome.reason) == (Verdict.CONFIGURATION_ERROR, said)
+        assert content is None or path.read_bytes() == content
+
+    def test_empty_file(self, tmp_path, trajectory) -> None:
+        """An empty file is no error: it becomes the database."""
+        path = tmp_path / "empty.db"
+        path.touch()
+        exporter = MlflowSpanExporter(tracking_uri=f"sqlite:///{path}")
+
+        exporter.check()
+
+        assert exporter.send(trajectory().spans).verdict is Verdict.DELIVERED
+        exporter.shutdown()
 
     def test_folder_that_cannot_be_made(self, tmp_path, trajectory) -> None:
         """A path under a file is an error that names the path."""

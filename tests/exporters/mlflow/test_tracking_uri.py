@@ -36,13 +36,62 @@ class TestParseTrackingUri:
         assert parse_tracking_uri(uri) == TrackingUri("sql", uri)
 
     def test_sqlite_path(self, tmp_path) -> None:
-        """A sqlite URI's path is known, its options are kept, and one in memory has none."""
+        """A sqlite URI's path is known and its options are kept; SQLite reads the path of a `file:` URI itself."""
         path = tmp_path / "a b.db"
 
         assert parse_tracking_uri(f"sqlite:///{path}?timeout=5") == TrackingUri(
             "sql", f"sqlite:///{path}?timeout=5", path
         )
-        assert parse_tracking_uri("sqlite://") == TrackingUri("sql", "sqlite://")
+        uri = "sqlite:///file:a.db?uri=true"
+        assert parse_tracking_uri(uri) == TrackingUri("sql", uri)
+
+    @pytest.mark.parametrize(
+        "uri",
+        [
+            "sqlite://",
+            "sqlite:///",
+            "sqlite:///:memory:",
+            "sqlite+pysqlite:///:memory:",
+            "sqlite:///file::memory:?cache=shared&uri=true",
+            "sqlite:///file:traces?mode=memory&uri=true",
+        ],
+    )
+    def test_database_in_memory(self, uri) -> None:
+        """A database in memory is an error that says why and what to use instead."""
+        with pytest.raises(ConfigurationError) as caught:
+            parse_tracking_uri(uri)
+
+        assert str(caught.value) == (
+            f"MLFLOW_TRACKING_URI={uri.partition('?')[0]!r} is a database in memory, which ends with its process; set "
+            "MLFLOW_TRACKING_URI (or tracking_uri=) to sqlite:///mlruns.db, to another SQL URI, or to a server: "
+            "http://host:5000"
+        )
+
+    @pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg2", "mysql+pymysql"])
+    @pytest.mark.parametrize("password", ["se@cret", "se/cr@et", "se@cr:et", "se@cr?et", "12@34/56", "12/34", "12#34"])
+    def test_password_that_is_not_encoded(self, scheme, password) -> None:
+        """A password that sqlalchemy splits, or that a message would show, is an error that says how to write it."""
+        with pytest.raises(ConfigurationError) as caught:
+            parse_tracking_uri(f"{scheme}://me:{password}@host:5432/db")
+
+        assert str(caught.value) == (
+            "MLFLOW_TRACKING_URI has a special letter that is not percent-encoded, most likely in the password: write "
+            "@ as %40, : as %3A, / as %2F, ? as %3F, # as %23"
+        )
+
+    @pytest.mark.parametrize(
+        "rest",
+        [
+            "me:se%40cret@host/db",
+            "me@tenant:s3cret@host/db",
+            "me:se:cret@host/db",
+            "me:s3cret@[::1]:5432/db",
+            "/db?host=/run/postgresql&user=me&password=se@cret",
+        ],
+    )
+    def test_letters_that_sqlalchemy_reads_right(self, rest) -> None:
+        """An `@` in the user name or the query, and a colon in the password, are no error."""
+        assert parse_tracking_uri(f"postgresql://{rest}") == TrackingUri("sql", f"postgresql://{rest}")
 
     @pytest.mark.parametrize("uri", ["./mlruns", "mlruns", "/data/mlruns", "file:///data/mlruns", "file:mlruns"])
     def test_folder(self, uri) -> None:
