@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from otel_rollout.values.sanitize import INT64_MAX
 
-__all__ = ["deviation_of", "mean_of", "sum_of"]
+__all__ = ["deviation_of", "is_same_reward", "mean_of", "sum_of"]
 
 
 def mean_of(amounts: Sequence[float]) -> float:
@@ -28,6 +28,11 @@ def deviation_of(amounts: Sequence[float]) -> float:
     except OverflowError:
         root = math.sqrt(count)
         return _doubled(math.hypot(*((amount / 2 - mean / 2) / root for amount in amounts)))
+
+
+def is_same_reward(one: float, other: float) -> bool:
+    """Return True if two rewards differ by rounding at most, as sums of the same parts in another order do."""
+    return one == other or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def sum_of(counts: Iterable[int]) -> int:

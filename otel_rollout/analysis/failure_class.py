@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from otel_rollout.analysis.amounts import is_same_reward
 from otel_rollout.analysis.span_rows import ERROR, MAX_DEPTH
 from otel_rollout.analysis.span_shapes import Place, places_of
 from otel_rollout.analysis.trajectory_summary import SpanError, TrajectorySummary
@@ -82,7 +83,11 @@ def failure_class(summary: TrajectorySummary, worst_reward: float | None = None)
         return _of_exception(summary)
     if summary.status == "cancelled":
         return None if summary.reward is None else TIMEOUT
-    is_worst = worst_reward is not None and summary.reward is not None and summary.reward <= worst_reward
+    is_worst = (
+        worst_reward is not None
+        and summary.reward is not None
+        and (summary.reward <= worst_reward or is_same_reward(summary.reward, worst_reward))
+    )
     has_lost_reward = summary.reward is None and any(error.kind == "EVALUATOR" for error in summary.errors)
     if summary.status == "truncated" or is_worst or has_lost_reward:
         return _of_end(summary)

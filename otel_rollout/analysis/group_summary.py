@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from otel_rollout.analysis.amounts import sum_of
+from otel_rollout.analysis.amounts import is_same_reward, sum_of
 from otel_rollout.analysis.grouping import RunStep, split_prompts, split_steps
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 
@@ -101,17 +101,19 @@ class RewardRange:
 
     def is_solved(self, reward: float) -> bool:
         """Return True for a reward in the upper half; if all rewards are the same, for one above 0."""
-        if self.lowest == self.highest:
+        if is_same_reward(self.lowest, self.highest):
             return reward > 0
         return reward > self.lowest / 2 + self.highest / 2
 
     def variance_of(self, rewards: Sequence[float]) -> str | None:
         """Return `best`, `worst` or `other` for two rewards or more that are equal; else None."""
-        if len(rewards) < 2 or min(rewards) < max(rewards):
+        if len(rewards) < 2 or not is_same_reward(min(rewards), max(rewards)):
             return None
-        if self.lowest == self.highest:
+        if is_same_reward(self.lowest, self.highest):
             return "best" if self.is_solved(rewards[0]) else "worst"
-        return {self.highest: "best", self.lowest: "worst"}.get(rewards[0], "other")
+        if is_same_reward(rewards[0], self.highest):
+            return "best"
+        return "worst" if is_same_reward(rewards[0], self.lowest) else "other"
 
 
 def summarise_groups(summaries: Iterable[TrajectorySummary]) -> list[GroupSummary]:

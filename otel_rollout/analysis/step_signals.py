@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from otel_rollout.analysis.amounts import mean_of
+from otel_rollout.analysis.amounts import is_same_reward, mean_of
 from otel_rollout.analysis.failure_class import MODEL, TOOL, UNKNOWN, failure_class
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 
@@ -78,7 +78,7 @@ def step_signals(summaries: Sequence[TrajectorySummary]) -> StepSignals:
 def worst_reward(summaries: Iterable[TrajectorySummary]) -> float | None:
     """Return the lowest reward of a step; None if all rewards are the same, or none is known."""
     rewards = [each.reward for each in summaries if each.reward is not None]
-    return min(rewards) if rewards and min(rewards) < max(rewards) else None
+    return min(rewards) if rewards and not is_same_reward(min(rewards), max(rewards)) else None
 
 
 def is_punished(failure: str | None, summary: TrajectorySummary, worst: float | None) -> bool:
@@ -89,7 +89,8 @@ def is_punished(failure: str | None, summary: TrajectorySummary, worst: float | 
         summary: The trajectory.
         worst: The worst reward of its step.
     """
-    return failure not in (None, MODEL, TOOL, UNKNOWN) and worst is not None and summary.reward == worst
+    has_worst = worst is not None and summary.reward is not None and is_same_reward(summary.reward, worst)
+    return has_worst and failure not in (None, MODEL, TOOL, UNKNOWN)
 
 
 def _straggler_share(summaries: Sequence[TrajectorySummary]) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from otel_rollout.analysis.amounts import deviation_of, mean_of, sum_of
+from otel_rollout.analysis.amounts import deviation_of, is_same_reward, mean_of, sum_of
 from otel_rollout.analysis.group_summary import GroupSummary, RewardRange
 from otel_rollout.analysis.step_signals import StepSignals, step_signals
 from otel_rollout.analysis.trajectory_summary import ToolCounts, TrajectorySummary
@@ -166,7 +166,11 @@ def summarise_step(summaries: Sequence[TrajectorySummary], groups: Sequence[Grou
         cancelled=statuses["cancelled"],
         rootless=sum(not each.has_root for each in summaries),
         truncated_with_worst_reward=sum(
-            each.status == "truncated" and known is not None and each.reward == known.lowest for each in summaries
+            known is not None
+            and each.status == "truncated"
+            and each.reward is not None
+            and is_same_reward(each.reward, known.lowest)
+            for each in summaries
         ),
         error_types=_counts(_first_error_type(each) for each in summaries),
         tools=_sum_tools(summaries),

@@ -84,6 +84,9 @@ class TestGroups:
             ((1.0, None), None),
             ((None, None), None),
             ((1.0, None, 1.0), "best"),
+            ((0.1 + 0.2, 0.3), "other"),
+            ((1.0, 0.7 + 0.2 + 0.1), "best"),
+            ((0.3 - 0.2 - 0.1, 0.0), "worst"),
         ],
     )
     def test_without_variance(self, rewards, expected):
@@ -91,6 +94,14 @@ class TestGroups:
         others = [rollout(7, 0.0, sample_index=1), rollout(8, 1.0, sample_index=1)]
         first, _ = summarise_groups([*(rollout(n, reward) for n, reward in enumerate(rewards)), *others])
         assert first.zero_variance == expected
+
+    def test_rounding_makes_no_failures(self):
+        """Rewards that are sums of the same parts in another order are the same: none of them is the worst."""
+        summaries = [rollout(n, 0.1 + 0.2 if n == 0 else 0.3) for n in range(4)]
+        (group,) = summarise_groups(summaries)
+        step = summarise_step(summaries, [group])
+        assert group.zero_variance == "best"
+        assert (step.signals.failures, step.truncated_with_worst_reward) == ({}, 0)
 
     @pytest.mark.parametrize(("reward", "expected"), [(1.0, "best"), (0.0, "worst"), (-1.0, "worst")])
     def test_if_the_whole_step_has_one_reward(self, reward, expected):
