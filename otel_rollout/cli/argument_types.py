@@ -13,6 +13,7 @@ __all__ = [
     "MAX_PORT",
     "TRACE_ID_DIGITS",
     "byte_count",
+    "host",
     "port",
     "positive",
     "range_of_rewards",
@@ -48,6 +49,11 @@ def port(text: str) -> int:
         if 0 <= (port := int(text)) <= MAX_PORT:
             return port
     raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 to {MAX_PORT}")
+
+
+def host(text: str) -> str:
+    """Return a host of the command line, without the brackets that IPv6 has in URLs."""
+    return text.removeprefix("[").removesuffix("]")
 
 
 def byte_count(text: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from otel_rollout.cli.argument_types import port, steps, threshold, trace_id
+from otel_rollout.cli.argument_types import host, port, steps, threshold, trace_id
 from otel_rollout.cli.shared_options import add_command, add_filters, add_folder, default_folder
 
 __all__ = ["add_diagnose", "add_ls", "add_show", "add_stats", "add_top", "add_view"]
@@ -132,7 +132,9 @@ The address has a random token, without which nothing is shown.
         help="trace folders, or spools (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
     )
     parser.add_argument("--port", type=port, metavar="N", help="the port (default: 8642, or the next free one)")
-    parser.add_argument("--host", default="127.0.0.1", metavar="NAME", help="the interface (default: 127.0.0.1)")
+    parser.add_argument(
+        "--host", type=host, default="127.0.0.1", metavar="NAME", help="the interface (default: 127.0.0.1)"
+    )
     parser.add_argument(
         "--allow-host",
         action="append",

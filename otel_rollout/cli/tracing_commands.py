@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from otel_rollout.cli.argument_types import byte_count, positive
+from otel_rollout.cli.argument_types import byte_count, host, positive
 from otel_rollout.cli.shared_options import add_command, add_filters, add_folder, add_seconds, default_folder
 
 __all__ = ["add_demo", "add_doctor", "add_import", "add_receive", "add_replay"]
@@ -96,7 +96,9 @@ OTEL_ROLLOUT_RECEIVE_TOKEN or in the file of --token-file.
 """,
     )
     add_folder(parser, "the trace folder to write into")
-    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="listen on it (default: 127.0.0.1)")
+    parser.add_argument(
+        "--host", type=host, default="127.0.0.1", metavar="ADDRESS", help="listen on it (default: 127.0.0.1)"
+    )
     parser.add_argument("--port", type=int, default=4318, metavar="N", help="the port (default: 4318; 0 is a free one)")
     add_seconds(parser, "--idle", "write a trajectory that has had no new span for so long (default: 900)", 900.0)
     parser.add_argument(

@@ -12,8 +12,9 @@ import pytest
 from google.rpc.status_pb2 import Status
 from starlette.testclient import TestClient
 
+from otel_rollout.cli.argument_types import host
 from otel_rollout.cli.main import main
-from otel_rollout.receive.access import is_authorized
+from otel_rollout.receive.access import is_authorized, read_token
 from otel_rollout.receive.app import make_app
 from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.receive.receiver import Receiver
@@ -111,6 +112,12 @@ def test_port_in_use(start, capsys) -> None:
     receiver = start()
     assert main(["receive", "traces", "--port", receiver.url.split(":")[2].split("/")[0]]) == 2
     assert "in use" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["127.0.0.1", "localhost", "::1", "[::1]"])
+def test_this_machine_alone_needs_no_token(given) -> None:
+    """An address of the loopback interface, with the brackets of a URL or without, needs none."""
+    assert read_token(host(given), None, {}) == ""
 
 
 def test_tls(start, tmp_path) -> None:
