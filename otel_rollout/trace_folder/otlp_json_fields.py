@@ -10,7 +10,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from otel_rollout.values.sanitize import INT64_MAX
+from otel_rollout.values.sanitize import fits_int64
 
 __all__ = [
     "JSON_NAMES",
@@ -112,8 +112,8 @@ def count_of(value: Any) -> int:
 def time_of(value: Any) -> int:
     """Return nanoseconds since 1970, which OTLP JSON has as a string."""
     time = _integer(value)
-    if not 0 <= time <= INT64_MAX:
-        raise ValueError("a time before 1970, or beyond 64 bits")
+    if not fits_int64(time):
+        raise ValueError("a time beyond 64 bits")
     return time
 
 

@@ -60,7 +60,10 @@ _UNSET: Final = Status(StatusCode.UNSET)
 _trace_flags: Final = [TraceFlags(flags) for flags in range(0x100)]
 _kinds: Final = {kind.value + 1: kind for kind in SpanKind}
 _status_codes: Final = {code.value: code for code in StatusCode}
-_KIND_NAMES: Final = {f"SPAN_KIND_{kind.name}": number for number, kind in _kinds.items()}
+_KIND_NAMES: Final = {
+    "SPAN_KIND_UNSPECIFIED": 0,
+    **{f"SPAN_KIND_{kind.name}": number for number, kind in _kinds.items()},
+}
 _STATUS_NAMES: Final = {f"STATUS_CODE_{code.name}": number for number, code in _status_codes.items()}
 
 
@@ -124,6 +127,8 @@ def _try_decode(
         context = span.context
         if context is None or not context.trace_id or not context.span_id:
             raise ValueError("an id of zeros")
+        if min(span.start_time or 0, span.end_time or 0) < 0:
+            raise ValueError("a time before 1970")
     except _MALFORMED as error:
         on_refused(f"a malformed span: {_reason_of(error)}")
         return None
@@ -238,6 +243,8 @@ def _parse_request(body: bytes) -> Any:
     try:
         return _parse_json(body)
     except orjson.JSONDecodeError:
+        if len(body) > LONG_BYTES:
+            raise
         with suppress(RecursionError, ValueError):
             return clean(json.loads(body.decode(errors="replace")))
         raise
