@@ -21,7 +21,7 @@ import orjson
 
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.receive.media_types import JSON, PROTOBUF
-from otel_rollout.receive.request_body import BodyTooLargeError, decompress
+from otel_rollout.receive.request_body import MAX_WINDOW_BYTES, ZSTD_PIECE_BYTES, BodyTooLargeError, decompress
 from otel_rollout.trace_folder.file_lock import open_to_read
 from otel_rollout.trace_folder.frames import MAX_LINE_BYTES, require_zstandard
 
@@ -37,9 +37,6 @@ _FIELD_1: Final = b"\x0a"
 _LENGTH: Final = struct.Struct(">I")
 _HEAD_BYTES: Final = 256
 _SKIP_BYTES: Final = 2**20
-_WINDOW_BYTES: Final = 2**27
-_ZSTD_PIECE_BYTES: Final = 1024
-"""At most 32 MiB once decompressed: zstd's decompressor has no limit."""
 
 _EMPTY: Final = b"{}"
 """A request without anything in it."""
@@ -189,7 +186,7 @@ class _ZstdStream(io.RawIOBase):
         """The reason that the rest can't be read."""
         self._file = file
         self._zstandard = require_zstandard()
-        self._shared = self._zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+        self._shared = self._zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
         self._frame = self._shared.decompressobj()
         self._is_in_frame = False
         self._compressed = b""
@@ -213,7 +210,7 @@ class _ZstdStream(io.RawIOBase):
     def _decompress(self) -> bool:
         """Decompress up to the next data; return False at the end."""
         while not self._data and not self.damage:
-            piece = self._compressed or self._file.read(_ZSTD_PIECE_BYTES)
+            piece = self._compressed or self._file.read(ZSTD_PIECE_BYTES)
             if not piece:
                 self.is_cut_off = self._is_in_frame
                 return False

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from otel_rollout.trace_folder.frames import require_zstandard
 
-__all__ = ["ENCODINGS", "BodyTooLargeError", "decompress"]
+__all__ = ["ENCODINGS", "MAX_WINDOW_BYTES", "ZSTD_PIECE_BYTES", "BodyTooLargeError", "decompress"]
 
 ENCODINGS: Final = ("gzip", "zstd", "identity")
 _GZIP: Final = 31
-_MAX_WINDOW_BYTES: Final = 2**27
+MAX_WINDOW_BYTES: Final = 2**27
 _MAX_MEMBERS: Final = 64
-_ZSTD_PIECE_BYTES: Final = 1024
+ZSTD_PIECE_BYTES: Final = 1024
 """At most 32 MiB once decompressed: zstd's decompressor has no limit."""
 
 
@@ -58,7 +58,7 @@ def _gunzip(body: bytes, max_bytes: int) -> bytes:
 
 def _decompress_zstd(body: bytes, max_bytes: int) -> bytes:
     zstandard = require_zstandard()
-    shared = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES)
+    shared = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
 
     def step(decompressor: Any, piece: memoryview, _: int) -> bytes:
         data: bytes = decompressor.decompress(piece)
@@ -66,7 +66,7 @@ def _decompress_zstd(body: bytes, max_bytes: int) -> bytes:
 
     try:
         # A stream reader would be shorter, and takes a body that is cut off for a whole one.
-        return _decompress(body, max_bytes, shared.decompressobj, step, _ZSTD_PIECE_BYTES)
+        return _decompress(body, max_bytes, shared.decompressobj, step, ZSTD_PIECE_BYTES)
     except (zstandard.ZstdError, MemoryError) as error:
         raise ValueError(f"the body is no zstd: {error}") from error
 

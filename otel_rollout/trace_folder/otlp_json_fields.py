@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 from otel_rollout.values.sanitize import fits_int64
@@ -129,18 +130,19 @@ def id_of(text: Any, bits: int) -> int:
 
 
 def _integer(value: Any) -> int:
-    is_whole = type(value) in (int, str) or (type(value) is float and value.is_integer())
-    try:
-        return int(value) if is_whole else _refuse(value, "a whole number")
-    except ValueError:
-        _refuse(value, "a whole number")
+    if type(value) is int:
+        return value
+    if type(value) is str or (type(value) is float and value.is_integer()):
+        with suppress(ValueError):
+            return int(value)
+    return _refuse(value, "a whole number")
 
 
 def _number(value: Any) -> float:
-    try:
-        return float(value) if type(value) in (int, float, str) else _refuse(value, "a number")
-    except (OverflowError, ValueError):
-        _refuse(value, "a number")
+    if type(value) in (int, float, str):
+        with suppress(OverflowError, ValueError):
+            return float(value)
+    return _refuse(value, "a number")
 
 
 def _bytes(value: Any) -> bytes:

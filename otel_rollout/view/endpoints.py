@@ -105,7 +105,7 @@ class Endpoints:
         }
 
     def group(self, path: Parameters, query: Parameters) -> dict[str, Any]:
-        """Answer `api/step/{step}/group`."""
+        """Answer `api/step/{step}/group?sample=…`."""
         version = self._state.version()
         asked = self._asked(path, query)
         groups = self._groups(asked)

@@ -67,7 +67,7 @@ class RunState:
         self._is_live = _Remembered(self._is_being_written, SECONDS_BETWEEN_LOCK_CHECKS)
 
     def version(self) -> str:
-        """Return a text that changes when the folders do, or their last writer ends; looked at once a second."""
+        """Return a text that changes when the folders do, or writing begins or ends; looked at once a second."""
         # A crash changes no file, but makes findings of what was open.
         return f"{self._version()}{'-live' if self.is_live() else ''}"
 

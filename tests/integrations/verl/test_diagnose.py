@@ -35,7 +35,7 @@ BATCHES = [
         "step": WAITING_STEP,
     },
 ]
-HACKED_STEPS, COLLAPSING_STEPS, DEAD_STEP = (21, 22, 23, 24), (31, 32, 33, 34), 41
+HACKED_STEPS, COLLAPSING_STEPS, DEAD_STEP, CUT_STEP = (21, 22, 23, 24), (31, 32, 33, 34), 41, 51
 FAULTS_OVER_STEPS = [
     *(
         {
@@ -57,6 +57,11 @@ FAULTS_OVER_STEPS = [
         "prompts": [f"{'hopeless' if number < 8 else 'vary'} {number}" for number in range(10)],
         "n": 2,
         "step": DEAD_STEP,
+    },
+    {
+        "prompts": [f"{'long' if number < 3 else 'vary'} {number}" for number in range(10)],
+        "n": 2,
+        "step": CUT_STEP,
     },
 ]
 
@@ -186,6 +191,20 @@ class TestVerl:
         found = found_in(faulty_steps[DEAD_STEP])["groups_all_worst"]
         assert (found.number, found.total) == (8, 10)
         assert {each.prompt.split()[0] for each in of(faulty_steps, found, DEAD_STEP)} == {"hopeless"}
+
+    def test_truncation_without_a_reward_is_found(self, faulty_steps):
+        """Answers that are cut off and get nothing for it are found, with what that costs."""
+        found = found_in(faulty_steps[CUT_STEP])["truncated"]
+        assert (found.number, found.total) == (6, 20)
+        assert {each.reward for each in of(faulty_steps, found, CUT_STEP)} == {0.0}
+        assert "0.6" in found.meaning
+
+    def test_trajectories_without_an_end_are_found(self, run_program: RunProgram):
+        """Trajectories whose process ends in the middle of a tool call are found."""
+        batch = {"prompts": [f"die {number}" for number in range(3)], "n": 2, "step": 1}
+        trajectories = by_step(run_program("run_worker.py", batches=[batch], overrides=traced()))[1]
+        found = found_in(trajectories)["rootless"]
+        assert found.number == found.total == len(trajectories) > 0
 
     def test_prefix_breaks_are_found(self, run_program: RunProgram):
         """An agent loop that changes earlier turns is found, and not where there is no earlier turn."""

@@ -1,8 +1,11 @@
 """Function tools; a file of their own, because verl loads it by path."""
 
 import asyncio
+import os
 
 from verl.tools.function_tool import function_tool
+
+import otel_rollout
 
 
 @function_tool
@@ -26,4 +29,8 @@ async def fail(why: str) -> str:
     if why.startswith("no answer"):
         await asyncio.sleep(float(why.rsplit(maxsplit=1)[-1]))
         raise TimeoutError(why)
+    if why == "the process ends":
+        # As a kill does, but with what has ended by then delivered.
+        otel_rollout.flush(10)
+        os._exit(0)
     raise RuntimeError(why)

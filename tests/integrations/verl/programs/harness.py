@@ -147,6 +147,7 @@ TOOL_CALLS: dict[str, list] = {
     "long": [],
     "stall": [("fail", {"why": "no answer in 0"})],
     "straggle": [("fail", {"why": "no answer in 5"})],
+    "die": [("fail", {"why": "the process ends"})],
 }
 ANSWERS = {
     "vary": "After some thought, the answer is {}.",

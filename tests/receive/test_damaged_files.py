@@ -1,0 +1,263 @@
+"""Files to import that are cut off, damaged, or not the Collector's."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import zstandard
+
+from otel_rollout.receive import otlp_file
+from otel_rollout.run.rollout_run import Run
+from tests.receive.importing import REQUESTS, add
+from tests.trace_folder.collector_files import write_collector_file
+
+pytest.importorskip("rich")
+
+
+def json_lines(path):
+    """Write the requests as a JSON file, and return its lines."""
+    write_collector_file(path, "json", REQUESTS)
+    return path.read_bytes().splitlines(keepends=True)
+
+
+class TestCutOff:
+    """Native compression whose end is missing."""
+
+    CUT_OFF = "ends within a request, as it does while it is written: import it again later\n"
+
+    def test_cut_zstd_is_named(self, tmp_path, capsys):
+        """A zstd stream that is cut off is named, and the whole requests before the cut are imported."""
+        path = tmp_path / "otlp.json"
+        stream = zstandard.ZstdCompressor().compressobj()
+        blocks = [stream.compress(line) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) for line in json_lines(path)]
+        path.write_bytes(b"".join(blocks)[:-20])
+
+        out, err = add(capsys, path, into=tmp_path / "traces")
+
+        assert out.startswith("40 spans of 20 trajectories from 1 file")
+        assert err == f"{path} {self.CUT_OFF}"
+
+    def test_zstd_cut_behind_a_whole_request(self, tmp_path, capsys):
+        """A zstd stream without its last block is named, though its data ends with a line end."""
+        path = tmp_path / "otlp.json"
+        stream = zstandard.ZstdCompressor().compressobj()
+        blocks = [stream.compress(line) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) for line in json_lines(path)]
+        path.write_bytes(b"".join(blocks))
+
+        out, err = add(capsys, path, into=tmp_path / "traces")
+
+        assert out.startswith("60 spans of 20 trajectories from 1 file")
+        assert err == f"{path} {self.CUT_OFF}"
+
+    @pytest.mark.parametrize("form", ["json native zstd", "proto native zstd"])
+    def test_cut_before_the_first_request(self, tmp_path, capsys, form):
+        """A zstd stream whose only block is cut off is named, though nothing of it can be read."""
+        path = tmp_path / "otlp.json"
+        write_collector_file(path, form, REQUESTS[:1])
+        path.write_bytes(path.read_bytes()[:-10])
+
+        out, err = add(capsys, path, into=tmp_path / "traces")
+
+        assert out.startswith("0 spans of 0 trajectories from 1 file")
+        assert err == f"{path} {self.CUT_OFF}"
+
+    def test_several_frames(self, tmp_path, capsys):
+        """A file of several zstd frames is whole if it ends where one ends, and cut off elsewhere."""
+        path = tmp_path / "otlp.json"
+        frames = [zstandard.ZstdCompressor().compress(line) for line in json_lines(path)]
+        path.write_bytes(b"".join(frames) + frames[0][:3])
+        _, err = add(capsys, path, into=tmp_path / "cut")
+        assert err == f"{path} {self.CUT_OFF}"
+
+        path.write_bytes(b"".join(frames))
+        out, err = add(capsys, path, into=tmp_path / "traces")
+
+        assert out.startswith("60 spans of 20 trajectories from 1 file")
+        assert err == ""
+
+    def test_damaged_zstd_is_no_cut(self, tmp_path, capsys):
+        """A zstd stream that is damaged exits with 1, and the requests before the damage are imported."""
+        path = tmp_path / "otlp.json"
+        frames = [zstandard.ZstdCompressor(write_checksum=True).compress(line) for line in json_lines(path)]
+        path.write_bytes(frames[0] + frames[1] + b"no frame" + frames[2])
+
+        out, err = add(capsys, path, into=tmp_path / "traces", code=1)
+
+        assert out.startswith("40 spans of 20 trajectories from 1 file")
+        assert f"{path}: the zstd stream is damaged before byte" in err
+        assert "ends within a request" not in err
+
+
+class TestOtherFiles:
+    """What is not spans."""
+
+    def test_damaged_request_is_named(self, tmp_path, capsys):
+        """A damaged request exits with 1 and is named, and all others are imported."""
+        path = tmp_path / "otlp.json"
+        write_collector_file(path, "json", REQUESTS)
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(lines[0] + b'{"resourceSpans": [[]]}\n' + lines[1] + lines[2])
+
+        out, err = add(capsys, path, into=tmp_path / "traces", code=1)
+
+        assert out.startswith("60 spans of 20 trajectories")
+        assert f"{path}: the body is no OTLP request" in err
+
+    def test_metrics_and_other_files_are_counted(self, tmp_path, capsys):
+        """Requests of metrics and files without OTLP in a folder are counted, and no error."""
+        folder = tmp_path / "files"
+        write_collector_file(folder / "otlp.json", "json", REQUESTS)
+        with (folder / "otlp.json").open("ab") as file:
+            file.write(b'{"resourceMetrics": []}\n')
+        (folder / "server.log").write_text("started\n")
+
+        _, err = add(capsys, folder, into=tmp_path / "traces")
+
+        assert "1 request without spans, such as metrics and logs" in err
+        assert f"1 file without OTLP skipped: {folder / 'server.log'}" in err
+
+    def test_a_trace_folder_is_imported_without_its_summaries(self, tmp_path, capsys):
+        """Its indexes, and the summaries that `ls` has written, are no requests."""
+        write_collector_file(tmp_path / "otlp.json", "json", REQUESTS)
+        add(capsys, tmp_path / "otlp.json", into=tmp_path / "traces")
+        steps = Run([tmp_path / "traces"]).steps()
+
+        out, err = add(capsys, tmp_path / "traces", into=tmp_path / "copy")
+
+        assert out.startswith("60 spans of 20 trajectories")
+        assert err == ""
+        assert [step.trajectories for step in Run([tmp_path / "copy"]).steps()] == [step.trajectories for step in steps]
+
+    def test_named_file_without_otlp_exits_with_2(self, tmp_path, capsys):
+        """A file that was named and holds something else exits with 2."""
+        (tmp_path / "server.log").write_text("started\n")
+
+        _, err = add(capsys, tmp_path / "server.log", into=tmp_path / "traces", code=2)
+
+        assert "is no file of the Collector's `file` exporter" in err
+
+    @pytest.mark.parametrize(
+        "start",
+        [
+            b"\0" * 5000,
+            b"\0" * (otlp_file._SKIP_BYTES + 1),
+            b"\xef\xbb\xbf",
+            b'"kind": 1}]}]}]}\n',
+            b"{bad\n",
+            b'{"resourceSpans": [\n',
+        ],
+        ids=["NULs", "many NULs", "byte order mark", "end of a line", "no JSON", "start of a line"],
+    )
+    def test_damaged_first_line_is_named(self, tmp_path, capsys, start):
+        """A JSON file whose first line is damaged exits with 1, and all others are imported."""
+        path = tmp_path / "otlp.json"
+        lines = json_lines(path)
+        path.write_bytes(start + b"".join([lines[0], *lines] if not start.endswith(b"\n") else lines))
+
+        out, err = add(capsys, path, into=tmp_path / "traces", code=1)
+
+        assert out.startswith("60 spans of 20 trajectories from 1 file")
+        assert err.startswith(f"{path}: ")
+        assert len(err.splitlines()) == 1
+
+    def test_number_of_the_damaged_line(self, tmp_path, capsys):
+        """A line that does not begin as a request does is named by its number."""
+        path = tmp_path / "otlp.json"
+        lines = json_lines(path)
+        path.write_bytes(b"\0" * 100 + b"".join([lines[0], *lines]))
+
+        _, err = add(capsys, path, into=tmp_path / "traces", code=1)
+
+        assert err == f"{path}: line 1 is damaged or no OTLP request\n"
+
+    def test_look_ahead_is_bounded(self, tmp_path, capsys, monkeypatch):
+        """A file without a request near its start is refused, whatever stands behind."""
+        monkeypatch.setattr(otlp_file, "_LOOK_AHEAD_BYTES", 1000)
+        path = tmp_path / "server.log"
+        path.write_bytes(b"started\n" * 1000 + b"".join(json_lines(tmp_path / "otlp.json")))
+
+        _, err = add(capsys, path, into=tmp_path / "traces", code=2)
+
+        assert "is no file of the Collector's `file` exporter" in err
+
+    def test_first_key_is_being_written(self, tmp_path, capsys):
+        """A file with a part of a request's first key is cut off, and no error."""
+        path = tmp_path / "otlp.json"
+        path.write_bytes(b'{"resourceSp')
+
+        _, err = add(capsys, path, into=tmp_path / "traces")
+
+        assert f"{path} ends within a request" in err
+
+    @pytest.mark.parametrize("start", [b"", b'{"resourceSpans": [\n'], ids=["indented", "after the bracket"])
+    def test_request_on_several_lines(self, tmp_path, capsys, start):
+        """A pretty-printed request exits with 1 and one sentence."""
+        path = tmp_path / "otlp.json"
+        pretty = json.dumps(json.loads(json_lines(path)[0]), indent=2).encode()
+        path.write_bytes(start + pretty.split(b"[\n", 1)[1] if start else pretty)
+
+        _, err = add(capsys, path, into=tmp_path / "traces", code=1)
+
+        assert err == f"{path}: a request must stand on one line, as `jq -c .` writes it\n"
+
+    @pytest.mark.parametrize(
+        "text",
+        [b'{"level": "info", "msg": "resourceSpans"}\n{"a": 1}\n', b"started\nstopped\n"],
+        ids=["JSON lines", "text"],
+    )
+    @pytest.mark.parametrize("pack", [bytes, zstandard.ZstdCompressor().compress], ids=["plain", "zstd"])
+    def test_log_is_no_otlp(self, tmp_path, capsys, text, pack):
+        """A log file is refused if it was named, and skipped in a folder, also if it is JSON or zstd."""
+        path = tmp_path / "files" / "server.log"
+        path.parent.mkdir()
+        path.write_bytes(pack(text))
+
+        _, named = add(capsys, path, into=tmp_path / "traces", code=2)
+        _, skipped = add(capsys, path.parent, into=tmp_path / "traces")
+
+        assert "is no file of the Collector's `file` exporter: neither OTLP JSON nor protobuf" in named
+        assert skipped == f"1 file without OTLP skipped: {path}\n"
+
+    @pytest.mark.parametrize("form", ["json", "json zstd"])
+    def test_json_that_is_no_request_is_named(self, tmp_path, capsys, form):
+        """JSON objects without a key of OTLP among requests are damage, not requests without spans."""
+        path = tmp_path / "otlp.json"
+        write_collector_file(path, form, REQUESTS)
+        log = b'{"level": "info"}'
+        with path.open("ab") as file:
+            file.write(log + b"\n" if form == "json" else len(log).to_bytes(4, "big") + log)
+
+        out, err = add(capsys, path, into=tmp_path / "traces", code=1)
+
+        assert out.startswith("60 spans of 20 trajectories from 1 file")
+        assert "is damaged or no OTLP request" in err
+        assert "without spans" not in err
+
+    @pytest.mark.parametrize("form", ["json", "json zstd"])
+    def test_empty_request_is_no_damage(self, tmp_path, capsys, form):
+        """A request without anything in it is `{}`."""
+        path = tmp_path / "otlp.json"
+        write_collector_file(path, form, REQUESTS)
+        with path.open("ab") as file:
+            file.write(b"{}\n" if form == "json" else (2).to_bytes(4, "big") + b"{}")
+
+        out, err = add(capsys, path, into=tmp_path / "traces")
+
+        assert out.startswith("60 spans of 20 trajectories from 1 file")
+        assert err == ""
+
+    def test_missing_file_exits_with_2(self, tmp_path, capsys):
+        """A file that does not exist exits with 2."""
+        _, err = add(capsys, tmp_path / "gone.json", into=tmp_path / "traces", code=2)
+
+        assert f"there is no file or folder {tmp_path / 'gone.json'}" in err
+
+    def test_folder_does_not_import_itself(self, tmp_path, capsys):
+        """Of a folder that has the trace folder within, the trace folder's own files are left out."""
+        write_collector_file(tmp_path / "otlp.json", "json", REQUESTS)
+        add(capsys, tmp_path, into=tmp_path / "traces")
+
+        out, _ = add(capsys, tmp_path, into=tmp_path / "traces")
+
+        assert "from 1 file added" in out
