@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 import inspect
 import pickle
 import subprocess
@@ -18,6 +19,41 @@ from otel_rollout.capture import call as call_module
 from otel_rollout.spans import runtime
 from otel_rollout.testing import InMemorySpanExporter
 from tests.ops import Agent, add, count_to, multiply, stream
+
+
+class Scorer:
+    """An object that is called."""
+
+    def __init__(self) -> None:
+        self.threshold = 1
+        self.calls = 0
+        self.label = ""
+
+    def __call__(self, value: int) -> bool:
+        """Score."""
+        self.calls += 1
+        return value > self.threshold
+
+    def __len__(self) -> int:
+        return 2
+
+    def __contains__(self, item: object) -> bool:
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 7
+
+    def __repr__(self) -> str:
+        return "scorer"
+
+
+@rollout_trace_op
+@functools.lru_cache
+def CACHED() -> None:
+    """Return nothing."""
 
 
 class TestIdentity:
@@ -60,6 +96,58 @@ class TestIdentity:
     def test_copying(self) -> None:
         """Objects with decorated methods copy."""
         assert copy.deepcopy(Agent("copy")).name == "copy"
+
+
+class TestObjects:
+    """An object that is called stays the object, with its fields, methods and operators."""
+
+    def test_a_cached_function(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A cached function keeps `cache_info` and `cache_clear`, also as a method."""
+
+        @rollout_trace_op
+        @functools.lru_cache
+        def cached(value: int) -> int:
+            return value
+
+        class Agent:
+            @rollout_trace_op
+            @functools.lru_cache  # noqa: B019 - a method
+            def ask(self, value: int) -> int:
+                return value
+
+        agent = Agent()
+        assert [cached(1), cached(1), agent.ask(2)] == [1, 1, 2]
+        assert cached.cache_info()[:2] == (1, 1)  # type: ignore[attr-defined]
+        assert Agent.ask.cache_info()[:2] == (0, 1)  # type: ignore[attr-defined]
+        assert str(inspect.signature(cached)) == "(value: 'int') -> 'int'"
+        assert otel_rollout.flush()
+        inputs = [span["attributes"]["input.value"] for span in rollout_spans.as_dicts()]
+        assert inputs == [{"value": 1}, {"value": 1}, {"value": 2}]
+
+    def test_fields_are_the_object_s_own(self) -> None:
+        """A field that is set on the traced object is the object's, and the other way round."""
+        scorer = Scorer()
+        traced: Any = rollout_trace_op(scorer)
+        traced.threshold = 10
+        scorer.label = "changed"
+        assert (traced(5), scorer.calls, traced.calls, traced.label) == (False, 1, 1, "changed")
+        del traced.label
+        assert not hasattr(scorer, "label")
+
+    def test_class_and_operators(self) -> None:
+        """`isinstance`, `len`, `in`, comparison, hash and text are those of the object."""
+        scorer = Scorer()
+        traced: Any = rollout_trace_op(scorer)
+        assert isinstance(traced, Scorer)
+        assert (len(traced), 1 in traced, traced == scorer, hash(traced), repr(traced)) == (2, True, True, 7, "scorer")
+
+    def test_copies(self) -> None:
+        """A copy, and what was pickled, is a traced object with fields of its own."""
+        traced: Any = rollout_trace_op(name="score", kind="TOOL")(Scorer())
+        for copied in (copy.deepcopy(traced), pickle.loads(pickle.dumps(traced))):
+            copied.threshold = 5
+            assert (copied(3), traced(3), copied.__wrapped__ is traced.__wrapped__) == (False, True, False)
+        assert pickle.loads(pickle.dumps(CACHED)) is CACHED
 
 
 PICKLING = """

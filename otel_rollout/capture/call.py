@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+from asyncio import CancelledError, Future, _get_running_loop
 from collections.abc import Callable
 from contextvars import Token
 from functools import partial
@@ -15,10 +15,11 @@ from opentelemetry.trace import Span
 from otel_rollout import semconv
 from otel_rollout.capture.exceptions import record_failure
 from otel_rollout.capture.llm import describe_llm_call
-from otel_rollout.capture.signature import compile_binder
+from otel_rollout.capture.signature import begins_with_receiver, compile_binder
 from otel_rollout.safety.guard import drop_fault, guarded
 from otel_rollout.safety.log_once import call_user_function
 from otel_rollout.safety.signal_handlers import is_from_signal_handler
+from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, Frame, attach, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.values.snapshot import Snapshot, snapshot
 
@@ -62,12 +63,17 @@ class Operation:
         self.capture_inputs = capture_inputs
         self.capture_output = capture_output
         self.binder = compile_binder(function)
-        self.has_receiver = _first_parameter(function) in ("self", "cls")
+        self.has_receiver = begins_with_receiver(function)
         self.attributes: dict[str, Any] = {semconv.SPAN_KIND: kind}
         if kind in semconv.OPERATION_NAMES:
             self.attributes[semconv.OPERATION_NAME] = semconv.OPERATION_NAMES[kind]
         if kind == "TOOL":
             self.attributes[semconv.TOOL_NAME] = self.name
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        """Start the span of one call; return None in silence, and while tracing is off."""
+        pipeline = runtime.pipeline
+        return None if pipeline is None else self.start(pipeline, args, kwargs)
 
     def start(self, pipeline: RunningPipeline, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         """Start the span of one call; return None in silence."""
@@ -247,12 +253,35 @@ class Call:
         self.is_open = False
 
     @guarded("resuming a span")
-    def take_up(self) -> None:
-        """Resume, as the coroutine that is awaited now."""
+    def take_up(self, *unused: Any) -> Call:
+        """Resume, as the coroutine or generator that runs now."""
         self.is_open = self.span is not None
         if self.frame.trajectory is not None:
             self.frame.trajectory.open_ops[id(self.span)] = self.span
         self.resume()
+        return self
+
+    @guarded("waiting for a task")
+    def wait_for(self, future: Future[Any]) -> bool:
+        """Pause until a future of the running event loop is done; return False if it is another loop's."""
+        if future.get_loop() is not _get_running_loop():
+            return False
+        self.pause()
+        self.is_open = False
+        future.add_done_callback(self._end_with)
+        return True
+
+    @guarded("ending a span")
+    def _end_with(self, future: Any) -> None:
+        if future.cancelled():
+            self.stop(CancelledError())
+            return
+        # `exception()` would mark the exception as seen, and asyncio would not warn of it any more.
+        error = future._exception  # noqa: SLF001
+        if error is not None:
+            self.stop(error)
+        else:
+            self.succeed(future.result())
 
     @guarded("recording a yielded item")
     def add_yielded(self, item: Any) -> None:
@@ -306,11 +335,3 @@ def _name(function: Any) -> str:
     while isinstance(function, partial):
         function = function.func
     return getattr(function, "__qualname__", None) or type(function).__qualname__
-
-
-def _first_parameter(function: Callable[..., Any]) -> str | None:
-    try:
-        return next(iter(inspect.signature(function).parameters), None)
-    except (NameError, TypeError, ValueError):
-        # NameError: an annotation that only a type checker can resolve.
-        return None

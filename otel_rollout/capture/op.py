@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from types import CoroutineType
-from typing import Any, TypeVar, cast, overload
+import sys
+from asyncio import Future, Task
+from collections.abc import AsyncGenerator, Callable, Generator
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any, Final, TypeVar, cast, overload
 
 from otel_rollout import semconv
 from otel_rollout.capture.call import Call, Capture, Operation
+from otel_rollout.capture.callables import Unawaited, is_kind, is_untouched, like
 from otel_rollout.spans import runtime
 
 __all__ = ["rollout_trace_op"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_LATER: Final = frozenset(map(id, (AsyncGeneratorType, CoroutineType, Future, GeneratorType, Task)))
+"""The ids of the types of results that run later: comparing classes may call a metaclass's `__eq__`."""
 
 
 @overload
@@ -39,8 +45,9 @@ def rollout_trace_op(
     """Trace each call of a function as a span under the current one, with its arguments, result and error.
 
     Works bare (`@rollout_trace_op`) and with arguments, on functions, methods, class methods and static methods, on
-    coroutine functions, generators and async generators; a generator's span covers the iteration, and its output is
-    the list of what was yielded. The bare form is verl's `rollout_trace_op`
+    coroutine functions, generators, async generators and objects with a `__call__`. A generator's span covers the
+    iteration, and its output is the list of yielded items. If a function returns a new coroutine, generator or task,
+    its span covers that, too. The bare form is verl's `rollout_trace_op`
     (https://verl.readthedocs.io/en/latest/advance/rollout_trace.html).
 
     Args:
@@ -62,29 +69,31 @@ def rollout_trace_op(
     if kind not in semconv.SPAN_KINDS:
         raise ValueError(f"rollout_trace_op(kind={kind!r}): the kinds are {', '.join(semconv.SPAN_KINDS)}")
 
+    options = {"name": name, "kind": kind, "capture_inputs": capture_inputs, "capture_output": capture_output}
+
     def decorate(target: Any) -> Any:
         if isinstance(target, (classmethod, staticmethod)):
             return type(target)(decorate(target.__func__))
         if not callable(target) or isinstance(target, type):
             raise TypeError(f"rollout_trace_op takes a function, not {target!r}")
         operation = Operation(target, name, kind, capture_inputs=capture_inputs, capture_output=capture_output)
-        return _wrap(target, operation)
+        return like(target, _wrap(target, operation), functools.partial(_decorate_again, options))
 
     return decorate if function is None else decorate(function)
 
 
+def _decorate_again(options: dict[str, Any], target: Any) -> Any:
+    return rollout_trace_op(**options)(target)
+
+
 def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
-    def is_kind(test: Callable[[Any], bool]) -> bool:
-        return test(function) or test(type(function).__call__)
-
-    if is_kind(inspect.isasyncgenfunction):
-        return _wrap_async_generator(function, operation)
-    if is_kind(inspect.iscoroutinefunction):
+    if is_kind(inspect.isasyncgenfunction, function):
+        return _wrap_async_generator(function, operation.begin)
+    if is_kind(inspect.iscoroutinefunction, function):
         return _wrap_coroutine(function, operation)
-    if is_kind(inspect.isgeneratorfunction):
-        return _wrap_generator(function, operation)
+    if is_kind(inspect.isgeneratorfunction, function):
+        return _wrap_generator(function, operation.begin)
 
-    @functools.wraps(function)
     def traced(*args: Any, **kwargs: Any) -> Any:
         pipeline = runtime.pipeline
         if pipeline is None:
@@ -92,14 +101,16 @@ def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., A
         call = operation.start(pipeline, args, kwargs)
         if call is None:
             return function(*args, **kwargs)
+        # Only the function refers to its arguments now; it may free them before it returns.
+        held: list[Any] = [kwargs, args]
+        del args, kwargs
         try:
-            result = function(*args, **kwargs)
-            if type(result) is CoroutineType:
-                # A function that returns a coroutine: another decorator's wrapper, for example.
-                finishing: Any = _finish(call, result)
-                finishing.__name__, finishing.__qualname__ = result.__name__, result.__qualname__
-                call.set_aside()
-                return finishing
+            result = function(*held.pop(), **held.pop())
+            if id(type(result)) in _LATER:
+                references = sys.getrefcount(result)
+                later = _follow(call, result, references)
+                if later is not None:
+                    return later
             call.succeed(result)
             return result
         except BaseException as error:
@@ -112,10 +123,37 @@ def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., A
     return traced
 
 
-async def _finish(call: Call, coroutine: Coroutine[Any, Any, Any]) -> Any:
+def _follow(call: Call, result: Any, references: int) -> Any:
+    """Return a form of a result that runs later and ends the span of the call that returned it.
+
+    None if the span ends now: the program has the coroutine or generator elsewhere, or has begun it.
+
+    Args:
+        call: The call.
+        result: Its result, of a type in `_LATER`.
+        references: The references to the result, as `is_untouched` takes them.
+    """
+    kind = type(result)
+    if kind is Task or kind is Future:
+        return result if call.wait_for(result) else None
+    if not is_untouched(result, references):
+        return None
+    later: Any
+    if kind is CoroutineType:
+        later = _finish(call, Unawaited(result))
+    elif kind is GeneratorType:
+        later = _wrap_generator(lambda: result, call.take_up)()
+    else:
+        later = _wrap_async_generator(lambda: result, call.take_up)()
+    later.__name__, later.__qualname__ = result.__name__, result.__qualname__
+    call.set_aside()
+    return later
+
+
+async def _finish(call: Call, coroutine: Unawaited) -> Any:
     try:
         call.take_up()
-        result = await coroutine
+        result = await coroutine.take()
         call.succeed(result)
         return result
     except BaseException as error:
@@ -127,7 +165,6 @@ async def _finish(call: Call, coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
-    @functools.wraps(function)
     async def traced(*args: Any, **kwargs: Any) -> Any:
         pipeline = runtime.pipeline
         if pipeline is None:
@@ -135,8 +172,16 @@ def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Calla
         call = operation.start(pipeline, args, kwargs)
         if call is None:
             return await function(*args, **kwargs)
+        # Only the function refers to its arguments now; it may free them before it returns.
+        held: list[Any] = [kwargs, args]
+        del args, kwargs
         try:
-            result = await function(*args, **kwargs)
+            result = await function(*held.pop(), **held.pop())
+            if type(result) is AsyncGeneratorType or type(result) is GeneratorType:
+                references = sys.getrefcount(result)
+                later = _follow(call, result, references)
+                if later is not None:
+                    return later
             call.succeed(result)
             return result
         except BaseException as error:
@@ -149,28 +194,33 @@ def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Calla
     return traced
 
 
-def _wrap_generator(function: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
-    @functools.wraps(function)
+# What goes through the two generators below is only ever in `held`, and is taken out as it is passed on: a frame that
+# refers to an item keeps one more of them alive, and one that refers to the exception that passed it is a cycle.
+
+
+def _wrap_generator(function: Callable[..., Any], begin: Callable[..., Call | None]) -> Callable[..., Any]:
     def traced(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        pipeline = runtime.pipeline
-        call = operation.start(pipeline, args, kwargs) if pipeline is not None else None
+        call = begin(args, kwargs)
+        held: list[Any] = [kwargs, args]
+        del args, kwargs
         if call is None:
-            return (yield from function(*args, **kwargs))
+            return (yield from function(*held.pop(), **held.pop()))
         try:
-            generator = cast("Generator[Any, Any, Any]", function(*args, **kwargs))
+            generator = cast("Generator[Any, Any, Any]", function(*held.pop(), **held.pop()))
             step: Callable[[Any], Any] = generator.send
-            argument: Any = None
+            held.append(None)
             while True:
                 call.resume()
-                item = step(argument)
+                held.append(step(held.pop()))
                 call.pause()
-                call.add_yielded(item)
+                call.add_yielded(held[-1])
                 try:
-                    argument = yield item
+                    held.append((yield held.pop()))
                     step = generator.send
                 except BaseException as error:
                     # Thrown in by the consumer, or GeneratorExit: the generator handles it.
-                    step, argument = generator.throw, error
+                    step = generator.throw
+                    held.append(error)
         except StopIteration as stop:
             call.stop()
             return stop.value
@@ -180,34 +230,38 @@ def _wrap_generator(function: Callable[..., Any], operation: Operation) -> Calla
         finally:
             if call.is_open or call.token is not None:
                 call.interrupted()
-            # A frame that holds the exception that passed it is a reference cycle, freed by the collector alone.
-            argument = None
+            held.clear()
 
     return traced
 
 
-def _wrap_async_generator(function: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
-    @functools.wraps(function)
+def _wrap_async_generator(function: Callable[..., Any], begin: Callable[..., Call | None]) -> Callable[..., Any]:
     async def traced(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        pipeline = runtime.pipeline
-        call = operation.start(pipeline, args, kwargs) if pipeline is not None else None
+        call = begin(args, kwargs)
+        held: list[Any] = [kwargs, args]
+        del args, kwargs
         try:
-            generator = cast("AsyncGenerator[Any, Any]", function(*args, **kwargs))
+            generator = cast("AsyncGenerator[Any, Any]", function(*held.pop(), **held.pop()))
             step: Callable[[Any], Any] = generator.asend
-            argument: Any = None
+            first: Any = _first_step(generator)
             while True:
                 if call is not None:
                     call.resume()
-                item = await step(argument)
+                if first is not None:
+                    awaited, first = first, None
+                    held.append(await awaited)
+                else:
+                    held.append(await step(held.pop()))
                 if call is not None:
                     call.pause()
-                    call.add_yielded(item)
+                    call.add_yielded(held[-1])
                 try:
-                    argument = yield item
+                    held.append((yield held.pop()))
                     step = generator.asend
                 except BaseException as error:
                     # Thrown in by the consumer, or GeneratorExit: the generator handles it.
-                    step, argument = generator.athrow, error
+                    step = generator.athrow
+                    held.append(error)
         except StopAsyncIteration:
             if call is not None:
                 call.stop()
@@ -218,7 +272,19 @@ def _wrap_async_generator(function: Callable[..., Any], operation: Operation) ->
         finally:
             if call is not None and (call.is_open or call.token is not None):
                 call.interrupted()
-            # A frame that holds the exception that passed it is a reference cycle, freed by the collector alone.
-            argument = None
+            held.clear()
 
     return traced
+
+
+def _first_step(generator: AsyncGenerator[Any, Any]) -> Any:
+    """Return the awaitable of a generator's first item, without the event loop hearing of the generator.
+
+    A loop closes all async generators that it knows when it ends. It knows the traced one, which closes this one.
+    """
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        return generator.asend(None)
+    finally:
+        sys.set_asyncgen_hooks(*hooks)

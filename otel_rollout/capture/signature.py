@@ -6,17 +6,29 @@ function, so the binder is a function with the same parameters that returns them
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable
 from inspect import Parameter
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final
 
-__all__ = ["Binder", "compile_binder", "read_signature"]
+from otel_rollout.values.object_reading import find_static
+
+__all__ = ["Binder", "begins_with_receiver", "compile_binder", "read_signature"]
 
 Binder = Callable[..., dict[str, Any]]
 """Takes the arguments of a call and returns them by name; raises TypeError if they don't fit the signature."""
 
+_READABLE: Final = (
+    FunctionType,
+    MethodType,
+    BuiltinFunctionType,
+    functools.partial,
+    type(functools.lru_cache(lambda: None)),
+)
+"""The types whose signatures are read without running code of a user's class."""
 _RECEIVERS: Final = ("self", "cls")
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _STARS: Final[dict[Any, str]] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
@@ -29,11 +41,34 @@ def compile_binder(function: Callable[..., Any]) -> Binder:
         function: Any callable. If its signature can't be read, or has the receiver at another place than calls do, the
             binder returns `args` and `kwargs`.
     """
-    try:
-        parameters = list(read_signature(function).parameters.values())
-        return _bind_after_receiver if _hides_receiver(function, parameters) else _compile(parameters)
-    except Exception:  # reading a callable may run code of its class
+    function = _called(function)
+    parameters = _parameters(function)
+    if parameters is None:
         return _bind_after_receiver if _takes_receiver(function) else _bind_unnamed
+    return _bind_after_receiver if _hides_receiver(function, parameters) else _compile(parameters)
+
+
+def begins_with_receiver(function: Callable[..., Any]) -> bool:
+    """Return True if calls of a function begin with `self` or `cls`."""
+    parameters = _parameters(_called(function))
+    return parameters is not None and any(each.name in _RECEIVERS for each in parameters[:1])
+
+
+def _called(function: Any) -> Any:
+    """Return the function that a call of an object runs: looking for a signature in the object may run its code."""
+    kind = type(function)
+    if kind in _READABLE or isinstance(function, type):
+        return function
+    call = find_static(kind, "__call__")
+    return MethodType(call, function) if type(call) is FunctionType else function
+
+
+def _parameters(function: Any) -> list[Parameter] | None:
+    try:
+        return list(read_signature(function).parameters.values())
+    except (AttributeError, NameError, TypeError, ValueError):
+        # A function in C without a signature, or a decorator set `__signature__` to another object.
+        return None
 
 
 def read_signature(function: Callable[..., Any]) -> inspect.Signature:
@@ -66,11 +101,10 @@ def _hides_receiver(function: Any, parameters: list[Parameter]) -> bool:
 
 def _takes_receiver(function: Any) -> bool:
     """Return True if the function's own first parameter is a receiver, whatever its `__signature__` is."""
-    try:
-        code = None if inspect.ismethod(function) else function.__code__
-        return code is not None and code.co_argcount > 0 and code.co_varnames[0] in _RECEIVERS
-    except Exception:  # reading a callable may run code of its class
+    if type(function) is not FunctionType:
         return False
+    code = function.__code__
+    return code.co_argcount > 0 and code.co_varnames[0] in _RECEIVERS
 
 
 def _compile(parameters: list[Parameter]) -> Binder:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from contextvars import Token
-from types import TracebackType
+from types import CoroutineType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from opentelemetry import context as context_api
@@ -15,6 +16,7 @@ from opentelemetry.trace import Link, Span, SpanContext, StatusCode, get_current
 
 from otel_rollout import semconv
 from otel_rollout.capture.annotate import PREFIX, TOTALS
+from otel_rollout.capture.callables import Unawaited, is_kind, is_untouched, like
 from otel_rollout.capture.exceptions import record_failure
 from otel_rollout.capture.scalars import PLAIN, read_scalar, read_tag
 from otel_rollout.safety.guard import drop_fault, guarded, is_fault
@@ -64,6 +66,10 @@ def rollout_trace_attr(
         trace: False silences everything inside, other instrumentations included.
     """
     return Trajectory(sample_index, step, rollout_n, name, validate, trace)
+
+
+def _decorate_again(given: tuple[Any, ...], function: Any) -> Any:
+    return Trajectory(*given)(function)
 
 
 class Trajectory:
@@ -122,27 +128,55 @@ class Trajectory:
         """Decorate a function or a coroutine function: each call is a trajectory with these tags.
 
         Raises:
-            TypeError: It is a generator function: its caller runs between its steps, which is no part of a trajectory.
+            TypeError: It is a class or not callable. Or it is a generator function: its caller runs between its steps,
+                which is no part of a trajectory.
         """
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        target: Any = function
+        if isinstance(target, (classmethod, staticmethod)):
+            return cast("_Function", type(target)(self(target.__func__)))
+        if not callable(target) or isinstance(target, type):
+            raise TypeError(f"rollout_trace_attr decorates a function, not {target!r}")
+        if is_kind(inspect.isgeneratorfunction, target) or is_kind(inspect.isasyncgenfunction, target):
             raise TypeError("rollout_trace_attr doesn't decorate generator functions: use `with` around the loop")
         given = (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
         traced: Any
-        if inspect.iscoroutinefunction(function):
+        if is_kind(inspect.iscoroutinefunction, target):
 
-            @functools.wraps(function)
             async def traced(*args: Any, **kwargs: Any) -> Any:
                 with Trajectory(*given):
-                    return await function(*args, **kwargs)
+                    return await target(*args, **kwargs)
 
         else:
 
-            @functools.wraps(function)
             def traced(*args: Any, **kwargs: Any) -> Any:
-                with Trajectory(*given):
-                    return function(*args, **kwargs)
+                with Trajectory(*given) as trajectory:
+                    result = target(*args, **kwargs)
+                    if type(result) is CoroutineType:
+                        references = sys.getrefcount(result)
+                        if trajectory._token is not None and is_untouched(result, references):
+                            return trajectory._extend(result)
+                    return result
 
-        return cast("_Function", traced)
+        return cast("_Function", like(target, traced, functools.partial(_decorate_again, given)))
+
+    def _extend(self, coroutine: CoroutineType[Any, Any, Any]) -> Any:
+        """Return a coroutine that runs another one as the trajectory's rest; `__exit__` then leaves the root open."""
+        later: Any = self._run(Unawaited(coroutine), self._root, self._state)
+        self._root = self._state = None
+        later.__name__, later.__qualname__ = coroutine.__name__, coroutine.__qualname__
+        return later
+
+    async def _run(self, coroutine: Unawaited, root: Span | None, state: TrajectoryState | None) -> Any:
+        context = context_api.get_current()
+        self._root, self._state = root, state
+        self._token = enter_silence(context) if root is None else enter(context, Frame(state, root))
+        try:
+            result = await coroutine.take()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+        self.__exit__(None, None, None)
+        return result
 
     async def __aenter__(self) -> Trajectory:  # noqa: PYI034 - Python 3.10 has no Self
         return self.__enter__()
