@@ -89,12 +89,11 @@ def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., A
         pipeline = runtime.pipeline
         if pipeline is None:
             return function(*args, **kwargs)
-        call = operation.start(pipeline, args, kwargs)
-        if call is None:
-            return function(*args, **kwargs)
+        call = Call(operation, pipeline)
         try:
+            call.start(args, kwargs)
             result = function(*args, **kwargs)
-            if type(result) is CoroutineType:
+            if type(result) is CoroutineType and call.is_open:
                 # A function that returns a coroutine: another decorator's wrapper, for example.
                 finishing: Any = _finish(call, result)
                 finishing.__name__, finishing.__qualname__ = result.__name__, result.__qualname__
@@ -106,8 +105,8 @@ def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., A
             call.stop(error)
             raise
         finally:
-            if call.is_open or call.token is not None:
-                call.interrupted()
+            if call.is_open:
+                call.clean_up()
 
     return traced
 
@@ -122,8 +121,8 @@ async def _finish(call: Call, coroutine: Coroutine[Any, Any, Any]) -> Any:
         call.stop(error)
         raise
     finally:
-        if call.is_open or call.token is not None:
-            call.interrupted()
+        if call.is_open:
+            call.clean_up()
 
 
 def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
@@ -132,10 +131,9 @@ def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Calla
         pipeline = runtime.pipeline
         if pipeline is None:
             return await function(*args, **kwargs)
-        call = operation.start(pipeline, args, kwargs)
-        if call is None:
-            return await function(*args, **kwargs)
+        call = Call(operation, pipeline)
         try:
+            call.start(args, kwargs)
             result = await function(*args, **kwargs)
             call.succeed(result)
             return result
@@ -143,8 +141,8 @@ def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Calla
             call.stop(error)
             raise
         finally:
-            if call.is_open or call.token is not None:
-                call.interrupted()
+            if call.is_open:
+                call.clean_up()
 
     return traced
 
@@ -153,10 +151,11 @@ def _wrap_generator(function: Callable[..., Any], operation: Operation) -> Calla
     @functools.wraps(function)
     def traced(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         pipeline = runtime.pipeline
-        call = operation.start(pipeline, args, kwargs) if pipeline is not None else None
-        if call is None:
+        if pipeline is None:
             return (yield from function(*args, **kwargs))
+        call = Call(operation, pipeline)
         try:
+            call.start(args, kwargs)
             generator = cast("Generator[Any, Any, Any]", function(*args, **kwargs))
             step: Callable[[Any], Any] = generator.send
             argument: Any = None
@@ -178,8 +177,8 @@ def _wrap_generator(function: Callable[..., Any], operation: Operation) -> Calla
             call.stop(error)
             raise
         finally:
-            if call.is_open or call.token is not None:
-                call.interrupted()
+            if call.is_open:
+                call.clean_up()
             # A frame that holds the exception that passed it is a reference cycle, freed by the collector alone.
             argument = None
 
@@ -190,8 +189,10 @@ def _wrap_async_generator(function: Callable[..., Any], operation: Operation) ->
     @functools.wraps(function)
     async def traced(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         pipeline = runtime.pipeline
-        call = operation.start(pipeline, args, kwargs) if pipeline is not None else None
+        call = Call(operation, pipeline) if pipeline is not None else None
         try:
+            if call is not None:
+                call.start(args, kwargs)
             generator = cast("AsyncGenerator[Any, Any]", function(*args, **kwargs))
             step: Callable[[Any], Any] = generator.asend
             argument: Any = None
@@ -216,8 +217,8 @@ def _wrap_async_generator(function: Callable[..., Any], operation: Operation) ->
                 call.stop(error)
             raise
         finally:
-            if call is not None and (call.is_open or call.token is not None):
-                call.interrupted()
+            if call is not None and call.is_open:
+                call.clean_up()
             # A frame that holds the exception that passed it is a reference cycle, freed by the collector alone.
             argument = None
 

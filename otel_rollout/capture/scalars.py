@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any, Final
 
-from otel_rollout.safety.signal_handlers import is_from_signal_handler
+from otel_rollout.safety.guard import is_of_call
 from otel_rollout.values.object_reading import find_static, integer_text, is_one_of, is_subclass
 from otel_rollout.values.sanitize import fits_int64, replace_surrogates
 from otel_rollout.values.snapshot import snapshot
@@ -31,7 +31,7 @@ def read_number(value: Any) -> float | None:
     try:
         return float(plain)
     except (OverflowError, ValueError) as error:
-        if is_from_signal_handler(error):
+        if not is_of_call(error, OverflowError, ValueError):
             raise
         # Beyond a double's range, or a Decimal that is a signalling NaN.
         return None

@@ -16,6 +16,7 @@ from otel_rollout.processing.chat_writer import ChatWriter, WrittenSide
 from otel_rollout.processing.payload_finisher import PayloadFinisher, plain_text
 from otel_rollout.processing.redaction import Redactor
 from otel_rollout.processing.secret_patterns import REDACTED
+from otel_rollout.safety.guard import FAULTS, is_plain
 from otel_rollout.safety.log_once import internal_error
 from otel_rollout.safety.signal_safe_lock import renew_locks
 from otel_rollout.spans.context import Frame
@@ -69,6 +70,16 @@ class ProviderTracer(RolloutTracer):
         tags = trajectory.tags if trajectory is not None else {semconv.OUTSIDE_TRAJECTORY: True}
         return self._start(name, context, {**attributes, **tags}, trajectory)
 
+    def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
+        """Remember the span's trajectory, if our queues get it too."""
+        if self._on_start is not None:
+            self._on_start(span, trajectory)
+
+    def end(self, span: Span) -> None:
+        """End a span that has not ended."""
+        if span.is_recording():
+            span.end()
+
     def set_input(self, span: Span, taken: Snapshot) -> None:
         """Set the input at once: the provider's span can't be changed after its end."""
         written = None
@@ -106,7 +117,9 @@ class ProviderTracer(RolloutTracer):
         known = _attributes_of(root)
         try:
             sides = chat.write_root(root.get_span_context().trace_id, None, None)
-        except Exception:
+        except FAULTS as error:
+            if not is_plain(error):
+                raise
             internal_error("writing messages")
             return
         keys = ((semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE), (semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE))
@@ -138,7 +151,9 @@ class ProviderTracer(RolloutTracer):
     def _written(self, write: Callable[[Any], WrittenSide], taken: Snapshot) -> WrittenSide | None:
         try:
             return write(self._clean_value(taken))
-        except Exception:
+        except FAULTS as error:
+            if not is_plain(error):
+                raise
             # The payload is set as it is.
             internal_error("writing messages")
             return None
@@ -163,8 +178,6 @@ class ProviderTracer(RolloutTracer):
             return None
         # This thread would wait for ever for a lock that a handler's exception left held.
         renew_locks(span, *(getattr(span, part, None) for part in _PARTS))
-        if self._on_start is not None:
-            self._on_start(span, trajectory)
         return span if redactor is None else RedactingSpan(span, redactor)
 
 
@@ -248,7 +261,9 @@ class RedactingSpan(Span):
     def _clean(self, replace: Callable[[Any], Any], value: _Value, instead: Any) -> _Value:
         try:
             return replace(value)  # type: ignore[no-any-return]  # of the kind that it was given
-        except Exception:
+        except FAULTS as error:
+            if not is_plain(error):
+                raise
             # A value that can't be searched must not be exported.
             internal_error("replacing secrets")
             return instead  # type: ignore[no-any-return]
