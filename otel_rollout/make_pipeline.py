@@ -218,8 +218,9 @@ def _processor_of(provider: Any) -> QueueProcessor:
 def _provider_tracer(
     tracer: Tracer, finisher: PayloadFinisher, chat: ChatWriter | None, provider_spans: ProviderSpans | None
 ) -> ProviderTracer:
-    on_start = provider_spans.started if provider_spans is not None else None
-    return ProviderTracer(tracer, finisher, on_start, chat=chat)
+    if provider_spans is None:
+        return ProviderTracer(tracer, finisher, chat=chat)
+    return ProviderTracer(tracer, finisher, provider_spans.started, on_end=provider_spans.forget, chat=chat)
 
 
 def _make_global(resource: Resource, sampler: Sampler, limits: SpanLimits) -> GlobalProvider:

@@ -41,6 +41,7 @@ class ProviderTracer(RolloutTracer):
         tracer: The provider's tracer.
         finisher: Redacts and cuts a payload before the span ends; its redactor also replaces secrets in attributes.
         on_start: Called with each span and its trajectory, if our queues get them too.
+        on_end: Called with each of these spans at its end.
         chat: Writes messages; None if a setting turns them off.
     """
 
@@ -50,11 +51,13 @@ class ProviderTracer(RolloutTracer):
         finisher: PayloadFinisher,
         on_start: Callable[[Span, TrajectoryState | None], None] | None = None,
         *,
+        on_end: Callable[[Span], None] | None = None,
         chat: ChatWriter | None = None,
     ) -> None:
         self._tracer = tracer
         self._finisher = finisher
         self._on_start = on_start
+        self._on_end = on_end
         self._redactor = finisher.redactor
         self._chat = chat
         self._asked: WeakKeyDictionary[Span, tuple[ChatSide | None, Any]] = WeakKeyDictionary()
@@ -77,8 +80,13 @@ class ProviderTracer(RolloutTracer):
 
     def end(self, span: Span) -> None:
         """End a span that has not ended."""
-        if span.is_recording():
-            span.end()
+        try:
+            if span.is_recording():
+                span.end()
+        finally:
+            if self._on_end is not None:
+                # An exception of the program may have come before the provider told our queues of the end.
+                self._on_end(span)
 
     def set_input(self, span: Span, taken: Snapshot) -> None:
         """Set the input at once: the provider's span can't be changed after its end."""

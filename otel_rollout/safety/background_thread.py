@@ -46,9 +46,11 @@ class BackgroundThread:
         self.is_started = True
         try:
             _thread.start_new_thread(self._start, ())
-        except RuntimeError:
-            # No thread can be had, or the interpreter is exiting.
+        except RuntimeError as error:
+            # No thread can be had, or the interpreter is exiting: Python's own classes.
             self.is_started = False
+            if type(error).__module__ != "builtins":
+                raise
         except BaseException:
             # The thread may be there all the same: of two the first one runs.
             self.is_started = False

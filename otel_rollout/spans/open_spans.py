@@ -66,6 +66,10 @@ class ProviderSpans:
         if len(self._trajectories) > MAX_SPANS:
             self._trajectories.popitem(last=False)
 
+    def forget(self, span: Span) -> None:
+        """Forget a span that has ended, if `ended` was not called."""
+        self._trajectories.pop(span.get_span_context().span_id, None)
+
     def ended(self, span: ReadableSpan) -> RolloutSpan | ReadableSpan:
         """Return the span to queue: ours with its trajectory, any other unchanged.
 

@@ -60,16 +60,24 @@ class _InTrajectory:
     def __call__(self, *args: Any) -> Any:
         outer = context_api.get_current()
         before = [(variable, variable.get()) for variable, _ in self._values]
-        try:
-            for variable, value in self._values:
-                variable.set(value)
-            context_api.attach(self._context)
-            return self._function(*args)
-        finally:
+
+        def leave() -> None:
             # Not by tokens: an exception of the program may come before one is stored.
             restore(outer)
             for variable, value in before:
                 variable.set(value)
+
+        try:
+            try:
+                for variable, value in self._values:
+                    variable.set(value)
+                context_api.attach(self._context)
+                return self._function(*args)
+            finally:
+                leave()
+        finally:
+            # Again, if one came in the middle.
+            leave()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A process pool gets the bare function.

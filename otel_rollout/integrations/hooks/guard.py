@@ -14,10 +14,11 @@ from typing import Any, Final
 from otel_rollout.integrations.hooks.hook import Hook, Patch
 from otel_rollout.safety.guard import FAULTS, is_plain
 from otel_rollout.safety.log_once import internal_errors, warn_once
+from otel_rollout.safety.signal_handlers import is_from_signal_handler
 
 __all__ = ["DRIFT", "call_library", "guarded", "report"]
 
-DRIFT: Final = (*FAULTS, ImportError, ModuleNotFoundError)
+DRIFT: Final = (*FAULTS, AssertionError, ImportError, ModuleNotFoundError, NotImplementedError, RuntimeError)
 """The exceptions of code that meets another version of a library; not their subclasses."""
 
 _PANIC: Final = "pyo3_runtime"
@@ -29,7 +30,7 @@ def guarded(hook: Hook | Patch, step: Callable[..., Any], *arguments: Any) -> An
     try:
         return step(*arguments)
     except DRIFT as error:
-        if not is_plain(error, DRIFT):
+        if not is_plain(error, DRIFT) or is_from_signal_handler(error):
             raise
         report(hook, error)
         return None
@@ -48,6 +49,8 @@ def call_library(key: str, message: str, function: Callable[..., Any], *argument
         return function(*arguments)
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__module__ != _PANIC:
+            raise
+        if is_from_signal_handler(error):
             raise
         warn_once(key, message, error)
         return None

@@ -185,15 +185,17 @@ class _Watch:
             returned = guarded(self._hook, observer.wrapped, result)
         if self._span is not None:
             self._span.succeed(result)
+        self.finish()
         return result if returned is None else returned
 
     def fail(self, error: BaseException) -> None:
         """Record an exception that leaves the call."""
         observer = self.observer
-        if observer is not None:
+        if observer is not None and not self._is_finished:
             guarded(self._hook, observer.fail, error)
             if self._span is not None:
                 self._span.stop(error)
+            self.finish()
 
     def suspend(self) -> None:
         """Leave the call's context: the call has returned a coroutine that runs later."""
@@ -216,14 +218,12 @@ class _Watch:
         observer = self.observer
         if observer is None or self._is_finished:
             return
-        try:
-            if self._span is not None and self._span.is_open:
-                self._span.clean_up()
-            self._leave(observer)
-        finally:
-            self._is_finished = True
-            if type(observer).close is not Observer.close:
-                guarded(self._hook, observer.close)
+        if self._span is not None and self._span.is_open:
+            self._span.clean_up()
+        self._leave(observer)
+        self._is_finished = True
+        if type(observer).close is not Observer.close:
+            guarded(self._hook, observer.close)
 
     def _enter(self, observer: Observer) -> None:
         self._is_entered = True
@@ -238,9 +238,9 @@ class _Watch:
         if self._token is not None:
             leave_variable(self._token)
             self._token = None
-        self._is_entered = False
         if type(observer).leave is not Observer.leave:
             guarded(self._hook, observer.leave)
+        self._is_entered = False
 
 
 def _around_coroutine(function: Callable[..., Any], observed: _Observed) -> Callable[..., Any]:
