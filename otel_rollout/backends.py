@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,13 +19,14 @@ from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.http import shown_url
 from otel_rollout.installing import install_line
 from otel_rollout.near_miss import closest, did_you_mean
+from otel_rollout.safety.background_log import BackgroundLogger
 
 __all__ = ["Address", "Backend", "backend_names", "is_backend_named", "make_exporters", "requested_backend"]
 
 Backend = str | SpanExporter | Sequence["str | SpanExporter"]
 """The type of `init(backend=…)`: a name, names separated by commas, an exporter, or a list of names and exporters."""
 
-_logger = logging.getLogger("otel_rollout")
+_logger = BackgroundLogger()
 
 DISTRIBUTION: Final = "otel-rollout"
 _PACKAGE_PREFIX: Final = "otel_rollout_"

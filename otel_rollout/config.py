@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Mapping
+from functools import partial
 from multiprocessing import util as multiprocessing_util
 from typing import Any, Final, TypeVar, cast
 
@@ -19,6 +20,7 @@ from otel_rollout.init_notes import is_disabled, log_off, warn_of_variables
 from otel_rollout.make_pipeline import InitRequest, make_pipeline
 from otel_rollout.pipeline import Pipeline
 from otel_rollout.safety import background_log, log_once
+from otel_rollout.safety.background_log import BackgroundLogger
 from otel_rollout.safety.signal_safe_lock import SignalSafeLock
 from otel_rollout.settings import resolve_settings
 from otel_rollout.spans import runtime
@@ -26,7 +28,7 @@ from otel_rollout.spans.provider import application_provider
 
 __all__ = ["RolloutTraceConfig", "flush", "init", "shutdown", "stats"]
 
-_logger = logging.getLogger("otel_rollout")
+_logger = BackgroundLogger()
 _lock = SignalSafeLock()
 
 _Config = TypeVar("_Config", bound="RolloutTraceConfig")
@@ -93,8 +95,24 @@ def _init(
     for argument, value in (("project_name", project_name), ("experiment_name", experiment_name)):
         if not isinstance(value, str) or not value.strip():
             raise ConfigurationError(f"{argument}={value!r}: this should be a non-empty string")
+    try:
+        _init_locked(project_name, experiment_name, backend, address, tracer_provider, given, is_verls=is_verls)
+    finally:
+        background_log.write_rest()
+
+
+def _init_locked(
+    project_name: str,
+    experiment_name: str,
+    backend: Backend | None,
+    address: Address,
+    tracer_provider: TracerProvider | None,
+    given: Mapping[str, Any],
+    *,
+    is_verls: bool,
+) -> None:
     with _lock:
-        resolved = resolve_settings(given, also_known=_ARGUMENTS)
+        resolved = resolve_settings(given, also_known=_ARGUMENTS, warn=partial(_logger.warning, "%s"))
         if address != Address() and not is_backend_named(backend):
             backend = "otlp"
         asked = requested_backend(backend)
@@ -114,6 +132,7 @@ def _init(
         exporters = pipeline.exporters.values() if pipeline is not None else ()
         warn_of_variables(exporters)
         if pipeline is not None:
+            background_log.start_log()
             _install_exit_hooks()
         else:
             log_off(is_chosen=is_verls or is_backend_named(backend))
@@ -199,8 +218,8 @@ def _finish(pipeline: Pipeline, timeout: float | None) -> bool:
         if pipeline.queues:
             counts = pipeline.stats()
             is_quiet = is_whole and not counts.open_spans
-            background_log.write_rest()
             _logger.log(logging.INFO if is_quiet else logging.WARNING, "%s", counts)
+            background_log.write_rest()
     return is_whole
 
 

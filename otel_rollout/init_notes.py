@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -12,12 +11,13 @@ from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
 from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
 
 from otel_rollout.near_miss import misspelt_variables
+from otel_rollout.safety.background_log import BackgroundLogger
 from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES
 from otel_rollout.spans.provider import is_weaves
 
 __all__ = ["is_disabled", "log_off", "warn_of_variables"]
 
-_logger = logging.getLogger("otel_rollout")
+_logger = BackgroundLogger()
 
 
 def is_disabled() -> bool:

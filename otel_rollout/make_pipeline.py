@@ -17,7 +17,7 @@ from otel_rollout.backends import Address, make_exporters
 from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.delivery.queue_limits import QueueLimits
 from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
-from otel_rollout.pipeline import Pipeline, QueueProcessor
+from otel_rollout.pipeline import Pipeline, QueueProcessor, put_into
 from otel_rollout.processing.chat_writer import ChatWriter
 from otel_rollout.processing.payload_finisher import PayloadFinisher
 from otel_rollout.processing.provider_tracer import ProviderTracer
@@ -36,6 +36,7 @@ from otel_rollout.spans.provider import (
     make_provider,
     make_resource,
 )
+from otel_rollout.spans.recording_span import RolloutSpan
 from otel_rollout.spans.span_bounds import bounds_of, environment_limits
 from otel_rollout.spans.tracer import RecordingTracer, RolloutTracer
 
@@ -174,12 +175,10 @@ def _trace_with_ours(
         if provider.has_other_processors:
             tracer = _provider_tracer(provider.get_tracer(SCOPE.name, SCOPE.version), finisher, chat, provider_spans)
             return tracer, provider, provider_spans
-    count_end = open_spans.ended
 
-    def on_end(span: Any) -> None:
-        count_end()
-        for queue in queues:
-            queue.put(span)
+    def on_end(span: RolloutSpan) -> None:
+        open_spans.ended(span)
+        put_into(queues, span)
 
     recording = RecordingTracer(
         sampler,
@@ -219,8 +218,9 @@ def _processor_of(provider: Any) -> QueueProcessor:
 def _provider_tracer(
     tracer: Tracer, finisher: PayloadFinisher, chat: ChatWriter | None, provider_spans: ProviderSpans | None
 ) -> ProviderTracer:
-    on_start = provider_spans.started if provider_spans is not None else None
-    return ProviderTracer(tracer, finisher, on_start, chat=chat)
+    if provider_spans is None:
+        return ProviderTracer(tracer, finisher, chat=chat)
+    return ProviderTracer(tracer, finisher, provider_spans.started, on_end=provider_spans.forget, chat=chat)
 
 
 def _make_global(resource: Resource, sampler: Sampler, limits: SpanLimits) -> GlobalProvider:

@@ -17,7 +17,6 @@ from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.processing.payload_finisher import PayloadFinisher
 from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout.safety.background_thread import call_within
-from otel_rollout.safety.guard import guarded
 from otel_rollout.safety.log_once import internal_errors, warn_once
 from otel_rollout.settings import Settings
 from otel_rollout.spans import runtime
@@ -29,7 +28,7 @@ from otel_rollout.spans.tracer import RolloutTracer
 from otel_rollout.values.object_reading import fields_of
 from otel_rollout.values.snapshot import DEFAULT_BUDGET
 
-__all__ = ["Pipeline", "QueueProcessor"]
+__all__ = ["Pipeline", "QueueProcessor", "put_into"]
 
 SNAPSHOT_SHARE: Final = 2
 """A snapshot may hold this many times a payload's limit: the later cut chooses better which parts to keep."""
@@ -158,7 +157,7 @@ class Pipeline:
             truncated_bytes=self.finisher.truncated_bytes,
             redacted=self.finisher.redactor.redacted if self.finisher.redactor is not None else 0,
             internal_errors=dict(internal_errors),
-            open_spans=self.open_spans.count() + (self.provider_spans.open if self.provider_spans else 0),
+            open_spans=self.open_spans.count + (self.provider_spans.open if self.provider_spans else 0),
             is_uncounted=not self.queues,
         )
 
@@ -181,19 +180,14 @@ class QueueProcessor(SpanProcessor):
 
     def on_end(self, span: ReadableSpan) -> None:
         """Queue a finished span; once tracing is off, ours alone."""
-        ended = self._ended(span) or span
+        ended = self.provider_spans.ended(span)
         if span.context is None or not span.context.trace_flags.sampled:
             return
         pipeline = runtime.pipeline
         is_on = isinstance(pipeline, Pipeline) and pipeline.queues is self.queues
         if not is_on and not isinstance(ended, RolloutSpan):
             return
-        for queue in self.queues:
-            _put(queue, ended)
-
-    @guarded("queueing a span")
-    def _ended(self, span: ReadableSpan) -> RolloutSpan | ReadableSpan:
-        return self.provider_spans.ended(span)
+        put_into(self.queues, ended)
 
     def shutdown(self) -> None:
         """Deliver the queued spans: the provider is shut down before us."""
@@ -204,9 +198,23 @@ class QueueProcessor(SpanProcessor):
         return flush_queues(self.queues, timeout_millis / 1000)
 
 
-@guarded("queueing a span")
-def _put(queue: ExporterQueue, span: RolloutSpan | ReadableSpan) -> None:
-    queue.put(span)
+def put_into(queues: Sequence[ExporterQueue], span: RolloutSpan | ReadableSpan) -> None:
+    """Put an ended span into each queue that has not taken it yet.
+
+    An exception of the program, of a signal handler say, may come in the middle of a `put`: the other queues get the
+    span all the same, and then it passes.
+
+    Args:
+        queues: One per exporter.
+        span: The span; a `RolloutSpan` counts the queues that have it, so that this may be called again.
+    """
+    waiting = iter(queues[span.taken :] if isinstance(span, RolloutSpan) else queues)
+    try:
+        for queue in waiting:
+            queue.put(span)
+    except BaseException:
+        put_into(queues if isinstance(span, RolloutSpan) else [*waiting], span)
+        raise
 
 
 def flush_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:

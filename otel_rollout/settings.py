@@ -280,7 +280,11 @@ STANDARD_VARIABLES: Final[Mapping[str, str]] = {
 
 
 def resolve_settings(
-    arguments: Mapping[str, Any], environ: Mapping[str, str] | None = None, *, also_known: Sequence[str] = ()
+    arguments: Mapping[str, Any],
+    environ: Mapping[str, str] | None = None,
+    *,
+    also_known: Sequence[str] = (),
+    warn: Callable[[str], None] = _logger.warning,
 ) -> Settings:
     """Return each setting's value: the argument, else the first of its variables that is set, else the default.
 
@@ -288,6 +292,7 @@ def resolve_settings(
         arguments: Values by setting name; None counts as not given.
         environ: The environment; the process's own if None.
         also_known: Names of other arguments, which a misspelt one may stand for.
+        warn: Takes a line on each variable that is ignored.
 
     Raises:
         ConfigurationError: An argument or a variable of ours can't work; the message names it and the valid values.
@@ -299,7 +304,7 @@ def resolve_settings(
         if value is None:
             values[setting.name], ignored = read_variables(setting, environ)
             for text in ignored:
-                _logger.warning("%s", text)
+                warn(text)
             continue
         try:
             values[setting.name] = setting.read(value)

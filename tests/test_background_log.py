@@ -13,8 +13,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import otel_rollout
 from otel_rollout.safety import background_log
-from otel_rollout.safety.background_log import log_in_background
-from otel_rollout.safety.guard import guarded
+from otel_rollout.safety.background_log import BackgroundLogger
+from otel_rollout.safety.log_once import internal_error
 from tests.delivery.queues import until
 
 
@@ -62,14 +62,12 @@ def test_a_traced_call_does_not_wait_for_a_log_handler(handler: Handler) -> None
 
 
 def test_internal_errors_are_logged_in_the_background(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault of ours is logged with its traceback, by another thread than the one that ran into it."""
+    """A fault of ours is logged by another thread than the one that ran into it."""
     monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
-
-    @guarded("testing")
-    def fail() -> None:
+    try:
         raise ValueError("a fault")
-
-    fail()
+    except ValueError:
+        internal_error("testing")
     until(lambda: bool(handler.records))
     assert handler.records == [("internal error while testing; the traced program goes on", False)]
 
@@ -77,7 +75,7 @@ def test_internal_errors_are_logged_in_the_background(handler: Handler, monkeypa
 def test_in_order_and_each_once(handler: Handler) -> None:
     """Messages come in their order, whatever thread logs them."""
     for number in range(200):
-        log_in_background(logging.WARNING, f"message {number}")
+        BackgroundLogger().warning(f"message {number}")
     background_log.write_rest()
     assert [text for text, _ in handler.records] == [f"message {number}" for number in range(200)]
 
@@ -94,8 +92,8 @@ def test_a_filter_that_raises(handler: Handler) -> None:
     logger, failing = logging.getLogger("otel_rollout"), Failing()
     logger.addFilter(failing)
     try:
-        log_in_background(logging.WARNING, "first")
-        log_in_background(logging.WARNING, "second")
+        BackgroundLogger().warning("first")
+        BackgroundLogger().warning("second")
         background_log.write_rest()
     finally:
         logger.removeFilter(failing)
@@ -106,7 +104,7 @@ def test_at_the_end_of_a_program() -> None:
     """What was about to be logged as the program ended is logged, also if the log handler takes its time."""
     program = """
 import logging, threading
-from otel_rollout.safety.background_log import log_in_background
+from otel_rollout.safety.background_log import BackgroundLogger
 
 class Slow(logging.StreamHandler):
     def emit(self, record):
@@ -114,7 +112,7 @@ class Slow(logging.StreamHandler):
         super().emit(record)
 
 logging.basicConfig(handlers=[Slow()])
-log_in_background(logging.WARNING, "the last message")
+BackgroundLogger().warning("the last message")
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stderr == "WARNING:otel_rollout:the last message\n"

@@ -15,7 +15,7 @@ from opentelemetry import context as context_api
 import otel_rollout
 from otel_rollout import rollout_trace_attr
 from otel_rollout.capture import call, trajectory
-from otel_rollout.capture.call import Call, Operation
+from otel_rollout.capture.call import Call
 from otel_rollout.capture.trajectory import Trajectory
 from otel_rollout.spans import runtime
 from otel_rollout.spans.open_trajectories import OpenTrajectories, OpenTrajectory
@@ -209,7 +209,7 @@ class TestEveryInstruction:
                     assert context_api.get_current() is context
                     kept.append(len(handle._state.open_ops))  # type: ignore[union-attr]  # it is traced
 
-        for _ in interrupted(run, Operation.start):
+        for _ in interrupted(run, Call.start):
             assert kept.pop() == 0
 
     @pytest.mark.parametrize("form", CALLS)

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-import otel_rollout
 from otel_rollout import rollout_trace_op
 from otel_rollout.testing import InMemorySpanExporter
-from tests.ops import count_to, record, recorded, stream
+from tests.ops import record, recorded
 
 
 class TestErrors:
@@ -237,63 +236,3 @@ class TestErrors:
         thread.join()
         assert recorded(rollout_spans) == [record("f", {}, attributes={"rollout.status": "cancelled"})]
         assert caplog.records == []
-
-
-STEPS = [
-    "otel_rollout.capture.call.current_frame",
-    "otel_rollout.capture.call.snapshot",
-    "otel_rollout.capture.call.enter",
-    "otel_rollout.capture.call.leave",
-    "otel_rollout.capture.call.Frame",
-    "otel_rollout.capture.call.Call.__init__",
-    "otel_rollout.capture.call.Operation._bind",
-    "otel_rollout.capture.call.record_failure",
-    "otel_rollout.capture.call.describe_llm_call",
-    "otel_rollout.spans.tracer.RecordingTracer.start_op",
-    "otel_rollout.spans.tracer.RecordingTracer.set_input",
-    "otel_rollout.spans.tracer.RecordingTracer.set_output",
-    "otel_rollout.spans.recording_span.RolloutSpan.__init__",
-    "otel_rollout.spans.recording_span.RolloutSpan.end",
-    "otel_rollout.spans.ids.SystemIdGenerator.generate_span_id",
-]
-
-
-@pytest.mark.parametrize("step", STEPS)
-class TestInternalErrors:
-    """Faults of tracing itself."""
-
-    def test_every_kind_of_call(self, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-        """Whichever step of tracing fails, calls return, raise, yield and cancel as ever, and the fault is counted."""
-        monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
-        otel_rollout.init("project", "experiment", backend=InMemorySpanExporter())
-
-        def explode(*args: Any, **kwargs: Any) -> Any:
-            raise RuntimeError("a fault of ours")
-
-        monkeypatch.setattr(step, explode)
-        error = ValueError("theirs")
-
-        @rollout_trace_op(kind="LLM")
-        def generate(value: int) -> int:
-            if value < 0:
-                raise error
-            return value
-
-        @rollout_trace_op(kind="LLM")
-        async def agenerate(value: int) -> int:
-            return generate(value)
-
-        async def main() -> list[Any]:
-            return [await agenerate(2), [item async for item in stream(2)]]
-
-        def run() -> None:
-            assert (generate(1), list(count_to(2)), asyncio.run(main())) == (1, [0, 1], [2, [0, 1]])
-            with pytest.raises(ValueError) as caught:
-                generate(-1)
-            assert caught.value is error
-            assert error.__context__ is None
-
-        # In a copied context: where leaving a span fails, it stays current.
-        contextvars.copy_context().run(run)
-        assert sum(otel_rollout.stats().internal_errors.values()) > 0
-        monkeypatch.undo()

@@ -223,7 +223,7 @@ class TestOff:
         def explode(*args: Any, **kwargs: Any) -> Any:
             raise AssertionError("tracing is off")
 
-        monkeypatch.setattr(call_module.Operation, "start", explode)
+        monkeypatch.setattr(call_module.Call, "start", explode)
         monkeypatch.setattr(call_module.Call, "__init__", explode)
         assert runtime.pipeline is None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import gc
 import threading
 import weakref
@@ -321,55 +320,3 @@ class TestReuse:
         trajectory.__exit__(None, None, None)
         assert recorded(rollout_spans) == [root_record({"sample_index": 1}, "sample 1 · test-project/test-experiment")]
         assert caplog.records == []
-
-
-STEPS = [
-    "otel_rollout.capture.trajectory.current_frame",
-    "otel_rollout.capture.trajectory.enter",
-    "otel_rollout.capture.trajectory.leave",
-    "otel_rollout.capture.trajectory.enter_silence",
-    "otel_rollout.capture.trajectory.record_failure",
-    "otel_rollout.capture.trajectory.snapshot",
-    "otel_rollout.capture.scalars.snapshot",
-    "otel_rollout.capture.annotate.current_frame",
-    "otel_rollout.capture.trajectory.TrajectoryState.__init__",
-    "otel_rollout.capture.trajectory._metadata",
-    "otel_rollout.capture.annotate._leave_out",
-    "otel_rollout.spans.tracer.RecordingTracer.start_root",
-    "otel_rollout.spans.recording_span.RolloutSpan.__init__",
-    "otel_rollout.spans.recording_span.RolloutSpan.set_attributes",
-    "otel_rollout.spans.recording_span.RolloutSpan.end",
-    "otel_rollout.spans.ids.SystemIdGenerator.generate_trace_id",
-]
-
-
-@pytest.mark.parametrize("step", STEPS)
-class TestInternalErrors:
-    """Faults of tracing itself."""
-
-    def test_never_reach_the_program(self, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-        """Whichever step fails, what runs in a trajectory runs as ever, and the fault is counted."""
-        monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
-        otel_rollout.init("project", "experiment", backend=InMemorySpanExporter())
-
-        def explode(*args: Any, **kwargs: Any) -> Any:
-            raise RuntimeError("a fault of ours")
-
-        error = ValueError("theirs")
-
-        def run() -> None:
-            with rollout_trace_attr(1, trace=False):
-                pass
-            with rollout_trace_attr(1):
-                annotate(reward=1.0, output="answer", rollout=1)
-                assert op(4) == 4
-            with pytest.raises(ValueError) as caught, rollout_trace_attr(1):
-                raise error
-            assert caught.value is error
-            assert error.__context__ is None
-
-        monkeypatch.setattr(step, explode)
-        # In a copied context: where leaving a trajectory fails, it stays current.
-        contextvars.copy_context().run(run)
-        assert sum(otel_rollout.stats().internal_errors.values()) > 0
-        monkeypatch.undo()

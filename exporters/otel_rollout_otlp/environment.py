@@ -5,7 +5,6 @@ Source: https://opentelemetry.io/docs/specs/otel/protocol/exporter/
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +14,12 @@ from urllib.parse import urlsplit
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.header_variable import read_headers
 from otel_rollout.export.http import shown_url
+from otel_rollout.safety.background_log import BackgroundLogger
 from otel_rollout.settings import Setting, read_variables
 
 __all__ = ["OtlpEnvironment", "read_environment"]
 
-_logger = logging.getLogger("otel_rollout")
+_logger = BackgroundLogger()
 
 DEFAULT_TIMEOUT: Final = 10.0
 DEFAULT_HTTP_ENDPOINT: Final = "http://localhost:4318"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +22,7 @@ from otel_rollout.export.recent import RecentDict
 from otel_rollout.export.span_facts import span_id_of, trace_id_of
 from otel_rollout.installing import install_line
 from otel_rollout.processing.span_size import readable_size
+from otel_rollout.safety.background_log import BackgroundLogger
 from otel_rollout.safety.gil import GilYielder
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout_trackio.folder_store import DIR, FolderStore, default_folder
@@ -32,7 +32,7 @@ from otel_rollout_trackio.translate import Conversation, is_root, translate
 
 __all__ = ["TrackioSpanExporter"]
 
-_logger = logging.getLogger(__name__)
+_logger = BackgroundLogger(__name__)
 
 SPACE_ID: Final = "TRACKIO_SPACE_ID"
 

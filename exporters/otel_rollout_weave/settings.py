@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import configparser
-import logging
 import netrc
 import os
 import sys
@@ -17,11 +16,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from otel_rollout.safety.background_log import BackgroundLogger
 from otel_rollout.safety.log_once import warn_once
 
 __all__ = ["CREDENTIALS_HINT", "WeaveSettings", "read_settings", "run_of_process"]
 
-_logger = logging.getLogger(__name__)
+_logger = BackgroundLogger(__name__)
 
 PUBLIC_API: Final = "https://api.wandb.ai"
 PUBLIC_TRACE_SERVER: Final = "https://trace.wandb.ai"

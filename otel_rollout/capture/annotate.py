@@ -10,7 +10,6 @@ from opentelemetry import context as context_api
 
 from otel_rollout import semconv
 from otel_rollout.capture.scalars import read_attribute, read_number, read_scalar
-from otel_rollout.safety.guard import guarded
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, current_frame
@@ -75,7 +74,6 @@ def annotate(
     _annotate(pipeline, reward, reward_parts, status, input, output, attributes)
 
 
-@guarded("annotating a trajectory")
 def _annotate(
     pipeline: RunningPipeline,
     reward: Any,

@@ -16,10 +16,8 @@ from otel_rollout import semconv
 from otel_rollout.capture.exceptions import record_failure
 from otel_rollout.capture.llm import describe_llm_call
 from otel_rollout.capture.signature import begins_with_receiver, compile_binder
-from otel_rollout.safety.guard import drop_fault, guarded
+from otel_rollout.safety.guard import is_of_call
 from otel_rollout.safety.log_once import call_user_function
-from otel_rollout.safety.signal_handlers import is_from_signal_handler
-from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, Frame, attach, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.values.snapshot import Snapshot, snapshot
 
@@ -70,59 +68,6 @@ class Operation:
         if kind == "TOOL":
             self.attributes[semconv.TOOL_NAME] = self.name
 
-    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-        """Start the span of one call; return None in silence, and while tracing is off."""
-        pipeline = runtime.pipeline
-        return None if pipeline is None else self.start(pipeline, args, kwargs)
-
-    def start(self, pipeline: RunningPipeline, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-        """Start the span of one call; return None in silence."""
-        context: Context | None = None
-        call: Call | None = None
-        try:
-            context = context_api.get_current()
-            frame = current_frame(context)
-            if frame is SILENCE:
-                return None
-            tracer = pipeline.tracer
-            shown: Snapshot | None = None
-            request: Any = None
-            if self.capture_inputs or self.is_llm:
-                arguments = self._bind(args, kwargs)
-                if self.capture_inputs:
-                    shown = self.capture("capture_inputs", self.capture_inputs, arguments, pipeline)
-                if self.is_llm:
-                    # Before the call, which may extend the lists that it takes.
-                    taken = shown if shown is not None and self.capture_inputs is True else snapshot(arguments)
-                    request = taken.value
-            span = tracer.start_op(self.name, context, frame, self.attributes)
-            if span is None:
-                call = Call(self, pipeline, None, SILENCE)
-                call.token = enter_silence(context)
-                return call
-            if shown is not None:
-                tracer.set_input(span, shown)
-            if frame is None:
-                call = Call(self, pipeline, span, Frame(None, span, self.is_llm))
-            else:
-                call = Call(self, pipeline, span, Frame(frame.trajectory, span, self.is_llm or frame.is_llm))
-            if self.is_llm:
-                call.request = request
-                call.is_turn = frame is not None and frame.trajectory is not None and not frame.is_llm
-            if pipeline.token2text and self.has_receiver and args:
-                tracer.set_tokenizer(span, pipeline.tokenizer_of(args[0]))
-            if call.frame.trajectory is not None:
-                call.frame.trajectory.open_ops[id(span)] = span
-            call.token = enter(context, call.frame)
-            return call
-        except BaseException as error:
-            restore(context)
-            if call is not None and call.frame.trajectory is not None:
-                # Nothing ends it: its trajectory would keep it.
-                call.frame.trajectory.open_ops.pop(id(call.span), None)
-            drop_fault(error, "starting a span")
-            return None
-
     def capture(self, name: str, capture: Capture, value: Any, pipeline: RunningPipeline) -> Snapshot:
         """Return a snapshot of a side of a call.
 
@@ -136,11 +81,12 @@ class Operation:
             value = call_user_function(f"{self.name}: {name}", cast("Callable[[Any], Any]", capture), value)
         return snapshot(value, pipeline.snapshot_budget)
 
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by name."""
         try:
             return self.binder(*args, **kwargs)
         except TypeError as error:
-            if is_from_signal_handler(error):
+            if not is_of_call(error, TypeError):
                 raise
             # The function will raise the same error, unless a decorator changed its parameters.
             return {"args": args[1:] if self.has_receiver else args, "kwargs": kwargs}
@@ -149,11 +95,13 @@ class Operation:
 class Call:
     """One traced call, from its start to its end.
 
+    An exception may come at any instruction, from a signal handler, another thread or the end of memory. So the
+    wrapper makes the call before its `try`, `start` is inside, and `clean_up`, in the `finally`, ends what is left.
+    Each field is set before what it speaks of is done, or right after, and every step of the end may be repeated.
+
     Args:
         operation: The called operation.
         pipeline: The running pipeline.
-        span: Its span; None if the sampler drops it, and with it everything inside.
-        frame: The frame that is current while it runs.
     """
 
     __slots__ = (
@@ -162,6 +110,7 @@ class Call:
         "is_open",
         "is_turn",
         "operation",
+        "outer",
         "pipeline",
         "request",
         "span",
@@ -171,80 +120,110 @@ class Call:
         "yields",
     )
 
-    def __init__(self, operation: Operation, pipeline: RunningPipeline, span: Span | None, frame: Frame) -> None:
+    def __init__(self, operation: Operation, pipeline: RunningPipeline) -> None:
         self.operation = operation
         self.pipeline = pipeline
-        self.span = span
-        self.frame = frame
-        self.is_open = span is not None
-        """True until the span is ended, or is another coroutine's to end."""
+        self.span: Span | None = None
+        """Its span; None before the start, in silence, and if the sampler drops it with everything inside."""
+        self.frame = SILENCE
+        """The frame that is current while it runs."""
+        self.is_open = False
+        """True while there is something to end: the span, or the context."""
+        self.outer: Context | None = None
+        """The caller's context, while the call's own is current."""
         self.token: Token[Context] | None = None
         self.context: Context | None = None
-        self.request: Any = None
-        self.is_turn = False
-        self.yielded: list[Any] | None = None
-        self.yielded_bytes = 0
+        """The body's context, while a generator or a coroutine is paused."""
         self.yields = 0
 
-    @guarded("ending a span")
+    def start(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Start the span and make it current; in silence, do nothing."""
+        operation, pipeline = self.operation, self.pipeline
+        context = context_api.get_current()
+        frame = current_frame(context)
+        if frame is SILENCE:
+            return
+        tracer = pipeline.tracer
+        shown: Snapshot | None = None
+        is_llm = operation.is_llm
+        if operation.capture_inputs or is_llm:
+            arguments = operation.bind(args, kwargs)
+            if operation.capture_inputs:
+                shown = operation.capture("capture_inputs", operation.capture_inputs, arguments, pipeline)
+            if is_llm:
+                # Before the call, which may extend the lists that it takes.
+                taken = shown if shown is not None and operation.capture_inputs is True else snapshot(arguments)
+                self.request = taken.value
+                self.is_turn = frame is not None and frame.trajectory is not None and not frame.is_llm
+        trajectory = None if frame is None else frame.trajectory
+        self.is_open = True
+        self.span = span = tracer.start_op(operation.name, context, frame, operation.attributes)
+        self.outer = context
+        if span is None:
+            self.token = enter_silence(context)
+            return
+        self.frame = Frame(trajectory, span, is_llm or (frame is not None and frame.is_llm))
+        tracer.started(span, trajectory)
+        if trajectory is not None:
+            trajectory.open_ops[id(span)] = span
+        if shown is not None:
+            tracer.set_input(span, shown)
+        if pipeline.token2text and operation.has_receiver and args:
+            tracer.set_tokenizer(span, pipeline.tokenizer_of(args[0]))
+        self.token = enter(context, self.frame)
+
     def succeed(self, result: Any) -> None:
         """End the span with the result of the call."""
         self._leave()
         span = self.span
         if span is not None:
-            try:
-                operation = self.operation
-                capture = operation.capture_output
-                shown: Snapshot | None = None
-                if capture:
-                    shown = operation.capture("capture_output", capture, result, self.pipeline)
-                if operation.is_llm:
-                    taken = shown if shown is not None and capture is True else snapshot(result)
-                    self._describe(span, taken.value, result)
-                if shown is not None:
-                    self.pipeline.tracer.set_output(span, shown)
-            finally:
-                self._end(span)
+            operation = self.operation
+            capture = operation.capture_output
+            shown: Snapshot | None = None
+            if capture:
+                shown = operation.capture("capture_output", capture, result, self.pipeline)
+            if operation.is_llm:
+                taken = shown if shown is not None and capture is True else snapshot(result)
+                self._describe(span, taken.value, result)
+            if shown is not None:
+                self.pipeline.tracer.set_output(span, shown)
+            self._end(span)
+        self.is_open = False
 
-    @guarded("ending a span")
     def stop(self, error: BaseException | None = None) -> None:
         """End the span without a result: with the exception that left the call, or at the end of a generator."""
         self._leave()
         span = self.span
         # Ended already, if the exception came from a capture function or a signal handler during `succeed`.
         if span is not None and span.is_recording():
-            try:
-                if error is not None:
-                    record_failure(span, error)
-                if self.operation.is_llm:
-                    self._describe(span, None, error)
-                if self.operation.capture_output and (self.yields or error is None):
-                    kept = self.yielded or []
-                    cut = self.yields - len(kept)
-                    if cut:
-                        kept.append(f"…[{cut:,} items cut]")
-                    self.pipeline.tracer.set_output(span, Snapshot(kept, self.yielded_bytes, cut))
-            finally:
-                self._end(span)
+            if error is not None:
+                record_failure(span, error)
+            if self.operation.is_llm:
+                self._describe(span, None, error)
+            if self.operation.capture_output and (self.yields or error is None):
+                kept = self.yielded if self.yields else []
+                cut = self.yields - len(kept)
+                if cut:
+                    kept.append(f"…[{cut:,} items cut]")
+                taken = Snapshot(kept, self.yielded_bytes if self.yields else 0, cut)
+                self.pipeline.tracer.set_output(span, taken)
+            self._end(span)
+            self.is_open = False
+        elif span is None:
+            self.is_open = False
 
-    @guarded("pausing a span")
     def pause(self) -> None:
         """Restore the caller's context, and remember the body's."""
-        self.context = context_api.get_current()
-        self._leave()
+        if self.is_open:
+            self.context = context_api.get_current()
+            self._leave()
 
-    @guarded("resuming a span")
     def resume(self) -> None:
         """Restore the body's context."""
-        if self.token is None and self.context is not None:
-            before = context_api.get_current()
-            try:
-                self.token = attach(self.context)
-            except BaseException:
-                restore(before)
-                raise
+        if self.is_open and self.outer is None and self.context is not None:
+            self.outer = context_api.get_current()
+            self.token = attach(self.context)
 
-    @guarded("pausing a span")
     def set_aside(self) -> None:
         """Pause until `take_up`, which never comes if nobody awaits the call's coroutine."""
         self.pause()
@@ -252,26 +231,23 @@ class Call:
             self.frame.trajectory.open_ops.pop(id(self.span), None)
         self.is_open = False
 
-    @guarded("resuming a span")
-    def take_up(self, *unused: Any) -> Call:
+    def take_up(self) -> None:
         """Resume, as the coroutine or generator that runs now."""
-        self.is_open = self.span is not None
+        self.is_open = True
         if self.frame.trajectory is not None:
             self.frame.trajectory.open_ops[id(self.span)] = self.span
         self.resume()
-        return self
 
-    @guarded("waiting for a task")
     def wait_for(self, future: Future[Any]) -> bool:
         """Pause until a future of the running event loop is done; return False if it is another loop's."""
         if future.get_loop() is not _get_running_loop():
             return False
-        self.pause()
-        self.is_open = False
-        future.add_done_callback(self._end_with)
+        if self.is_open:
+            self.pause()
+            self.is_open = False
+            future.add_done_callback(self._end_with)
         return True
 
-    @guarded("ending a span")
     def _end_with(self, future: Any) -> None:
         if future.cancelled():
             self.stop(CancelledError())
@@ -283,14 +259,14 @@ class Call:
         else:
             self.succeed(future.result())
 
-    @guarded("recording a yielded item")
     def add_yielded(self, item: Any) -> None:
         """Add a snapshot of a yielded item to the output."""
+        if not self.yields:
+            self.yielded: list[Any] = []
+            self.yielded_bytes = 0
         self.yields += 1
         if self.span is None or not self.operation.capture_output:
             return
-        if self.yielded is None:
-            self.yielded = []
         if len(self.yielded) >= MAX_YIELDED_ITEMS or self.yielded_bytes >= MAX_YIELDED_BYTES:
             return
         capture = self.operation.capture_output
@@ -298,26 +274,28 @@ class Call:
         self.yielded.append(taken.value)
         self.yielded_bytes += taken.size
 
-    @guarded("ending a span")
-    def interrupted(self) -> None:
-        """Finish ending a call after an exception of a signal handler interrupted it."""
+    def clean_up(self) -> None:
+        """End what an exception in the middle of another step left open."""
         self._leave()
-        if self.span is not None and self.span.is_recording():
+        if self.span is not None:
             self._end(self.span)
+        self.is_open = False
 
     def _end(self, span: Span) -> None:
-        try:
-            span.end()
-            self.is_open = False
-        finally:
-            trajectory = self.frame.trajectory
-            if trajectory is not None:
-                trajectory.open_ops.pop(id(span), None)
+        self.pipeline.tracer.end(span)
+        trajectory = self.frame.trajectory
+        if trajectory is not None:
+            trajectory.open_ops.pop(id(span), None)
 
     def _leave(self) -> None:
-        if self.token is not None:
-            leave(self.token)
-            self.token = None
+        outer = self.outer
+        if outer is not None:
+            if self.token is not None:
+                leave(self.token)
+            else:
+                # Interrupted before the token was stored.
+                restore(outer)
+            self.outer = self.token = None
 
     def _describe(self, span: Span, response: Any, answer: Any) -> None:
         attributes = describe_llm_call(self.request, response, answer)
@@ -325,6 +303,7 @@ class Call:
             # Set by the program or another instrumentation.
             attributes.pop(semconv.PROVIDER_NAME, None)
         if self.is_turn and self.frame.trajectory is not None:
+            self.is_turn = False
             attributes[semconv.TURN] = self.frame.trajectory.add_turn(
                 attributes.get(semconv.USAGE_INPUT_TOKENS, 0), attributes.get(semconv.USAGE_OUTPUT_TOKENS, 0)
             )

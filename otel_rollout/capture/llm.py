@@ -65,11 +65,17 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _first_text(*values: Any) -> str | None:
-    return next((value for value in values if type(value) is str and value), None)
+    for value in values:
+        if type(value) is str and value:
+            return value
+    return None
 
 
 def _first_int(*values: Any) -> int | None:
-    return next((value for value in values if type(value) is int), None)
+    for value in values:
+        if type(value) is int:
+            return value
+    return None
 
 
 def _first_length(*values: Any) -> int | None:

@@ -88,25 +88,24 @@ def _decorate_again(options: dict[str, Any], target: Any) -> Any:
 
 def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
     if is_kind(inspect.isasyncgenfunction, function):
-        return _wrap_async_generator(function, operation.begin)
+        return _wrap_async_generator(function, operation)
     if is_kind(inspect.iscoroutinefunction, function):
         return _wrap_coroutine(function, operation)
     if is_kind(inspect.isgeneratorfunction, function):
-        return _wrap_generator(function, operation.begin)
+        return _wrap_generator(function, operation)
 
     def traced(*args: Any, **kwargs: Any) -> Any:
         pipeline = runtime.pipeline
         if pipeline is None:
             return function(*args, **kwargs)
-        call = operation.start(pipeline, args, kwargs)
-        if call is None:
-            return function(*args, **kwargs)
-        # Only the function refers to its arguments now; it may free them before it returns.
-        held: list[Any] = [kwargs, args]
-        del args, kwargs
+        call = Call(operation, pipeline)
         try:
+            call.start(args, kwargs)
+            # Only the function refers to its arguments now; it may free them before it returns.
+            held: list[Any] = [kwargs, args]
+            del args, kwargs
             result = function(*held.pop(), **held.pop())
-            if id(type(result)) in _LATER:
+            if id(type(result)) in _LATER and call.is_open:
                 references = sys.getrefcount(result)
                 later = _follow(call, result, references)
                 if later is not None:
@@ -117,10 +116,15 @@ def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., A
             call.stop(error)
             raise
         finally:
-            if call.is_open or call.token is not None:
-                call.interrupted()
+            if call.is_open:
+                call.clean_up()
 
     return traced
+
+
+def _new_call(operation: Operation) -> Call | None:
+    pipeline = runtime.pipeline
+    return None if pipeline is None else Call(operation, pipeline)
 
 
 def _follow(call: Call, result: Any, references: int) -> Any:
@@ -142,9 +146,9 @@ def _follow(call: Call, result: Any, references: int) -> Any:
     if kind is CoroutineType:
         later = _finish(call, Unawaited(result))
     elif kind is GeneratorType:
-        later = _wrap_generator(lambda: result, call.take_up)()
+        later = _wrap_generator(lambda: result, call.operation, call)()
     else:
-        later = _wrap_async_generator(lambda: result, call.take_up)()
+        later = _wrap_async_generator(lambda: result, call.operation, call)()
     later.__name__, later.__qualname__ = result.__name__, result.__qualname__
     call.set_aside()
     return later
@@ -161,7 +165,7 @@ async def _finish(call: Call, coroutine: Unawaited) -> Any:
         raise
     finally:
         if call.is_open or call.token is not None:
-            call.interrupted()
+            call.clean_up()
 
 
 def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
@@ -169,15 +173,14 @@ def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Calla
         pipeline = runtime.pipeline
         if pipeline is None:
             return await function(*args, **kwargs)
-        call = operation.start(pipeline, args, kwargs)
-        if call is None:
-            return await function(*args, **kwargs)
-        # Only the function refers to its arguments now; it may free them before it returns.
-        held: list[Any] = [kwargs, args]
-        del args, kwargs
+        call = Call(operation, pipeline)
         try:
+            call.start(args, kwargs)
+            # Only the function refers to its arguments now; it may free them before it returns.
+            held: list[Any] = [kwargs, args]
+            del args, kwargs
             result = await function(*held.pop(), **held.pop())
-            if type(result) is AsyncGeneratorType or type(result) is GeneratorType:
+            if (type(result) is AsyncGeneratorType or type(result) is GeneratorType) and call.is_open:
                 references = sys.getrefcount(result)
                 later = _follow(call, result, references)
                 if later is not None:
@@ -188,8 +191,8 @@ def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Calla
             call.stop(error)
             raise
         finally:
-            if call.is_open or call.token is not None:
-                call.interrupted()
+            if call.is_open:
+                call.clean_up()
 
     return traced
 
@@ -198,14 +201,20 @@ def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Calla
 # refers to an item keeps one more of them alive, and one that refers to the exception that passed it is a cycle.
 
 
-def _wrap_generator(function: Callable[..., Any], begin: Callable[..., Call | None]) -> Callable[..., Any]:
+def _wrap_generator(
+    function: Callable[..., Any], operation: Operation, begun: Call | None = None
+) -> Callable[..., Any]:
     def traced(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        call = begin(args, kwargs)
         held: list[Any] = [kwargs, args]
         del args, kwargs
+        call = begun or _new_call(operation)
         if call is None:
             return (yield from function(*held.pop(), **held.pop()))
         try:
+            if begun is None:
+                call.start(held[1], held[0])
+            else:
+                call.take_up()
             generator = cast("Generator[Any, Any, Any]", function(*held.pop(), **held.pop()))
             step: Callable[[Any], Any] = generator.send
             held.append(None)
@@ -228,19 +237,25 @@ def _wrap_generator(function: Callable[..., Any], begin: Callable[..., Call | No
             call.stop(error)
             raise
         finally:
-            if call.is_open or call.token is not None:
-                call.interrupted()
+            if call.is_open:
+                call.clean_up()
             held.clear()
 
     return traced
 
 
-def _wrap_async_generator(function: Callable[..., Any], begin: Callable[..., Call | None]) -> Callable[..., Any]:
+def _wrap_async_generator(
+    function: Callable[..., Any], operation: Operation, begun: Call | None = None
+) -> Callable[..., Any]:
     async def traced(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        call = begin(args, kwargs)
         held: list[Any] = [kwargs, args]
         del args, kwargs
+        call = begun or _new_call(operation)
         try:
+            if begun is not None:
+                begun.take_up()
+            elif call is not None:
+                call.start(held[1], held[0])
             generator = cast("AsyncGenerator[Any, Any]", function(*held.pop(), **held.pop()))
             step: Callable[[Any], Any] = generator.asend
             first: Any = _first_step(generator)
@@ -270,8 +285,8 @@ def _wrap_async_generator(function: Callable[..., Any], begin: Callable[..., Cal
                 call.stop(error)
             raise
         finally:
-            if call is not None and (call.is_open or call.token is not None):
-                call.interrupted()
+            if call is not None and call.is_open:
+                call.clean_up()
             held.clear()
 
     return traced

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any, Final
 
-from otel_rollout.safety.signal_handlers import is_from_signal_handler
+from otel_rollout.safety.guard import is_plain
 from otel_rollout.values.object_reading import find_static, integer_text, is_one_of, is_subclass
 from otel_rollout.values.sanitize import fits_int64, replace_surrogates
 from otel_rollout.values.snapshot import snapshot
@@ -31,7 +31,7 @@ def read_number(value: Any) -> float | None:
     try:
         return float(plain)
     except (OverflowError, ValueError) as error:
-        if is_from_signal_handler(error):
+        if not is_plain(error, (OverflowError, ValueError)):
             raise
         # Beyond a double's range, or a Decimal that is a signalling NaN.
         return None
@@ -60,7 +60,8 @@ def read_scalar(value: Any) -> Any:
     kind = type(value)
     if is_one_of(kind, PLAIN):
         return value
-    if not any(is_subclass(kind, base) for base in (str, int, float)) and find_static(kind, "dtype") is None:
+    is_number_or_text = is_subclass(kind, str) or is_subclass(kind, int) or is_subclass(kind, float)
+    if not is_number_or_text and find_static(kind, "dtype") is None:
         return value
     plain = snapshot(value).value
     # A private array of numpy.

@@ -19,7 +19,6 @@ from otel_rollout.capture.annotate import PREFIX, TOTALS
 from otel_rollout.capture.callables import Unawaited, is_kind, is_untouched, like
 from otel_rollout.capture.exceptions import record_failure
 from otel_rollout.capture.scalars import PLAIN, read_scalar, read_tag
-from otel_rollout.safety.guard import drop_fault, guarded, is_fault
 from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.spans.trajectory_state import TrajectoryState
@@ -80,6 +79,7 @@ class Trajectory:
     """
 
     __slots__ = (
+        "_outer",
         "_pipeline",
         "_root",
         "_root_context",
@@ -106,6 +106,7 @@ class Trajectory:
         self._state: TrajectoryState | None = None
         self._root: Span | None = None
         self._root_context: SpanContext | None = None
+        self._outer: Context | None = None
         self._token: Token[Context] | None = None
 
     @property
@@ -190,25 +191,25 @@ class Trajectory:
         self.__exit__(exception_type, exception, traceback)
 
     def __enter__(self) -> Trajectory:  # noqa: PYI034 - Python 3.10 has no Self
-        pipeline = runtime.pipeline
-        self._pipeline = self._root_context = None
+        self._pipeline = pipeline = runtime.pipeline
+        self._root_context = None
         if pipeline is None:
             return self
-        context: Context | None = None
         try:
-            context = context_api.get_current()
-            if not self.trace:
-                self._token = enter_silence(context)
-            elif current_frame(context) is not SILENCE:
-                self._start(context, pipeline)
+            self._start(pipeline)
         except BaseException as error:
-            restore(context)
-            if self._state is not None:
-                pipeline.open_trajectories.ended(self._state)
-            drop_fault(error, "starting a trajectory")
+            self._end(error)
+            raise
         return self
 
-    def _start(self, context: Context, pipeline: RunningPipeline) -> None:
+    def _start(self, pipeline: RunningPipeline) -> None:
+        context = context_api.get_current()
+        if not self.trace:
+            self._outer = context
+            self._token = enter_silence(context)
+            return
+        if current_frame(context) is SILENCE:
+            return
         tags: dict[str, Any] = {}
         for key, value in (
             (semconv.STEP, self.step),
@@ -222,11 +223,16 @@ class Trajectory:
         tags[semconv.EXPERIMENT_NAME] = pipeline.experiment_name
         state = TrajectoryState(tags)
         ambient = get_current_span(context).get_span_context()
-        root = pipeline.tracer.start_root(str(read_tag(self.name)), state, [Link(ambient)] if ambient.is_valid else [])
+        links = [Link(ambient)] if ambient.is_valid else []
+        self._state = state
+        self._root = root = pipeline.tracer.start_root(str(read_tag(self.name)), state, links)
+        self._outer = context
         if root is None:
             self._token = enter_silence(context)
             return
+        pipeline.tracer.started(root, state)
         state.root = root
+        self._root_context = root.get_span_context()
         attributes = {
             semconv.SPAN_KIND: "AGENT",
             semconv.OPERATION_NAME: semconv.OPERATION_NAMES["AGENT"],
@@ -236,8 +242,6 @@ class Trajectory:
         if group is not None:
             attributes[semconv.SESSION_ID] = group
         root.set_attributes(attributes)
-        self._pipeline, self._root_context = pipeline, root.get_span_context()
-        self._state, self._root = state, root
         pipeline.open_trajectories.started(state)
         self._token = enter(context, Frame(state, root))
 
@@ -247,61 +251,53 @@ class Trajectory:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        token, root, state = self._token, self._root, self._state
-        self._token = self._root = self._state = None
-        is_left = token is None
         try:
-            try:
-                if token is not None:
-                    leave(token)
-                    is_left = True
-                if root is not None and state is not None and self._pipeline is not None:
-                    self._finish(self._pipeline, root, state, exception)
-            finally:
-                # A signal handler may have raised before the first `leave`. A needless second one would be wrong: in
-                # Python 3.10 the used token's error replaces the exception that a handler raises meanwhile.
-                if token is not None and not is_left:
-                    leave(token)
-        except BaseException as error:
-            if root is not None and not is_fault(error):
-                _end_interrupted(root)
-            drop_fault(error, "ending a trajectory")
+            self._end(exception)
+        except BaseException:
+            # Interrupted, by a signal handler say: each step may be repeated.
+            self._end(exception)
+            raise
+
+    def _end(self, exception: BaseException | None) -> None:
+        outer, root, state, pipeline = self._outer, self._root, self._state, self._pipeline
+        if outer is not None:
+            if self._token is not None:
+                leave(self._token)
+            else:
+                # Interrupted before the token was stored.
+                restore(outer)
+            self._outer = self._token = None
+        if root is None or state is None or pipeline is None:
+            return
+        try:
+            if root.is_recording():
+                self._finish(pipeline, root, state, exception)
+        finally:
+            pipeline.tracer.end(root)
+            pipeline.open_trajectories.ended(state)
+            # The root refers to its trajectory: breaks the cycle, which the collector alone would free.
+            state.root = None
+            # So do ops that never end.
+            state.open_ops.clear()
+            self._root = self._state = None
 
     @staticmethod
     def _finish(pipeline: RunningPipeline, root: Span, state: TrajectoryState, exception: BaseException | None) -> None:
-        try:
-            status = "completed" if exception is None else record_failure(root, exception)
-            annotations: dict[str, Any] = {semconv.STATUS: status, **state.annotations}
-            if exception is None and annotations[semconv.STATUS] == "error":
-                root.set_status(StatusCode.ERROR, "annotated as error")
-            for key, total in zip(TOTALS, (state.turns, state.input_tokens, state.output_tokens), strict=True):
-                if total:
-                    annotations.setdefault(key, total)
-            own: dict[str, Any] = {key: annotations.pop(key) for key in _OWN if key in annotations}
-            parts = own.pop(semconv.REWARD_PARTS, None)
-            own[semconv.METADATA] = _metadata({**state.tags, **own, **annotations})
-            if parts is not None:
-                own[semconv.REWARD_PARTS] = to_json(Snapshot(parts, 0)).decode()
-            pipeline.tracer.set_annotations(root, own, annotations)
-        finally:
-            try:
-                root.end()
-            finally:
-                pipeline.open_trajectories.ended(state)
-                # The root refers to its trajectory: breaks the cycle, which the collector alone would free.
-                state.root = None
-                # So do ops that never end.
-                state.open_ops.clear()
+        status = "completed" if exception is None else record_failure(root, exception)
+        annotations: dict[str, Any] = {semconv.STATUS: status, **state.annotations}
+        if exception is None and annotations[semconv.STATUS] == "error":
+            root.set_status(StatusCode.ERROR, "annotated as error")
+        for key, total in zip(TOTALS, (state.turns, state.input_tokens, state.output_tokens), strict=True):
+            if total:
+                annotations.setdefault(key, total)
+        own: dict[str, Any] = {key: annotations.pop(key) for key in _OWN if key in annotations}
+        parts = own.pop(semconv.REWARD_PARTS, None)
+        own[semconv.METADATA] = _metadata({**state.tags, **own, **annotations})
+        if parts is not None:
+            own[semconv.REWARD_PARTS] = to_json(Snapshot(parts, 0)).decode()
+        pipeline.tracer.set_annotations(root, own, annotations)
 
 
-@guarded("ending a trajectory")
-def _end_interrupted(root: Span) -> None:
-    """End a root that a signal handler's exception kept from its end."""
-    if root.is_recording():
-        root.end()
-
-
-@guarded("looking up a trajectory's address")
 def _address(pipeline: RunningPipeline, trace_id: str, root_id: str) -> str | None:
     for exporter in pipeline.exporters.values():
         look_up = getattr(exporter, "trajectory_address", None)

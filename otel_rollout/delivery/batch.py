@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -14,12 +13,13 @@ from otel_rollout.export.batch_sender import BatchReport
 from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout.processing.span_copies import copy_with_losses
 from otel_rollout.processing.span_size import encoded_size
+from otel_rollout.safety.background_log import BackgroundLogger
 from otel_rollout.safety.gil import GilYielder
 from otel_rollout.spans.recording_span import RolloutSpan
 
 __all__ = ["Batch", "MemoryStore", "QueuedSpan"]
 
-_logger = logging.getLogger("otel_rollout")
+_logger = BackgroundLogger()
 
 QueuedSpan: TypeAlias = "tuple[RolloutSpan | ReadableSpan, int]"
 """A span and the bytes that it takes in the queue."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import sys
 import time
@@ -32,6 +31,7 @@ from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout.processing.span_copies import copy_without_payload
 from otel_rollout.processing.span_size import queued_size
+from otel_rollout.safety.background_log import BackgroundLogger
 from otel_rollout.safety.background_thread import BackgroundThread
 from otel_rollout.spans.context import UNTRACED
 from otel_rollout.spans.recording_span import RolloutSpan
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ExporterQueue"]
 
-_logger = logging.getLogger("otel_rollout")
+_logger = BackgroundLogger()
 
 PAYLOAD_SHARE: Final = 0.90
 """Up to this part of the bound spans are taken whole; above it their payload is dropped."""
@@ -116,12 +116,12 @@ class ExporterQueue:
     # --- from any thread
 
     def put(self, span: RolloutSpan | ReadableSpan) -> None:
-        """Take a finished span; never waits for the exporter, never raises.
+        """Take a finished span; never waits for the exporter.
 
         When the queue is near its bound, payloads are dropped before spans, and children before roots.
         """
         limits, account, store = self._limits, self._account, self._store
-        has_payload, is_counted = True, False
+        has_payload, is_counted, given = True, False, span
         try:
             size = queued_size(span)
             with self._lock:
@@ -142,6 +142,8 @@ class ExporterQueue:
                 # A signal handler of the program may raise at a call: none comes between the counts.
                 if reason is None:
                     is_counted = True
+                    if isinstance(given, RolloutSpan):
+                        given.taken += 1
                     account.recorded += 1
                     account.payloads_dropped += not has_payload
                     account.queued_bytes += size
@@ -153,14 +155,14 @@ class ExporterQueue:
                     if account.queued_bytes > store.spill_bytes:
                         store.make_room()
                 else:
-                    account.lost[reason] += 1
-                    account.recorded += 1
                     is_counted = True
+                    if isinstance(given, RolloutSpan):
+                        given.taken += 1
+                    account.recorded += 1
+                    account.lost[reason] += 1
         except BaseException:
             if not is_counted:
-                with self._lock:
-                    account.recorded += 1
-                    account.lost["interrupted"] += 1
+                self._count_interrupted(given)
             raise
         if reason is not None:
             self._note_dropped(span, reason)
@@ -169,6 +171,13 @@ class ExporterQueue:
             self._log.warn("payload", f"the queue is full ({limits.max_bytes:,} bytes): payloads are dropped")
         if not self._thread.is_started:
             self.start()
+
+    def _count_interrupted(self, span: RolloutSpan | ReadableSpan) -> None:
+        with self._lock:
+            if isinstance(span, RolloutSpan):
+                span.taken += 1
+            self._account.recorded += 1
+            self._account.lost["interrupted"] += 1
 
     def _note_dropped(self, span: RolloutSpan | ReadableSpan, reason: str) -> None:
         self._reader.release(span)

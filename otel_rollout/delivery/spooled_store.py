@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from typing import TYPE_CHECKING, Final
@@ -11,6 +10,7 @@ from otel_rollout.delivery.account import Account
 from otel_rollout.delivery.batch import Batch, MemoryStore
 from otel_rollout.export.batch_sender import BatchReport
 from otel_rollout.export.trouble_log import TroubleLog
+from otel_rollout.safety.background_log import BackgroundLogger
 from otel_rollout.safety.background_thread import BackgroundThread
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SpooledStore"]
 
-_logger = logging.getLogger("otel_rollout")
+_logger = BackgroundLogger()
 
 SPILL_SHARE: Final = 0.5
 """Above this part of the bound on memory, the oldest batches go to disk."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,11 +16,12 @@ from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.side_work import SideWork
 from otel_rollout.processing.run_resource import RunResource, is_unnamed
+from otel_rollout.safety.background_log import BackgroundLogger
 from otel_rollout.spans import runtime
 
 __all__ = ["OutcomeSpanExporter", "ReadBack", "destination_of", "one_attempt_of", "refused_here"]
 
-_logger = logging.getLogger(__name__)
+_logger = BackgroundLogger(__name__)
 
 
 @dataclass(frozen=True)

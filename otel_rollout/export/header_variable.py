@@ -5,12 +5,13 @@ Source: https://opentelemetry.io/docs/specs/otel/protocol/exporter/#specifying-h
 
 from __future__ import annotations
 
-import logging
 from urllib.parse import unquote
+
+from otel_rollout.safety.background_log import BackgroundLogger
 
 __all__ = ["read_headers"]
 
-_logger = logging.getLogger("otel_rollout")
+_logger = BackgroundLogger()
 
 
 def read_headers(variable: str, text: str | None) -> dict[str, str]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import Final
 
 from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.safety.background_log import BackgroundLogger
 
 __all__ = ["TroubleLog"]
 
-_logger = logging.getLogger("otel_rollout")
+_logger = BackgroundLogger()
 
 SECONDS_BETWEEN_REPEATS: Final = 60.0
 

@@ -24,7 +24,6 @@ from opentelemetry.context import Context
 from opentelemetry.trace import get_current_span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from otel_rollout.safety.guard import drop_fault, guarded
 from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.spans.trajectory_state import TrajectoryState
@@ -46,7 +45,6 @@ def inject() -> dict[str, str]:
     return {} if runtime.pipeline is None else _carrier() or {}
 
 
-@guarded("injecting a trajectory")
 def _carrier() -> dict[str, str]:
     carrier: dict[str, str] = {}
     context = context_api.get_current()
@@ -79,13 +77,12 @@ class _Extracted(AbstractContextManager[None]):
         self._token: Token[Context] | None = None
 
     def __enter__(self) -> None:
-        context: Context | None = None
+        context = context_api.get_current()
         try:
-            context = context_api.get_current()
             self._token = self._enter(context)
-        except BaseException as error:
+        except BaseException:
             restore(context)
-            drop_fault(error, "extracting a trajectory")
+            raise
 
     def _enter(self, current: Context) -> Token[Context] | None:
         if _SILENCED in self._carrier:
@@ -101,6 +98,14 @@ class _Extracted(AbstractContextManager[None]):
         return enter(current, Frame(trajectory, span))
 
     def __exit__(self, *exception: object) -> None:
-        token, self._token = self._token, None
-        if token is not None:
-            leave(token)
+        try:
+            self._leave()
+        except BaseException:
+            # Interrupted, by a signal handler say: it may be repeated.
+            self._leave()
+            raise
+
+    def _leave(self) -> None:
+        if self._token is not None:
+            leave(self._token)
+            self._token = None

@@ -16,6 +16,7 @@ from otel_rollout.processing.chat_writer import ChatWriter, WrittenSide
 from otel_rollout.processing.payload_finisher import PayloadFinisher, plain_text
 from otel_rollout.processing.redaction import Redactor
 from otel_rollout.processing.secret_patterns import REDACTED
+from otel_rollout.safety.guard import FAULTS, is_plain
 from otel_rollout.safety.log_once import internal_error
 from otel_rollout.safety.signal_safe_lock import renew_locks
 from otel_rollout.spans.context import Frame
@@ -40,6 +41,7 @@ class ProviderTracer(RolloutTracer):
         tracer: The provider's tracer.
         finisher: Redacts and cuts a payload before the span ends; its redactor also replaces secrets in attributes.
         on_start: Called with each span and its trajectory, if our queues get them too.
+        on_end: Called with each of these spans at its end.
         chat: Writes messages; None if a setting turns them off.
     """
 
@@ -49,11 +51,13 @@ class ProviderTracer(RolloutTracer):
         finisher: PayloadFinisher,
         on_start: Callable[[Span, TrajectoryState | None], None] | None = None,
         *,
+        on_end: Callable[[Span], None] | None = None,
         chat: ChatWriter | None = None,
     ) -> None:
         self._tracer = tracer
         self._finisher = finisher
         self._on_start = on_start
+        self._on_end = on_end
         self._redactor = finisher.redactor
         self._chat = chat
         self._asked: WeakKeyDictionary[Span, tuple[ChatSide | None, Any]] = WeakKeyDictionary()
@@ -68,6 +72,21 @@ class ProviderTracer(RolloutTracer):
         trajectory = frame.trajectory if frame is not None else None
         tags = trajectory.tags if trajectory is not None else {semconv.OUTSIDE_TRAJECTORY: True}
         return self._start(name, context, {**attributes, **tags}, trajectory)
+
+    def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
+        """Remember the span's trajectory, if our queues get it too."""
+        if self._on_start is not None:
+            self._on_start(span, trajectory)
+
+    def end(self, span: Span) -> None:
+        """End a span that has not ended."""
+        try:
+            if span.is_recording():
+                span.end()
+        finally:
+            if self._on_end is not None:
+                # An exception of the program may have come before the provider told our queues of the end.
+                self._on_end(span)
 
     def set_input(self, span: Span, taken: Snapshot) -> None:
         """Set the input at once: the provider's span can't be changed after its end."""
@@ -106,7 +125,9 @@ class ProviderTracer(RolloutTracer):
         known = _attributes_of(root)
         try:
             sides = chat.write_root(root.get_span_context().trace_id, None, None)
-        except Exception:
+        except FAULTS as error:
+            if not is_plain(error):
+                raise
             internal_error("writing messages")
             return
         keys = ((semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE), (semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE))
@@ -138,7 +159,9 @@ class ProviderTracer(RolloutTracer):
     def _written(self, write: Callable[[Any], WrittenSide], taken: Snapshot) -> WrittenSide | None:
         try:
             return write(self._clean_value(taken))
-        except Exception:
+        except FAULTS as error:
+            if not is_plain(error):
+                raise
             # The payload is set as it is.
             internal_error("writing messages")
             return None
@@ -163,8 +186,6 @@ class ProviderTracer(RolloutTracer):
             return None
         # This thread would wait for ever for a lock that a handler's exception left held.
         renew_locks(span, *(getattr(span, part, None) for part in _PARTS))
-        if self._on_start is not None:
-            self._on_start(span, trajectory)
         return span if redactor is None else RedactingSpan(span, redactor)
 
 
@@ -248,7 +269,9 @@ class RedactingSpan(Span):
     def _clean(self, replace: Callable[[Any], Any], value: _Value, instead: Any) -> _Value:
         try:
             return replace(value)  # type: ignore[no-any-return]  # of the kind that it was given
-        except Exception:
+        except FAULTS as error:
+            if not is_plain(error):
+                raise
             # A value that can't be searched must not be exported.
             internal_error("replacing secrets")
             return instead  # type: ignore[no-any-return]

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from otel_rollout.safety.signal_handlers import is_from_signal_handler
 from otel_rollout.safety.signal_safe_lock import SignalSafeLock, wait_for
 
 __all__ = ["BackgroundThread", "call_within"]
@@ -47,11 +46,15 @@ class BackgroundThread:
         self.is_started = True
         try:
             _thread.start_new_thread(self._start, ())
-        except BaseException as error:
+        except RuntimeError as error:
+            # No thread can be had, or the interpreter is exiting: Python's own classes.
+            self.is_started = False
+            if type(error).__module__ != "builtins":
+                raise
+        except BaseException:
             # The thread may be there all the same: of two the first one runs.
             self.is_started = False
-            if not isinstance(error, RuntimeError) or is_from_signal_handler(error):
-                raise
+            raise
 
     def run_here(self) -> None:
         """Run the function in the calling thread, unless it ran or runs already."""

@@ -1,78 +1,34 @@
-"""`guarded`: tracing never reaches the traced program."""
+"""Whose exception it is, by exact means: the class, and the frames that it went through."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Final
 
-from otel_rollout.safety.log_once import internal_error
-from otel_rollout.safety.signal_handlers import is_from_signal_handler
+__all__ = ["FAULTS", "is_of_call", "is_plain"]
 
-__all__ = ["call_guarded", "drop_fault", "guarded", "is_fault"]
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+FAULTS: Final = (AttributeError, IndexError, KeyError, NameError, OverflowError, RecursionError, TypeError, ValueError)
+"""The classes of the faults of code that meets data that it wasn't written for."""
 
 
-def guarded(doing: str) -> Callable[[Function], Function]:
-    """Decorate a function that the traced program's thread runs: a fault in it is logged once, counted and dropped.
-
-    The function returns None then. Exceptions that aren't faults of ours pass.
-
-    Args:
-        doing: The function's work for the log, such as "ending a span".
-    """
-
-    def guard(function: Function) -> Function:
-        @functools.wraps(function)
-        def guarded_function(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return function(*args, **kwargs)
-            except BaseException as error:
-                drop_fault(error, doing)
-                return None
-
-        return cast("Function", guarded_function)
-
-    return guard
-
-
-def drop_fault(error: BaseException, doing: str) -> None:
-    """Log and count the exception that is being handled, if it is a fault of ours; others are raised again.
-
-    A function that makes another context current calls this itself, after it has restored the context: a signal
-    handler may raise between its end and the end of `guarded`.
+def is_plain(error: BaseException, kinds: tuple[type[BaseException], ...] = FAULTS) -> bool:
+    """Return True if `error` is of one of these classes, not of a subclass, which would be the program's.
 
     Args:
         error: The exception.
-        doing: The work that failed, for the log.
+        kinds: The classes.
     """
-    if not is_fault(error):
-        raise  # noqa: PLE0704 - called from except blocks only
-    internal_error(doing)
+    return type(error) in kinds
 
 
-def call_guarded(report: Callable[[BaseException], None], function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function returns, or None if it fails: its fault is reported.
+def is_of_call(error: BaseException, *kinds: type[BaseException]) -> bool:
+    """Return True if the function of C code that was called where `error` is caught has raised it.
+
+    It has exactly one of these classes, and went through no other frame: an exception of a signal handler or of a trace
+    function did.
 
     Args:
-        report: Takes the fault.
-        function: The function; exceptions that aren't faults of ours pass.
-        *arguments: The function's arguments.
+        error: The exception.
+        *kinds: The classes that the function raises.
     """
-    try:
-        return function(*arguments)
-    except BaseException as error:
-        # PyO3 makes a panic in Rust (in a tokenizer, say) a BaseException.
-        if not is_fault(error) and type(error).__module__ != "pyo3_runtime":
-            raise
-        report(error)
-        return None
-
-
-def is_fault(error: BaseException) -> bool:
-    """Return whether an exception that left our code is our own failure.
-
-    Ctrl-C, cancellation and exceptions of the program's signal handlers can come up in any code.
-    """
-    return isinstance(error, Exception) and not is_from_signal_handler(error)
+    trace = error.__traceback__
+    return type(error) in kinds and trace is not None and trace.tb_next is None

@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from otel_rollout.safety.background_log import log_in_background
+from otel_rollout.safety.background_log import BackgroundLogger
 from otel_rollout.safety.signal_handlers import is_from_signal_handler
 
 __all__ = ["call_user_function", "internal_error", "internal_errors", "warn_once"]
 
+_logger = BackgroundLogger()
 _seen: set[str] = set()
 _MAX_KINDS = 1000
 
@@ -30,8 +31,7 @@ def warn_once(key: str, message: str, *arguments: object, exc_info: BaseExceptio
     # No lock, which a fork or a signal handler could find held; at worst a message is logged twice.
     if key not in _seen and len(_seen) < _MAX_KINDS:
         _seen.add(key)
-        # Formatted here: logging calls `isinstance(argument, Mapping)`, and so the program's own ABCs.
-        log_in_background(logging.WARNING, message % arguments if arguments else message, exc_info)
+        _logger.warning(message, *arguments, error=exc_info)
 
 
 def internal_error(where: str) -> None:
@@ -41,15 +41,12 @@ def internal_error(where: str) -> None:
         where: The work that failed.
 
     Raises:
-        Exception: The exception of a signal handler of the program; with `OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS`, which
-            our own tests set, any exception.
+        Exception: The exception, with `OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS`, which our own tests set.
     """
     error = sys.exc_info()[1]
-    if error is not None and is_from_signal_handler(error):
-        raise  # noqa: PLE0704 - called from except blocks only
     internal_errors[where] += 1
     if internal_errors[where] == 1:
-        log_in_background(logging.ERROR, f"internal error while {where}; the traced program goes on", error)
+        _logger.log(logging.ERROR, "internal error while %s; the traced program goes on", where, error=error)
     if os.environ.get("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS"):
         raise  # noqa: PLE0704 - called from except blocks only
 

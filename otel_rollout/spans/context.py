@@ -13,11 +13,21 @@ from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags, set_span_in_context
 
 from otel_rollout.safety.garbage_collection import is_collecting
-from otel_rollout.safety.signal_handlers import is_from_signal_handler
+from otel_rollout.safety.guard import is_of_call
 from otel_rollout.spans.ids import SystemIdGenerator
 from otel_rollout.spans.trajectory_state import TrajectoryState
 
-__all__ = ["UNTRACED", "Frame", "attach", "current_frame", "enter", "enter_silence", "leave", "restore"]
+__all__ = [
+    "UNTRACED",
+    "Frame",
+    "attach",
+    "current_frame",
+    "enter",
+    "enter_silence",
+    "leave",
+    "leave_variable",
+    "restore",
+]
 
 
 class Frame:
@@ -94,13 +104,16 @@ def leave(token: Token[Context]) -> None:
     `opentelemetry.context.detach` would log an error for each abandoned coroutine or generator: these are closed from
     another context than they ran in.
     """
-    if is_collecting():
-        return
+    if not is_collecting():
+        leave_variable(token)
+
+
+def leave_variable(token: Token[Any]) -> None:
+    """Undo the `set` of a context variable, unless it was another context's, or is undone already."""
     try:
         token.var.reset(token)
     except (ValueError, RuntimeError) as error:
-        # Otherwise the token is another context's, or was used before a signal handler interrupted the caller.
-        if is_from_signal_handler(error):
+        if not is_of_call(error, ValueError, RuntimeError):
             raise
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import OrderedDict
 from typing import Final
 
@@ -19,28 +18,30 @@ MAX_SPANS: Final = 100_000
 
 
 class OpenSpans:
-    """Counts starts and ends from any thread, without a lock that every span would wait for."""
-
-    __slots__ = ("_inherited", "ended", "started")
+    """The ids of the spans that have started and not ended; starts and ends may be interrupted and repeated."""
 
     def __init__(self) -> None:
-        # Unlike an addition to an int, this is atomic.
-        self.started = itertools.count().__next__
-        self.ended = itertools.count().__next__
-        self._inherited = 0
+        self._ids: dict[int, None] = {}
 
+    @property
     def count(self) -> int:
-        """Return the number of open spans."""
-        return max(0, self._difference() - self._inherited)
+        """The number of open spans, up to `MAX_SPANS`."""
+        return len(self._ids)
+
+    def started(self, span: RolloutSpan) -> None:
+        """Note a start, from any thread."""
+        if len(self._ids) < MAX_SPANS:
+            ids = span.ids
+            self._ids[ids if type(ids) is int else ids.span_id] = None  # type: ignore[union-attr]  # just checked
+
+    def ended(self, span: RolloutSpan) -> None:
+        """Note an end, from any thread."""
+        ids = span.ids
+        self._ids.pop(ids if type(ids) is int else ids.span_id, None)  # type: ignore[union-attr]  # just checked
 
     def after_fork(self) -> None:
         """Leave the parent's open spans to the parent's count."""
-        self._inherited = self._difference()
-
-    def _difference(self) -> int:
-        # Reading counts one more on both sides. Ends first: a span may start and end in between.
-        ended = self.ended()
-        return self.started() - ended
+        self._ids.clear()
 
 
 class ProviderSpans:
@@ -64,6 +65,10 @@ class ProviderSpans:
         self._trajectories[span.get_span_context().span_id] = trajectory
         if len(self._trajectories) > MAX_SPANS:
             self._trajectories.popitem(last=False)
+
+    def forget(self, span: Span) -> None:
+        """Forget a span that has ended, if `ended` was not called."""
+        self._trajectories.pop(span.get_span_context().span_id, None)
 
     def ended(self, span: ReadableSpan) -> RolloutSpan | ReadableSpan:
         """Return the span to queue: ours with its trajectory, any other unchanged.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import uuid
@@ -22,6 +21,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Tracer, TracerProvider
 
 from otel_rollout import semconv
+from otel_rollout.safety.background_log import BackgroundLogger
 from otel_rollout.spans.ids import SystemIdGenerator
 from otel_rollout.spans.sampling import SilenceableSampler, sample_ratio_sampler
 from otel_rollout.version import __version__
@@ -38,7 +38,7 @@ __all__ = [
     "resource_of_child",
 ]
 
-_logger = logging.getLogger("otel_rollout")
+_logger = BackgroundLogger()
 
 SCOPE: Final = InstrumentationScope("otel_rollout", __version__)
 

@@ -17,7 +17,6 @@ from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode
 from opentelemetry.util.types import AnyValue, Attributes
 
 from otel_rollout import semconv
-from otel_rollout.safety.guard import guarded
 from otel_rollout.spans.span_bounds import DEFAULT_BOUNDS, SpanBounds
 from otel_rollout.values.attribute_values import (
     MAX_KEY_CHARACTERS,
@@ -110,6 +109,7 @@ class RolloutSpan(Span):
         "finished",
         "ids",
         "input",
+        "is_handed_over",
         "links",
         "name",
         "on_end",
@@ -121,6 +121,7 @@ class RolloutSpan(Span):
         "start_time",
         "status_code",
         "status_description",
+        "taken",
         "tokenizer",
         "trajectory",
     )
@@ -161,6 +162,9 @@ class RolloutSpan(Span):
         # The number of exporters that are done with the span.
         self.releases = 0
         self.end_time: int | None = None
+        self.is_handed_over = False
+        self.taken = 0
+        """The number of queues that have taken the span, or have counted it as lost."""
         if links:
             for link in links:
                 self.add_link(link.context, link.attributes)
@@ -236,13 +240,11 @@ class RolloutSpan(Span):
         """Return True until the span has ended."""
         return self.end_time is None
 
-    @guarded("setting an attribute")
     def set_attribute(self, key: str, value: AnyValue) -> None:
         """Set an attribute to the value's current state; a key that isn't a text is dropped and counted."""
         if self.end_time is None:
             self._set(((key, value),))
 
-    @guarded("setting attributes")
     def set_attributes(self, attributes: Mapping[str, AnyValue]) -> None:
         """Set several attributes."""
         if self.end_time is not None:
@@ -285,12 +287,10 @@ class RolloutSpan(Span):
             self.owns_attributes = True
         return self.attributes
 
-    @guarded("adding an event")
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
         """Add an event at `timestamp` (nanoseconds since the epoch; now if None)."""
         self._add_event(name, attributes, timestamp)
 
-    @guarded("adding a link")
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
         """Add a link to a span of another trace."""
         if self.end_time is not None:
@@ -306,7 +306,6 @@ class RolloutSpan(Span):
         self.extra_bytes += EVENT_BYTES + _all_held_bytes(kept)
         links.append(RecordedLink(ids, kept, dropped))
 
-    @guarded("changing a span's name")
     def update_name(self, name: str) -> None:
         """Change the span's name."""
         if self.end_time is None and name is not None:
@@ -326,7 +325,6 @@ class RolloutSpan(Span):
             self.status_code = code
             self.status_description = read_text(description) if code is StatusCode.ERROR else None
 
-    @guarded("recording an exception")
     def record_exception(
         self,
         exception: BaseException,
@@ -351,12 +349,14 @@ class RolloutSpan(Span):
         self._add_event(semconv.EXCEPTION_EVENT, attributes, timestamp, record, is_escaped=escaped is True)
 
     def end(self, end_time: int | None = None) -> None:
-        """End the span and hand it to `on_end`; only the first call counts."""
+        """End the span and hand it to `on_end`; only the first call counts; another finishes an interrupted one."""
         if self.end_time is None:
             # The system's clock may go back.
             now = max(time_ns(), self.start_time)
             self.end_time = now if end_time is None else read_time(end_time) or now
+        if not self.is_handed_over:
             self.on_end(self)
+            self.is_handed_over = True
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None

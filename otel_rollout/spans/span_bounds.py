@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -11,9 +10,11 @@ from typing import Final, NamedTuple
 from opentelemetry.sdk import environment_variables as names
 from opentelemetry.sdk.trace import SpanLimits
 
+from otel_rollout.safety.background_log import BackgroundLogger
+
 __all__ = ["DEFAULT_BOUNDS", "LIMIT_VARIABLES", "SpanBounds", "bounds_of", "environment_limits"]
 
-_logger = logging.getLogger("otel_rollout")
+_logger = BackgroundLogger()
 
 DEFAULT_COUNT: Final = 128
 """The specification's default: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/#span-limits."""

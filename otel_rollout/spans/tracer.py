@@ -49,6 +49,14 @@ class RolloutTracer(abc.ABC):
         """
 
     @abc.abstractmethod
+    def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
+        """Count a span as open; called once its owner has stored it, so that an interrupted start leaves no count."""
+
+    @abc.abstractmethod
+    def end(self, span: Span) -> None:
+        """End a span, or finish an interrupted end."""
+
+    @abc.abstractmethod
     def set_input(self, span: Span, taken: Snapshot) -> None:
         """Set the input of `span`."""
 
@@ -96,7 +104,7 @@ class RecordingTracer(RolloutTracer):
         open_spans: OpenSpans,
         bounds: SpanBounds = DEFAULT_BOUNDS,
     ) -> None:
-        self._count_start = open_spans.started
+        self._open_spans = open_spans
         self._bounds = bounds
         self._sampler = sampler
         self._ids = ids
@@ -113,7 +121,6 @@ class RecordingTracer(RolloutTracer):
         context = SpanContext(trace_id, self._ids.generate_span_id(), False, _SAMPLED, sampled.trace_state)
         # A trajectory's tags are merged at export, and most samplers return the attributes that they were given.
         attributes = {} if trajectory else dict(tags)
-        self._count_start()
         root = RolloutSpan(name, context, None, attributes, trajectory, tuple(links), self._on_end, self._bounds)
         more = {key: value for key, value in (sampled.attributes or {}).items() if key not in tags}
         if more:
@@ -139,11 +146,18 @@ class RecordingTracer(RolloutTracer):
         if not parent.trace_flags & TraceFlags.SAMPLED:
             return None
         span_id = self._ids.generate_span_id()
-        self._count_start()
         span = RolloutSpan(name, span_id, parent, attributes, trajectory, (), self._on_end, self._bounds)
         if trajectory is None:
             span.set_attribute(semconv.OUTSIDE_TRAJECTORY, True)
         return span
+
+    def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
+        """Count a span as open."""
+        self._open_spans.started(span)  # type: ignore[arg-type]  # this tracer makes RolloutSpans only
+
+    def end(self, span: Span) -> None:
+        """End a span, or finish an interrupted end."""
+        span.end()
 
     def set_input(self, span: Span, taken: Snapshot) -> None:
         """Keep the input for the delivery thread."""

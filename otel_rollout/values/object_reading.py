@@ -110,12 +110,19 @@ def module_of(kind: type) -> str:
 
 def is_subclass(kind: type, base: type) -> bool:
     """Return True if `base` is a base of `kind`, without calling a metaclass's `__subclasscheck__`."""
-    return any(ancestor is base for ancestor in _mro(kind))
+    # No generator: one that is not used up runs as it is freed, and what a trace function raises there is lost.
+    for ancestor in _mro(kind):  # noqa: SIM110
+        if ancestor is base:
+            return True
+    return False
 
 
 def is_one_of(kind: type, known: Iterable[type]) -> bool:
     """Return True if a class is one of these, without calling a metaclass's `__eq__`, as `in` would."""
-    return any(kind is each for each in known)
+    for each in known:  # noqa: SIM110
+        if kind is each:
+            return True
+    return False
 
 
 def find_static(kind: type, name: str) -> Any:

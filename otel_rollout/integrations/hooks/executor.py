@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from opentelemetry import context as context_api
 
-from otel_rollout.spans.context import leave
+from otel_rollout.spans.context import restore
 
 __all__ = ["keep_context"]
 
@@ -58,14 +58,26 @@ class _InTrajectory:
         self._values = [(variable, variable.get()) for variable in variables]
 
     def __call__(self, *args: Any) -> Any:
-        tokens = [(variable, variable.set(value)) for variable, value in self._values]
-        context = context_api.attach(self._context)
+        outer = context_api.get_current()
+        before = [(variable, variable.get()) for variable, _ in self._values]
+
+        def leave() -> None:
+            # Not by tokens: an exception of the program may come before one is stored.
+            restore(outer)
+            for variable, value in before:
+                variable.set(value)
+
         try:
-            return self._function(*args)
+            try:
+                for variable, value in self._values:
+                    variable.set(value)
+                context_api.attach(self._context)
+                return self._function(*args)
+            finally:
+                leave()
         finally:
-            leave(context)
-            for variable, token in tokens:
-                variable.reset(token)
+            # Again, if one came in the middle.
+            leave()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A process pool gets the bare function.

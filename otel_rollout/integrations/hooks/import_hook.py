@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from otel_rollout.integrations.hooks.guard import report
 from otel_rollout.integrations.hooks.hook import Patch
-from otel_rollout.safety.guard import is_fault
 
 __all__ = ["after_import"]
 
@@ -53,9 +52,7 @@ class _Finder(MetaPathFinder):
         self._searching.add(fullname)
         try:
             spec = importlib.util.find_spec(fullname)
-        except Exception as error:
-            if not is_fault(error):
-                raise
+        except (ImportError, ValueError):
             # The import system asks the other finders once more and raises what they raise.
             return None
         finally:
@@ -63,9 +60,7 @@ class _Finder(MetaPathFinder):
         if spec is not None and spec.loader is not None:
             try:
                 _extend(spec.loader, fullname)
-            except Exception as error:
-                if not is_fault(error):
-                    raise
+            except (AttributeError, TypeError) as error:
                 # A loader may take no attributes.
                 patch = Patch(fullname, fullname, f"{fullname} is not traced", lambda module: None)
                 report(patch, error.with_traceback(None))

@@ -16,10 +16,11 @@ from typing import Any, Final
 from otel_rollout.capture import call as calls
 from otel_rollout.capture.signature import compile_binder, read_signature
 from otel_rollout.integrations.hooks import recorded
-from otel_rollout.integrations.hooks.guard import guarded, report
+from otel_rollout.integrations.hooks.guard import DRIFT, guarded, report
 from otel_rollout.integrations.hooks.hook import Call, Hook, Observer, Patch
-from otel_rollout.safety.guard import is_fault
+from otel_rollout.safety.guard import is_plain
 from otel_rollout.spans import runtime
+from otel_rollout.spans.context import leave_variable
 
 __all__ = ["install", "is_replaced", "observe"]
 
@@ -33,8 +34,8 @@ def install(hook: Hook | Patch, module: Any) -> None:
             hook.apply(module)
         else:
             _replace(hook, module)
-    except Exception as error:
-        if not is_fault(error):
+    except DRIFT as error:
+        if not is_plain(error, DRIFT):
             raise
         report(hook, error.with_traceback(None))
 
@@ -117,27 +118,39 @@ class _Observed:
 
 
 class _Watch:
-    """One call, observed."""
+    """One call, observed. An exception of the program may come at any instruction; `finish` does what is left."""
 
-    __slots__ = ("_hook", "_misfit", "_span", "_token", "args", "kwargs", "observer")
+    __slots__ = (
+        "_hook",
+        "_is_entered",
+        "_is_finished",
+        "_misfit",
+        "_observed",
+        "_span",
+        "_token",
+        "args",
+        "kwargs",
+        "observer",
+    )
 
     def __init__(self, observed: _Observed, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.args, self.kwargs = args, kwargs
         self.observer: Observer | None = None
+        self._observed = observed
         self._hook = observed.hook
         self._span: calls.Call | None = None
         self._token: Token[Any] | None = None
         self._misfit: TypeError | None = None
-        try:
-            self._begin(observed)
-        except BaseException as error:
-            self.fail(error)
-            raise
+        self._is_entered = False
+        self._is_finished = False
 
-    def _begin(self, observed: _Observed) -> None:
+    def begin(self) -> None:
+        """Make the observer, and run its steps before the call."""
         try:
-            call = observed.call(self.args, self.kwargs)
+            call = self._observed.call(self.args, self.kwargs)
         except TypeError as error:
+            if not is_plain(error, (TypeError,)):
+                raise
             # If the program's call is wrong, the function raises the same.
             self._misfit = error.with_traceback(None)
             return
@@ -153,7 +166,8 @@ class _Watch:
         self._enter(observer)
         pipeline = runtime.pipeline
         if observer.opens_span and pipeline is not None:
-            self._span = guarded(self._hook, observed.operation.start, pipeline, self.args, self.kwargs)
+            self._span = calls.Call(self._observed.operation, pipeline)
+            self._span.start(self.args, self.kwargs)
         if kind.started is not Observer.started:
             guarded(self._hook, observer.started)
 
@@ -165,66 +179,68 @@ class _Watch:
                 report(self._hook, self._misfit)
             return result
         returned, kind = None, type(observer)
-        try:
-            if kind.end is not Observer.end:
-                guarded(self._hook, observer.end, result)
-            if kind.wrapped is not Observer.wrapped:
-                returned = guarded(self._hook, observer.wrapped, result)
-            if self._span is not None:
-                guarded(self._hook, self._span.succeed, result)
-        finally:
-            self._finish(observer)
+        if kind.end is not Observer.end:
+            guarded(self._hook, observer.end, result)
+        if kind.wrapped is not Observer.wrapped:
+            returned = guarded(self._hook, observer.wrapped, result)
+        if self._span is not None:
+            self._span.succeed(result)
+        self.finish()
         return result if returned is None else returned
 
     def fail(self, error: BaseException) -> None:
         """Record an exception that leaves the call."""
         observer = self.observer
-        if observer is None:
-            return
-        try:
+        if observer is not None and not self._is_finished:
             guarded(self._hook, observer.fail, error)
             if self._span is not None:
-                guarded(self._hook, self._span.stop, error)
-        finally:
-            self._finish(observer)
+                self._span.stop(error)
+            self.finish()
 
     def suspend(self) -> None:
         """Leave the call's context: the call has returned a coroutine that runs later."""
         if self.observer is not None:
             if self._span is not None:
-                guarded(self._hook, self._span.pause)
+                self._span.pause()
             self._leave(self.observer)
+        self._is_finished = True
 
     def resume(self) -> None:
         """Enter the call's context again."""
+        self._is_finished = False
         if self.observer is not None:
             self._enter(self.observer)
             if self._span is not None:
-                guarded(self._hook, self._span.resume)
+                self._span.resume()
 
-    def _finish(self, observer: Observer) -> None:
-        try:
-            self._leave(observer)
-        finally:
-            if type(observer).close is not Observer.close:
-                guarded(self._hook, observer.close)
+    def finish(self) -> None:
+        """End what is left, and close the observer; once."""
+        observer = self.observer
+        if observer is None or self._is_finished:
+            return
+        if self._span is not None and self._span.is_open:
+            self._span.clean_up()
+        self._leave(observer)
+        self._is_finished = True
+        if type(observer).close is not Observer.close:
+            guarded(self._hook, observer.close)
 
     def _enter(self, observer: Observer) -> None:
+        self._is_entered = True
         if type(observer).enter is not Observer.enter:
             guarded(self._hook, observer.enter)
         if observer.variable is not None:
             self._token = observer.variable.set(observer if observer.value is None else observer.value)
 
     def _leave(self, observer: Observer) -> None:
-        token, self._token = self._token, None
-        if token is not None:
-            try:  # noqa: SIM105 - contextlib.suppress costs more than the rest
-                token.var.reset(token)
-            except ValueError:
-                # An abandoned coroutine is closed in another context than it ran in.
-                pass
+        if not self._is_entered:
+            return
+        if self._token is not None:
+            leave_variable(self._token)
+            self._token = None
         if type(observer).leave is not Observer.leave:
             guarded(self._hook, observer.leave)
+        self._is_entered = False
 
 
 def _around_coroutine(function: Callable[..., Any], observed: _Observed) -> Callable[..., Any]:
@@ -234,11 +250,13 @@ def _around_coroutine(function: Callable[..., Any], observed: _Observed) -> Call
             return await function(*args, **kwargs)
         watch = _Watch(observed, args, kwargs)
         try:
-            result = await function(*watch.args, **watch.kwargs)
+            watch.begin()
+            return watch.end(await function(*watch.args, **watch.kwargs))
         except BaseException as error:
             watch.fail(error)
             raise
-        return watch.end(result)
+        finally:
+            watch.finish()
 
     return observing
 
@@ -250,26 +268,30 @@ def _around_function(function: Callable[..., Any], observed: _Observed) -> Calla
             return function(*args, **kwargs)
         watch = _Watch(observed, args, kwargs)
         try:
+            watch.begin()
             result = function(*watch.args, **watch.kwargs)
+            if type(result) is not CoroutineType or watch.observer is None:
+                return watch.end(result)
+            # A coroutine function in disguise, by a decorator.
+            following: Any = _follow(watch, result)
+            following.__name__, following.__qualname__ = result.__name__, result.__qualname__
+            watch.suspend()
+            return following
         except BaseException as error:
             watch.fail(error)
             raise
-        if type(result) is not CoroutineType or watch.observer is None:
-            return watch.end(result)
-        # A coroutine function in disguise, by a decorator.
-        watch.suspend()
-        following: Any = _follow(watch, result)
-        following.__name__, following.__qualname__ = result.__name__, result.__qualname__
-        return following
+        finally:
+            watch.finish()
 
     return observing
 
 
 async def _follow(watch: _Watch, coroutine: Coroutine[Any, Any, Any]) -> Any:
-    watch.resume()
     try:
-        result = await coroutine
+        watch.resume()
+        return watch.end(await coroutine)
     except BaseException as error:
         watch.fail(error)
         raise
-    return watch.end(result)
+    finally:
+        watch.finish()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import partial
 from typing import Any, Final
 
 from otel_rollout import semconv
 from otel_rollout.capture.scalars import read_scalar, read_tag
 from otel_rollout.integrations.hooks import executor
-from otel_rollout.integrations.hooks.guard import guarded
+from otel_rollout.integrations.hooks.guard import call_library, guarded
 from otel_rollout.integrations.hooks.hook import Call, Hook, Observer, after
 from otel_rollout.integrations.verl import late_rewards
 from otel_rollout.integrations.verl.config import max_samples
@@ -25,8 +24,6 @@ from otel_rollout.integrations.verl.identity import (
     uid_of,
 )
 from otel_rollout.integrations.verl.rollout import Rollout, rollout_variable
-from otel_rollout.safety.guard import call_guarded, is_fault
-from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans import runtime
 
 __all__ = ["HOOKS"]
@@ -50,7 +47,7 @@ def _copy_tokenizer(call: Call, result: Any) -> None:
     pipeline, tokenizer = runtime.pipeline, getattr(worker, "tokenizer", None)
     if pipeline is not None and tokenizer is not None:
         message = "verl: token ids are not decoded: the tokenizer can't be copied (%s)"
-        copied = call_guarded(partial(warn_once, "verl tokenizer", message), pipeline.copy_tokenizer, tokenizer)
+        copied = call_library("verl tokenizer", message, pipeline.copy_tokenizer, tokenizer)
         if copied is not None:
             setattr(worker, _TOKENIZER, copied)
 
@@ -174,9 +171,7 @@ def _is_traced(manager: Any) -> bool:
     """Return whether the workers trace; the manager's own process doesn't."""
     try:
         return bool(manager.rollout_config.trace.get("backend"))
-    except Exception as error:
-        if not is_fault(error):
-            raise
+    except (AttributeError, KeyError, TypeError):
         # A configuration without a trace section.
         return False
 

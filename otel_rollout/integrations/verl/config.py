@@ -10,8 +10,10 @@ from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
 from opentelemetry.sdk.environment_variables import OTEL_BSP_MAX_EXPORT_BATCH_SIZE
 
 from otel_rollout import config
+from otel_rollout.errors import RolloutTraceError
+from otel_rollout.integrations.hooks.guard import call_library
 from otel_rollout.integrations.hooks.hook import Arguments, Call, Hook, Observer
-from otel_rollout.safety.guard import is_fault
+from otel_rollout.safety.guard import FAULTS
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans import runtime
 
@@ -62,9 +64,7 @@ def start(
         config.init(
             project_name or "verl", experiment_name or "default", backend, bool(token2text), max_samples, **settings
         )
-    except Exception as error:
-        if not is_fault(error):
-            raise
+    except (RolloutTraceError, OSError, *FAULTS) as error:
         # A wrong setting must not stop the training.
         warn_once(f"verl {backend}", "verl: nothing is traced: trace.backend=%s: %s", backend, error)
 
@@ -89,16 +89,16 @@ def _run_id() -> str | None:
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         return None
-    try:
-        context = ray.get_runtime_context()
-        # An older Ray has no get_session_name; its internals don't change any more.
-        session = getattr(context, "get_session_name", lambda: context.worker.node.session_name)()
-        return f"{session}-{context.get_job_id()}"
-    except Exception as error:
-        if not is_fault(error):
-            raise
-        warn_once("verl run id", "verl: each process is a run of its own: set %s (%r)", _RUN_ID_VARIABLE, error)
-        return None
+    message = f"verl: each process is a run of its own: set {_RUN_ID_VARIABLE} (%r)"
+    run_id: str | None = call_library("verl run id", message, _job_of, ray)
+    return run_id
+
+
+def _job_of(ray: Any) -> str:
+    context = ray.get_runtime_context()
+    # An older Ray has no get_session_name; its internals don't change any more.
+    session = getattr(context, "get_session_name", lambda: context.worker.node.session_name)()
+    return f"{session}-{context.get_job_id()}"
 
 
 HOOKS: Final = (

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import atexit
 import sys
-from functools import partial
 from typing import Any, Final
 
+from otel_rollout.integrations.hooks.guard import call_library
 from otel_rollout.integrations.hooks.hook import Call, Hook, Patch
-from otel_rollout.safety.guard import call_guarded
-from otel_rollout.safety.log_once import warn_once
 
 __all__ = ["HOOKS", "flush_actors"]
 
@@ -22,7 +20,7 @@ SECONDS_TO_FLUSH: Final = 30.0
 def flush_actors(ray: Any) -> None:
     """Flush all of verl's actors that trace, if Ray runs and this process is its driver."""
     message = "verl: the last traces of the actors may be lost: %s"
-    call_guarded(partial(warn_once, "verl exit", message), _flush_actors, ray)
+    call_library("verl exit", message, _flush_actors, ray)
 
 
 def _flush_actors(ray: Any) -> None:

@@ -12,7 +12,6 @@ import sys
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from functools import partial
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -21,11 +20,10 @@ from opentelemetry import context as context_api
 
 from otel_rollout import semconv
 from otel_rollout.integrations import ray as carriers
+from otel_rollout.integrations.hooks.guard import call_library
 from otel_rollout.integrations.hooks.hook import Call, Hook, Observer
 from otel_rollout.integrations.hooks.patching import is_replaced
 from otel_rollout.integrations.verl.identity import Row, forget_oldest, uid_of
-from otel_rollout.safety.guard import call_guarded
-from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans.context import current_frame
 
 __all__ = ["CARRIER", "HOOKS", "add_keys", "is_late", "remember"]
@@ -96,7 +94,7 @@ class _Scoring(Observer):
             keys = _keys.get()
         if keys is not None and len(keys) == len(data):
             message = "verl: late rewards are not traced: %s"
-            found = call_guarded(partial(warn_once, "verl late rewards", message), _ask, keys) or {}
+            found = call_library("verl late rewards", message, _ask, keys) or {}
             _set_column(data, [found.get(key) for key in keys])
 
     def close(self) -> None:

@@ -87,20 +87,32 @@ class _Traced:
             annotate(input=content, **rollout.attributes)
 
     def _end(self, *exception: Any) -> None:
-        ours, self._trajectory = self._trajectory, None
-        rollout, self._rollout = self._rollout, None
-        if rollout is not None and rollout.tool_calls:
-            counts: dict[str, Any] = {semconv.TOOL_CALLS: rollout.tool_calls, semconv.TOOL_ERRORS: rollout.tool_errors}
-            annotate(**counts)
-        if ours is not None:
-            ours.__exit__(*exception)
+        rollout = self._rollout
+        try:
+            if rollout is not None and rollout.tool_calls:
+                counts: dict[str, Any] = {
+                    semconv.TOOL_CALLS: rollout.tool_calls,
+                    semconv.TOOL_ERRORS: rollout.tool_errors,
+                }
+                annotate(**counts)
+        finally:
+            self._leave(*exception)
+
+    def _leave(self, *exception: Any) -> None:
+        if self._trajectory is not None:
+            self._trajectory.__exit__(*exception)
+        self._trajectory = self._rollout = None
 
     def _run(self, step: Callable[..., Any], *arguments: Any) -> None:
         try:
             guarded(ATTRIBUTES, step, *arguments)
         except BaseException:
-            # Ctrl-C, say: verl's context manager is left too.
-            self._verls.__exit__(*sys.exc_info())
+            # Ctrl-C, say: our trajectory and verl's context manager are left too.
+            exception = sys.exc_info()
+            try:
+                self._leave(*exception)
+            finally:
+                self._verls.__exit__(*exception)
             raise
 
 
