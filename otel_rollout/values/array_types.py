@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
-from otel_rollout.safety.signal_handlers import is_from_signal_handler
 from otel_rollout.values.object_reading import Reader, Standin, class_name, is_subclass
 
-__all__ = ["read_numpy", "read_torch"]
+__all__ = ["read_elements", "read_numpy", "read_torch"]
 
 MAX_ARRAY_ELEMENTS: Final = 1024
 """Arrays and tensors with more elements are summarized, except for one-dimensional integer ones (token ids)."""
@@ -58,10 +57,11 @@ def _read_array(numpy: Any, value: Any, room: int) -> Any:
         if copied.dtype.itemsize in (1, 2, 4, 8):
             return copied
         return copied.astype(numpy.float64)
-    return Standin(_elements(numpy, value))
+    return Standin(read_elements(numpy, value))
 
 
-def _elements(numpy: Any, value: Any) -> Any:
+def read_elements(numpy: Any, value: Any) -> Any:
+    """Return the elements of an array as lists of Python's own objects, times as text."""
     plain = numpy.asarray(value) if type(value) is numpy.ndarray else numpy.array(value, subok=False)
     return (plain.astype(str) if plain.dtype.kind in "mM" else plain).tolist()
 
@@ -73,8 +73,8 @@ def _array_summary(numpy: Any, value: Any) -> dict[str, Any]:
         "type": class_name(type(value)),
         "dtype": str(plain.dtype),
         "shape": list(plain.shape),
-        "head": _elements(numpy, flat[:ARRAY_EDGE_ELEMENTS]),
-        "tail": _elements(numpy, flat[-ARRAY_EDGE_ELEMENTS:]),
+        "head": read_elements(numpy, flat[:ARRAY_EDGE_ELEMENTS]),
+        "tail": read_elements(numpy, flat[-ARRAY_EDGE_ELEMENTS:]),
     }
 
 
@@ -107,9 +107,7 @@ def read_torch(torch: Any) -> Reader:
         if count <= MAX_ARRAY_ELEMENTS or is_ids:
             try:
                 return _read_array(sys.modules["numpy"], value.numpy(), room) if value.dim() else value.item()
-            except (KeyError, TypeError, RuntimeError) as error:
-                if is_from_signal_handler(error):
-                    raise
+            except (KeyError, TypeError, RuntimeError):
                 # numpy has no bfloat16, and may be absent.
                 return value.tolist()
         if value.is_contiguous():

@@ -12,20 +12,19 @@ import enum
 import fractions
 import pathlib
 import sys
-import threading
 import types
 import uuid
 import zoneinfo
 from array import array
 from collections.abc import Callable
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from otel_rollout.safety.background_thread import call_within
 from otel_rollout.safety.log_once import call_user_function
 from otel_rollout.values.array_types import read_numpy, read_torch
 from otel_rollout.values.exception_record import exception_text
 from otel_rollout.values.object_reading import (
+    Part,
     Reader,
     Standin,
     class_name,
@@ -38,25 +37,20 @@ from otel_rollout.values.object_reading import (
     object_reader,
     per_class,
 )
+from otel_rollout.values.table_types import read_pandas
 
-__all__ = ["key_text", "reader_of"]
+__all__ = ["key_of", "reader_of"]
 
 MAX_ROWS: Final = 8
-"""First rows of a table that are shown."""
-MAX_COLUMNS: Final = 100
-"""Columns of a table that are shown."""
-_SECONDS_APART: Final = 1.0
+"""First rows of a table that are shown, and first bytes of a buffer."""
+COST_OF_AN_ARRAY: Final = 96
+"""In items of a container, for `ObjectWalk`."""
 _SCALARS: Final = (int, float, bool, type(None))
-_LEAVES: Final = (str, *_SCALARS, dt.datetime, dt.date, dt.time, uuid.UUID)
-
 _SAFE_ZONES: Final = (type(None), dt.timezone, zoneinfo.ZoneInfo)
 """Other time zones compute their offset by code of their class."""
 _DATE_FIELDS: Final = ("year", "month", "day")
 _TIME_FIELDS: Final = ("hour", "minute", "second", "microsecond")
-
-
-def _as_it_is(value: Any, room: int, deep: bool) -> Any:
-    return value
+_FRACTION_FIELDS: Final = ("_numerator", "_denominator")
 
 
 def _by(convert: Callable[[Any], Any]) -> Reader:
@@ -68,16 +62,14 @@ def _items_by(iterate: Callable[[Any], Any], length: Callable[[Any], int]) -> Re
 
     def read(value: Any, room: int, deep: bool) -> Any:
         items = [*islice(iterate(value), max(room, 0))]
-        left = length(value) - len(items)
-        return [*items, f"…[{left:,} items cut]"] if left > 0 else items
+        return Part(items, length(value) - len(items))
 
     return read
 
 
 def _read_dict(value: Any, room: int, deep: bool) -> Any:
-    copied = {key_text(key): item for key, item in [*islice(dict.items(value), max(room, 0))]}
-    left = dict.__len__(value) - len(copied)
-    return {**copied, "…": f"[{left:,} keys cut]"} if left > 0 else copied
+    pairs = [*islice(dict.items(value), max(room, 0))]
+    return Part(pairs, dict.__len__(value) - len(pairs), is_dict=True)
 
 
 def _read_bytes(value: bytes | bytearray | memoryview, room: int, deep: bool) -> dict[str, Any]:
@@ -110,13 +102,11 @@ def _read_enum(value: Any, room: int, deep: bool) -> Any:
 
 def _read_date(value: Any, room: int, deep: bool) -> Any:
     kind = type(value)
-    if kind is dt.date:
-        return value
     if not is_subclass(kind, dt.datetime):
-        return dt.date(*_numbers(dt.date, value, _DATE_FIELDS)).isoformat()
+        return dt.date.isoformat(value if kind is dt.date else dt.date(*_numbers(dt.date, value, _DATE_FIELDS)))
     zone = dt.datetime.tzinfo.__get__(value)
     if is_one_of(type(zone), _SAFE_ZONES):
-        return value if kind is dt.datetime else dt.datetime.isoformat(value)
+        return dt.datetime.isoformat(value)
     year, month, day, hour, minute, second, microsecond = _numbers(dt.datetime, value, _DATE_FIELDS + _TIME_FIELDS)
     text = dt.datetime(year, month, day, hour, minute, second, microsecond).isoformat()  # noqa: DTZ001 - named beside it
     return f"{text} ({class_name(type(zone))})"
@@ -142,48 +132,19 @@ def _read_user_collection(value: Any, room: int, deep: bool) -> Any:
     return Standin(fields_of(value).get("data"))
 
 
-def _read_pandas(value: Any, room: int, deep: bool) -> Any:
-    cls = type(value)
-    if hasattr(cls, "columns"):
-        return _read_apart(_read_table, value)
-    if hasattr(cls, "dtype") and hasattr(cls, "tolist"):
-        return _read_apart(_read_column, value)
-    return value.isoformat() if hasattr(cls, "isoformat") else f"<{class_name(cls)}>"
+def _read_fraction(value: Any, room: int, deep: bool) -> Any:
+    # `str` of a long integer takes quadratic time.
+    numerator, denominator = (integer_text(_slot(fractions.Fraction, name, value)) for name in _FRACTION_FIELDS)
+    return numerator if denominator == "1" else f"{numerator}/{denominator}"
 
 
-def _read_apart(read: Callable[[Any], dict[str, Any]], value: Any) -> dict[str, Any]:
-    """Return what `read` says of a value of pandas, which drops exceptions that signal handlers raise while it works.
-
-    No signal handler runs in another thread than the main one.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return read(value)
-
-    def attempt() -> dict[str, Any] | None:
-        try:
-            return read(value)
-        except Exception:
-            return None
-
-    found = call_within(_SECONDS_APART, attempt)
-    if found is None:
-        raise ValueError("pandas failed, or took too long")
-    return found
+def _slot(kind: type, name: str, value: Any) -> Any:
+    return kind.__dict__[name].__get__(value)
 
 
-def _read_table(value: Any) -> dict[str, Any]:
-    return {
-        "type": f"pandas.{type(value).__qualname__}",
-        "shape": list(value.shape),
-        "columns": [key_text(column) for column in islice(value.columns, MAX_COLUMNS)],
-        "head": value.iloc[:MAX_ROWS, :MAX_COLUMNS].astype(object).to_numpy().tolist(),
-    }
-
-
-def _read_column(value: Any) -> dict[str, Any]:
-    head = (value.iloc if hasattr(type(value), "iloc") else value)[:MAX_ROWS].tolist()
-    kind = f"pandas.{type(value).__qualname__}"
-    return {"type": kind, "shape": list(value.shape), "dtype": str(value.dtype), "head": head}
+def _read_range(value: range, room: int, deep: bool) -> Any:
+    start, stop, step = map(integer_text, (value.start, value.stop, value.step))
+    return f"range({start}, {stop})" if step == "1" else f"range({start}, {stop}, {step})"
 
 
 def _read_image(value: Any, room: int, deep: bool) -> Any:
@@ -206,11 +167,11 @@ _DICT_VIEWS: Final = tuple(type(getattr({}, name)()) for name in ("keys", "value
 _FUNCTIONS: Final = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 _EXACT: Final[dict[type, Reader]] = {
-    uuid.UUID: _as_it_is,
+    uuid.UUID: _by(uuid.UUID.__str__),
     decimal.Decimal: _by(str),
-    fractions.Fraction: _by(str),
+    fractions.Fraction: _read_fraction,
     dt.timedelta: _by(str),
-    range: _by(repr),
+    range: _read_range,
     type(...): _by(repr),
     **{kind: _items_by(iter, len) for kind in _DICT_VIEWS},
 }
@@ -254,23 +215,17 @@ def reader_of(kind: type) -> Reader:
     return reader or _reader_by_package(kind) or _reader_by_base(kind) or object_reader(kind)
 
 
-def key_text(key: Any) -> str:
-    """Return the JSON key for any key of a dict."""
+def key_of(key: Any) -> Any:
+    """Return plain data with a hash for any key of a dict."""
     kind = type(key)
-    if kind is str:
-        return key  # type: ignore[no-any-return]  # just checked
-    if kind is int:
-        return integer_text(key)
-    if key is None or kind is bool:
-        return "null" if key is None else "true" if key else "false"
-    if kind is float:
-        return repr(key)
+    if is_one_of(kind, (str, *_SCALARS)):
+        return key
+    if kind is tuple:
+        return tuple(map(key_of, key))
     read = reader_of(kind)(key, 0, False)  # a reader takes its arguments by position
     if type(read) is Standin:
         read = read.value
-    if not is_one_of(type(read), _LEAVES):
-        return f"<{class_name(kind)}>"
-    return read if type(read) is str else key_text(read) if type(read) in _SCALARS else str(read)
+    return read if is_one_of(type(read), (str, *_SCALARS)) else f"<{class_name(kind)}>"
 
 
 def _user_payload(value: Any, room: int, deep: bool) -> Any:
@@ -291,16 +246,23 @@ def _reader_by_base(kind: type) -> Reader | None:
     return next((reader for base, reader in _BASES if is_subclass(kind, base)), None)
 
 
+def _costly(read: Any) -> Reader:
+    read.cost = COST_OF_AN_ARRAY
+    return cast("Reader", read)
+
+
 def _reader_by_package(kind: type) -> Reader | None:
     numpy = sys.modules.get("numpy")
-    if numpy is not None and (is_subclass(kind, numpy.ndarray) or is_subclass(kind, numpy.generic)):
+    if numpy is not None and is_subclass(kind, numpy.generic):
         return read_numpy(numpy)
+    if numpy is not None and is_subclass(kind, numpy.ndarray):
+        return _costly(read_numpy(numpy))
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "nn") and is_subclass(kind, torch.Tensor):
-        return read_torch(torch)
+        return _costly(read_torch(torch))
     package = module_of(kind)
     if package == "pandas":
-        return _read_pandas
+        return read_pandas
     if package == "PIL" and kind.__name__.endswith("Image"):
         return _read_image
     if package == "omegaconf":

@@ -9,15 +9,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final, TypeVar
+from weakref import ReferenceType, ref
 
-from otel_rollout.safety.signal_handlers import is_from_signal_handler
 from otel_rollout.values.sanitize import replace_surrogates
 
 __all__ = [
     "HIDDEN",
+    "Part",
     "Reader",
     "Standin",
     "class_name",
@@ -43,6 +45,7 @@ MAX_CLASSES: Final = 4096
 MAX_FIELDS: Final = 64
 _SECRET_NAMES: Final = ("Password", "Credential", "Credentials")
 _DESCRIPTORS: Final = (MemberDescriptorType, GetSetDescriptorType)
+MAX_DECIMAL_BITS: Final = 2_000
 _HEAP_TYPE: Final = 1 << 9
 """The flag of a class that is created at run time, by a class statement or an extension."""
 _MISSING: Final = object()
@@ -68,17 +71,38 @@ class Standin:
         self.value = value
 
 
+class Part:
+    """A reader's result for the first items of a container, or for a dict with keys of any type.
+
+    Args:
+        items: The items; of a dict its pairs.
+        cut: The number of items that are left out.
+        is_dict: True if the items are pairs.
+    """
+
+    __slots__ = ("cut", "is_dict", "items")
+
+    def __init__(self, items: list[Any], cut: int, *, is_dict: bool = False) -> None:
+        self.items = items
+        self.cut = cut
+        self.is_dict = is_dict
+
+
 def per_class(find: Callable[[type], _Found]) -> Callable[[type], _Found]:
-    """Cache a function of a class, by the class's id: a metaclass may define `__hash__` and `__eq__`."""
-    entries: dict[int, tuple[type, _Found]] = {}
+    """Cache a function of a class, by the class's id: a metaclass may define `__hash__` and `__eq__`.
+
+    The cache doesn't keep classes; nor may the function's result, which would keep what their methods refer to.
+    """
+    entries: dict[int, tuple[ReferenceType[type], _Found]] = {}
 
     def cached(kind: type) -> _Found:
-        entry = entries.get(id(kind))
+        key = id(kind)
+        entry = entries.get(key)
         if entry is None:
             if len(entries) >= MAX_CLASSES:
                 entries.clear()
-            # The entry keeps the class, so that no other class gets its id.
-            entry = entries[id(kind)] = (kind, find(kind))
+            # No other class gets the id before the entry is gone.
+            entry = entries[key] = (ref(kind, lambda _: entries.pop(key, None)), find(kind))
         return entry[1]
 
     return cached
@@ -93,13 +117,8 @@ def class_name(kind: type) -> str:
 
 def integer_text(value: int) -> str:
     """Return an integer of any length as text."""
-    try:
-        return str(value) if value.bit_length() < 10_000 else hex(value)
-    except ValueError as error:
-        if is_from_signal_handler(error):
-            raise
-        # Python refuses to convert integers over 4,300 digits to decimal.
-        return hex(value)
+    # Python may refuse to convert integers over 640 digits to decimal, and takes quadratic time for it.
+    return str(value) if value.bit_length() < MAX_DECIMAL_BITS else hex(value)
 
 
 def module_of(kind: type) -> str:
@@ -136,34 +155,41 @@ def find_static(kind: type, name: str) -> Any:
 
 def fields_of(value: Any) -> dict[str, Any]:
     """Return the fields in an object's `__dict__` and slots; the result may be the object's own dict."""
-    read, slots = _storage(type(value))
-    fields: dict[str, Any] = read(value) if read is not None else {}
+    place, slots = _storage(type(value))
+    fields = _dict_at(value, place)
     return {**_slot_values(value, slots), **fields} if slots else fields
 
 
 @per_class
-def _storage(kind: type) -> tuple[Callable[[Any], dict[str, Any]] | None, dict[str, Any]]:
-    """Return a function that reads the `__dict__` of a class's objects, and the descriptors of their slots by name."""
-    read = None
-    slots: dict[str, Any] = {}
-    for ancestor in _mro(kind):
+def _storage(kind: type) -> tuple[int | None, dict[str, int]]:
+    """Return the places in the MRO of the classes that define the `__dict__` of a class's objects, and their slots."""
+    place = None
+    slots: dict[str, int] = {}
+    for position, ancestor in enumerate(_mro(kind)):
         is_heap_type = _flags(ancestor) & _HEAP_TYPE
         for name, member in [*_class_dict(ancestor).items()]:
             if type(name) is not str or not is_one_of(type(member), _DESCRIPTORS):
                 continue
             if name == "__dict__":
-                read = read or member.__get__
+                place = position if place is None else place
             elif is_heap_type and type(member) is MemberDescriptorType and name not in slots:
-                slots[name] = member
-    return read, slots
+                slots[name] = position
+    return place, slots
 
 
-def _slot_values(value: Any, slots: dict[str, Any]) -> dict[str, Any]:
+def _dict_at(value: Any, place: int | None) -> dict[str, Any]:
+    if place is None:
+        return {}
+    return _class_dict(_mro(type(value))[place])["__dict__"].__get__(value)  # type: ignore[no-any-return]
+
+
+def _slot_values(value: Any, slots: dict[str, int]) -> dict[str, Any]:
     values = {}
-    for name, slot in slots.items():
+    ancestors = _mro(type(value))
+    for name, place in slots.items():
         # A slot may be empty.
         with suppress(AttributeError):
-            values[name] = slot.__get__(value)
+            values[name] = _class_dict(ancestors[place])[name].__get__(value)
     return values
 
 
@@ -172,9 +198,10 @@ def object_reader(kind: type) -> Reader:
     if _is_secret(kind):
         return lambda value, room, deep: HIDDEN
     name = f"<{class_name(kind)}>"
-    read, slots = _storage(kind)
-    if read is None and not slots:
+    place, slots = _storage(kind)
+    if place is None and not slots:
         return lambda value, room, deep: name
+    read = None if place is None else partial(_read_dict_at, place)
     declared = _declared_fields(kind)
     if declared is not None:
         fields, is_complete = declared
@@ -203,9 +230,13 @@ def object_reader(kind: type) -> Reader:
     return read_public
 
 
+def _read_dict_at(place: int, value: Any) -> dict[str, Any]:
+    return _dict_at(value, place)
+
+
 def _declared_reader(
     read: Callable[[Any], dict[str, Any]] | None,
-    slots: dict[str, Any],
+    slots: dict[str, int],
     declared: dict[str, bool],
     *,
     is_complete: bool,
@@ -273,4 +304,5 @@ def _is_hidden_by_pydantic(field: Any) -> bool:
 def _is_secret(kind: type) -> bool:
     """Return True if the name of a class or a base says that it holds a secret, such as pydantic's `SecretStr`."""
     names = [_qualname(ancestor).rpartition(".")[2].lstrip("_") for ancestor in _mro(kind)]
-    return any(name.startswith("Secret") or name in _SECRET_NAMES for name in names)
+    # `SecretStr`, but not `SecretaryProblem`.
+    return any((name.startswith("Secret") and not name[6:7].islower()) or name in _SECRET_NAMES for name in names)
