@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import otel_rollout
@@ -116,3 +119,119 @@ BackgroundLogger().warning("the last message")
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stderr == "WARNING:otel_rollout:the last message\n"
+
+
+class TestHandlers:
+    """Log handlers of an application that do what they shouldn't."""
+
+    def test_one_thread(self, handler: Handler) -> None:
+        """However many messages wait for a handler that blocks, one thread waits; the rest is dropped and counted."""
+        handler.is_free.clear()
+        before = threading.active_count()
+        for number in range(background_log.MAX_MESSAGES + 100):
+            BackgroundLogger().warning("message %d", number)
+        assert threading.active_count() <= before + 1
+        handler.is_free.set()
+        until(lambda: any("log messages were dropped" in text for text, _ in handler.records))
+        assert len(handler.records) <= background_log.MAX_MESSAGES + 2
+
+    def test_full_queue(self, handler: Handler) -> None:
+        """Traced calls return though the queue is full, its exporter hangs, and the handler of that warning blocks."""
+        is_free = threading.Event()
+
+        class Hanging(InMemorySpanExporter):
+            def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+                is_free.wait(30)
+                return SpanExportResult.SUCCESS
+
+        otel_rollout.init("p", "e", backend=Hanging(), max_queue_bytes=4 << 20, shutdown_timeout_ms=200)
+        handler.is_free.clear()
+
+        @otel_rollout.rollout_trace_op
+        def op(text: str) -> int:
+            return 1
+
+        def call() -> None:
+            for _ in range(100):
+                op("x" * 100_000)
+
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+        try:
+            thread.join(20)
+            assert not thread.is_alive()
+        finally:
+            is_free.set()
+            handler.is_free.set()
+
+    @pytest.mark.parametrize("error", [ValueError("bad handler"), SystemExit(3)])
+    def test_a_handler_that_raises(self, error: BaseException) -> None:
+        """`init`, calls, `flush` and `shutdown` return as ever, and later messages are logged."""
+
+        class Raising(logging.Handler):
+            def __init__(self) -> None:
+                super().__init__()
+                self.count = 0
+
+            def emit(self, record: logging.LogRecord) -> None:
+                self.count += 1
+                raise error
+
+        logger, raising = logging.getLogger("otel_rollout"), Raising()
+        logger.addHandler(raising)
+        level = logger.level
+        logger.setLevel(logging.INFO)
+        try:
+            otel_rollout.init("p", "e", backend=InMemorySpanExporter())
+            otel_rollout.annotate(reward=1.0)
+            assert otel_rollout.flush(10)
+            assert otel_rollout.shutdown()
+            background_log.write_rest()
+        finally:
+            logger.removeHandler(raising)
+            logger.setLevel(level)
+
+    def test_shutdown_beside_a_handler_that_blocks(self, handler: Handler) -> None:
+        """`shutdown` waits a second for a handler that blocks, and returns the truth."""
+        otel_rollout.init("p", "e", backend=InMemorySpanExporter())
+        handler.is_free.clear()
+        otel_rollout.annotate(reward=1.0)
+        done: list[bool] = []
+        thread = threading.Thread(target=lambda: done.append(otel_rollout.shutdown()), daemon=True)
+        thread.start()
+        thread.join(8)
+        handler.is_free.set()
+        assert done == [True]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")
+def test_in_a_forked_child() -> None:
+    """A child logs its own messages, not those that waited in its parent."""
+    program = """
+import logging, os, sys, threading
+from otel_rollout.safety.background_log import BackgroundLogger, write_rest
+
+free = threading.Event()
+
+class Blocking(logging.StreamHandler):
+    def emit(self, record):
+        if os.getpid() == parent:
+            free.wait(10)
+        super().emit(record)
+
+parent = os.getpid()
+logging.basicConfig(handlers=[Blocking(sys.stdout)], format="%(message)s")
+BackgroundLogger().warning("parent's")
+BackgroundLogger().warning("parent's second")
+child = os.fork()
+if child == 0:
+    BackgroundLogger().warning("child's")
+    write_rest()
+    os._exit(0)
+os.waitpid(child, 0)
+free.set()
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.splitlines() == ["child's", "parent's", "parent's second"]

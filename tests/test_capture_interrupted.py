@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import signal
 import subprocess
@@ -12,11 +13,13 @@ from typing import Any
 from unittest.mock import NonCallableMock
 
 import pytest
+from opentelemetry import context as context_api
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
-from otel_rollout import init, rollout_trace_op
+from otel_rollout import annotate, flush, init, rollout_trace_attr, rollout_trace_op, stats
 from otel_rollout.safety.signal_safe_lock import SignalSafeLock
+from otel_rollout.testing import InMemorySpanExporter
 
 
 class AlarmError(Exception):
@@ -181,6 +184,98 @@ class TestRaces:
         assert (done.returncode, done.stdout.strip()) == (0, "survived"), done.stderr[-2000:]
 
 
+class LimitError(Exception):
+    """The exception that one thread sets in another."""
+
+
+class TestOtherThreads:
+    """`PyThreadState_SetAsyncExc`, with which graders end a thread."""
+
+    @pytest.mark.parametrize("form", ["op", "trajectory"])
+    def test_each_exception_arrives(self, rollout_spans, form):
+        """An Exception that another thread sets ends the work, wherever tracing is then; none is swallowed."""
+        messages = [{"role": "user", "content": "x" * 400} for _ in range(5)]
+        ends: list[str] = []
+        leftovers: list[Any] = []
+
+        @rollout_trace_op
+        def tool(value: Any) -> Any:
+            return value
+
+        def work(started: threading.Event, deadline: float) -> None:
+            try:
+                started.set()
+                while time.monotonic() < deadline:
+                    if form == "op":
+                        tool(messages)
+                    else:
+                        with rollout_trace_attr(step=1):
+                            annotate(reward=1.0)
+                ends.append("lost")
+            except LimitError:
+                ends.append("seen")
+                leftovers.extend(context_api.get_current().values() if form == "op" else ())
+
+        for number in range(100):
+            started = threading.Event()
+            thread = threading.Thread(target=work, args=(started, time.monotonic() + 20))
+            thread.start()
+            started.wait()
+            for _ in range(number * 50):
+                pass
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(LimitError))
+            thread.join()
+        assert ends == ["seen"] * 100
+        assert leftovers == []
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this platform has no timers by signal")
+def test_alarms_beside_two_exporters():
+    """Whenever an alarm's handler raises, both exporters account for the same spans, and none stays open."""
+    exporters = [InMemorySpanExporter(), InMemorySpanExporter()]
+    init("p", "e", backend=list(exporters))
+    is_armed = False
+
+    def on_alarm(number: int, frame: Any) -> None:
+        if is_armed:
+            raise AlarmError
+
+    @rollout_trace_op
+    def tool(value: Any) -> Any:
+        return value
+
+    previous = signal.signal(signal.SIGALRM, on_alarm)
+    outer = context_api.get_current()
+    caught = 0
+    gc.collect()
+    gc.disable()
+    try:
+        deadline = time.monotonic() + 60
+        while caught < 500 and time.monotonic() < deadline:
+            try:
+                is_armed = True
+                signal.setitimer(signal.ITIMER_REAL, 0.0002 + caught % 50 * 0.000004)
+                while True:
+                    tool([1, 2, 3])
+            except AlarmError:
+                is_armed = False
+                caught += 1
+            assert context_api.get_current() is outer
+    finally:
+        gc.enable()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+    assert caught == 500
+    flush(30)
+    counts = stats()
+    first, second = counts.exporters.values()
+    assert counts.open_spans == 0
+    assert first.recorded == second.recorded
+    for exporter in (first, second):
+        assert exporter.recorded == exporter.delivered + exporter.queued + sum(exporter.lost.values())
+
+
 class TestStack:
     """Calls near the end of the stack."""
 
@@ -199,3 +294,33 @@ class TestStack:
         thread = threading.Thread(target=dive, args=(20, value))
         thread.start()
         thread.join()
+
+    def test_near_every_depth(self, rollout_spans):
+        """However little of the stack is left, what was current is current again, and no span stays open."""
+
+        @rollout_trace_op
+        def leaf(value: int) -> int:
+            return value
+
+        def dive(depth: int) -> int:
+            return leaf(1) if depth == 0 else dive(depth - 1)
+
+        def dive_into_a_trajectory(depth: int) -> None:
+            if depth:
+                dive_into_a_trajectory(depth - 1)
+                return
+            with rollout_trace_attr(step=1):
+                leaf(1)
+
+        outer = context_api.get_current()
+        failed = 0
+        limit = sys.getrecursionlimit()
+        for depth in range(limit - 150, limit):
+            for run in (dive, dive_into_a_trajectory):
+                try:
+                    run(depth)
+                except RecursionError:
+                    failed += 1
+                assert context_api.get_current() is outer
+        assert failed > 20
+        assert stats().open_spans == 0

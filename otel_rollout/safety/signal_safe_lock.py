@@ -28,16 +28,17 @@ class SignalSafeLock(RLock):  # type: ignore[misc]
     Source: https://github.com/python/cpython/issues/148874
     """
 
-    # Only taking is mended: Python code in `__exit__` could be interrupted before it releases.
-    def __enter__(self) -> bool:  # type: ignore[override]
-        """Take the lock; an exception that comes after that releases it."""
-        try:
-            self.acquire()
-        except BaseException:
-            if self._is_owned():  # type: ignore[attr-defined]
-                self.release()
-            raise
-        return True
+    if _IS_NEEDED:
+        # Only taking is mended: Python code in `__exit__` could be interrupted before it releases.
+        def __enter__(self) -> bool:  # type: ignore[override]
+            """Take the lock; an exception that comes after that releases it."""
+            try:
+                self.acquire()
+            except BaseException:
+                if self._is_owned():  # type: ignore[attr-defined]
+                    self.release()
+                raise
+            return True
 
 
 def wait_for(condition: threading.Condition, is_done: Callable[[], bool], timeout: float) -> None:

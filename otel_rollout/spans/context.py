@@ -5,7 +5,7 @@ They go wherever that context goes: into tasks, and into threads that are starte
 
 from __future__ import annotations
 
-from contextvars import Token
+from contextvars import ContextVar, Token
 from typing import Any, Final
 
 from opentelemetry import context as context_api
@@ -64,6 +64,17 @@ UNTRACED: Final = Context(_SUPPRESSING)
 """The context of a thread of ours: no instrumentation traces the requests of its exporter."""
 
 
+def _find_variable() -> ContextVar[Context]:
+    """Return OpenTelemetry's own variable, which is private: its functions take three calls for each use."""
+    token = context_api.attach(context_api.get_current())
+    context_api.detach(token)
+    return token.var
+
+
+_variable: Final = _find_variable()
+_set_current: Final = _variable.set
+
+
 def current_frame(context: Context) -> Frame | None:
     """Return the frame in `context`; None outside trajectories and ops."""
     return context.get(_FRAME_KEY)  # type: ignore[return-value]  # only `enter` writes this key
@@ -71,7 +82,7 @@ def current_frame(context: Context) -> Frame | None:
 
 def attach(context: Context) -> Token[Context] | None:
     """Make `context` current and return the token for `leave`; None while the collector closes a generator."""
-    return None if is_collecting() else context_api.attach(context)
+    return None if is_collecting() else _set_current(context)
 
 
 def enter(context: Context, frame: Frame) -> Token[Context] | None:

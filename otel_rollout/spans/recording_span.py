@@ -97,34 +97,28 @@ class RolloutSpan(Span):
         bounds: The limits of the span.
     """
 
-    __slots__ = (
-        "attributes",
-        "bounds",
-        "dropped_attributes",
-        "dropped_events",
-        "dropped_links",
-        "end_time",
-        "events",
-        "extra_bytes",
-        "finished",
-        "ids",
-        "input",
-        "is_handed_over",
-        "links",
-        "name",
-        "on_end",
-        "output",
-        "owns_attributes",
-        "parent",
-        "readable",
-        "releases",
-        "start_time",
-        "status_code",
-        "status_description",
-        "taken",
-        "tokenizer",
-        "trajectory",
-    )
+    # Defaults of the class, not assignments of `__init__`: most spans keep most of them.
+    owns_attributes = False
+    links: list[RecordedLink] | None = None
+    input: Snapshot | None = None
+    output: Snapshot | None = None
+    events: list[RecordedEvent] | None = None
+    status_code = StatusCode.UNSET
+    status_description: str | None = None
+    extra_bytes = 0
+    dropped_attributes = 0
+    dropped_events = 0
+    dropped_links = 0
+    tokenizer: Any = None
+    readable: ReadableSpan | None = None
+    """The span of another provider that this one represents in our queues."""
+    finished: FinishedSpan | None = None
+    releases = 0
+    """The number of exporters that are done with the span."""
+    end_time: int | None = None
+    is_handed_over = False
+    taken = 0
+    """The number of queues that have taken the span, or have counted it as lost."""
 
     def __init__(
         self,
@@ -141,30 +135,9 @@ class RolloutSpan(Span):
         self.ids = context
         self.parent = parent
         self.attributes = attributes
-        self.owns_attributes = False
         self.trajectory = trajectory
         self.bounds = bounds
-        self.links: list[RecordedLink] | None = None
         self.on_end = on_end
-        self.input: Snapshot | None = None
-        self.output: Snapshot | None = None
-        self.events: list[RecordedEvent] | None = None
-        self.status_code = StatusCode.UNSET
-        self.status_description: str | None = None
-        self.extra_bytes = 0
-        self.dropped_attributes = 0
-        self.dropped_events = 0
-        self.dropped_links = 0
-        self.tokenizer: Any = None
-        # The span of another provider that this one represents in our queues.
-        self.readable: ReadableSpan | None = None
-        self.finished: FinishedSpan | None = None
-        # The number of exporters that are done with the span.
-        self.releases = 0
-        self.end_time: int | None = None
-        self.is_handed_over = False
-        self.taken = 0
-        """The number of queues that have taken the span, or have counted it as lost."""
         if links:
             for link in links:
                 self.add_link(link.context, link.attributes)

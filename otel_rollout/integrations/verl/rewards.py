@@ -76,9 +76,9 @@ class _Computation(Observer):
         self._place.__enter__()
 
     def leave(self) -> None:
-        place, self._place = self._place, None
-        if place is not None:
-            place.__exit__(None, None, None)
+        if self._place is not None:
+            self._place.__exit__(None, None, None)
+            self._place = None
 
     def end(self, result: Any) -> None:
         """Record the reward here if it is too late for the root span."""

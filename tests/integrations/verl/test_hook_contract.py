@@ -20,10 +20,11 @@ import pytest
 
 from otel_rollout import rollout_trace_attr
 from otel_rollout.integrations.hooks import patching, recorded
+from otel_rollout.integrations.hooks.guard import call_library, guarded
 from otel_rollout.integrations.hooks.hook import Call, Hook
 from otel_rollout.integrations.verl import generation, rollout_trace
 from otel_rollout.integrations.verl.late_rewards import CARRIER
-from otel_rollout.safety import guard, log_once
+from otel_rollout.safety import log_once
 from otel_rollout.testing import InMemorySpanExporter
 from tests.integrations.verl import stand_ins
 from tests.integrations.verl.stand_ins import HOOKS, PATCHES, Form, StandIn, install
@@ -314,36 +315,44 @@ class TestSignals:
         asyncio.run(main())
         assert stand_in.received == []
 
-    def test_alarm_of_a_grader(self) -> None:
-        """An exception of the program's signal handler is the program's; our own faults and panics in Rust are not."""
+    @pytest.mark.parametrize(
+        "error", [TimeoutError("too late"), type("Limit", (ValueError,), {})(), RuntimeError("late")]
+    )
+    def test_alarm_of_a_grader(self, error: Exception) -> None:
+        """An exception of the program's signal handler passes through a hook's step, whatever its class."""
 
         def too_late(*_: object) -> None:
-            raise TimeoutError("the grader gives up")
+            raise error
 
         previous = signal.signal(signal.SIGALRM, too_late)
         try:
-            with pytest.raises(TimeoutError) as alarm:
-                signal.raise_signal(signal.SIGALRM)
-            assert not guard.is_fault(alarm.value)
+            with pytest.raises(type(error)) as alarm:
+                guarded(HOOKS[0], signal.raise_signal, signal.SIGALRM)
+            assert alarm.value is error
         finally:
             signal.signal(signal.SIGALRM, previous)
-        with pytest.raises(TimeoutError) as fault:
-            raise TimeoutError("ours")
-        assert guard.is_fault(fault.value)
-        assert not guard.is_fault(KeyboardInterrupt())
 
-    def test_panic_in_rust(self) -> None:
-        """A panic in a library of Rust (a tokenizer, say) is no Exception, and a failure of the hook all the same."""
-        panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})()
-        reported: list[BaseException] = []
+    @pytest.mark.parametrize("error", [TimeoutError("too late"), type("Limit", (ValueError,), {})(), SystemExit()])
+    def test_exceptions_of_other_threads(self, error: BaseException) -> None:
+        """A class that a library's other version doesn't raise passes; so does a subclass of one that it does."""
+
+        def step() -> None:
+            raise error
+
+        with pytest.raises(type(error)):
+            guarded(HOOKS[0], step)
+
+    def test_panic_in_rust(self, caplog: pytest.LogCaptureFixture) -> None:
+        """A panic in a library of Rust (a tokenizer, say) is no Exception, but a failure of the library."""
+        panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})("broken")
 
         def fail(error: BaseException) -> None:
             raise error
 
-        assert guard.call_guarded(reported.append, fail, panic) is None
-        assert reported == [panic]
+        assert call_library("panic", "it failed: %s", fail, panic) is None
+        assert "it failed: broken" in caplog.text
         with pytest.raises(KeyboardInterrupt):
-            guard.call_guarded(reported.append, fail, KeyboardInterrupt())
+            call_library("panic", "it failed: %s", fail, KeyboardInterrupt())
 
 
 class TestReplaced:

@@ -1,0 +1,115 @@
+"""The `except` clauses of the code that runs on the program's threads."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import otel_rollout
+
+PACKAGE = Path(otel_rollout.__file__).parent
+CALLERS_CODE = (
+    "capture",
+    "spans",
+    "safety",
+    "integrations",
+    "values",
+    "pipeline.py",
+    "config.py",
+    "processing/provider_tracer.py",
+    "delivery/exporter_queue.py",
+    "delivery/account.py",
+)
+"""Where code runs on the program's threads."""
+BROAD = ("Exception", "BaseException")
+
+ALLOWED: dict[str, str] = {
+    "safety/log_once.py: call_user_function": "a function that the user gave us; passes what isn't an Exception",
+    "integrations/hooks/guard.py: call_library": "a library's function: a tokenizer's copy, Ray's requests",
+    "capture/signature.py: compile_binder": "at decoration: reading a callable may run code of its class",
+    "capture/signature.py: _takes_receiver": "at decoration: reading a callable may run code of its class",
+    "spans/provider.py: read_sampler": "in init: another package's factory",
+    "spans/open_trajectories.py: running_for": "a delivery thread",
+    "delivery/exporter_queue.py: _run": "a delivery thread",
+    "delivery/exporter_queue.py: _deliver_batch": "a delivery thread",
+    "delivery/exporter_queue.py: _send": "a delivery thread",
+}
+"""The broad clauses that may swallow, with the reason."""
+BEING_REPLACED = ("values",)
+"""Folders whose clauses `values` alone knows."""
+
+MAX_STATEMENTS = 2
+"""A `try` with an `except` that swallows holds the one call that raises it, and perhaps its `return`."""
+WIDER: dict[str, str] = {
+    "integrations/hooks/guard.py: guarded": "one step of an observer",
+    "integrations/verl/config.py: start": "init, at the start of a training",
+}
+
+
+def clauses() -> Iterator[tuple[str, ast.Try, ast.ExceptHandler]]:
+    """Yield each clause with its file and function."""
+    for place in CALLERS_CODE:
+        path = PACKAGE / place
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            name = file.relative_to(PACKAGE).as_posix()
+            if name.startswith(BEING_REPLACED):
+                continue
+            for function, statement in tries(ast.parse(file.read_text()), ""):
+                for handler in statement.handlers:
+                    yield f"{name}: {function}", statement, handler
+
+
+def tries(node: ast.AST, function: str) -> Iterator[tuple[str, ast.Try]]:
+    """Yield each `try` below a node with the function that it is in."""
+    for child in ast.iter_child_nodes(node):
+        inside = child.name if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)) else function
+        if isinstance(child, ast.Try):
+            yield inside, child
+        yield from tries(child, inside)
+
+
+def names(handler: ast.ExceptHandler) -> list[str]:
+    """Return the names of the classes that a clause catches."""
+    if handler.type is None:
+        return ["BaseException"]
+    return [node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)]
+
+
+def passes(handler: ast.ExceptHandler) -> bool:
+    """Return True if the clause ends by raising again."""
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) and last.exc is None
+
+
+def hands_on(handler: ast.ExceptHandler) -> bool:
+    """Return True if the clause gives the exception to the generator that a wrapper stands for."""
+    return ast.unparse(handler.body[-1]).startswith("step, argument = (generator.")
+
+
+class TestClauses:
+    """Whose exception it is, is not guessed."""
+
+    def test_no_broad_clause_swallows(self) -> None:
+        """A clause of `Exception` or `BaseException` raises again, but for the listed ones."""
+        swallowing = {
+            place
+            for place, _, handler in clauses()
+            if set(names(handler)) & set(BROAD) and not passes(handler) and not hands_on(handler)
+        }
+        assert swallowing == set(ALLOWED)
+
+    def test_named_clauses_are_narrow(self) -> None:
+        """A clause of a named class stands around the one call that raises it."""
+        wide = Counter(
+            place
+            for place, statement, handler in clauses()
+            if not passes(handler)
+            and not set(names(handler)) & set(BROAD)
+            and not place.startswith(
+                ("capture/op.py", "spans/provider.py", "spans/span_bounds.py", "spans/sampling.py")
+            )
+            and len(statement.body) > MAX_STATEMENTS
+        )
+        assert set(wide) <= set(WIDER)
