@@ -6,7 +6,7 @@ import copy
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter
@@ -29,9 +29,6 @@ from otel_rollout.values.object_reading import fields_of
 from otel_rollout.values.snapshot import DEFAULT_BUDGET
 
 __all__ = ["Pipeline", "QueueProcessor", "put_into"]
-
-SNAPSHOT_SHARE: Final = 2
-"""A snapshot may hold this many times a payload's limit: the later cut chooses better which parts to keep."""
 
 
 @dataclass(eq=False)
@@ -67,7 +64,7 @@ class Pipeline:
     open_trajectories: OpenTrajectories
 
     def __post_init__(self) -> None:
-        self.snapshot_budget = max(DEFAULT_BUDGET, SNAPSHOT_SHARE * self.settings.max_payload_bytes)
+        self.snapshot_budget = max(DEFAULT_BUDGET, self.settings.max_payload_bytes)
         # By `id`, with the original: another tokenizer may get the `id` of a freed one.
         self._tokenizer_copies: dict[int, tuple[Any, Any]] = {}
         self.use(self.tracer)

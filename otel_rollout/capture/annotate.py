@@ -16,7 +16,8 @@ from otel_rollout.spans.context import SILENCE, current_frame
 from otel_rollout.spans.trajectory_state import TrajectoryState
 from otel_rollout.values.object_reading import class_name
 from otel_rollout.values.sanitize import replace_surrogates
-from otel_rollout.values.snapshot import snapshot
+from otel_rollout.values.snapshot import plain_value, snapshot
+from otel_rollout.values.stream import with_text_keys
 
 if TYPE_CHECKING:
     from otel_rollout.spans.runtime import RunningPipeline
@@ -125,11 +126,11 @@ def _annotate(
 
 
 def _add_reward_parts(trajectory: TrajectoryState, given: Any) -> None:
-    parts = snapshot(given).value
+    parts = plain_value(given)
     if type(parts) is not dict:
         _leave_out("reward_parts", f"the parts of a reward are a mapping of names to values, not {_type_name(given)}")
         return
-    known = {**trajectory.annotations.get(semconv.REWARD_PARTS, {}), **parts}
+    known = {**trajectory.annotations.get(semconv.REWARD_PARTS, {}), **with_text_keys(parts.items())}
     if len(known) > MAX_REWARD_PARTS:
         _leave_out("reward_parts", f"a reward has at most {MAX_REWARD_PARTS:,} parts")
     elif known:

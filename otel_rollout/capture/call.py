@@ -14,7 +14,7 @@ from opentelemetry.trace import Span
 
 from otel_rollout import semconv
 from otel_rollout.capture.exceptions import record_failure
-from otel_rollout.capture.llm import describe_llm_call
+from otel_rollout.capture.llm import describe_request, describe_response
 from otel_rollout.capture.signature import begins_with_receiver, compile_binder
 from otel_rollout.safety.guard import is_of_call
 from otel_rollout.safety.log_once import call_user_function
@@ -152,8 +152,7 @@ class Call:
                 shown = operation.capture("capture_inputs", operation.capture_inputs, arguments, pipeline)
             if is_llm:
                 # Before the call, which may extend the lists that it takes.
-                taken = shown if shown is not None and operation.capture_inputs is True else snapshot(arguments)
-                self.request = taken.value
+                self.request = describe_request(arguments)
                 self.is_turn = frame is not None and frame.trajectory is not None and not frame.is_llm
         trajectory = None if frame is None else frame.trajectory
         self.is_open = True
@@ -183,8 +182,7 @@ class Call:
             if capture:
                 shown = operation.capture("capture_output", capture, result, self.pipeline)
             if operation.is_llm:
-                taken = shown if shown is not None and capture is True else snapshot(result)
-                self._describe(span, taken.value, result)
+                self._describe(span, result)
             if shown is not None:
                 self.pipeline.tracer.set_output(span, shown)
             self._end(span)
@@ -199,14 +197,10 @@ class Call:
             if error is not None:
                 record_failure(span, error)
             if self.operation.is_llm:
-                self._describe(span, None, error)
+                self._describe(span, error)
             if self.operation.capture_output and (self.yields or error is None):
                 kept = self.yielded if self.yields else []
-                cut = self.yields - len(kept)
-                if cut:
-                    kept.append(f"…[{cut:,} items cut]")
-                taken = Snapshot(kept, self.yielded_bytes if self.yields else 0, cut)
-                self.pipeline.tracer.set_output(span, taken)
+                self.pipeline.tracer.set_output(span, Snapshot.of_items(kept, self.yields - len(kept)))
             self._end(span)
             self.is_open = False
         elif span is None:
@@ -262,7 +256,7 @@ class Call:
     def add_yielded(self, item: Any) -> None:
         """Add a snapshot of a yielded item to the output."""
         if not self.yields:
-            self.yielded: list[Any] = []
+            self.yielded: list[Snapshot] = []
             self.yielded_bytes = 0
         self.yields += 1
         if self.span is None or not self.operation.capture_output:
@@ -271,7 +265,7 @@ class Call:
             return
         capture = self.operation.capture_output
         taken = self.operation.capture("capture_output", capture, item, self.pipeline)
-        self.yielded.append(taken.value)
+        self.yielded.append(taken)
         self.yielded_bytes += taken.size
 
     def clean_up(self) -> None:
@@ -297,8 +291,8 @@ class Call:
                 restore(outer)
             self.outer = self.token = None
 
-    def _describe(self, span: Span, response: Any, answer: Any) -> None:
-        attributes = describe_llm_call(self.request, response, answer)
+    def _describe(self, span: Span, answer: Any) -> None:
+        attributes = describe_response(self.request, answer)
         if semconv.PROVIDER_NAME in (getattr(span, "attributes", None) or ()):
             # Set by the program or another instrumentation.
             attributes.pop(semconv.PROVIDER_NAME, None)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from otel_rollout import semconv
-from otel_rollout.values.object_reading import module_of
+from otel_rollout.values.array_types import length_of_array
+from otel_rollout.values.object_reading import is_subclass, module_of
+from otel_rollout.values.object_walk import first_fields
 
-__all__ = ["describe_llm_call"]
+__all__ = ["describe_request", "describe_response"]
 
 _PROVIDERS: Final = {
     "anthropic": "anthropic",
@@ -25,65 +27,62 @@ For a server that is called through another provider's client, the conventions t
 """
 
 
-def describe_llm_call(request: Any, response: Any, answer: Any = None) -> dict[str, Any]:
-    """Return the GenAI attributes of an LLM op's call, by a few look-ups in its arguments and result.
-
-    Args:
-        request: The snapshot's value of the arguments by name, if it was taken.
-        response: The snapshot's value of the result: an OpenAI-style response with `usage`, or one with token ids
-            (`prompt_ids`; `response_ids` or `token_ids`, as in verl's outputs).
-        answer: The result or exception itself; only its class is read.
-    """
-    attributes: dict[str, Any] = {}
-    asked, answered = _fields(request), _fields(response)
-    kind = type(answer)
-    named = asked.get("provider")
-    if type(named) is str and named:
-        attributes[semconv.PROVIDER_NAME] = named
-    elif kind is not dict:
-        attributes[semconv.PROVIDER_NAME] = _PROVIDERS.get(module_of(kind))
-    attributes[semconv.REQUEST_MODEL] = _first_text(asked.get("model"))
-    attributes[semconv.RESPONSE_MODEL] = _first_text(answered.get("model"))
-    used = _fields(answered.get("usage"))
-    input_tokens = _first_int(used.get("input_tokens"), used.get("prompt_tokens"))
-    if input_tokens is None:
-        input_tokens = _first_length(answered.get("prompt_ids"), asked.get("prompt_ids"))
-    attributes[semconv.USAGE_INPUT_TOKENS] = input_tokens
-    output_tokens = _first_int(used.get("output_tokens"), used.get("completion_tokens"))
-    if output_tokens is None:
-        output_tokens = _first_length(answered.get("response_ids"), answered.get("token_ids"))
-    attributes[semconv.USAGE_OUTPUT_TOKENS] = output_tokens
-    choices = answered.get("choices")
-    choice = _fields(choices[0] if type(choices) is list and choices else None)
-    reason = _first_text(answered.get("finish_reason"), answered.get("stop_reason"), choice.get("finish_reason"))
-    attributes[semconv.FINISH_REASONS] = (reason,) if reason is not None else None
+def describe_request(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the GenAI attributes that an LLM op's arguments give: provider, model, the number of prompt ids."""
+    attributes = {
+        semconv.PROVIDER_NAME: _first_text(arguments.get("provider")),
+        semconv.REQUEST_MODEL: _first_text(arguments.get("model")),
+        semconv.USAGE_INPUT_TOKENS: _length(arguments.get("prompt_ids")),
+    }
     return {key: value for key, value in attributes.items() if value is not None}
 
 
-def _fields(value: Any) -> dict[str, Any]:
-    return value if type(value) is dict else {}
+def describe_response(request: dict[str, Any], answer: Any) -> dict[str, Any]:
+    """Return the GenAI attributes of an LLM op's call, by a few look-ups in its result.
+
+    The result is read as it is, since its snapshot may be cut.
+
+    Args:
+        request: The result of `describe_request`.
+        answer: The result or the exception: an OpenAI-style response with `usage`, or one with token ids (`prompt_ids`;
+            `response_ids` or `token_ids`, as in verl's outputs). Of an exception only its class is read.
+    """
+    kind = type(answer)
+    answered = {} if is_subclass(kind, BaseException) else first_fields(answer)
+    used = first_fields(answered.get("usage"))
+    input_tokens = _first_int(used.get("input_tokens"), used.get("prompt_tokens"))
+    output_tokens = _first_int(used.get("output_tokens"), used.get("completion_tokens"))
+    if input_tokens is None:
+        input_tokens = _length(answered.get("prompt_ids"))
+    if output_tokens is None:
+        output_tokens = _length(answered.get("response_ids"))
+        output_tokens = _length(answered.get("token_ids")) if output_tokens is None else output_tokens
+    choices = answered.get("choices")
+    choice = first_fields([*choices[:1], None][0]) if type(choices) is list else {}
+    reason = _first_text(answered.get("finish_reason"), answered.get("stop_reason"), choice.get("finish_reason"))
+    attributes = {
+        semconv.PROVIDER_NAME: None if kind is dict else _PROVIDERS.get(module_of(kind)),
+        **request,
+        semconv.RESPONSE_MODEL: _first_text(answered.get("model")),
+        semconv.USAGE_OUTPUT_TOKENS: output_tokens,
+        semconv.FINISH_REASONS: None if reason is None else (reason,),
+    }
+    if input_tokens is not None:
+        attributes[semconv.USAGE_INPUT_TOKENS] = input_tokens
+    return {key: value for key, value in attributes.items() if value is not None}
 
 
 def _first_text(*values: Any) -> str | None:
-    for value in values:
-        if type(value) is str and value:
-            return value
-    return None
+    return next((value for value in values if type(value) is str and value), None)
 
 
 def _first_int(*values: Any) -> int | None:
-    for value in values:
-        if type(value) is int:
-            return value
-    return None
+    return next((value for value in values if type(value) is int), None)
 
 
-def _first_length(*values: Any) -> int | None:
-    for value in values:
-        if type(value) is list:
-            return len(value)
-        # A private array of numpy.
-        shape = getattr(value, "shape", None)
-        if shape:
-            return int(shape[0])
-    return None
+def _length(ids: Any) -> int | None:
+    """Return the number of token ids in a list, a tuple, or an array or tensor of one dimension."""
+    kind = type(ids)
+    if kind is list or kind is tuple:
+        return len(ids)
+    return None if ids is None else length_of_array(ids)

@@ -10,8 +10,8 @@ from typing import Any, Final
 from otel_rollout.safety.guard import is_plain
 from otel_rollout.values.object_reading import find_static, integer_text, is_one_of, is_subclass
 from otel_rollout.values.sanitize import fits_int64, replace_surrogates
-from otel_rollout.values.snapshot import snapshot
-from otel_rollout.values.snapshot_json import to_json
+from otel_rollout.values.snapshot import plain_value
+from otel_rollout.values.snapshot_json import json_text
 
 __all__ = ["PLAIN", "read_attribute", "read_number", "read_scalar", "read_tag"]
 
@@ -63,7 +63,7 @@ def read_scalar(value: Any) -> Any:
     is_number_or_text = is_subclass(kind, str) or is_subclass(kind, int) or is_subclass(kind, float)
     if not is_number_or_text and find_static(kind, "dtype") is None:
         return value
-    plain = snapshot(value).value
+    plain = plain_value(value)
     # A private array of numpy.
     if getattr(plain, "size", None) == 1 and hasattr(plain, "item"):
         return plain.item()
@@ -74,10 +74,12 @@ def read_scalar(value: Any) -> Any:
 
 def read_tag(value: Any) -> int | str:
     """Return an index as an int, any other value as its text."""
-    plain = snapshot(read_scalar(value)).value
+    plain = read_scalar(value)
+    if not is_one_of(type(plain), PLAIN):
+        plain = plain_value(plain)
     kind = type(plain)
     if kind is int or kind is bool:
         return int(plain) if fits_int64(plain) else integer_text(plain)
     if kind is str:
         return replace_surrogates(plain[:MAX_TAG_CHARACTERS])
-    return to_json(snapshot(plain)).decode()[:MAX_TAG_CHARACTERS].strip('"')
+    return json_text(plain)[:MAX_TAG_CHARACTERS].strip('"')

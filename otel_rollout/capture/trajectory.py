@@ -24,7 +24,6 @@ from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, ent
 from otel_rollout.spans.trajectory_state import TrajectoryState
 from otel_rollout.values.object_reading import is_one_of
 from otel_rollout.values.snapshot import Snapshot, snapshot
-from otel_rollout.values.snapshot_json import to_json
 
 if TYPE_CHECKING:
     from otel_rollout.spans.runtime import RunningPipeline
@@ -294,7 +293,7 @@ class Trajectory:
         parts = own.pop(semconv.REWARD_PARTS, None)
         own[semconv.METADATA] = _metadata({**state.tags, **own, **annotations})
         if parts is not None:
-            own[semconv.REWARD_PARTS] = to_json(Snapshot(parts, 0)).decode()
+            own[semconv.REWARD_PARTS] = snapshot(parts)
         pipeline.tracer.set_annotations(root, own, annotations)
 
 
@@ -307,11 +306,11 @@ def _address(pipeline: RunningPipeline, trace_id: str, root_id: str) -> str | No
     return None
 
 
-def _metadata(attributes: dict[str, Any]) -> str:
-    """Return the attributes as JSON text under their short names: Phoenix filters on these."""
+def _metadata(attributes: dict[str, Any]) -> Snapshot:
+    """Return the attributes, to be JSON text under their short names: Phoenix filters on these."""
     metadata = {
         key.removeprefix(PREFIX): value
         for key, value in attributes.items()
         if not isinstance(value, (str, tuple)) or len(value) <= MAX_METADATA_CHARACTERS
     }
-    return to_json(snapshot(metadata)).decode()
+    return snapshot(metadata)

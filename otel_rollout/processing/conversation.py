@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, Final
 
-import orjson
-
 from otel_rollout.processing.chat_payload import ChatSide
 from otel_rollout.processing.message_text import described_text
 from otel_rollout.processing.messages import text_message
 from otel_rollout.processing.payload_limits import cut_json
 from otel_rollout.safety.signal_safe_lock import SignalSafeLock
-from otel_rollout.values.snapshot_json import value_to_json
+from otel_rollout.values.snapshot_json import dumps, loads, value_to_json
 
 __all__ = ["Conversation", "Conversations", "cut_messages", "encode_messages"]
 
@@ -264,7 +262,7 @@ def cut_messages(messages: list[bytes], limit: int) -> tuple[list[bytes], int]:
             last -= 1
     left = last - first + 1
     if left:
-        head.append(orjson.dumps(text_message("user", f"…[{left:,} messages cut]")))
+        head.append(dumps(text_message("user", f"…[{left:,} messages cut]")))
     kept = [*head, *reversed(tail)]
     return kept, size - sum(map(len, kept)) - len(kept) - 1
 
@@ -275,8 +273,8 @@ def _size(messages: list[bytes]) -> int:
 
 def _cut_message(message: bytes, limit: int) -> bytes:
     """Return a message cut to at most `limit` bytes, still a message."""
-    given = orjson.loads(message)
-    shorter = orjson.loads(cut_json(message, limit))
+    given = loads(message)
+    shorter = loads(cut_json(message, limit))
     if (
         type(shorter) is dict
         and shorter.get("role") == given["role"]
@@ -286,9 +284,9 @@ def _cut_message(message: bytes, limit: int) -> bytes:
             for part, was in zip(shorter["parts"], given["parts"], strict=False)
         )
     ):
-        return orjson.dumps(shorter)
+        return dumps(shorter)
     role = given["role"] if len(given["role"]) < 32 else "user"
     note: dict[str, Any] = text_message(role, f"…[{len(message):,} bytes cut]")
     if "finish_reason" in given:
         note["finish_reason"] = ""
-    return orjson.dumps(note)
+    return dumps(note)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import orjson
-
 from otel_rollout.safety.signal_handlers import is_from_signal_handler
+from otel_rollout.values.snapshot_json import value_to_json
 
 __all__ = ["described_part", "described_text", "json_text", "media_note"]
 
@@ -51,7 +50,7 @@ def json_text(value: Any) -> str:
     if value is None:
         return ""
     try:
-        return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY, default=str).decode()
+        return value_to_json(value).decode()
     except (TypeError, ValueError) as error:
         if is_from_signal_handler(error):
             raise

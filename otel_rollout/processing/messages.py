@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import orjson
-
 from otel_rollout.processing.message_aliases import (
     CALL_IDS,
     FINISH_REASON_KEYS,
@@ -20,6 +18,7 @@ from otel_rollout.processing.message_aliases import (
     ROLES,
 )
 from otel_rollout.safety.signal_handlers import is_from_signal_handler
+from otel_rollout.values.snapshot_json import loads, value_to_json
 
 __all__ = [
     "convert_messages",
@@ -263,7 +262,7 @@ def _call(call: dict[str, Any]) -> Part:
 def _arguments(value: Any) -> Any:
     if type(value) is str and value[:1] == "{":
         try:
-            return orjson.loads(value)
+            return loads(value)
         except ValueError as error:
             if is_from_signal_handler(error):
                 raise
@@ -316,4 +315,4 @@ def _is_empty(value: Any) -> bool:
 def _json(value: Any) -> str:
     if type(value) is str:
         return value
-    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY, default=str).decode()
+    return value_to_json(value).decode()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
-
 from otel_rollout.processing.payload_limits import (
     cut_json,
     cut_json_characters,
@@ -15,6 +13,7 @@ from otel_rollout.processing.payload_limits import (
 )
 from otel_rollout.processing.redaction import Redactor
 from otel_rollout.safety.log_once import internal_error
+from otel_rollout.values.snapshot_json import dumps, loads
 
 __all__ = ["PayloadFinisher", "plain_text"]
 
@@ -54,11 +53,11 @@ class PayloadFinisher:
         except Exception:
             # The span is still sent.
             internal_error("finishing a payload")
-            return orjson.dumps("…[the payload could not be read]"), max(0, len(json_bytes) - 40)
+            return dumps("…[the payload could not be read]"), max(0, len(json_bytes) - 40)
 
     def clean(self, json_bytes: bytes) -> Any:
         """Return the value of a JSON text, without secrets and media; its texts are not cut."""
-        return orjson.loads(self._clean(json_bytes))
+        return loads(self._clean(json_bytes))
 
     def cut(self, json_bytes: bytes) -> tuple[bytes, int]:
         """Return a clean JSON text within the limits, and the number of bytes cut from it."""
@@ -74,4 +73,4 @@ class PayloadFinisher:
 
 def plain_text(json_bytes: bytes) -> bytes | None:
     """Return the text of a JSON string, as backends show it; None if the JSON is another value."""
-    return orjson.loads(json_bytes).encode() if json_bytes[:1] == b'"' else None
+    return loads(json_bytes).encode() if json_bytes[:1] == b'"' else None

@@ -10,11 +10,10 @@ from bisect import bisect_right
 from itertools import accumulate, islice
 from typing import Any, Final
 
-import orjson
-
 from otel_rollout.safety.signal_handlers import is_from_signal_handler
 from otel_rollout.values.sanitize import fits_int64
 from otel_rollout.values.snapshot import cut_text
+from otel_rollout.values.snapshot_json import dumps, loads
 
 __all__ = ["cut_json", "cut_json_characters", "cut_media", "may_need_cleaning", "narrow_integers"]
 
@@ -72,7 +71,7 @@ def narrow_integers(json_bytes: bytes) -> bytes:
     if _NINETEEN_DIGITS not in json_bytes.translate(_DIGITS):
         return json_bytes
     try:
-        return orjson.dumps(_narrow(orjson.loads(json_bytes)))
+        return dumps(_narrow(loads(json_bytes)))
     except (ValueError, TypeError, RecursionError) as error:
         if is_from_signal_handler(error):
             raise
@@ -98,7 +97,7 @@ def cut_json(json_bytes: bytes, limit: int) -> bytes:
     if len(json_bytes) <= limit:
         return json_bytes
     try:
-        result = orjson.dumps(_fit(orjson.loads(json_bytes), limit))
+        result = dumps(_fit(loads(json_bytes), limit))
     except (ValueError, TypeError, RecursionError) as error:
         if is_from_signal_handler(error):
             raise
@@ -185,11 +184,11 @@ def _fit_text(text: str, budget: int) -> str:
 
 
 def _size(value: Any) -> int:
-    return len(orjson.dumps(value))
+    return len(dumps(value))
 
 
 def _cut_whole(json_bytes: bytes, limit: int) -> bytes:
     """Return the beginning of any text as a JSON text of at most `limit` bytes."""
     head = _fit_text(json_bytes.decode("utf-8", "replace"), limit)
-    result = orjson.dumps(head)
+    result = dumps(head)
     return result if len(result) <= limit else b"0"

@@ -24,7 +24,7 @@ from otel_rollout.spans.tracer import RolloutTracer
 from otel_rollout.spans.trajectory_state import TrajectoryState
 from otel_rollout.values.exception_record import ExceptionRecord
 from otel_rollout.values.snapshot import Snapshot
-from otel_rollout.values.snapshot_json import to_json, value_to_json
+from otel_rollout.values.snapshot_json import on_program_thread, to_json, value_to_json
 
 __all__ = ["ProviderTracer"]
 
@@ -90,31 +90,35 @@ class ProviderTracer(RolloutTracer):
 
     def set_input(self, span: Span, taken: Snapshot) -> None:
         """Set the input at once: the provider's span can't be changed after its end."""
-        written = None
-        if self._chat is not None and _is_llm(span):
-            written = self._written(self._chat.write_arguments, taken)
-        self._set_payload(span, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE, taken, written)
+        value, written = taken.load(), None
+        with on_program_thread():
+            if self._chat is not None and _is_llm(span):
+                written = self._written(self._chat.write_arguments, value)
+            self._set_payload(span, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE, taken, value, written)
         if written is not None:
-            self._asked[span] = written.side, taken.value
+            self._asked[span] = written.side, value
 
     def set_output(self, span: Span, taken: Snapshot) -> None:
         """Set the output at once."""
-        written = None
-        if self._chat is not None and _is_llm(span):
-            asked, arguments = self._asked.pop(span, (None, None))
-            write_result = self._chat.write_result
-            written = self._written(lambda value: write_result(value, arguments), taken)
-            if written is not None and semconv.TURN in _attributes_of(span):
-                self._chat.conversations.add(span.get_span_context().trace_id, asked, written.side)
-        self._set_payload(span, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE, taken, written)
+        value, written = taken.load(), None
+        with on_program_thread():
+            if self._chat is not None and _is_llm(span):
+                asked, arguments = self._asked.pop(span, (None, None))
+                write_result = self._chat.write_result
+                written = self._written(lambda value: write_result(value, arguments), value)
+                if written is not None and semconv.TURN in _attributes_of(span):
+                    self._chat.conversations.add(span.get_span_context().trace_id, asked, written.side)
+            self._set_payload(span, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE, taken, value, written)
 
     def set_tokenizer(self, span: Span, tokenizer: Any) -> None:
         """Do nothing: decoding takes too long on the caller's thread."""
 
     def set_annotations(self, root: Span, own: dict[str, Any], others: dict[str, Any]) -> None:
         """Set our own last: at its limit, the SDK drops the oldest attributes, which are the tags and the payload."""
-        if self._chat is not None:
-            self._set_conversation(root, self._chat)
+        with on_program_thread():
+            if self._chat is not None:
+                self._set_conversation(root, self._chat)
+            own = {key: to_json(value).decode() if type(value) is Snapshot else value for key, value in own.items()}
         before = {key: value for key, value in _attributes_of(root).items() if key not in others}
         root.set_attributes(others)
         _bare(root).set_attributes(before)
@@ -138,9 +142,9 @@ class ProviderTracer(RolloutTracer):
                 _bare(root).set_attributes(self._finished(key, mime_key, side.payload))
 
     def _set_payload(
-        self, span: Span, key: str, mime_key: str, taken: Snapshot, written: WrittenSide | None = None
+        self, span: Span, key: str, mime_key: str, taken: Snapshot, value: Any, written: WrittenSide | None
     ) -> None:
-        json_bytes = to_json(taken) if written is None or written.payload is None else written.payload
+        json_bytes = value_to_json(value) if written is None or written.payload is None else written.payload
         attributes = self._finished(key, mime_key, json_bytes)
         self._finisher.truncated_bytes += taken.left_out
         if written is not None:
@@ -156,9 +160,9 @@ class ProviderTracer(RolloutTracer):
             return {key: finished.decode(), mime_key: semconv.JSON_MIME_TYPE}
         return {key: plain.decode(), mime_key: semconv.TEXT_MIME_TYPE}
 
-    def _written(self, write: Callable[[Any], WrittenSide], taken: Snapshot) -> WrittenSide | None:
+    def _written(self, write: Callable[[Any], WrittenSide], value: Any) -> WrittenSide | None:
         try:
-            return write(self._clean_value(taken))
+            return write(self._clean_value(value))
         except FAULTS as error:
             if not is_plain(error):
                 raise
@@ -166,9 +170,9 @@ class ProviderTracer(RolloutTracer):
             internal_error("writing messages")
             return None
 
-    def _clean_value(self, taken: Snapshot) -> Any:
-        json_bytes = value_to_json(taken.value)
-        return taken.value if self._finisher.is_clean(json_bytes) else self._finisher.clean(json_bytes)
+    def _clean_value(self, value: Any) -> Any:
+        json_bytes = value_to_json(value)
+        return value if self._finisher.is_clean(json_bytes) else self._finisher.clean(json_bytes)
 
     def _start(
         self,

@@ -162,9 +162,9 @@ class SpanReader:
         taken, result = span.input, span.output
         arguments, answer, cut = None, None, 0
         if taken is not None:
-            arguments, cut = taken.value, taken.left_out
+            arguments, cut = taken.load(), taken.left_out
         if result is not None:
-            answer, cut = result.value, cut + result.left_out
+            answer, cut = result.load(), cut + result.left_out
         if span.tokenizer is not None:
             arguments, answer = add_token_text(span.tokenizer, arguments, answer)
         arguments, answer = numbers_last(arguments), numbers_last(answer)

@@ -203,9 +203,7 @@ def copy_without_payload(span: RolloutSpan | ReadableSpan) -> RolloutSpan | Read
         return span.copy(finished=noted)
     if sum(side.size for side in taken if side is not None) <= SMALL_PAYLOAD:
         return span
-    noted_input, noted_output = (
-        None if side is None else Snapshot(_note(side.size), SMALL_PAYLOAD // 2) for side in taken
-    )
+    noted_input, noted_output = (None if side is None else Snapshot.of_note(_note(side.size)) for side in taken)
     return span.copy(input=noted_input, output=noted_output)
 
 
@@ -224,7 +222,7 @@ def _readable_without_payload(span: ReadableSpan) -> ReadableSpan:
 def is_without_payload(span: RolloutSpan) -> bool:
     """Return True for a copy that `copy_without_payload` made of a span that wasn't finished."""
     sides = (span.input, span.output)
-    return any(side is not None and type(side.value) is str and side.value.endswith(_DROPPED) for side in sides)
+    return any(side is not None and side.is_note for side in sides)
 
 
 def _note(size: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from otel_rollout.values.object_reading import Reader, Standin, class_name, is_subclass
 
-__all__ = ["read_elements", "read_numpy", "read_torch"]
+__all__ = ["length_of_array", "read_elements", "read_numpy", "read_torch"]
 
 MAX_ARRAY_ELEMENTS: Final = 1024
 """Arrays and tensors with more elements are summarized, except for one-dimensional integer ones (token ids)."""
@@ -76,6 +76,18 @@ def _array_summary(numpy: Any, value: Any) -> dict[str, Any]:
         "head": read_elements(numpy, flat[:ARRAY_EDGE_ELEMENTS]),
         "tail": read_elements(numpy, flat[-ARRAY_EDGE_ELEMENTS:]),
     }
+
+
+def length_of_array(value: Any) -> int | None:
+    """Return the length of an array or a tensor of one dimension; None for other values."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and is_subclass(type(value), numpy.ndarray):
+        shape = numpy.ndarray.shape.__get__(value)
+        return int(shape[0]) if len(shape) == 1 else None
+    torch = sys.modules.get("torch")
+    if torch is None or type(value) is not getattr(torch, "Tensor", None):
+        return None
+    return int(value.shape[0]) if value.dim() == 1 else None
 
 
 def read_torch(torch: Any) -> Reader:

@@ -39,6 +39,7 @@ MAX_PAIRS: Final = 1024
 """At most this many attributes are read at once, unless a limit allows more."""
 BUDGET: Final = 256 * 1024
 """The budget of a value's snapshot; the limit of an attribute is lower."""
+BYTES_OF_A_SCALAR: Final = 4096
 FIELDS_OF_CONTEXT: Final = 5
 
 
@@ -79,9 +80,11 @@ def read_value(value: Any) -> Any:
             first = type(items[0])
             if first is not type(None) and all(type(item) is first for item in items):
                 return tuple(items)
+    if kind is Snapshot:
+        return value
     taken = snapshot(value, BUDGET)
     # The snapshot of an enum or a numpy number is a scalar.
-    scalar = _read_scalar(taken.value)
+    scalar = _read_scalar(taken.load()) if taken.size <= BYTES_OF_A_SCALAR else None
     return taken if scalar is None else scalar
 
 

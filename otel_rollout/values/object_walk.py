@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from otel_rollout.values.library_types import key_of, reader_of
 from otel_rollout.values.object_reading import Part, Reader, Standin, class_name
 from otel_rollout.values.stream import FullError, with_text_keys, write_stream
 
-__all__ = ["BYTES_OF_AN_ITEM", "SCALARS", "ObjectWalk", "first_items", "first_pairs", "stream_of"]
+__all__ = ["BYTES_OF_AN_ITEM", "SCALARS", "ObjectWalk", "first_fields", "first_items", "first_pairs", "stream_of"]
 
 BYTES_OF_AN_ITEM: Final = 32
 """A budget of so many bytes allows one more item to be read in Python."""
 ITEMS_OF_AN_OBJECT: Final = 16
 """The cost of an object, in items; a reader may have a `cost` of its own."""
 ITEMS_OF_A_CONTAINER: Final = 8
+MAX_FIELDS: Final = 256
 MAX_DEPTH: Final = 40
 MAX_OBJECT_DEPTH: Final = 6
 """At this depth, objects of unknown classes become their class's name: their fields may lead anywhere."""
@@ -162,7 +163,7 @@ class ObjectWalk:
         read = reader_of(kind)
         cost = getattr(read, "cost", ITEMS_OF_AN_OBJECT)
         self._take(cost)
-        child = self._fields(read, value, depth)
+        child = self.fields(read, value, depth)
         child_kind = type(child)
         if id(child_kind) in SCALARS:
             return child
@@ -174,7 +175,7 @@ class ObjectWalk:
             return self._copy_part(child, depth)
         return self._copy_items(child, list, depth) if child_kind is list else child
 
-    def _fields(self, read: Reader, value: Any, depth: int) -> Any:
+    def fields(self, read: Reader, value: Any, depth: int) -> Any:
         """Return a reader's result: a leaf, a part of a container, a list or dict that may be live, or a stand-in."""
         for _ in range(MAX_TRIES):
             try:
@@ -236,6 +237,22 @@ def _is_of_pickler(error: Exception, words: str = "") -> bool:
 def _is_changed(error: RuntimeError) -> bool:
     """Return True for Python's own error about a dict or a set that another thread changes."""
     return type(error) is RuntimeError and "changed size during iteration" in str(error.args[0] if error.args else "")
+
+
+def first_fields(value: Any) -> dict[Any, Any]:
+    """Return a dict, or the fields of an object; empty for other values."""
+    kind = type(value)
+    if kind is dict:
+        return cast("dict[Any, Any]", value)
+    if id(kind) in SCALARS or kind is list or kind is tuple:
+        return {}
+    walk = ObjectWalk(MAX_FIELDS)
+    read = walk.fields(reader_of(kind), value, 0)
+    if type(read) is Standin:
+        read = read.value
+    if type(read) is Part:
+        return dict(pair for pair in read.items if type(pair[0]) is str) if read.is_dict else {}
+    return read if type(read) is dict else {}
 
 
 def first_pairs(value: Any, room: int) -> list[tuple[Any, Any]]:

@@ -58,6 +58,19 @@ class Snapshot:
         """Return what stands in place of a payload that was dropped."""
         return cls(write_stream(text, sys.maxsize, ObjectWalk(0)), is_note=True)
 
+    @classmethod
+    def of_items(cls, items: list[Snapshot], cut: int) -> Snapshot:
+        """Return the snapshot of a list.
+
+        Args:
+            items: The snapshots of its items.
+            cut: The number of items that are left out at its end.
+        """
+        streams = [item.stream for item in items]
+        if cut:
+            streams.append(write_stream(f"…[{cut:,} items cut]", sys.maxsize, ObjectWalk(0)))
+        return cls(Cut(streams), sum(item.left_out for item in items) + cut)
+
     def load(self) -> Any:
         """Return a new copy of the value: plain data, with bytes, sets, tuples, and keys of any plain type."""
         stream = self.stream

@@ -15,10 +15,10 @@ import orjson
 
 from otel_rollout.values.object_reading import integer_text
 from otel_rollout.values.sanitize import fits_int64, replace_surrogates
-from otel_rollout.values.snapshot import Snapshot
+from otel_rollout.values.snapshot import Snapshot, snapshot
 from otel_rollout.values.stream import read_bytes, with_text_keys
 
-__all__ = ["dumps", "loads", "on_program_thread", "to_json", "value_to_json"]
+__all__ = ["dumps", "json_text", "loads", "on_program_thread", "to_json", "value_to_json"]
 
 MAX_DEPTH: Final = 64
 """Containers below it become a note: orjson writes 254 levels, backends read fewer."""
@@ -67,6 +67,12 @@ def loads(text: bytes | str) -> Any:
 def to_json(taken: Snapshot) -> bytes:
     """Return a snapshot as JSON in UTF-8."""
     return value_to_json(taken.load())
+
+
+def json_text(value: Any) -> str:
+    """Return any value as JSON text, on the program's thread."""
+    with on_program_thread():
+        return to_json(snapshot(value)).decode()
 
 
 def value_to_json(value: Any) -> bytes:

@@ -20,8 +20,7 @@ from otel_rollout.integrations.verl.rollout import current_rollout, rollout_vari
 from otel_rollout.spans import runtime
 from otel_rollout.spans.context import current_frame
 from otel_rollout.spans.recording_span import RolloutSpan
-from otel_rollout.values.snapshot import snapshot
-from otel_rollout.values.snapshot_json import to_json
+from otel_rollout.values.snapshot_json import json_text
 
 __all__ = ["HOOKS"]
 
@@ -86,7 +85,7 @@ class _Computation(Observer):
             span, parts = get_current_span(), result.get("reward_extra_info")
             span.set_attribute(semconv.REWARD, float(result["reward_score"]))
             if parts:
-                span.set_attribute(semconv.REWARD_PARTS, to_json(snapshot(parts)).decode())
+                span.set_attribute(semconv.REWARD_PARTS, json_text(parts))
 
 
 def _observe_computation(call: Call) -> Observer | None:
