@@ -126,7 +126,7 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
     exporters = make_exporters(request.backends, request.address) if adds_exporters else []
     chat = ChatWriter(finisher) if settings.chat_messages else None
     reader = SpanReader(resource, SCOPE, finisher, chat)
-    open_spans, open_trajectories = OpenSpans(), OpenTrajectories()
+    open_spans, open_trajectories = OpenSpans(settings.max_queue_bytes), OpenTrajectories()
     queues = [_make_queue(name, exporter, reader, settings, open_trajectories) for name, exporter in exporters]
     tracer: RolloutTracer
     if provider is None or otel_tracer is None:

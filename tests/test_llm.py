@@ -11,8 +11,7 @@ from opentelemetry.trace import get_current_span
 
 import otel_rollout
 from otel_rollout import rollout_trace_op, semconv
-from otel_rollout.capture.llm import describe_llm_call
-from otel_rollout.values.snapshot import snapshot
+from otel_rollout.capture.llm import describe_request, describe_response
 
 
 def attributes(
@@ -72,16 +71,30 @@ class TestDescription:
     )
     def test_shapes(self, arguments, result, expected):
         """The shapes of OpenAI, Anthropic and verl are read."""
-        assert describe_llm_call(snapshot(arguments).value, snapshot(result).value) == expected
+        assert describe_response(describe_request(arguments or {}), result) == expected
 
     def test_arrays(self):
         """Ids may be arrays; one without dimensions has no length, and an array is no model's name."""
         np = pytest.importorskip("numpy")
 
-        request = snapshot({"model": np.zeros(3)}).value
-        response = snapshot({"prompt_ids": np.arange(4), "token_ids": np.array(1)}).value
+        request = describe_request({"model": np.zeros(3)})
+        response = {"prompt_ids": np.arange(4), "token_ids": np.array(1)}
 
-        assert describe_llm_call(request, response) == attributes(None, 4)
+        assert describe_response(request, response) == attributes(None, 4)
+
+    def test_more_ids_than_a_snapshot_holds(self, rollout_spans):
+        """The tokens are those of the value, also where its snapshot is cut."""
+
+        @rollout_trace_op(kind="LLM")
+        def generate(text):
+            return {"prompt_ids": list(range(2_000_000)), "response_ids": [1, 2, 3]}
+
+        generate("hi")
+        otel_rollout.flush()
+
+        (span,) = rollout_spans.spans
+        assert span.attributes[semconv.USAGE_INPUT_TOKENS] == 2_000_000
+        assert span.attributes[semconv.USAGE_OUTPUT_TOKENS] == 3
 
     def test_ids_that_grow_during_the_call(self, rollout_spans):
         """The prompt's tokens are counted as they were given: a loop may extend the list that it passes."""

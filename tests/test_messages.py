@@ -198,7 +198,7 @@ class TestConvert:
     @pytest.mark.parametrize("model", [Chat(role="user", content="hi"), Plain("user", "hi")])
     def test_objects(self, model):
         """A pydantic model or a dataclass is the message of its fields."""
-        assert convert_messages(snapshot(model).value) == [said("user", "hi")]
+        assert convert_messages(snapshot(model).load()) == [said("user", "hi")]
 
     @pytest.mark.parametrize(
         ("given", "reason"),

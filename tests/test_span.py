@@ -153,7 +153,7 @@ class TestAttributes:
         table["b"] = 2
         taken = span.attributes.pop("dict")
         assert type(taken) is Snapshot
-        assert (taken.value, span.attributes) == ({"a": 1}, {"list": ("a",)})
+        assert (taken.load(), span.attributes) == ({"a": 1}, {"list": ("a",)})
 
     def test_bounded(self) -> None:
         """Beyond the limits, attributes, events and links are dropped and counted; known attributes still change."""
@@ -248,8 +248,8 @@ class TestHeldBytes:
         ids=["tuple", "texts in a list", "event"],
     )
     def test_large_values_count(self, change):
-        """Each large part counts with about its size."""
+        """Each large part counts with its size."""
         span = RolloutSpan("op", 1, SpanContext(1, 2, False), {}, None, (), lambda span: None)
         change(span)
 
-        assert span.size > 250_000
+        assert span.size > 180_000

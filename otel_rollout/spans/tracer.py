@@ -161,7 +161,9 @@ class RecordingTracer(RolloutTracer):
 
     def set_input(self, span: Span, taken: Snapshot) -> None:
         """Keep the input for the delivery thread."""
-        span.input = taken  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
+        if not self._open_spans.hold(span, taken.size):  # type: ignore[arg-type]  # this tracer makes RolloutSpans only
+            taken = Snapshot.of_note(f"…[{taken.size:,} bytes dropped: too many inputs of running ops]", taken.size)
+        span.input = taken  # type: ignore[attr-defined]  # likewise
 
     def set_output(self, span: Span, taken: Snapshot) -> None:
         """Keep the output for the delivery thread."""

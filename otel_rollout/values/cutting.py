@@ -154,8 +154,13 @@ class Cutter:
         last = [*islice(reversed(value.items()), PROBE_ITEMS)]
         likely, budget = self._sample([*map(list, last)], budget)
         both, kept = self._run(stream, length, budget, likely)
-        self.left_out += length - kept
         keys, items = Cut([[both, 0]]), Cut([[both, 1]])
+        if not kept:
+            kept = FEW_ITEMS // 4
+            pairs = first_pairs(value, kept)
+            keys = Cut(self._shares([key for key, _ in pairs], budget // KEYS_SHARE, depth))
+            items = Cut(self._shares([item for _, item in pairs], budget - budget // KEYS_SHARE, depth))
+        self.left_out += length - kept
         if kept < length:
             keys.parts.append(self._note("…"))
             items.parts.append(self._note(f"[{length - kept:,} keys cut]"))

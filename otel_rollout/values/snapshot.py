@@ -54,9 +54,9 @@ class Snapshot:
         """The bytes that it holds in memory."""
 
     @classmethod
-    def of_note(cls, text: str) -> Snapshot:
+    def of_note(cls, text: str, left_out: int = 0) -> Snapshot:
         """Return what stands in place of a payload that was dropped."""
-        return cls(write_stream(text, sys.maxsize, ObjectWalk(0)), is_note=True)
+        return cls(write_stream(text, sys.maxsize, ObjectWalk(0)), left_out, is_note=True)
 
     @classmethod
     def of_items(cls, items: list[Snapshot], cut: int) -> Snapshot:

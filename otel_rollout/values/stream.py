@@ -20,6 +20,7 @@ __all__ = ["FullError", "ObjectReader", "load_stream", "read_bytes", "with_text_
 PROTOCOL: Final = 5
 HEAD_BYTES: Final = 8
 """First bytes of a `bytes` value that are shown."""
+PART_BYTES: Final = 32 * 1024
 _FRAME: Final = 0x95
 _LONG: Final = Struct("<Q").unpack_from
 _SHORT: Final = Struct("<I").unpack_from
@@ -118,7 +119,10 @@ class _Pickler(pickle.Pickler):
             self.has_names = True
         numpy = sys.modules.get("numpy")
         if numpy is not None and type(plain) is numpy.ndarray:
-            return _array, (plain.tobytes(), plain.dtype.str, plain.shape)
+            data = plain.tobytes()
+            # In parts that are written within frames: longer `bytes` are described, not kept.
+            parts = [data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES)]
+            return _array, (parts, plain.dtype.str, plain.shape)
         return _same, (plain,)
 
 
@@ -165,9 +169,9 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _array(data: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
+def _array(parts: list[bytes], dtype: str, shape: tuple[int, ...]) -> Any:
     numpy = sys.modules["numpy"]
-    return numpy.frombuffer(data, dtype=dtype).reshape(shape)
+    return numpy.frombuffer(b"".join(parts), dtype=dtype).reshape(shape)
 
 
 class _Key:

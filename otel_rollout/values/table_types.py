@@ -32,8 +32,12 @@ def read_pandas(value: Any, room: int, deep: bool) -> Any:
         deep: Unused.
     """
     kind = type(value)
+    if kind.__qualname__ == "NaTType":
+        return "NaT"
     if is_subclass(kind, dt.datetime):
         return dt.datetime.isoformat(value)
+    if is_subclass(kind, dt.timedelta):
+        return dt.timedelta.__str__(value)
     described: dict[str, Any] = {"type": f"pandas.{kind.__qualname__}"}
     manager = fields_of(value).get("_mgr")
     if manager is None:
@@ -53,21 +57,22 @@ def read_pandas(value: Any, room: int, deep: bool) -> Any:
     columns = _array_in(axes[0])
     names = [str(name) for name in _head(columns, MAX_COLUMNS)] if columns is not None else []
     described["columns"] = names or [str(number) for number in range(min(described["shape"][1], MAX_COLUMNS))]
-    rows = _rows(blocks, described["shape"])
-    return described if rows is None else {**described, "head": rows}
+    return {**described, "head": _rows(blocks, described["shape"])}
 
 
-def _rows(blocks: tuple[Any, ...], shape: list[int]) -> list[list[Any]] | None:
-    """Return the first rows of a frame; None if its blocks are of an unknown form."""
+def _rows(blocks: tuple[Any, ...], shape: list[int]) -> list[list[Any]]:
+    """Return the first rows of a frame; cells of an unknown form are the class of their array."""
     rows: list[list[Any]] = [[None] * min(shape[1], MAX_COLUMNS) for _ in range(min(shape[0], MAX_ROWS))]
     for block in blocks:
-        array, places = _array_in(_member(block, "values")), _member(_member(block, "mgr_locs"), "as_array")
-        if array is None or places is None:
-            return None
-        for position, place in enumerate(places.tolist()):
-            if place < MAX_COLUMNS:
-                for row, item in zip(rows, _head(array if array.ndim == 1 else array[position]), strict=False):
-                    row[place] = item
+        held = _member(block, "values")
+        array, places = _array_in(held), _member(_member(block, "_mgr_locs"), "as_array")
+        for position, place in enumerate([] if places is None else places.tolist()):
+            if place >= MAX_COLUMNS:
+                continue
+            unknown = [f"<{class_name(type(held))}>"] * len(rows)
+            cells = unknown if array is None else _head(array if array.ndim == 1 else array[position])
+            for row, cell in zip(rows, cells, strict=False):
+                row[place] = cell
     return rows
 
 
@@ -83,7 +88,8 @@ def _array_in(value: Any, depth: int = 0) -> Any:
     numpy = sys.modules["numpy"]
     if type(value) is numpy.ndarray:
         return value
-    if value is None or depth > MAX_DEPTH:
+    if value is None or depth > MAX_DEPTH or type(value).__qualname__ == "Categorical":
+        # A categorical holds the numbers of its values.
         return None
     fields = fields_of(value)
     held = next((fields[name] for name in ("_ndarray", "_data", "_codes", "values") if name in fields), None)
