@@ -16,6 +16,7 @@ from otel_rollout.values.stream import FullError, load_stream, with_text_keys, w
 
 __all__ = [
     "DENSE_BYTES",
+    "MANY_ITEMS",
     "MAX_CONTAINERS",
     "SMALL_BYTES",
     "Cut",
@@ -275,7 +276,7 @@ class Cutter:
 
     @staticmethod
     def _note(value: Any) -> bytes:
-        return write_stream(value, sys.maxsize, ObjectWalk(0))
+        return write_stream(value, sys.maxsize)
 
 
 def containers_in(value: Any) -> int:

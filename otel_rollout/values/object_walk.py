@@ -13,7 +13,16 @@ from otel_rollout.values.library_types import key_of, reader_of
 from otel_rollout.values.object_reading import Part, Reader, Standin, class_name
 from otel_rollout.values.stream import FullError, with_text_keys, write_stream
 
-__all__ = ["BYTES_OF_AN_ITEM", "SCALARS", "ObjectWalk", "first_fields", "first_items", "first_pairs", "stream_of"]
+__all__ = [
+    "BYTES_OF_AN_ITEM",
+    "SCALARS",
+    "ObjectWalk",
+    "first_fields",
+    "first_items",
+    "first_pairs",
+    "is_of_pickler",
+    "stream_of",
+]
 
 BYTES_OF_AN_ITEM: Final = 32
 """A budget of so many bytes allows one more item to be read in Python."""
@@ -211,11 +220,11 @@ def stream_of(value: Any, budget: int) -> tuple[bytes, ObjectWalk]:
         try:
             return write_stream(value, budget, walk), walk
         except RecursionError as error:
-            if not _is_of_pickler(error):
+            if not is_of_pickler(error):
                 raise
             break
         except ValueError as error:
-            if not _is_of_pickler(error, "can't pickle cyclic objects"):
+            if not is_of_pickler(error, "can't pickle cyclic objects"):
                 raise
             break
         except RuntimeError as error:
@@ -226,7 +235,7 @@ def stream_of(value: Any, budget: int) -> tuple[bytes, ObjectWalk]:
     return write_stream(walk.copy(value), budget, walk), walk
 
 
-def _is_of_pickler(error: Exception, words: str = "") -> bool:
+def is_of_pickler(error: Exception, words: str = "") -> bool:
     """Return True if the pickler itself has raised an error, no frame below it."""
     trace = error.__traceback__
     below = None if trace is None else trace.tb_next

@@ -7,11 +7,11 @@ reads plain data in C (`stream`); objects are read as data (`object_walk`); what
 from __future__ import annotations
 
 import sys
-from itertools import repeat
 from typing import Any, Final
 
 from otel_rollout.values.cutting import (
     DENSE_BYTES,
+    MANY_ITEMS,
     MAX_CONTAINERS,
     SMALL_BYTES,
     Cut,
@@ -21,18 +21,20 @@ from otel_rollout.values.cutting import (
     is_long,
     streams_in,
 )
-from otel_rollout.values.object_walk import ObjectWalk, stream_of
-from otel_rollout.values.stream import FullError, load_stream, write_stream
+from otel_rollout.values.object_walk import is_of_pickler, stream_of
+from otel_rollout.values.stream import FullError, OtherError, load_stream, write_stream
 
 __all__ = ["DEFAULT_BUDGET", "Snapshot", "cut_text", "plain_value", "snapshot"]
 
 DEFAULT_BUDGET: Final = 1024 * 1024
 """The most bytes of a value: a few milliseconds, whatever the value."""
 MAX_ARGUMENTS: Final = 64
+_SIZED: Final = frozenset(map(id, (str, list, tuple, dict, set, int)))
 _STEP: Final = 17
 _CONTAINERS: Final = b"]}\x8f\x85\x86\x87\x91"
 """The opcodes that make containers."""
-_BYTES_OF_A_SNAPSHOT: Final = 72
+BYTES_OF_A_SNAPSHOT: Final = 56 + 33
+"""The object, and the head of its bytes."""
 
 
 class Snapshot:
@@ -41,22 +43,27 @@ class Snapshot:
     Args:
         stream: The stream of the value, or what is left of a larger one.
         left_out: The items, keys and characters that the budget left out.
-        is_note: True if it stands in place of a payload that was dropped.
     """
 
-    __slots__ = ("is_note", "left_out", "size", "stream")
+    __slots__ = ("left_out", "stream")
 
-    def __init__(self, stream: bytes | Cut, left_out: int = 0, *, is_note: bool = False) -> None:
+    is_note = False
+    """True if it stands in place of a payload that was dropped."""
+
+    def __init__(self, stream: bytes | Cut, left_out: int = 0) -> None:
         self.stream = stream
         self.left_out = left_out
-        self.is_note = is_note
-        self.size = _BYTES_OF_A_SNAPSHOT + (stream.size if isinstance(stream, Cut) else sys.getsizeof(stream))
+
+    @property
+    def size(self) -> int:
         """The bytes that it holds in memory."""
+        stream = self.stream
+        return BYTES_OF_A_SNAPSHOT + (len(stream) if type(stream) is bytes else stream.size)  # type: ignore[union-attr]
 
     @classmethod
     def of_note(cls, text: str, left_out: int = 0) -> Snapshot:
         """Return what stands in place of a payload that was dropped."""
-        return cls(write_stream(text, sys.maxsize, ObjectWalk(0)), left_out, is_note=True)
+        return _Note(write_stream(text, sys.maxsize), left_out)
 
     @classmethod
     def of_items(cls, items: list[Snapshot], cut: int) -> Snapshot:
@@ -68,13 +75,19 @@ class Snapshot:
         """
         streams = [item.stream for item in items]
         if cut:
-            streams.append(write_stream(f"…[{cut:,} items cut]", sys.maxsize, ObjectWalk(0)))
+            streams.append(write_stream(f"…[{cut:,} items cut]", sys.maxsize))
         return cls(Cut(streams), sum(item.left_out for item in items) + cut)
 
     def load(self) -> Any:
         """Return a new copy of the value: plain data, with bytes, sets, tuples, and keys of any plain type."""
         stream = self.stream
         return stream.load() if isinstance(stream, Cut) else load_stream(stream)
+
+
+class _Note(Snapshot):
+    __slots__ = ()
+
+    is_note = True
 
 
 def snapshot(value: Any, budget: int = DEFAULT_BUDGET) -> Snapshot:
@@ -89,8 +102,19 @@ def snapshot(value: Any, budget: int = DEFAULT_BUDGET) -> Snapshot:
     Raises:
         BaseException: From `__rollout_payload__` if it is not an Exception, and whatever interrupts the thread.
     """
+    is_giant = _is_giant(value, budget)
     try:
-        if not _is_giant(value, budget):
+        if not is_giant:
+            # Most values are plain data.
+            stream = write_stream(value, SMALL_BYTES)
+            return Snapshot(stream)
+    except (FullError, OtherError):
+        pass
+    except (RecursionError, RuntimeError, ValueError) as error:
+        if not is_of_pickler(error):
+            raise
+    try:
+        if not is_giant:
             stream, walk = stream_of(value, budget)
             if len(stream) <= SMALL_BYTES or not _may_explode(stream) or containers_in(value) <= MAX_CONTAINERS:
                 return Snapshot(stream, walk.left_out)
@@ -111,9 +135,14 @@ def plain_value(value: Any) -> Any:
 
 def _is_giant(value: Any, budget: int) -> bool:
     """Return True for a long value, or for arguments of a call of which one is."""
-    if is_long(value, budget):
-        return True
-    return type(value) is dict and len(value) <= MAX_ARGUMENTS and any(map(is_long, [*value.values()], repeat(budget)))
+    kind = type(value)
+    if kind is not dict or len(value) > MAX_ARGUMENTS:
+        return id(kind) in _SIZED and is_long(value, budget)
+    for item in [*value.values()]:
+        kind = type(item)
+        if id(kind) in _SIZED and (kind is int or len(item) > MANY_ITEMS or kind is dict) and is_long(item, budget):
+            return True
+    return False
 
 
 def _may_explode(stream: bytes) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, cast
 
 from otel_rollout.values.object_reading import integer_text
 
-__all__ = ["FullError", "ObjectReader", "load_stream", "read_bytes", "with_text_keys", "write_stream"]
+__all__ = ["FullError", "ObjectReader", "OtherError", "load_stream", "read_bytes", "with_text_keys", "write_stream"]
 
 PROTOCOL: Final = 5
 HEAD_BYTES: Final = 8
@@ -26,6 +26,7 @@ _LONG: Final = Struct("<Q").unpack_from
 _SHORT: Final = Struct("<I").unpack_from
 _PROTOCOL_BYTES: Final = 2
 _FRAME_BYTES: Final = 9
+_FIRST_FRAME: Final = _PROTOCOL_BYTES + _FRAME_BYTES
 _SHORT_HEADER: Final = 5
 _LONG_HEADER: Final = 9
 _MAX_UNFRAMED: Final = 3
@@ -41,6 +42,10 @@ _ANNOUNCES: Final = {
 
 Source: https://github.com/python/cpython/blob/main/Modules/_pickle.c, `_Pickler_write_bytes`.
 """
+
+
+class OtherError(Exception):
+    """There is a value that isn't plain data, and nothing to read it."""
 
 
 class FullError(Exception):
@@ -75,22 +80,30 @@ class _Sink:
 
     def write(self, part: bytes) -> None:
         """Take a part: frames, the header of a long text or `bytes`, or the content that belongs to a header."""
+        size = len(part)
+        if not self.parts and part[_PROTOCOL_BYTES] == _FRAME and _LONG(part, 3)[0] + _FIRST_FRAME == size:
+            # All of a small value.
+            self.left -= size
+        else:
+            part = self._read_part(part, size)
+        if self.left < 0:
+            raise FullError
+        self.parts.append(part)
+
+    def _read_part(self, part: bytes, size: int) -> bytes:
+        """Return a part as it is kept."""
         announced = self.announced
         if announced is not None:
             self.announced = None
             # Of a bytearray it is the program's own.
-            self.parts.append(part if announced == "str" else _opcodes_of(_describe(announced, part, len(part))))
-            return
-        size = len(part)
+            return part if announced == "str" else _opcodes_of(_describe(announced, part, size))
         at = 0 if self.parts else _PROTOCOL_BYTES
         if part[at] == _FRAME:
             at += _FRAME_BYTES + _LONG(part, at + 1)[0]
         if size - at > _MAX_UNFRAMED + 1:
             part = self._read_header(part, _SHORT_HEADER if size - at < _LONG_HEADER else _LONG_HEADER)
         self.left -= len(part)
-        if self.left < 0:
-            raise FullError
-        self.parts.append(part)
+        return part
 
     def _read_header(self, part: bytes, length: int) -> bytes:
         """Return a part that ends with a header as it is kept, and note what follows it."""
@@ -105,18 +118,19 @@ class _Sink:
 class _Pickler(pickle.Pickler):
     """A pickler for which every value is plain data."""
 
-    __slots__ = ("has_names", "objects")
-
-    objects: ObjectReader
-    has_names: bool
+    objects: ObjectReader | None = None
+    has_numbers = False
 
     def reducer_override(self, value: Any) -> Any:
         """Return what is written in place of a value that isn't plain data."""
-        plain = self.objects.read(value)
-        if not self.has_names:
+        objects = self.objects
+        if objects is None:
+            raise OtherError
+        plain = objects.read(value)
+        if not self.has_numbers:
             # By their numbers: by their names, the pickler would call the program's `__import__`.
             self.memo = _NUMBERS
-            self.has_names = True
+            self.has_numbers = True
         numpy = sys.modules.get("numpy")
         if numpy is not None and type(plain) is numpy.ndarray:
             data = plain.tobytes()
@@ -126,15 +140,16 @@ class _Pickler(pickle.Pickler):
         return _same, (plain,)
 
 
-def write_stream(value: Any, budget: int, objects: ObjectReader) -> bytes:
+def write_stream(value: Any, budget: int, objects: ObjectReader | None = None) -> bytes:
     """Return the stream of a value.
 
     Args:
         value: Any value.
         budget: The most bytes.
-        objects: Reads the objects in it.
+        objects: Reads the objects in it, if there may be some.
 
     Raises:
+        OtherError: There is an object, and nothing to read it.
         FullError: The budget is used up.
         RuntimeError: Another thread has changed a dict or a set meanwhile.
         ValueError: A container holds itself.
@@ -143,8 +158,8 @@ def write_stream(value: Any, budget: int, objects: ObjectReader) -> bytes:
     sink = _Sink(budget)
     pickler = _Pickler(sink, PROTOCOL)
     pickler.fast = True
-    pickler.objects = objects
-    pickler.has_names = False
+    if objects is not None:
+        pickler.objects = objects
     pickler.dump(value)
     parts = sink.parts
     return parts[0] if len(parts) == 1 else b"".join(parts)
