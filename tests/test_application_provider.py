@@ -294,6 +294,7 @@ class TestRealPackages:
         print([span.name for span in exporter.get_finished_spans() if span.name != "logfire.config"])
     """
 
+    @pytest.mark.slow
     def test_spans_go_to_logfires_provider(self, environment: Any, tmp_path: Path):
         """After `logfire.configure`, `init` without a backend traces to logfire's provider."""
         finished = subprocess.run(

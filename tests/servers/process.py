@@ -35,7 +35,7 @@ RUN_FOLDER = "TEST_RUN_FOLDER"
 """The variable that holds the folder of the test run; not set where servers are started outside of one."""
 
 LOG_TAIL_LINES = 30
-SECONDS_TO_STOP = 15.0
+SECONDS_TO_STOP = 5.0
 
 # Below the range that Linux picks for outgoing connections (32768 and up): a client that keeps trying an unused port
 # inside that range can connect to itself, and then nobody can listen there.

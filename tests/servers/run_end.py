@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-SECONDS_TO_STOP = 10.0
+SECONDS_TO_STOP = 5.0
 
 
 def started(pid: int) -> str:

@@ -10,7 +10,9 @@ from tests.fuzz.folder import fuzz
 class TestDamagedFolders:
     """What `ls`, `show`, `stats`, `diagnose`, `top`, `replay` and `read` make of them."""
 
-    @pytest.mark.parametrize("seed", [10_000, 20_000, 30_000, 40_000])
+    @pytest.mark.parametrize(
+        "seed", [10_000, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (20_000, 30_000, 40_000))]
+    )
     def test_no_traceback_and_nothing_else_in_silence(self, seed):
         """Whatever is damaged is told, or does not change what is shown; nothing raises but our own errors."""
         done, findings = fuzz(60, seed, with_bombs=False)

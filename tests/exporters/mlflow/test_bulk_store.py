@@ -64,7 +64,7 @@ class TestEqualRows:
         assert differences(sys.executable, *uris) == []
 
     @pytest.mark.parametrize(
-        "version", ["3_18", *(pytest.param(version, marks=pytest.mark.slow) for version in ("3_14", "3_15", "3_16"))]
+        "version", [pytest.param(version, marks=pytest.mark.slow) for version in ("3_14", "3_15", "3_16", "3_18")]
     )
     def test_other_versions(self, environment, tmp_path, version) -> None:
         """The same holds for every other version that can write to a database."""

@@ -75,6 +75,7 @@ class TestCompare:
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 class TestInstalled:
     """The verl of the test environment."""
 
