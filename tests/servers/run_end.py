@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 SECONDS_TO_STOP = 5.0
+SECONDS_TO_REMOVE = 30.0
 
 
 def started(pid: int) -> str:
@@ -66,5 +67,8 @@ def end(folder: Path) -> None:
 
 if __name__ == "__main__":
     sys.stdin.read()
-    end(Path(sys.argv[1]))
-    shutil.rmtree(sys.argv[1], ignore_errors=True)
+    # A worker of a run that was killed may start one more server meanwhile; without the folder it can't.
+    deadline = time.monotonic() + SECONDS_TO_REMOVE
+    while Path(sys.argv[1]).exists() and time.monotonic() < deadline:
+        end(Path(sys.argv[1]))
+        shutil.rmtree(sys.argv[1], ignore_errors=True)
