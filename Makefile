@@ -19,7 +19,7 @@ help:  ## Show this help
 demo: $(VENV)/.demo  ## Trace a small agentic rollout and show where to look at it
 	@$(BIN)/otel-rollout demo $(ARGS)
 
-test: $(VENV)/.dev  ## Run all tests; servers are installed and started where they are needed
+test: $(VENV)/.dev  ## Run the tests; servers are installed where they are missing, and started once
 	@$(PYTEST) $(ARGS)
 
 test-fast: $(VENV)/.dev  ## Run the tests that need no server

@@ -108,6 +108,8 @@ def installed(python: Path, path: Path | None) -> dict[str, Any]:
     Raises:
         SystemExit: It has no verl that can be imported.
     """
+    import otel_rollout
+
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("OTEL_", "PYTHON"))}
     environment.update({"VERL_USE_EXTERNAL_PLUGINS": "none", "RAY_AUTH_MODE": "disabled"})
     command = [str(python), str(Path(__file__).resolve()), "--probe"]
@@ -116,7 +118,8 @@ def installed(python: Path, path: Path | None) -> dict[str, Any]:
         info = Path(folder) / "otel_rollout-0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: otel-rollout\nVersion: 0\n")
-        environment["PYTHONPATH"] = os.pathsep.join(map(str, (*([path] if path else []), ROOT, folder)))
+        (Path(folder) / "otel_rollout").symlink_to(Path(otel_rollout.__file__).parent)
+        environment["PYTHONPATH"] = os.pathsep.join(map(str, (*([path] if path else []), folder)))
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS)
     if done.returncode:
         sys.exit(f"{python} has no verl to compare:\n{done.stderr[-2000:]}")

@@ -12,7 +12,7 @@ import pytest
 from otel_rollout import RolloutTraceConfig
 from otel_rollout.safety import background_log
 
-pytest_plugins = ["tests.servers.fixtures"]
+pytest_plugins = ["tests.file_seconds", "tests.servers.fixtures"]
 
 # Set on import too: fixtures of a wider scope than a test see the same environment.
 CLEARED_PREFIXES = ("OTEL_", "MLFLOW_", "PHOENIX_", "WANDB_", "WEAVE_", "WF_TRACE_")

@@ -17,12 +17,12 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter as SdkInMemorySpanExporter
 
-import otel_rollout
 from otel_rollout import RolloutTraceConfig, flush, init, rollout_trace_attr, rollout_trace_op, shutdown, stats
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED, Outcome
 from otel_rollout.spans import provider as providers
 from otel_rollout.testing import InMemorySpanExporter, span_tree
+from tests.installed import import_path
 
 
 @rollout_trace_op
@@ -294,12 +294,12 @@ class TestRealPackages:
         print([span.name for span in exporter.get_finished_spans() if span.name != "logfire.config"])
     """
 
+    @pytest.mark.slow
     def test_spans_go_to_logfires_provider(self, environment: Any, tmp_path: Path):
         """After `logfire.configure`, `init` without a backend traces to logfire's provider."""
-        root = Path(otel_rollout.__file__).parent.parent
         finished = subprocess.run(
             [environment("peers") / "bin" / "python", "-c", textwrap.dedent(self.PROGRAM)],
-            env={**os.environ, "PYTHONPATH": f"{root}:{root / 'exporters'}", "HOME": str(tmp_path)},
+            env={**os.environ, "PYTHONPATH": str(import_path()), "HOME": str(tmp_path)},
             capture_output=True,
             text=True,
             timeout=60,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 
 import pytest
 
+from tests.installed import CORE, EXPORTERS
 from tests.tracing_programs import RECEIVER, program_in
 
 
@@ -217,8 +217,8 @@ LOCKS = {
     "otel_rollout/delivery/spool.py": ["queue._spool._lock"],
     "otel_rollout/trace_folder/folder_writer.py": ["queue.exporter._writer._lock"],
     "otel_rollout/export/side_work.py": ["mlflow_exporter.side_work._lock"],
-    "exporters/otel_rollout_mlflow/exporter.py": ["mlflow_exporter._turn"],
-    "exporters/otel_rollout_mlflow/nesting.py": ["nesting._lock"],
+    "otel_rollout_mlflow/exporter.py": ["mlflow_exporter._turn"],
+    "otel_rollout_mlflow/nesting.py": ["nesting._lock"],
 }
 """The locks of each file that makes any, by how a traced program gets at them; those of the same lock stand once."""
 
@@ -232,33 +232,30 @@ OUT_OF_REACH = {
 """No child gets at the locks of these: they are of a program of ours, or of one call."""
 
 OF_DELIVERY = {
-    "exporters/otel_rollout_mlflow/exporter.py",
+    "otel_rollout_mlflow/exporter.py",
     "otel_rollout/delivery/spool.py",
     "otel_rollout/delivery/spooled_store.py",
     "otel_rollout/processing/span_conversion.py",
     "otel_rollout/trace_folder/folder_writer.py",
 }
 """Only delivery's own threads wait for the locks of these, and no signal handler interrupts those threads."""
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def files_with(pattern):
     """Return the files of ours that hold a pattern."""
-    files = [path for folder in ("otel_rollout", "exporters") for path in (ROOT / folder).rglob("*.py")]
-    return {str(path.relative_to(ROOT)) for path in files if re.search(pattern, path.read_text())}
+    files = [(package.parent, path) for package in (CORE, *EXPORTERS) for path in package.rglob("*.py")]
+    return {str(path.relative_to(parent)) for parent, path in files if re.search(pattern, path.read_text())}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 class TestLocksAtFork:
     """A forked child has a copy of every lock as it was: nobody lets go of one that another thread held."""
 
-    @pytest.mark.skipif(not (ROOT / "otel_rollout").is_dir(), reason="the source tree is not beside the tests")
     def test_every_lock_is_tried(self):
         """Each file of ours that makes locks is in the table above."""
         found = files_with(r"(threading\.(R?Lock|Condition|Event|(Bounded)?Semaphore|Barrier)|SignalSafeLock)\(")
         assert found - OUT_OF_REACH == set(LOCKS)
 
-    @pytest.mark.skipif(not (ROOT / "otel_rollout").is_dir(), reason="the source tree is not beside the tests")
     def test_every_lock_that_the_program_takes(self):
         """A lock that is no `SignalSafeLock` is one of delivery's own."""
         assert files_with(r"threading\.R?Lock\(") - OUT_OF_REACH == OF_DELIVERY

@@ -44,6 +44,10 @@ TEXTS_VERSION: Final = (3, 10)
 TAGS_VERSION: Final = (3, 14)
 """The first version that makes trace tags of resource attributes; older ones need `announce`."""
 
+_CONFLICT: Final = re.compile(r"^\(\S+(IntegrityError|UniqueViolation)\)")
+"""How MLflow's message begins if another request has stored the same row meanwhile: it answers 400, not 409."""
+ATTEMPTS_IN_CONFLICT: Final = 4
+
 _CONFIGURATION_HINT: Final = (
     "check MLFLOW_TRACKING_URI, and MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
 )
@@ -87,7 +91,9 @@ class HttpStore(Store):
         version = self._check_version()
         body = encode_spans(otlp_spans(spans, unwraps_texts=version >= TEXTS_VERSION))
         headers = {"Content-Type": "application/x-protobuf", "x-mlflow-experiment-id": experiment_id}
-        self._request("POST", "/v1/traces", body, headers)
+        answer = self._client.request("POST", f"{self._address}/v1/traces", body, headers)
+        if not 200 <= answer.status < 300:
+            raise self._failure(answer, "/v1/traces")
 
     def trace_infos(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple[dict[str, Any], bool]]:
         return trace_infos(experiment_id, spans) if self._check_version() < TAGS_VERSION else []
@@ -213,24 +219,29 @@ class HttpStore(Store):
         return self._call("POST", path, body)
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Make a request to the REST API and return the answer's JSON object."""
-        if body is None:
-            answer = self._request(method, path)
-        else:
-            answer = self._request(method, path, orjson.dumps(body), {"Content-Type": "application/json"})
+        """Make a request to the REST API and return the answer's JSON object.
+
+        A request that met another one in the database has changed nothing, and is repeated: it finds the other's row.
+        """
+        answer = self._answer(method, path, body)
+        for _ in range(ATTEMPTS_IN_CONFLICT - 1):
+            if not _is_conflict(answer):
+                break
+            answer = self._answer(method, path, body)
+        if not 200 <= answer.status < 300:
+            raise self._failure(answer, path)
         found = json_object(answer.body)
         if found is None:
             place = f"{self._address}{path.partition('?')[0]}"
             raise configuration_error(f"{place} answered with something other than JSON: is it an MLflow server?")
         return found
 
-    def _request(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
-    ) -> HttpAnswer:
-        answer = self._client.request(method, self._address + path, body, headers)
-        if not 200 <= answer.status < 300:
-            raise self._failure(answer, path)
-        return answer
+    def _answer(self, method: str, path: str, body: Mapping[str, Any] | None) -> HttpAnswer:
+        if body is None:
+            return self._client.request(method, self._address + path)
+        return self._client.request(
+            method, self._address + path, orjson.dumps(body), {"Content-Type": "application/json"}
+        )
 
     def _failure(self, answer: HttpAnswer, path: str) -> AttemptError:
         if answer.status == 0:
@@ -242,6 +253,11 @@ class HttpStore(Store):
             is_missing=code == "RESOURCE_DOES_NOT_EXIST",
             is_taken=code == "RESOURCE_ALREADY_EXISTS",
         )
+
+
+def _is_conflict(answer: HttpAnswer) -> bool:
+    """Return True if the database refused the request because another one wrote the same row first."""
+    return answer.status == 400 and bool(_CONFLICT.match(str((json_object(answer.body) or {}).get("message", ""))))
 
 
 def _without_userinfo(uri: str, headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:

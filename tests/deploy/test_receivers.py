@@ -16,6 +16,7 @@ from otel_rollout import read
 from otel_rollout.run.folder_stats import count_folder
 from otel_rollout.trace_folder.trace_files import find_trace_files
 from tests.deploy import network
+from tests.installed import import_path
 from tests.servers.process import ServerProcess
 
 pytestmark = pytest.mark.integration
@@ -58,7 +59,7 @@ def machines(collector_program, tmp_path):
 
         for machine in GATEWAYS:
             receive = [sys.executable, "-m", "otel_rollout.cli", *RECEIVE, "/mnt/traces"]
-            start(machine, "receiver", receive, 4319, "/health", PYTHONPATH=f"{ROOT}:{ROOT / 'exporters'}")
+            start(machine, "receiver", receive, 4319, "/health", PYTHONPATH=str(import_path()))
             gateway = [str(collector_program), f"--config={COLLECTOR / 'gateway.yaml'}", f"--config={ONLY_FOLDER}"]
             start(machine, "collector", gateway, 13133, RECEIVER="http://127.0.0.1:4319")
         configs = [f"--config={COLLECTOR / name}.yaml" for name in ("agent", "by-trace")]

@@ -13,17 +13,9 @@ from typing import Any
 import pytest
 
 from tests.servers.fixtures import missing
-from tests.servers.otelcol_server import relay_to
 from tests.servers.recording_proxy import RecordingProxy
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-
-
-@pytest.fixture(scope="session")
-def collector(phoenix: Any, collector_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """An OpenTelemetry Collector in front of Phoenix."""
-    with relay_to(collector_program, phoenix.grpc_address, tmp_path_factory.mktemp("collector")) as server:
-        yield server
 
 
 @pytest.fixture

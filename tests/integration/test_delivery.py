@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.payload_values import read_payload
+from tests.servers.phoenix_server import Phoenix
 from tests.servers.recording_proxy import RecordingProxy
 from tests.servers.span_trees import trees
 
@@ -188,9 +189,9 @@ class Outage:
 
 
 @pytest.fixture(scope="module")
-def outages(phoenix, programs, otlp):
+def outages(environment, programs, otlp, uncaptured):
     """One outage of Phoenix, seen by a program that sends over HTTP and one that sends over gRPC."""
-    with RecordingProxy(phoenix.address) as proxy:
+    with Phoenix(environment("phoenix"), uncaptured=uncaptured) as phoenix, RecordingProxy(phoenix.address) as proxy:
         receivers = {"http/protobuf": proxy, "grpc": phoenix}
         projects = {protocol: f"outage-{protocol[:4]}" for protocol in PROTOCOLS}
         running = {

@@ -6,13 +6,13 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
+import sys
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
-from .process import ServerProcess, free_port, listens
+from .process import ServerProcess, free_port, listens, new_folder
 
 __all__ = ["Mariadb", "PgBouncer", "Postgresql", "missing_programs"]
 
@@ -38,6 +38,16 @@ def _program(name: str) -> str:
     return found
 
 
+def make_tables(uri: str) -> None:
+    """Have MLflow's tables made in an empty database, by a process that keeps no connection to it."""
+    program = (
+        "import sys; from otel_rollout_mlflow import MlflowSpanExporter;"
+        "store = MlflowSpanExporter(tracking_uri=sys.argv[1])._opened();"
+        "store.ensure_experiment('Default'); store.close()"
+    )
+    subprocess.run([sys.executable, "-c", program, uri], check=True, capture_output=True)
+
+
 def _as_nobody(folder: Path) -> list[str]:
     """Return what starts a program as another user: as root PostgreSQL and PgBouncer refuse to run."""
     if os.geteuid() != 0:
@@ -48,7 +58,7 @@ def _as_nobody(folder: Path) -> list[str]:
 
 def _folder(name: str) -> Path:
     # Not below pytest's folder, which no other user may enter.
-    folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+    folder = new_folder(f"{name}-")
     folder.chmod(0o755)
     return folder
 
@@ -98,9 +108,14 @@ class _Database:
 
 
 class Postgresql(_Database):
-    """One PostgreSQL server; its one user is the superuser."""
+    """One PostgreSQL server; its one user is the superuser.
 
-    def __init__(self, *, uncaptured: Uncaptured = nullcontext) -> None:
+    Args:
+        uncaptured: See `ServerProcess`.
+        with_tables: Whether its database `tables` has MLflow's tables.
+    """
+
+    def __init__(self, *, uncaptured: Uncaptured = nullcontext, with_tables: bool = False) -> None:
         folder = _folder("postgresql")
         prefix = _as_nobody(folder)
         password = folder / "password"
@@ -124,6 +139,7 @@ class Postgresql(_Database):
             capture_output=True,
         )
         port = free_port()
+        self._with_tables = with_tables
         options = [f"-p{port}", "-k", str(folder), "-clisten_addresses=127.0.0.1", "-cfsync=off"]
         super().__init__(
             "PostgreSQL",
@@ -156,13 +172,21 @@ class Postgresql(_Database):
 
     def __enter__(self) -> Postgresql:  # noqa: PYI034 - typing.Self needs Python 3.11
         self.start()
+        if self._with_tables:
+            self.execute("CREATE DATABASE tables")
+            make_tables(self.uri("tables"))
         return self
 
 
 class Mariadb(_Database):
-    """One MariaDB server."""
+    """One MariaDB server.
 
-    def __init__(self, *, uncaptured: Uncaptured = nullcontext) -> None:
+    Args:
+        uncaptured: See `ServerProcess`.
+        with_tables: Whether its database `tables` has MLflow's tables.
+    """
+
+    def __init__(self, *, uncaptured: Uncaptured = nullcontext, with_tables: bool = False) -> None:
         folder = _folder("mariadb")
         prefix = _as_nobody(folder)
         data = folder / "data"
@@ -180,6 +204,7 @@ class Mariadb(_Database):
             capture_output=True,
         )
         port = free_port()
+        self._with_tables = with_tables
         self.socket = folder / "socket"
         command = [_program("mariadbd"), "--no-defaults", f"--datadir={data}", f"--port={port}"]
         command += ["--bind-address=127.0.0.1", f"--socket={self.socket}", f"--pid-file={folder / 'pid'}"]
@@ -212,6 +237,9 @@ class Mariadb(_Database):
         self.execute(
             f"CREATE USER '{USER}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'; GRANT ALL ON *.* TO '{USER}'@'127.0.0.1'"
         )
+        if self._with_tables:
+            self.execute("CREATE DATABASE tables")
+            make_tables(self.uri("tables"))
         return self
 
 

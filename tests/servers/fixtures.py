@@ -1,4 +1,4 @@
-"""Servers that tests share: each starts once in a process of the test run, when a test there first asks for it.
+"""Servers that tests share: each starts once in a test run, see shared.py.
 
 A test traces into a project of its own, so that none needs an empty store. Tests that make a server fail, or start it
 with options, have one of their own.
@@ -8,25 +8,20 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
 from scripts import environments, otelcol
-from tests.servers.browser import Browser, chromium_program
-from tests.servers.databases import Mariadb, PgBouncer, Postgresql, missing_programs
-from tests.servers.mlflow_server import Mlflow
-from tests.servers.phoenix_server import Phoenix
-from tests.servers.trackio_server import TrackioServer
-from tests.servers.weave_server import WeaveServer
+from tests.servers import shared
+from tests.servers.shared import WEAVE_STORE
 
 __all__ = ["WEAVE_STORE", "missing"]
 
 REQUIRE_SERVERS = "OTEL_ROLLOUT_REQUIRE_SERVERS"
-WEAVE_STORE = "clickhouse" if os.environ.get("TEST_WEAVE_CLICKHOUSE") == "1" else "memory"
 
 Uncaptured = Callable[[], AbstractContextManager[None]]
 
@@ -57,9 +52,13 @@ def collector_program() -> Path:
     try:
         return otelcol.ensure()
     except otelcol.NotHereError as error:
-        if otelcol.shared_folder() is None:
-            pytest.skip(str(error))
-        missing(str(error))
+        _no_collector(error)
+
+
+def _no_collector(error: otelcol.NotHereError) -> NoReturn:
+    if otelcol.shared_folder() is None:
+        pytest.skip(str(error))
+    missing(str(error))
 
 
 @pytest.fixture(scope="session")
@@ -68,85 +67,63 @@ def uncaptured(request: pytest.FixtureRequest) -> Uncaptured:
     return request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled
 
 
-@pytest.fixture(scope="session")
-def browser(uncaptured: Uncaptured) -> Iterator[Browser]:
-    """A headless chromium, for the tests of what a page shows."""
-    program = chromium_program()
-    if program is None:
-        missing("chromium is not installed: apt-get install chromium")
-    with Browser(program, uncaptured=uncaptured) as running:
-        yield running
+def _shared(name: str, description: str) -> Callable[..., Any]:
+    """Make the fixture that hands out a server of the run; it skips, saying why, where there is none."""
+
+    def hand_out(uncaptured: Uncaptured) -> Any:
+        try:
+            return shared.server(name, uncaptured)
+        except (shared.MissingError, subprocess.CalledProcessError) as error:
+            missing(f"{name}: {error}")
+        except otelcol.NotHereError as error:
+            _no_collector(error)
+
+    hand_out.__doc__ = description
+    return pytest.fixture(scope="session", name=name)(hand_out)
 
 
-@pytest.fixture(scope="session")
-def phoenix(
-    environment: Callable[[str], Path], uncaptured: Uncaptured, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Phoenix]:
-    """A Phoenix."""
-    folder = tmp_path_factory.mktemp("phoenix")
-    with Phoenix(environment("phoenix"), folder=folder, uncaptured=uncaptured) as server:
-        yield server
+browser = _shared("browser", "A headless chromium, for the tests of what a page shows.")
+collector = _shared("collector", "An OpenTelemetry Collector in front of Phoenix.")
+phoenix = _shared("phoenix", "A Phoenix.")
+mlflow_server = _shared("mlflow_server", "The MLflow server of the newest tested version.")
+trackio_server = _shared("trackio_server", "trackio's dashboard over a folder.")
+weave_server = _shared(
+    "weave_server",
+    "A Weave trace server; with TEST_WEAVE_CLICKHOUSE=1 on the production store, which shows duplicates.",
+)
+postgresql = _shared("postgresql", "A PostgreSQL, with MLflow's tables in its database `tables`.")
+mariadb = _shared("mariadb", "A MariaDB, with MLflow's tables in its database `tables`.")
+pgbouncer = _shared("pgbouncer", "A PgBouncer in transaction mode before the PostgreSQL.")
 
 
-@pytest.fixture(scope="session")
-def mlflow_server(environment: Callable[[str], Path], uncaptured: Uncaptured) -> Iterator[Mlflow]:
-    """The MLflow server of the newest tested version."""
-    with Mlflow(environment("mlflow"), uncaptured=uncaptured) as server:
-        yield server
+class _Run:
+    """Begins and ends the run's servers; those that its tests need are started before a test waits for them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._run = None if hasattr(config, "workerinput") else shared.Run()
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Start the servers of the tests that were selected."""
+        is_first = getattr(session.config, "workerinput", {}).get("workerid", "gw0") == "gw0"
+        if not is_first or session.config.option.collectonly:
+            return
+        chosen = [item for item in session.items if isinstance(item, pytest.Function) and not is_left_out(item)]
+        names = dict.fromkeys(name for item in chosen for name in item.fixturenames if name in shared.SERVERS)
+        if names:
+            manager = session.config.pluginmanager.getplugin("capturemanager")
+            shared.start_early(names, manager.global_and_fixture_disabled)
+
+    def pytest_unconfigure(self) -> None:
+        """End all servers."""
+        if self._run is not None:
+            self._run.end()
 
 
-@pytest.fixture(scope="session")
-def trackio_server(
-    environment: Callable[[str], Path], uncaptured: Uncaptured, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[TrackioServer]:
-    """trackio's dashboard over a folder."""
-    folder = tmp_path_factory.mktemp("trackio")
-    with TrackioServer(environment("trackio"), folder, uncaptured=uncaptured) as server:
-        yield server
+def is_left_out(item: pytest.Item) -> bool:
+    """Return whether a test is skipped whatever it would find."""
+    return item.get_closest_marker("skip") is not None
 
 
-@pytest.fixture(scope="session")
-def weave_server(environment: Callable[[str], Path], uncaptured: Uncaptured) -> Iterator[WeaveServer]:
-    """A Weave trace server; with TEST_WEAVE_CLICKHOUSE=1 on the production store, which alone shows duplicates."""
-    with WeaveServer(environment("weave"), store=WEAVE_STORE, uncaptured=uncaptured) as server:
-        yield server
-
-
-def _with_tables(uri: str) -> None:
-    """Have MLflow's tables made in an empty database."""
-    from otel_rollout_mlflow import MlflowSpanExporter
-
-    store = MlflowSpanExporter(tracking_uri=uri)._opened()
-    store.ensure_experiment("Default")
-    store.close()
-
-
-@pytest.fixture(scope="session")
-def postgresql(uncaptured: Uncaptured) -> Iterator[Postgresql]:
-    """A PostgreSQL, with MLflow's tables in its database `tables`."""
-    if names := missing_programs("postgres"):
-        missing(f"not installed: {', '.join(names)}")
-    with Postgresql(uncaptured=uncaptured) as server:
-        server.execute("CREATE DATABASE tables")
-        _with_tables(server.uri("tables"))
-        yield server
-
-
-@pytest.fixture(scope="session")
-def mariadb(uncaptured: Uncaptured) -> Iterator[Mariadb]:
-    """A MariaDB, with MLflow's tables in its database `tables`."""
-    if names := missing_programs("mariadbd"):
-        missing(f"not installed: {', '.join(names)}")
-    with Mariadb(uncaptured=uncaptured) as server:
-        server.execute("CREATE DATABASE tables")
-        _with_tables(server.uri("tables"))
-        yield server
-
-
-@pytest.fixture(scope="session")
-def pgbouncer(postgresql: Postgresql, uncaptured: Uncaptured) -> Iterator[PgBouncer]:
-    """A PgBouncer in transaction mode before the PostgreSQL."""
-    if names := missing_programs("pgbouncer"):
-        missing(f"not installed: {', '.join(names)}")
-    with PgBouncer(postgresql, uncaptured=uncaptured) as pooler:
-        yield pooler
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin the run, in the process that the others are started from."""
+    config.pluginmanager.register(_Run(config), "servers of the run")

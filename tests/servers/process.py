@@ -15,11 +15,27 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
-__all__ = ["ServerFailedError", "ServerProcess", "answers_http", "free_port", "listens"]
+from tests.servers import run_end
+
+__all__ = [
+    "RUN_FOLDER",
+    "ServerFailedError",
+    "ServerProcess",
+    "answers_http",
+    "free_port",
+    "listens",
+    "new_folder",
+    "registered",
+    "unregistered",
+]
+
+RUN_FOLDER = "TEST_RUN_FOLDER"
+"""The variable that holds the folder of the test run; not set where servers are started outside of one."""
 
 LOG_TAIL_LINES = 30
-SECONDS_TO_STOP = 15.0
+SECONDS_TO_STOP = 5.0
 
 # Below the range that Linux picks for outgoing connections (32768 and up): a client that keeps trying an unused port
 # inside that range can connect to itself, and then nobody can listen there.
@@ -56,6 +72,25 @@ def answers_http(url: str) -> bool:
         return False
 
 
+def new_folder(prefix: str) -> Path:
+    """Return a new folder, which goes with the test run."""
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=os.environ.get(RUN_FOLDER)))
+
+
+def registered(pid: int) -> None:
+    """Have the group of a process ended with the test run."""
+    if folder := os.environ.get(RUN_FOLDER):
+        processes = Path(folder) / "processes"
+        processes.mkdir(exist_ok=True)
+        (processes / str(pid)).write_text(run_end.started(pid))
+
+
+def unregistered(pid: int) -> None:
+    """Forget a process group that has ended."""
+    if folder := os.environ.get(RUN_FOLDER):
+        (Path(folder) / "processes" / str(pid)).unlink(missing_ok=True)
+
+
 class ServerProcess:
     """One server that can be started, stopped and started again with the same command.
 
@@ -81,7 +116,7 @@ class ServerProcess:
         uncaptured: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.name = name
-        self.folder = folder or Path(tempfile.mkdtemp(prefix=f"{name.lower()}-"))
+        self.folder = folder or new_folder(f"{name.lower()}-")
         self.log = self.folder / "server.log"
         self._command = list(command)
         self._healthy = healthy
@@ -111,6 +146,7 @@ class ServerProcess:
                 start_new_session=True,  # so that stop() reaches its children too
             )
         try:
+            registered(self._process.pid)
             self._wait_until_healthy()
         except BaseException:
             self.stop()
@@ -158,7 +194,12 @@ class ServerProcess:
                 os.killpg(process.pid, number)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(SECONDS_TO_STOP)
+                unregistered(process.pid)
                 return
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process, which can't stop the server, may know of it."""
+        return {"name": self.name, "folder": self.folder, "log": self.log}
 
     def end_of_log(self) -> str:
         """Return the last lines that the server printed."""

@@ -12,11 +12,11 @@ from typing import Any
 
 import requests
 
+from tests.installed import import_path
+
 from .process import ServerProcess, answers_http, free_port
 
 __all__ = ["TrackioServer"]
-
-SOURCES = Path(__file__).resolve().parents[2]
 
 
 class TrackioServer:
@@ -78,10 +78,9 @@ class TrackioServer:
 
     def python(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         """Start a Python program in trackio's environment, with otel-rollout from the source tree."""
-        path = os.pathsep.join(map(str, (SOURCES, SOURCES / "exporters")))
         return subprocess.Popen(
             [str(self.environment / "bin" / "python"), *arguments],
-            env={**os.environ, **self._variables, "PYTHONPATH": path, **variables},
+            env={**os.environ, **self._variables, "PYTHONPATH": str(import_path()), **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

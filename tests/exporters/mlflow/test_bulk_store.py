@@ -20,10 +20,10 @@ from otel_rollout_mlflow.bulk_connection import BulkConnection
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import AttemptError, Feedback
 from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
+from tests.installed import import_path
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(__file__).parent / "programs" / "compare_rows.py"
 TIME_NS = 1_760_000_000_123_456_789
 
@@ -37,7 +37,7 @@ def differences(python: str | Path, ours: str, theirs: str) -> list[tuple[str, .
     """Write the same batches in both ways; return the values that differ, ours first."""
     done = subprocess.run(
         [str(python), "-W", "ignore", str(PROGRAM), ours, theirs],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'exporters'}", "MLFLOW_DISABLE_TELEMETRY": "true"},
+        env={**os.environ, "PYTHONPATH": str(import_path()), "MLFLOW_DISABLE_TELEMETRY": "true"},
         capture_output=True,
         text=True,
         timeout=500,
@@ -64,7 +64,7 @@ class TestEqualRows:
         assert differences(sys.executable, *uris) == []
 
     @pytest.mark.parametrize(
-        "version", ["3_18", *(pytest.param(version, marks=pytest.mark.slow) for version in ("3_14", "3_15", "3_16"))]
+        "version", [pytest.param(version, marks=pytest.mark.slow) for version in ("3_14", "3_15", "3_16", "3_18")]
     )
     def test_other_versions(self, environment, tmp_path, version) -> None:
         """The same holds for every other version that can write to a database."""

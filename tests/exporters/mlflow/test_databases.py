@@ -154,14 +154,17 @@ class TestOpening:
 class TestValues:
     """Values that a database refuses."""
 
-    def test_longer_than_a_packet(self, mariadb, mariadb_uri, project, trajectory, read_back) -> None:
+    def test_longer_than_a_packet(self, project, trajectory, read_back, uncaptured) -> None:
         """A payload over MariaDB's max_allowed_packet is cut, and the other spans of its batch are stored whole."""
-        before = mariadb.execute("SELECT @@GLOBAL.max_allowed_packet").strip()
-        mariadb.execute("SET GLOBAL max_allowed_packet = 1048576")
-        try:
+        if names := missing_programs("mariadbd"):
+            missing(f"not installed: {', '.join(names)}")
+        # The setting holds for all of a server's databases.
+        with Mariadb(uncaptured=uncaptured, with_tables=True) as server:
+            uri = server.uri("tables")
+            server.execute("SET GLOBAL max_allowed_packet = 1048576")
             made = trajectory(project)
             long = made.span("search", 6, 7, {"input.value": '"\n' * 400_000})
-            exporter = MlflowSpanExporter(tracking_uri=mariadb_uri)
+            exporter = MlflowSpanExporter(tracking_uri=uri)
             reasons: list[str] = []
             report = send_batch(
                 exporter.send,
@@ -170,12 +173,10 @@ class TestValues:
                 on_trouble=lambda outcome: reasons.append(outcome.reason),
             )
             exporter.shutdown()
-        finally:
-            mariadb.execute(f"SET GLOBAL max_allowed_packet = {before}")
-        assert (report.delivered, report.shrunk, report.lost) == (4, 1, {})
-        assert "max_allowed_packet" in reasons[0]
-        (trace,) = read_back(mariadb_uri, project).traces()
-        assert len(trace.data.spans) == 4
+            assert (report.delivered, report.shrunk, report.lost) == (4, 1, {})
+            assert "max_allowed_packet" in reasons[0]
+            (trace,) = read_back(uri, project).traces()
+            assert len(trace.data.spans) == 4
 
     def test_character_set(self, mariadb, trajectory) -> None:
         """A text that the database's character set lacks is refused with the character set that it needs."""

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.integration
 class TestSqliteFile:
     """Faults of a SQLite file."""
 
+    @pytest.mark.slow
     def test_locked_database(self, database, project, trajectory, read_back) -> None:
         """A database that another program keeps locked is tried again; once it is free, the batch is stored."""
         uri, one = f"sqlite:///{database}", trajectory(project)

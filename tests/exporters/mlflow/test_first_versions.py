@@ -12,10 +12,10 @@ import pytest
 
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
+from tests.installed import import_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(__file__).parent / "programs" / "worker.py"
 
 
@@ -54,7 +54,7 @@ class TestFirstVersionWithTags:
         folder = environment("mlflow_first_tags")
         metadata = importlib.metadata.distribution("otel-rollout")._path
         shutil.copytree(metadata, tmp_path / "installed" / Path(metadata).name)
-        paths = [ROOT, ROOT / "exporters", tmp_path / "installed"]
+        paths = [import_path(), tmp_path / "installed"]
         done = subprocess.run(
             [folder / "bin" / "python", PROGRAM, f"sqlite:///{tmp_path}/traces.db", project, "0", "2", "with a run"],
             env={**os.environ, "PYTHONPATH": ":".join(str(path) for path in paths), "MLFLOW_DISABLE_TELEMETRY": "true"},

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+from otel_rollout_mlflow import MlflowSpanExporter
 
 pytestmark = pytest.mark.integration
 
@@ -70,6 +74,25 @@ class TestServer:
         (run,) = back.client.search_runs([back.experiment_id])
         assert len(back.traces(include_spans=False)) == 8 * TRAJECTORIES
         assert len(back.traces(run_id=run.info.run_id, include_spans=False)) == 8 * TRAJECTORIES
+
+    def test_workers_that_set_one_tag_at_once(self, mlflow_server, project) -> None:
+        """MLflow answers 400 to the slower of two workers that set a run's tag at once; none of them has to see it."""
+        exporters = [MlflowSpanExporter(tracking_uri=mlflow_server.address) for _ in range(8)]
+        stores = [exporter._opened() for exporter in exporters]
+        experiment = stores[0].ensure_experiment(project)
+        with ThreadPoolExecutor(len(stores)) as workers:
+            for number in range(12):
+                run = stores[0].create_run(experiment, f"run-{number}", f"key-{number}")
+                together = threading.Barrier(len(stores))
+
+                def settle(store, together=together, run=run) -> None:
+                    together.wait(60)
+                    store.settle_run(run)
+
+                list(workers.map(settle, stores))
+                assert stores[0].find_runs(experiment, f"key-{number}") == [(run, True)]
+        for exporter in exporters:
+            exporter.shutdown()
 
     def test_mlflow_is_not_imported(self, mlflow_server, project, trajectory) -> None:
         """A worker that writes to a server imports nothing of mlflow, nor any database."""

@@ -196,6 +196,7 @@ class TestSqlProcess:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
 
+    @pytest.mark.slow  # it waits half a minute for the rest
     def test_it_ends_with_its_parent(self, database, project) -> None:
         """If its parent is killed it ends by itself, even if a forked child keeps the pipe open."""
         code = (

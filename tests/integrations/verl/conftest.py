@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.installed import import_path
+
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = Path(__file__).parent / "programs"
 SECONDS = 400
@@ -80,7 +82,7 @@ def verl_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: otel-rollout\nVersion: 0.1.0\n")
     (info / "entry_points.txt").write_text(ENTRY_POINTS)
-    path = os.pathsep.join(map(str, (site, ROOT, ROOT / "exporters", PROGRAMS)))
+    path = os.pathsep.join(map(str, (site, import_path(), PROGRAMS)))
     return {
         **{key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "PYTHON"))},
         "PYTHONPATH": path,

@@ -233,6 +233,7 @@ class TestTools:
         assert trace[0]["attributes"]["rollout.tool_errors"] == 4
         assert trace[0]["attributes"]["rollout.status"] == "completed"
 
+    @pytest.mark.slow
     def test_call_that_the_parser_can_not_read(self, run_program: RunProgram) -> None:
         """A call that is no JSON, of which verl's parser only says a word in the log, is a failed tool call as well."""
         options = {"batches": [{"prompts": ["garbled d"], "n": 1, "step": 6}]}
@@ -257,6 +258,7 @@ class TestTraining:
         assert step.digest == untraced.digest
         assert untraced.spans == []
 
+    @pytest.mark.slow
     @pytest.mark.slow
     def test_tokenizers_are_not_shared_between_threads(self, run_program: RunProgram, untraced: Run) -> None:
         """Two exporters' threads decode with a copy, which no thread of verl uses, and theirs by none of ours."""
@@ -286,12 +288,14 @@ class TestTraining:
         assert len(run.roots()) == 6
 
     @pytest.mark.slow
+    @pytest.mark.slow
     def test_a_backend_that_is_not_there(self, run_program: RunProgram, untraced: Run) -> None:
         """An unknown backend is one warning that says that nothing is traced."""
         run = run_program("run_worker.py", batches=[STEP], overrides=traced(backend="nowhere"))
         assert run.output.count("verl: nothing is traced: trace.backend=nowhere") == 1
         assert run.digest == untraced.digest
 
+    @pytest.mark.slow
     def test_off(self, run_program: RunProgram, untraced: Run) -> None:
         """OTEL_ROLLOUT_VERL=off leaves verl as it is."""
         run = run_program("run_worker.py", batches=[STEP], overrides=traced(), variables={"OTEL_ROLLOUT_VERL": "off"})
@@ -348,6 +352,7 @@ class TestFullyAsync:
         assert run.digest == run_program("run_fully_async.py", **options).digest
 
 
+@pytest.mark.slow
 class TestOwnAgentLoop:
     """An agent loop of the user's own, on top of verl's."""
 
@@ -376,6 +381,7 @@ class TestOwnAgentLoop:
 class TestIdentity:
     """Identity of trajectories."""
 
+    @pytest.mark.slow
     def test_padding_of_a_validation_batch(self, run_program: RunProgram) -> None:
         """Rows that verl's own padding repeats are rollouts with numbers of their own, beyond those of the prompt."""
         run = run_program(
@@ -424,6 +430,7 @@ class TestIdentity:
         groups = Counter((root["session.id"], root["rollout.uid"]) for root in zero)
         assert list(groups.values()) == [2, 2, 2]
 
+    @pytest.mark.slow
     def test_a_share_of_the_samples(self, run_program: RunProgram) -> None:
         """max_samples_per_step_per_worker traces that many samples with all their rollouts."""
         setting = "actor_rollout_ref.rollout.trace.max_samples_per_step_per_worker=1"

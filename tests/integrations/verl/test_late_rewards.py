@@ -79,6 +79,7 @@ class TestLateReward:
         # Four workers share the rows: verl has the first two scored once more, to have eight.
         assert len([span for span in late.spans if span["name"] == "RewardLoopWorker.compute_score"]) == 8
 
+    @pytest.mark.slow
     def test_training_gets_the_same(self, late: Run, run_program: RunProgram) -> None:
         """The column of keys is gone after scoring, and the batch is that of an untraced run."""
         before, after = json.loads((late.folder / "columns").read_text())

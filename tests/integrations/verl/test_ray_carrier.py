@@ -9,6 +9,7 @@ from tests.integrations.verl.conftest import RunProgram
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.slow
 class TestCarrierInAnActor:
     """`inject` in the driver, `extract` in an actor."""
 

@@ -15,6 +15,7 @@ SECONDS = 400
 class TestVerlsOwnTests:
     """verl's own tests."""
 
+    @pytest.mark.slow
     def test_plugin_is_loaded_by_its_entry_point(self, verl_python: Path, verl_environment: dict[str, str]) -> None:
         """Importing verl is enough: its tracing is started by us, and what it decorates has our decorator."""
         program = (
