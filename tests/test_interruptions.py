@@ -13,10 +13,9 @@ import pytest
 from opentelemetry import context as context_api
 
 import otel_rollout
-from otel_rollout import rollout_trace_attr
+from otel_rollout import Trajectory, rollout_trace_attr
 from otel_rollout.capture import call, trajectory
 from otel_rollout.capture.call import Call, Operation
-from otel_rollout.capture.trajectory import Trajectory
 from otel_rollout.spans import runtime
 from otel_rollout.spans.open_trajectories import OpenTrajectories, OpenTrajectory
 from otel_rollout.testing import InMemorySpanExporter

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from otel_rollout.analysis.findings.diagnosis import Diagnosis
-from otel_rollout.analysis.findings.registry import CHECKS, default_thresholds
+from otel_rollout.analysis.findings import CHECKS, Diagnosis, default_thresholds
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.cli.reading import ProblemLog, named_steps, print_json, require_reader
 from otel_rollout.errors import ConfigurationError, NoTracesError

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.analysis.findings.finding import Finding
+from otel_rollout.analysis.findings import Finding
 from otel_rollout.analysis.group_summary import GroupSummary
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary

@@ -22,7 +22,7 @@ from otel_rollout.processing.span_copies import shrunk_copy
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.trace_folder.otlp_json import encode_line
 from otel_rollout.trace_folder.otlp_json_reading import lazy_spans
-from otel_rollout_console.exporter import ConsoleSpanExporter
+from otel_rollout_console import ConsoleSpanExporter
 from otel_rollout_mlflow.plain_spans import pack, unpack
 from otel_rollout_mlflow.translate import otlp_spans, stored_spans
 from otel_rollout_weave.translate import call_of_span
