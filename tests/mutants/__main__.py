@@ -1,7 +1,8 @@
 """Makes mutants from a seed and reports which ones the tests kill.
 
 Each mutant is run in a copy of the tree, against the test files that concern its module, up to the first failure.
-The list is made anew from the seed as the code changes; `list.tsv` is the one of the code that it was committed with.
+The list is made anew from the seed as the code changes; `list.tsv` is the one of the code that it was committed with,
+and `outcomes.tsv` the output of a run of it.
 """
 
 from __future__ import annotations
