@@ -11,7 +11,7 @@ SITE_SOURCE := README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docker-compose
 # Behind a proxy that has a certificate of its own, uv needs to be told of the system's; pip asks them by itself.
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem),true,false)
 
-.PHONY: help demo test test-fast test-slow test-versions soak fuzz check check-web format drift bench bench-file bench-receive bench-view bench-smoke docs site screenshots clean
+.PHONY: help demo test test-fast test-slow test-versions soak fuzz mutants check check-web format drift bench bench-file bench-receive bench-view bench-smoke docs site screenshots clean
 
 help:  ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -41,12 +41,16 @@ fuzz: $(VENV)/.dev  ## Any values, races and signals against ops; then trace fol
 	@$(BIN)/python -m tests.fuzz.kills --kills 200 --seed 1
 	@$(BIN)/python -m tests.fuzz.receive_kills --kills 100 --seed 1
 
-check: $(VENV)/.dev check-web  ## Lint, formatting, types, the layers, the workflows of .github, the viewer's pages
+mutants: $(VENV)/.dev  ## Change the source in 60 places, and report which changes the tests notice
+	@$(BIN)/python -m tests.mutants $(ARGS)
+
+check: $(VENV)/.dev check-web  ## Lint, formatting, types, the layers, the inner modules that tests import, the workflows of .github, the viewer's pages
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests/typing/api.py
 	@$(BIN)/lint-imports
+	@$(BIN)/python scripts/inner_modules.py
 	@$(BIN)/zizmor --offline --quiet --pedantic .github
 
 check-web:  ## The viewer's pages: types, lint, unit tests, vendored modules (the first three need node 20 and npm)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Final, NamedTuple
 
-from otel_rollout.analysis.findings.registry import CHECKS
+from otel_rollout.analysis.findings import CHECKS
 from otel_rollout.demo.faults import Fault
 from tests.demo.seeded_runs import run_demo
 

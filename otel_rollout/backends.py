@@ -212,7 +212,7 @@ def _factory(name: str) -> Callable[..., Any]:
         module, cls, _ = _OTLP_EXPORTERS[_otlp_protocol()]
         return getattr(importlib.import_module(module), cls)  # type: ignore[no-any-return]
     if name == "console":
-        return importlib.import_module("otel_rollout_console.exporter").ConsoleSpanExporter  # type: ignore[no-any-return]
+        return importlib.import_module("otel_rollout_console").ConsoleSpanExporter  # type: ignore[no-any-return]
     return _find(name)  # type: ignore[no-any-return]
 
 

@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 import otel_rollout
-from otel_rollout.counts import ExporterStats, SideWorkStats, Stats
+from otel_rollout import ExporterStats, SideWorkStats, Stats
 from otel_rollout.spans.open_spans import OpenSpans
 from otel_rollout.testing import InMemorySpanExporter
 

@@ -113,12 +113,12 @@ class TestOutcomeOfAnswer:
             (504, Verdict.RETRY),
         ],
     )
-    @pytest.mark.parametrize("body", [b"", b"what went wrong\nin detail", b"\xff\x00", b"\n\n"])
-    def test_every_status_has_its_verdict(self, status, verdict, body):
+    def test_every_status_has_its_verdict(self, status, verdict):
         """A status alone decides what becomes of the batch, whatever the body."""
-        outcome = outcome_of_answer(HttpAnswer(status, body), "http://here")
-        assert outcome.verdict is verdict
-        assert verdict is Verdict.DELIVERED or f"HTTP {status} from http://here" in outcome.reason
+        for body in (b"", b"what went wrong\nin detail", b"\xff\x00", b"\n\n"):
+            outcome = outcome_of_answer(HttpAnswer(status, body), "http://here")
+            assert outcome.verdict is verdict
+            assert verdict is Verdict.DELIVERED or f"HTTP {status} from http://here" in outcome.reason
 
     def test_the_reason_is_the_first_line_of_the_body(self):
         """The server's message is one line of the reason."""

@@ -33,13 +33,13 @@ class TestCutJson:
 
         assert cut_json(text, len(text)) is text
 
-    @pytest.mark.parametrize("limit", [*range(5, 400), 1000, 3000, 10_000, 50_000, 99_999])
-    def test_every_limit(self, limit):
+    def test_every_limit(self):
         """Under every limit the result is valid JSON within it."""
-        result = cut_json(orjson.dumps(CONVERSATION), limit)
+        for limit in (*range(5, 400), 1000, 3000, 10_000, 50_000, 99_999):
+            result = cut_json(orjson.dumps(CONVERSATION), limit)
 
-        orjson.loads(result)
-        assert len(result) <= limit
+            orjson.loads(result)
+            assert len(result) <= limit
 
     def test_short_values_survive(self):
         """The longest values are cut first, evenly, each with a note; short ones stay whole."""

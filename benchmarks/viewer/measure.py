@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.viewer.trajectories import NEEDLE
-from otel_rollout.run.rollout_run import Run
-from otel_rollout.run.search import SearchQuery
+from otel_rollout.run import Run, SearchQuery
 from otel_rollout.trace_folder.layout import STEP_SUMMARY
 
 MEGABYTE = 10**6

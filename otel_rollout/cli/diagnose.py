@@ -10,14 +10,12 @@ from pathlib import Path
 
 import orjson
 
-from otel_rollout.analysis.findings.diagnosis import Diagnosis
-from otel_rollout.analysis.findings.registry import CHECKS, default_thresholds
+from otel_rollout.analysis.findings import CHECKS, Diagnosis, default_thresholds
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.cli.reading import ProblemLog, named_steps, print_json, require_reader
 from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.near_miss import did_you_mean
-from otel_rollout.run.diagnosis import diagnose_run, running_steps
-from otel_rollout.run.rollout_run import Run
+from otel_rollout.run import Run, diagnose_run, running_steps
 from otel_rollout.safety.garbage_collection import collect_rarely
 from otel_rollout.trace_folder.trace_files import find_trace_files
 

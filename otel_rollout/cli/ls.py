@@ -20,9 +20,7 @@ from otel_rollout.cli.reading import (
     require_reader,
     selected,
 )
-from otel_rollout.run.rollout_run import Run
-from otel_rollout.run.step_making import summarise_runs
-from otel_rollout.run.summary_json import to_json
+from otel_rollout.run import Run, summarise_runs, to_json
 from otel_rollout.safety.garbage_collection import collect_rarely
 from otel_rollout.trace_folder.reader import RecordedTrajectory
 from otel_rollout.trace_folder.summaries import listed_summaries_of, summaries_of

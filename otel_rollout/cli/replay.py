@@ -9,9 +9,7 @@ from otel_rollout.analysis.plain_text import printable
 from otel_rollout.backends import requested_backend
 from otel_rollout.cli.reading import filters_of
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.replay.progress import show_progress
-from otel_rollout.replay.report import describe
-from otel_rollout.replay.session import replay
+from otel_rollout.replay import describe, replay, show_progress
 from otel_rollout.settings import resolve_settings
 
 __all__ = ["run"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from otel_rollout.cli.reading import ProblemLog, print_json, require_reader
-from otel_rollout.run.folder_stats import count_folder
-from otel_rollout.run.summary_json import to_json
+from otel_rollout.run import count_folder, to_json
 
 __all__ = ["run"]
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from otel_rollout.analysis.plain_text import duration, plural, printable, size, step_name
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
-from otel_rollout.run.folder_stats import FolderStats
+from otel_rollout.run import FolderStats
 from otel_rollout.terminal.group_table import COLUMNS, group_cells, status_cell, token_counts
 from otel_rollout.terminal.table import Cell, Column, Table
 from otel_rollout.trace_folder.reader import RecordedTrajectory

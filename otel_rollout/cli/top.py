@@ -14,7 +14,7 @@ import orjson
 
 from otel_rollout.analysis.plain_text import counted, printable, shorten, step_name
 from otel_rollout.errors import MissingExtraError, NoTracesError
-from otel_rollout.run.live import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait, read_live
+from otel_rollout.run import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait, read_live
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from otel_rollout.analysis.findings.diagnosis import Diagnosis, diagnose, last_steps
+from otel_rollout.analysis.findings import Diagnosis, diagnose, last_steps
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.run.rollout_run import Run

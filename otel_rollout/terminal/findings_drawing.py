@@ -9,8 +9,7 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from otel_rollout.analysis.findings.diagnosis import Diagnosis
-from otel_rollout.analysis.findings.finding import Finding, Severity, TooFew
+from otel_rollout.analysis.findings import Diagnosis, Finding, Severity, TooFew
 from otel_rollout.analysis.plain_text import counted, printable, shorten
 from otel_rollout.terminal.wrapping import wrapped
 

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.analysis.findings.finding import Finding
+from otel_rollout.analysis.findings import Finding
 from otel_rollout.analysis.group_summary import GroupSummary
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.errors import NoTracesError
-from otel_rollout.run.diagnosis import diagnose_run, running_steps
+from otel_rollout.run import diagnose_run, running_steps
 from otel_rollout.view.answers import AskedWrongError
 from otel_rollout.view.cut import Cutter
 from otel_rollout.view.open_counts import open_counts

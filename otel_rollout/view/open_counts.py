@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from otel_rollout.run.live import LiveRun
+from otel_rollout.run import LiveRun
 
 __all__ = ["open_counts"]
 

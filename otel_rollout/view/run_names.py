@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from otel_rollout.analysis.step_summary import StepSummary
-from otel_rollout.run.rollout_run import Run
+from otel_rollout.run import Run
 
 __all__ = ["RunNames"]
 

@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple
 from otel_rollout.analysis.plain_text import counted
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
-from otel_rollout.run.live import LiveRun, read_live
-from otel_rollout.run.rollout_run import Run
+from otel_rollout.run import LiveRun, Run, read_live
 from otel_rollout.trace_folder.reader import ReadProblem
 from otel_rollout.trace_folder.trace_files import TraceFile, find_trace_files
 from otel_rollout.view.run_names import RunNames

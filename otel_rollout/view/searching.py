@@ -10,8 +10,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from otel_rollout.run.rollout_run import Run
-from otel_rollout.run.search import Search, SearchHit, SearchQuery
+from otel_rollout.run import Run, Search, SearchHit, SearchQuery
 from otel_rollout.view.answers import AskedWrongError, error_answer, json_bytes
 from otel_rollout.view.selecting import is_validation, step_in
 

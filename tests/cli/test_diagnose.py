@@ -13,8 +13,7 @@ from opentelemetry.sdk.resources import Resource
 
 from otel_rollout import semconv
 from otel_rollout.cli.main import main
-from otel_rollout.run.diagnosis import diagnose_run
-from otel_rollout.run.rollout_run import Run
+from otel_rollout.run import Run, diagnose_run
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from tests.trace_folder import recordings
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames

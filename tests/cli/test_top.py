@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from otel_rollout.cli.main import main
-from otel_rollout.run.live import read_live
+from otel_rollout.run import read_live
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import make_trajectory
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from unittest import mock
 
 import otel_rollout
-from otel_rollout.analysis.findings.diagnosis import Diagnosis, diagnose
+from otel_rollout.analysis.findings import Diagnosis, diagnose
 from otel_rollout.analysis.group_summary import summarise_groups
 from otel_rollout.analysis.step_summary import StepSummary, summarise_step
 from otel_rollout.analysis.summarise import summarise_trajectory

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from otel_rollout import read
-from otel_rollout.run.folder_stats import count_folder
+from otel_rollout.run import count_folder
 from otel_rollout.trace_folder.trace_files import find_trace_files
 from tests.deploy import network
 from tests.installed import import_path

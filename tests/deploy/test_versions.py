@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from otel_rollout import __version__
 from otel_rollout.cli.parser import build_parser, parse
-from otel_rollout.version import __version__
 from tests.deploy.collector_config import load
 
 ROOT = Path(__file__).resolve().parents[2]

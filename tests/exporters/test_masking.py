@@ -22,7 +22,7 @@ from otel_rollout.processing.span_copies import shrunk_copy
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.trace_folder.otlp_json import encode_line
 from otel_rollout.trace_folder.otlp_json_reading import lazy_spans
-from otel_rollout_console.exporter import ConsoleSpanExporter
+from otel_rollout_console import ConsoleSpanExporter
 from otel_rollout_mlflow.plain_spans import pack, unpack
 from otel_rollout_mlflow.translate import otlp_spans, stored_spans
 from otel_rollout_weave.translate import call_of_span
@@ -206,13 +206,6 @@ ENCODERS: dict[str, Callable[[Any], Any]] = {
     "shrunk": lambda spans: encode_spans([shrunk_copy(span) for span in spans]),
 }
 """All that turns spans into what is sent."""
-COMBINATIONS = [
-    (idiom, encoder)
-    for idiom in IDIOMS
-    for encoder in ENCODERS
-    # It looks behind the properties: such a mask does nothing there, on the SDK's spans either.
-    if not (encoder == "the SDK's JSON" and idiom in ("a subclass", "a wrapper"))
-]
 
 
 def shown(encode: Callable[[Any], Any], span: Any) -> set[str]:
@@ -225,17 +218,22 @@ def shown(encode: Callable[[Any], Any], span: Any) -> set[str]:
 class TestIdioms:
     """Each way of masking, in front of each encoder."""
 
-    @pytest.mark.parametrize(("idiom", "encoder"), COMBINATIONS)
+    @pytest.mark.parametrize("idiom", IDIOMS)
     @pytest.mark.parametrize("make_span", [span_of_the_sdk, span_of_ours, span_of_a_line])
-    def test_what_was_masked_is_not_sent(self, monkeypatch, make_span, idiom, encoder):
+    def test_what_was_masked_is_not_sent(self, monkeypatch, make_span, idiom):
         """No exporter sends what a wrapper masks, and each sends the rest: for the SDK's spans and ours."""
-        encode, (mask, masked) = ENCODERS[encoder], IDIOMS[idiom]
-        before = shown(encode, make_span(monkeypatch))
-        otel_rollout.RolloutTraceConfig.reset()
+        mask, masked = IDIOMS[idiom]
+        for encoder, encode in ENCODERS.items():
+            # It looks behind the properties: such a mask does nothing there, on the SDK's spans either.
+            if encoder == "the SDK's JSON" and idiom in ("a subclass", "a wrapper"):
+                continue
+            before = shown(encode, make_span(monkeypatch))
+            otel_rollout.RolloutTraceConfig.reset()
 
-        after = shown(encode, mask(make_span(monkeypatch)))
+            after = shown(encode, mask(make_span(monkeypatch)))
+            otel_rollout.RolloutTraceConfig.reset()
 
-        assert after == before - set(masked)
+            assert (encoder, after) == (encoder, before - set(masked))
 
     def test_every_encoder_shows_what_is_to_be_masked(self, monkeypatch):
         """Without a mask every encoder sends payload or name of the span, so that the tests above can fail."""

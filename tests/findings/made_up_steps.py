@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from otel_rollout.analysis.findings.diagnosis import Diagnosis, diagnose
+from otel_rollout.analysis.findings import Diagnosis, diagnose
 from otel_rollout.analysis.group_summary import summarise_groups
 from otel_rollout.analysis.step_summary import StepSummary, summarise_step
 from otel_rollout.analysis.trajectory_summary import SpanError, SpanShape, ToolCounts, TrajectorySummary

@@ -13,9 +13,8 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 import otel_rollout
 from otel_rollout.export.backoff import RetryPolicy
-from otel_rollout.replay import session
+from otel_rollout.replay import replay, session
 from otel_rollout.replay.report import Replay
-from otel_rollout.replay.session import replay
 from otel_rollout.settings import resolve_settings
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.trace_folder.frames import FrameFile

@@ -11,8 +11,7 @@ import pytest
 import otel_rollout
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.replay import spool_files
-from otel_rollout.replay.report import describe
+from otel_rollout.replay import describe, spool_files
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.trace_folder import index, stored_file
 from otel_rollout.trace_folder.frames import FrameExtent, FrameFile, scan_frames

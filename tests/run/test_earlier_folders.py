@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from otel_rollout.analysis.summary_columns import FIRST_COLUMN
-from otel_rollout.run.rollout_run import Run
+from otel_rollout.run import Run
 from otel_rollout.trace_folder import stored_file
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.lines import seal_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from otel_rollout.run.rollout_run import Run
-from otel_rollout.run.search import SearchQuery
+from otel_rollout.run import Run, SearchQuery
 from tests.view.made_run import STEPS, write_made_run
 
 

@@ -10,13 +10,12 @@ from pathlib import Path
 import orjson
 import pytest
 
+from otel_rollout import read
 from otel_rollout.errors import NoTracesError
-from otel_rollout.run import rollout_run, step_makers
-from otel_rollout.run.rollout_run import Run
+from otel_rollout.run import Run, rollout_run, step_makers
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.layout import STEP_SUMMARY
 from otel_rollout.trace_folder.lines import seal_of
-from otel_rollout.trace_folder.reader import read
 from otel_rollout.trace_folder.retention import enforce_bound
 from tests.trace_folder.recordings import make_trajectory, trace_id_of, write_frames
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace import Event
 
 from otel_rollout import semconv
-from otel_rollout.run.rollout_run import Run
-from otel_rollout.run.search import SearchQuery
+from otel_rollout.run import Run, SearchQuery
 from otel_rollout.run.text_match import TextMatcher, fragments_of
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.otlp_json import encode_line

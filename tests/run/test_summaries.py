@@ -17,8 +17,8 @@ from otel_rollout.analysis.group_summary import GroupSummary, RewardRange, summa
 from otel_rollout.analysis.rollouts import advantages
 from otel_rollout.analysis.step_summary import Percentiles, StepSummary, summarise_step
 from otel_rollout.analysis.trajectory_summary import SpanError, ToolCounts, TrajectorySummary
-from otel_rollout.run.rollout_run import Run
-from otel_rollout.run.summary_json import group_from, step_from, to_json
+from otel_rollout.run import Run, to_json
+from otel_rollout.run.summary_json import group_from, step_from
 from otel_rollout.values.sanitize import INT64_MAX
 from tests.run.made_folders import TRAJECTORIES, Made, naive_group, naive_step, write
 

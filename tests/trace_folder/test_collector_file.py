@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from otel_rollout import read
-from otel_rollout.run.folder_stats import count_folder
+from otel_rollout.run import count_folder
 from otel_rollout.trace_folder import otlp_json_reading
 from tests.trace_folder.collector_files import write_collector_file
 from tests.trace_folder.recordings import make_trajectory

@@ -19,7 +19,8 @@ from otel_rollout.analysis.perfetto import trace_events
 from otel_rollout.analysis.step_summary import summarise_step
 from otel_rollout.analysis.summarise import summarise_trajectory
 from otel_rollout.analysis.summary_columns import FIRST_COLUMN
-from otel_rollout.run.summary_json import step_from, to_json
+from otel_rollout.run import to_json
+from otel_rollout.run.summary_json import step_from
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.lines import seal_of
 from otel_rollout.trace_folder.stored_file import StoredFile

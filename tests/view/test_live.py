@@ -361,7 +361,7 @@ class TestSearch:
 
     def test_a_page_that_goes_away_ends_its_search(self, viewer, monkeypatch):
         """A search whose page has gone is closed."""
-        from otel_rollout.run.search import Search
+        from otel_rollout.run import Search
 
         closed = threading.Event()
         close = Search.close

@@ -15,8 +15,8 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 import otel_rollout
 from otel_rollout.export.outcome import DELIVERED, Verdict
+from otel_rollout_console import ConsoleSpanExporter
 from otel_rollout_console import exporter as console_exporter
-from otel_rollout_console.exporter import ConsoleSpanExporter
 
 RESOURCE = Resource({})
 _ids = count(1)

@@ -30,7 +30,7 @@ UNREACHABLE = "http://127.0.0.1:9"
 """The discard port: nothing listens there."""
 
 EXPORTERS = {
-    "console": "otel_rollout_console.exporter:ConsoleSpanExporter",
+    "console": "otel_rollout_console:ConsoleSpanExporter",
     "otlp-http": "otel_rollout_otlp.http_exporter:OtlpHttpSpanExporter",
     "otlp-grpc": "otel_rollout_otlp.grpc_exporter:OtlpGrpcSpanExporter",
     "mlflow": "otel_rollout_mlflow:MlflowSpanExporter",

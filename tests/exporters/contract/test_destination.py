@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from otel_rollout.export.exporter import destination_of
-from otel_rollout_console.exporter import ConsoleSpanExporter
+from otel_rollout_console import ConsoleSpanExporter
 from otel_rollout_file import FileSpanExporter
 from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_otlp.grpc_exporter import OtlpGrpcSpanExporter

@@ -238,31 +238,30 @@ class TestHardValues:
         answer = {"messages": [{"role": "assistant", "content": "half ?"}]}
         assert (root.name, root.outputs, root.attributes["note"]) == ("root ?", answer, "half ?")
 
-    @pytest.mark.parametrize(
-        ("text", "value"),
-        [
-            ("3", 3),
-            ("0.5", 0.5),
-            ("true", True),
-            ("null", None),
-            ('"3"', "3"),
-            ('"{}"', "{}"),
-            ('""', ""),
-            ("[]", []),
-            ('{"a":NaN}', {"a": None}),
-            ("cut {", "cut {"),
-            ('"日本 🎉 \\u0000"', "日本 🎉 \x00"),
-        ],
-    )
-    def test_payloads_keep_their_type(self, uri, project, trajectory, read_back, text, value) -> None:
+    def test_payloads_keep_their_type(self, uri, project, trajectory, read_back) -> None:
         """Numbers, booleans, texts that look like JSON, and texts that aren't JSON come back as what they were."""
-        one = trajectory(project, root_attributes={"output.value": text})
-        one.root._instrumentation_scope = InstrumentationScope("another library")
-        deliver(MlflowSpanExporter(tracking_uri=uri), one.spans)
+        values = {
+            "3": 3,
+            "0.5": 0.5,
+            "true": True,
+            "null": None,
+            '"3"': "3",
+            '"{}"': "{}",
+            '""': "",
+            "[]": [],
+            '{"a":NaN}': {"a": None},
+            "cut {": "cut {",
+            '"日本 🎉 \\u0000"': "日本 🎉 \x00",
+        }
+        sent = {text: trajectory(project, root_attributes={"output.value": text}) for text in values}
+        for one in sent.values():
+            one.root._instrumentation_scope = InstrumentationScope("another library")
+        deliver(MlflowSpanExporter(tracking_uri=uri), [span for one in sent.values() for span in one.spans])
 
-        root = next(span for span in read_back(uri, project).trace(one.mlflow_id).data.spans if not span.parent_id)
-
-        assert root.outputs == value
+        back = read_back(uri, project)
+        for text, one in sent.items():
+            root = next(span for span in back.trace(one.mlflow_id).data.spans if not span.parent_id)
+            assert (text, root.outputs, type(root.outputs)) == (text, values[text], type(values[text]))
 
     def test_reward_parts(self, uri, project, trajectory, read_back) -> None:
         """Each part of a reward is an assessment with its explanation, and a later value replaces the first."""

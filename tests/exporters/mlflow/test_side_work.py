@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout.counts import SideWorkStats
+from otel_rollout import SideWorkStats
 from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter

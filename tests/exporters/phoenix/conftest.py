@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import otel_rollout
-from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
-from otel_rollout.counts import SideWorkStats
+from otel_rollout import SideWorkStats, annotate, rollout_trace_attr, rollout_trace_op
 from otel_rollout_phoenix import PhoenixSpanExporter
 from tests.faults.faulty_receiver import FaultyReceiver
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import otel_rollout
-from otel_rollout.counts import SideWorkStats
+from otel_rollout import SideWorkStats
 from tests.delivery.queues import until
 from tests.faults.faulty_receiver import Fault
 

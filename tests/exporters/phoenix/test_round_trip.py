@@ -9,8 +9,7 @@ import pytest
 from opentelemetry.trace import get_current_span
 
 import otel_rollout
-from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
-from otel_rollout.counts import SideWorkStats
+from otel_rollout import SideWorkStats, annotate, rollout_trace_attr, rollout_trace_op
 from otel_rollout.export.outcome import DELIVERED
 from otel_rollout.export.reward_parts import RewardPart
 from otel_rollout.integrations.ray import extract, inject

@@ -12,8 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout.analysis.failure_class import failure_class
-from otel_rollout.analysis.findings.diagnosis import diagnose
-from otel_rollout.analysis.findings.finding import Finding
+from otel_rollout.analysis.findings import Finding, diagnose
 from otel_rollout.analysis.summarise import summarise_trajectory
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from tests.findings.made_up_steps import summarise
