@@ -1,0 +1,246 @@
+"""Known forms: tokens whose provider gave them a grammar, found by it alone.
+
+Each row of the table is a prefix, an alphabet, a length and a word's end. The prefixes and lengths are facts from the
+providers' documentation (D) and from the public rules of gitleaks (G) and trufflehog (T).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+__all__ = ["REDACTED", "Span", "form_spans", "looks_random"]
+
+REDACTED: Final = "[redacted]"
+
+Span: TypeAlias = "tuple[int, int, str]"
+"""The start and end of a secret, and its replacement."""
+
+_FORMS: Final = (
+    ("Hugging Face", "hf_ api_org_", "[A-Za-z0-9]{34}", "G"),
+    ("OpenAI, Anthropic, OpenRouter, DeepSeek, Langfuse", "sk- pk-lf-", "?[A-Za-z0-9_-]{20,}", "GD"),
+    ("GitHub", "ghp_ gho_ ghu_ ghs_ ghr_", "![A-Za-z0-9]{36}", "D"),
+    ("GitHub", "github_pat_", "[A-Za-z0-9_]{36,255}", "D"),
+    ("GitLab", "glpat- gldt- glft- glffct- glrt- glsoat- glagent- glimt- glptt- gloas- glcbt- glrtr- glwt-",
+     "?[A-Za-z0-9_.-]{20,320}", "D"),
+    ("npm", "npm_", "![A-Za-z0-9]{36}", "D"),
+    ("PyPI", "pypi-AgE", "[A-Za-z0-9_-]{16,}", "D"),
+    ("Slack", "xoxa- xoxb- xoxc- xoxd- xoxe- xoxo- xoxp- xoxr- xoxs- xoxe.xoxp- xoxe.xoxb- xapp-",
+     "?[A-Za-z0-9%-]{10,}", "GD"),
+    ("Stripe, Clerk", "sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_ whsec_", "[A-Za-z0-9+/]{10,247}", "G"),
+    ("ElevenLabs", "sk_", "[0-9a-f]{48}", "T"),
+    ("Google", "GOCSPX-", "[A-Za-z0-9_-]{28}", "T"),
+    ("Google", "ya29.", "[A-Za-z0-9_.-]{20,}", "D"),
+    ("Google", "AQ.Ab8R", "[A-Za-z0-9_-]{20,}", "D"),
+    ("Groq, Fireworks, RunPod, Replicate, E2B", "gsk_ fw_ rpa_ r8_ e2b_", "?[A-Za-z0-9]{20,64}", "DT"),
+    ("xAI, NVIDIA, Perplexity, Cerebras", "xai- nvapi- pplx- csk-", "?[A-Za-z0-9_-]{24,}", "DT"),
+    ("Tavily, Firecrawl, Modal", "tvly- fc- ak- as- wk- ws-", "?[A-Za-z0-9-]{20,64}", "D"),
+    ("Jina, Pinecone, Together, Daytona", "jina_ pcsk_ tgp_v1_ dtn_", "?[A-Za-z0-9_-]{20,}", "DT"),
+    ("LangSmith, W&B", "lsv2_pt_ lsv2_sk_ ls__ wandb_v1_", "?[A-Za-z0-9_]{20,}", "DT"),
+    ("Anyscale, Lambda", "aph0_ esecret_ secret_", "?[A-Za-z0-9_.]{24,}", "D"),
+    ("HashiCorp Vault", "hvs. hvb. hvr.", "[A-Za-z0-9_-]{20,}", "G"),
+    ("Vault, before 1.10", "s.", "?[A-Za-z0-9]{24}", "G"),
+    ("Atlassian", "ATATT3 ATCTT3 ATBB", "[A-Za-z0-9_=-]{24,}", "G"),
+    ("Figma, Notion", "figd_ figo_ ntn_", "?[A-Za-z0-9_-]{30,}", "DG"),
+    ("Linear, Airtable", "lin_api_ lin_oauth_", "[A-Za-z0-9]{32,64}", "G"),
+    ("Airtable", "pat", "[A-Za-z0-9]{14}[.][0-9a-f]{64}", "G"),
+    ("Databricks", "dapi dkea dose", "[0-9a-f]{32}(?:-[0-9])?", "G"),
+    ("New Relic", "NRAK- NRII- NRIQ- NRJS-", "[A-Za-z0-9-]{19,40}", "G"),
+    ("Alibaba, Tencent", "LTAI AKID", "?[A-Za-z0-9]{16,40}", "G"),
+    ("Grafana", "glc_ glsa_ eyJrIjoi", "?[A-Za-z0-9+/=_]{32,}", "G"),
+    ("age", "AGE-SECRET-KEY-1 AGE-SECRET-KEY-PQ-1", "[A-Z0-9]{58,}", "G"),
+    ("Docker, DigitalOcean", "dckr_pat_ dckr_oat_ doo_v1_ dop_v1_ dor_v1_", "?[A-Za-z0-9_-]{20,}", "GD"),
+    ("Shopify, Square", "shpat_ shpca_ shppa_ shpss_ sq0atp- sq0csp-", "?[A-Za-z0-9_-]{22,}", "G"),
+    ("Sentry, PostHog", "sntrys_ sntryu_ sntrya_ phx_ phs_ phr_", "?[A-Za-z0-9_+/=]{30,}", "G"),
+    ("Supabase, Netlify, Vercel", "sbp_ sb_secret_ nfp_ vcp_ vci_ vca_ vcr_ vck_", "?[A-Za-z0-9_]{20,}", "D"),
+    ("Postman, Pulumi, Prefect, Heroku", "PMAK- pul- pnu_ HRKU-", "?[A-Za-z0-9_-]{32,}", "G"),
+    ("PlanetScale", "pscale_tkn_ pscale_oauth_ pscale_pw_", "[A-Za-z0-9_.=-]{32,64}", "G"),
+    ("RubyGems, Doppler", "rubygems_ dp.pt. dp.st. dp.sa. dp.ct.", "?[A-Za-z0-9_.-]{40,}", "G"),
+    ("Tailscale, 1Password, Fly", "tskey- ops_eyJ fo1_ fm2_ fm1a_ fm1r_", "?[A-Za-z0-9_+/=-]{20,}", "DG"),
+    ("SendGrid", "SG.", "?[A-Za-z0-9_-]{16,32}[.][A-Za-z0-9_-]{30,64}", "G"),
+    ("Mailgun, Brevo", "key- xkeysib-", "[0-9a-f]{32}[0-9a-f]{0,32}(?:-[A-Za-z0-9]{16})?", "G"),
+    ("Twilio", "SK", "[0-9a-f]{32}", "G"),
+    ("AWS", "AKIA ASIA ABIA ACCA", "[A-Z0-9]{16}", "D"),
+    ("AWS Bedrock", "ABSK bedrock-api-key-", "?[A-Za-z0-9+/=]{60,}", "G"),
+    ("Google", "AIza", "[A-Za-z0-9_-]{35}", "G"),
+    ("Google", "1//0", "?[A-Za-z0-9_-]{30,}", "T"),
+    ("Linode, Cloudflare origin CA", "v1.0-", "[0-9a-f]{24}-[0-9a-f]{146}", "G"),
+    ("JWT", "eyJ", "[A-Za-z0-9_-]{8,}[.][A-Za-z0-9_-]{8,}[A-Za-z0-9_.-]*", "RFC 7519"),
+)  # fmt: skip
+"""Service, prefixes, the rest, source. `?`: it must look random too; `!`: it ends in a CRC32 in base 62."""
+
+_IN_THE_MIDDLE: Final = (
+    ("Terraform Cloud", r"\.(?=atlasv1\.)", (14,), "[A-Za-z0-9]{14}[.]atlasv1[.][A-Za-z0-9_=-]{60,70}", "G"),
+    ("Mailchimp", "-(?=us[0-9])", (32,), "[0-9a-f]{32}-us[0-9]{1,2}", "G"),
+    ("Telegram", ":(?=AA[A-Za-z0-9_-]{32})", (8, 9, 10), "[0-9]{8,10}:AA[A-Za-z0-9_-]{32,33}", "G"),
+    ("Discord", r"\.(?=[A-Za-z0-9_-]{6,7}\.[A-Za-z0-9_-]{27})", (24, 25, 26, 27, 28),
+     "[MNO][A-Za-z0-9]{23,27}[.][A-Za-z0-9_-]{6,7}[.][A-Za-z0-9_-]{27,40}", "G"),
+    ("Azure Entra", "Q(?=~[A-Za-z0-9_~.-]{31})", (4,), "[A-Za-z0-9_~.-]{3}[78]Q~[A-Za-z0-9_~.-]{31,37}", "G"),
+    ("Azure Storage, Cosmos", "=(?==)", (86,), "[A-Za-z0-9+/]{86}==", "D"),
+)  # fmt: skip
+"""Service, a place in the token to find it by, the characters before that place, the token, source."""
+
+_AFTER: Final = "(?![A-Za-z0-9_])"
+_BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_CRC_CHARACTERS: Final = 6
+_EXAMPLES: Final = ("EXAMPLE", "XXXX", "xxxx")
+"""In the tokens of documentations."""
+_WORDS: Final = re.compile("[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_PARTS: Final = re.compile("[A-Za-z0-9]{8,}")
+_HEX: Final = re.compile("[0-9a-fA-F-]{32,}")
+_FEW: Final = 2.8
+_MANY: Final = 3.3
+_LONG: Final = 14
+_MOST_LOOKED_AT: Final = 256
+"""A random text has fewer letters than this in each run of one case, or of digits; a name has more."""
+_PEM: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_PEM_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_PEM_BODY: Final = re.compile(r"[A-Za-z0-9+/=\s\\:,.()]*")
+_WEBHOOK: Final = re.compile(
+    r"://(?:hooks\.slack\.com/(?:services|workflows|triggers)/|(?:\w{1,20}\.)?discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"
+    r"|[\w.-]{1,80}\.webhook\.office\.com/|outlook\.office\.com/webhook/)([\w/@.~-]{16,400})"
+)
+_BEARER: Final = re.compile(r"earer(?<=[Bb]earer)[ \t]{1,4}([\w.~+/=-]{16,4096})")
+_BASIC: Final = re.compile(r"asic(?<=[Bb]asic)[ \t]{1,4}([A-Za-z0-9+/_-]{8,4096}={0,2})")
+
+
+_SIGNS: Final = "_-."
+
+
+def _compile() -> dict[str, re.Pattern[str]]:
+    """Return the forms by the beginning of their prefixes, up to the first sign that is no letter or digit."""
+    by_beginning: dict[str, list[str]] = {}
+    for _, prefixes, rest, _ in _FORMS:
+        kind = {"?": "random", "!": "crc"}.get(rest[0], "")
+        for prefix in prefixes.split():
+            ends = (place + 1 for place, sign in enumerate(prefix) if place and sign in _SIGNS)
+            forms = by_beginning.setdefault(prefix[: next(ends, len(prefix))], [])
+            group = f"(?P<{kind}{len(forms)}>" if kind else "("
+            forms.append(f"{re.escape(prefix)}{group}{rest.lstrip('?!')}){_AFTER}")
+    return {beginning: re.compile("|".join(forms)) for beginning, forms in by_beginning.items()}
+
+
+def _begin_with_letters() -> list[re.Pattern[str]]:
+    by_first: dict[str, list[str]] = {}
+    for beginning in sorted(_BEGINNINGS):
+        if beginning[-1] not in _SIGNS:
+            by_first.setdefault(beginning[0], []).append(beginning[1:])
+    return [re.compile(f"{first}(?:{'|'.join(rests)})") for first, rests in by_first.items()]
+
+
+_BEGINNINGS: Final = _compile()
+_LONGEST: Final = max(map(len, _BEGINNINGS))
+_BY_SIGN: Final = {sign: re.compile(rf"{re.escape(sign)}(?=[A-Za-z0-9_.+/=-]{{10}})") for sign in _SIGNS}
+"""`re` finds a pattern that begins with a rare character fastest."""
+_BY_LETTERS: Final = _begin_with_letters()
+_MIDDLES: Final = tuple((re.compile(sign), backs, re.compile(form + _AFTER)) for _, sign, backs, form, _ in _IN_THE_MIDDLE)
+
+
+def form_spans(text: str) -> Iterator[Span]:
+    """Yield the span of each token in `text` that has a known form."""
+    for sign, pattern in _BY_SIGN.items():
+        end = 0
+        for found in pattern.finditer(text) if sign in text else ():
+            last = found.start()
+            if last < end:
+                continue
+            start = last
+            while start > end and last - start < _LONGEST and text[start - 1].isalnum():
+                start -= 1
+            # The first letter may be that of `\\n`, an escaped newline.
+            for begin in (start, start + 1):
+                form = _BEGINNINGS.get(text[begin : last + 1])
+                stop = _stop(form, text, begin) if form is not None else 0
+                if stop:
+                    end = stop
+                    yield begin, stop, REDACTED
+    for pattern in _BY_LETTERS:
+        end = 0
+        for found in pattern.finditer(text):
+            if found.start() >= end and (stop := _stop(_BEGINNINGS[found[0]], text, found.start())):
+                end = stop
+                yield found.start(), stop, REDACTED
+    for place, backs, form in _MIDDLES:
+        for found in place.finditer(text):
+            for back in backs:
+                begin = found.start() - back
+                whole = form.match(text, begin) if begin >= 0 and _is_start(text, begin) else None
+                if whole is not None:
+                    yield *whole.span(), REDACTED
+    yield from _around_spans(text)
+
+
+def _stop(form: re.Pattern[str], text: str, begin: int) -> int:
+    """Return the end of the token that begins there; 0 if there is none."""
+    found = form.match(text, begin)
+    if found is None or not _is_start(text, begin):
+        return 0
+    kind, body = found.lastgroup or "", found[found.lastindex or 0]
+    is_genuine = (
+        (kind[:3] != "crc" or _has_checksum(body) or looks_random(body))
+        and (kind[:6] != "random" or looks_random(body))
+        and not any(example in body for example in _EXAMPLES)
+    )
+    return found.end() if is_genuine else 0
+
+
+def _is_start(text: str, begin: int) -> bool:
+    """Return True if no word goes on at `begin`; the letter of an escape (`\\n`, `%3D`) is part of none."""
+    if not begin or not (text[begin - 1].isalnum() or text[begin - 1] == "_"):
+        return True
+    before = text[max(0, begin - 3) : begin]
+    return (before[-2:-1] == "\\" and before[-1] in "nrtbf") or (len(before) == 3 and before[0] == "%")  # noqa: PLR2004
+
+
+def _has_checksum(body: str) -> bool:
+    """Return True if the last six characters are the CRC32 of the others, as in the tokens of GitHub and npm."""
+    number = zlib.crc32(body[:-_CRC_CHARACTERS].encode())
+    digits = ""
+    for _ in range(_CRC_CHARACTERS):
+        number, digit = divmod(number, len(_BASE62))
+        digits = _BASE62[digit] + digits
+    return digits == body[-_CRC_CHARACTERS:]
+
+
+def looks_random(text: str) -> bool:
+    """Return True if a machine made the text: letters of both cases and digits alternate more than in any name."""
+    head = text[:_MOST_LOOKED_AT]
+    for part in _PARTS.findall(head):
+        average = len(part) / len(_WORDS.findall(part))
+        if average < (_MANY if len(part) >= _LONG else _FEW) and not (part.isalpha() and len(part) < _LONG):
+            return True
+    return _HEX.fullmatch(head) is not None and any(map(str.isdigit, head)) and any(map(str.isalpha, head))
+
+
+def _around_spans(text: str) -> Iterator[Span]:
+    """Yield the spans of private keys, of the secrets in webhooks' addresses, and of those after `Bearer` and `Basic`."""
+    end = 0
+    for found in _PEM.finditer(text) if "-----BEGIN " in text else ():
+        if found.start() < end:
+            continue
+        body = _PEM_BODY.match(text, found.end())
+        end = body.end() if body is not None else found.end()
+        closing = _PEM_END.match(text, end)
+        end = end if closing is None else closing.end()
+        yield found.start(), end, REDACTED
+    if "hook" in text:
+        for found in _WEBHOOK.finditer(text):
+            yield *found.span(1), REDACTED
+    for found in _BEARER.finditer(text):
+        if looks_random(found[1]):
+            yield *found.span(1), REDACTED
+    for found in _BASIC.finditer(text):
+        if _is_basic(found[1]):
+            yield *found.span(1), REDACTED
+
+
+def _is_basic(text: str) -> bool:
+    """Return True if the text is `user:password` in base64."""
+    try:
+        decoded = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except ValueError:
+        return False
+    return b":" in decoded and decoded.isascii() and decoded.decode().isprintable()
