@@ -68,7 +68,7 @@ _OF_MODELS: Final = frozenset(
 )
 """Words before `token` that make it a model's, or a page's."""
 _TRAILING: Final = frozenset(
-    "again b64 backup confirm confirmation dev encoded env header headers new old plain plaintext prod raw repeat "
+    "again b64 backup confirm confirmation data dev encoded env header headers is new old plain plaintext prod raw repeat "
     "secret staging str string text value values var".split()
 )
 """Words that may follow a secret's name: `new_password_confirm`. Not `…_id`, `…_count`, `…_file`, `…_name`."""

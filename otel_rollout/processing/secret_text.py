@@ -20,6 +20,8 @@ VALUE_FIELDS: Final = frozenset({"content", "field_value", "header_value", "val"
 """Keys of objects that are pairs: `{"name": "api_key", "value": …}`."""
 TAIL: Final = 96
 """Characters before a sign that a name is looked for in."""
+ENDING: Final = 12
+"""Characters before a sign that show most names to be ordinary."""
 MAX_VALUE: Final = 16_384
 MAX_TOKENS: Final = 4096
 MAX_DEPTH: Final = 16
@@ -34,9 +36,10 @@ _BESIDE_WORDS: Final = re.compile(
 )
 """Keys after `token` in rows of a tokenizer, a lexer or a tagger."""
 
-_BARE_NAME: Final = re.compile(r"(?<![\w.$-])(?:[A-Za-z]{2,20} )?[\w.$-]{1,64}\Z")
-_SPACE: Final = re.compile(r"(?:[ \t]|\\u0020){0,64}")
-_LINES: Final = re.compile(r"\s{0,64}")
+_BARE_NAME: Final = re.compile(r"[\w.$-]{1,64}(?: [A-Za-z]{2,20})?(?: [A-Za-z]{2,20})?")
+"""A name without quotes, backwards."""
+_SPACE: Final = re.compile(r"[ \t*]{0,64}(?:\\{1,64}t){0,16}[ \t]{0,64}")
+_LINES: Final = re.compile(r"(?:\\{1,64}t){0,16}(?:\s|\\{1,64}n){0,64}")
 _ANNOTATION: Final = re.compile(r"(?:Optional\[str\]|str(?:ing)?(?: \| None)?|String|SecretStr|bytes|&(?:'static )?str|Any)[ \t]*=(?!=)[ \t]*")
 _OPENING: Final = re.compile(r"""(?P<prefix>[bBfFrRuU@$]{0,2})(?P<token>\\{0,64}(?:\"{3}|'{3}|["'`]))""")
 _BARE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]{1,256}""")
@@ -45,19 +48,33 @@ _MORE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]*""")
 _SCHEMES: Final = re.compile(
     r"(?:bearer|basic|token|bot|digest|negotiate|api-?key|aws4-hmac-sha256|sso-key)[ ]{1,4}", re.IGNORECASE
 )
+_ANY_SCHEME: Final = re.compile("[A-Za-z][A-Za-z0-9-]{1,30}[ ]{1,4}")
 _COOKIES: Final = re.compile(r"""[^\s"'\\<;=]{1,256}=[^\n\r"'\\<]{1,4096}""")
 _NEWLINE: Final = re.compile(r"(?:\r?\n|\\{1,64}n|\\{1,64}r\\{1,64}n)")
 _BLOCK: Final = re.compile(r"[|>][+-]?[ \t]{0,8}(?=\r?\n|\\{1,64}n)")
 _INDENTED: Final = re.compile(r"""(?:\r?\n|\\{1,64}n)[ \t]{1,64}(?:- )?(?P<value>[^\s"'\\#][^\n\r"\\]{0,4096})""")
+_NEXT_LINE: Final = re.compile(r"""(?:\r?\n|\\{1,64}n)[ \t]{1,64}(?P<prefix>)(?P<token>\\{0,64}["'])""")
 _STRUCTURE: Final = re.compile(r"""\\{0,64}["']|[{}\[\]]""")
 _AFTER_STRING: Final = re.compile(r"\s{0,64}(:?)")
 _TAG_VALUE: Final = re.compile(r"\s{0,64}(?:<!\[CDATA\[)?(?P<value>[^<>\s\]][^<>\"\\\]]{0,4096})(?=<|\]\]>)")
 _OPTION: Final = re.compile(r"""--(?P<name>[A-Za-z][\w-]{2,40})(?P<gap>[ \t]{1,8}|\\*["'],\s{0,8}(?=\\*["']))""")
-_PAIR: Final = re.compile(r"""(?:\(|\[|\b(?:header|add|set)\s?\()\s{0,8}b?(?P<token>\\*["'])(?P<name>[\w.-]{1,64})(?P=token)\s?,\s{0,8}(?=b?\\*["'])""")
-_SET: Final = re.compile(r"(?:setenv|setx|ENV|set -[a-zU]{1,3}|wandb login|sshpass -p|_authToken)[ \t]{1,8}(?:(?P<name>[A-Za-z_]\w{2,64})[ \t]{1,8})?")
+_PAIRS: Final = tuple(
+    re.compile(rf"""\{sign}\s{{0,8}}b?(?P<token>\\{{0,64}}["'])(?P<name>[\w.-]{{1,64}})(?P=token)\s?,\s{{0,8}}(?=b?\\{{0,64}}["'])""")
+    for sign in "(["
+)
+_SET: Final = re.compile(r"(?:setenv|setx|ENV|set -[a-zU]{1,3}|wandb login|_authToken)[ \t]{1,8}(?:(?P<name>[A-Za-z_]\w{2,64})[ \t]{1,8})?")
 _USERINFO: Final = re.compile(r"""://(?P<user>[^\s/@:"'<>\\?#]{0,256})(?::(?P<password>[^\s/"'<>\\?#]{1,256}))?@(?=[\w.\[-])""")
 _NETRC: Final = re.compile(r"password(?:[ \t]{1,16}|\s{1,16}|(?:\\{1,64}[nt]){1,2}[ \t]{0,16})(?P<value>[^\s\"\\]{4,256})")
-_CURL_USER: Final = re.compile(r"""(?:-u|--user)[ =]{1,2}\\*["']?[^\s:"'\\]{1,64}:(?P<value>[^\s"'\\$]{4,256})""")
+_COMMANDS: Final = (
+    ("curl", re.compile(r"""-(?:u|-user)[ =]{1,2}\\{0,64}["']?[^\s:"'\\]{1,64}:(?P<value>[^\s"'\\$]{4,256})""")),
+    ("curl", re.compile(r"""-(?:b|-cookie)[ =]{1,2}\\{0,64}["'](?P<value>[^\s"'\\=]{1,256}=[^\n"'\\$]{4,4096})""")),
+    ("sshpass", re.compile(r"""-p ?\\{0,64}["']?(?P<value>[^\s"'\\$]{4,256})""")),
+    ("mysql", re.compile(r"""-p\\{0,64}["']?(?P<value>[^\s"'\\$]{4,256})""")),
+    ("openssl", re.compile(r"""-pass(?:in|out)? \\{0,64}["']?pass:(?P<value>[^\s"'\\$]{4,256})""")),
+    ("IDENTIFIED", re.compile(r"""BY[ ]{1,4}\\{0,64}['"](?P<value>[^\n"'\\]{4,256})""")),
+    ("PASSWORD", re.compile(r"""PASSWORD[ ]{1,4}\\{0,64}['"](?P<value>[^\n"'\\]{4,256})""")),
+)
+"""A word, and what passes a password after it."""
 _TABLE: Final = re.compile(r"\| {0,4}[*`]{0,2}(?P<name>[\w .-]{2,40}?)[*`]{0,2} {0,16}\| {0,4}`?(?P<value>[^|\s`\"\\]{4,256})")
 
 
@@ -93,7 +110,7 @@ class SecretTexts:
             text: The text.
             is_json: True for a JSON text: no span crosses the ends of its strings.
         """
-        for sign in ":=":
+        for sign in (":", "=", "(", " is "):
             if sign in text:
                 yield from self._after(text, sign, is_json=is_json)
         if "</" in text or "]]>" in text:
@@ -105,23 +122,23 @@ class SecretTexts:
         end, walked = -1, 0
         value = _Value(text, is_json=is_json)
         for part in text.split(sign)[:-1]:
-            end += len(part) + 1
-            if not self._may_end(part[-8:]):
+            end += len(part) + (1 if end < 0 else len(sign))
+            if end < walked or not self._may_end(part[-ENDING:]):
                 continue
             name = _name_before(part[-TAIL:])
             kind = self._kind(name, text, end, sign) if name is not None else KeyKind.ORDINARY
-            if name is None or not kind or end < walked:
+            if name is None or not kind:
                 continue
             for span in value.after(end, sign, name, kind):
-                if span[1] > end:
-                    yield span
-            walked = value.walked
+                walked = span[1]
+                yield span
+            walked = max(walked, value.walked)
 
     def _may_end(self, ending: str) -> bool:
         """Return False if no name of a secret ends like this; endings recur."""
         known = self._ends.get(ending)
         if known is None:
-            body = ending.rstrip(_AROUND_NAMES).rstrip("0123456789_-")
+            body = _trimmed(ending).rstrip(_AROUND_NAMES).rstrip("0123456789_-")
             letters = len(body)
             while letters and body[letters - 1].isascii() and body[letters - 1].isalpha():
                 letters -= 1
@@ -145,7 +162,7 @@ class SecretTexts:
         end = -1
         for part in text.split(">")[:-1]:
             end += len(part) + 1
-            if not self._may_end(part[-8:]):
+            if not self._may_end(part[-ENDING:]):
                 continue
             name = _name_before(part[-TAIL:])
             if name is None or "<" not in part[-TAIL:] or not (name.token or name.before[-1:] in ("<", "=", ":")):
@@ -158,16 +175,16 @@ class SecretTexts:
     def _options(self, text: str, *, is_json: bool) -> Iterator[Span]:
         """Yield the values of options, pairs, and commands that set a variable."""
         value = _Value(text, is_json=is_json)
-        for pattern in (_OPTION, _PAIR, _SET):
-            if pattern is _SET and not any(word in text for word in _SETTING):
+        for sign, pattern in (("--", _OPTION), ("(", _PAIRS[0]), ("[", _PAIRS[1]), (" ", _SET)):
+            if sign not in text or (pattern is _SET and not any(word in text for word in _SETTING)):
                 continue
             for found in pattern.finditer(text):
                 kind = KeyKind.PASSWORD if pattern is _SET and not found["name"] else self._keys.kind(found["name"])
-                if pattern is _PAIR and kind is KeyKind.PASSWORD and text[found.start()] == "[":
+                if kind is KeyKind.PASSWORD and text[found.start()] == "[":
                     # A list of names: `["password", "login"]`.
                     kind = KeyKind.KEY
                 if kind:
-                    yield from value.at(found.end(), kind, found["token"] if pattern is _PAIR else "")
+                    yield from value.at(found.end(), kind, "")
         if "|" in text:
             for found in _TABLE.finditer(text):
                 if (kind := self._keys.kind(found["name"])) and can_be_secret(found["value"], kind, is_bare=True):
@@ -175,7 +192,7 @@ class SecretTexts:
 
     def _addresses(self, text: str) -> Iterator[Span]:
         """Yield the passwords and tokens before the host of a URL, in `.netrc`, and after `curl -u`."""
-        for found in _USERINFO.finditer(text):
+        for found in _USERINFO.finditer(text) if "@" in text else ():
             if found["password"] is not None:
                 if not found["password"].isdigit() and can_be_secret(found["password"], KeyKind.PASSWORD):
                     yield *found.span("password"), REDACTED
@@ -185,8 +202,8 @@ class SecretTexts:
             for found in _NETRC.finditer(text):
                 if _MACHINE.search(text, max(0, found.start() - 300), found.start()):
                     yield *found.span("value"), REDACTED
-        if "curl" in text:
-            for found in _CURL_USER.finditer(text):
+        for word, pattern in _COMMANDS:
+            for found in pattern.finditer(text) if word in text else ():
                 if can_be_secret(found["value"], KeyKind.PASSWORD):
                     yield *found.span("value"), REDACTED
 
@@ -201,15 +218,27 @@ _NAME_FIELD: Final = re.compile(
 
 def _name_before(tail: str) -> _Name | None:
     """Return the name at the end of `tail`."""
-    body = tail.rstrip(" \t*?!")
+    body = _trimmed(tail)
     if body[-1:] in ("]", ")"):
         body = body[:-1]
     if body[-1:] and body[-1] in _QUOTES:
         inner = body[:-1].rstrip("\\")
         name = inner[inner.rfind(body[-1]) + 1 :]
         return _Name(name, body[len(inner) :], "") if name.strip() else None
-    bare = _BARE_NAME.search(body)
-    return None if bare is None else _Name(bare[0], "", body[: bare.start()])
+    bare = _BARE_NAME.match(body[::-1])
+    if bare is None:
+        return None
+    name, before = bare[0][::-1], body[: len(body) - bare.end()]
+    # An escaped newline ends in a letter.
+    return _Name(name[1:] if before[-1:] == "\\" and name[0] in "nrt" else name, "", before)
+
+
+def _trimmed(text: str) -> str:
+    """Return the text without the spaces, the tabs (escaped too) and the asterisks of Markdown at its end."""
+    text = text.rstrip(" \t*?!")
+    while text.endswith("\\t"):
+        text = text[:-2].rstrip(" \t\\")
+    return text
 
 
 class _Value:
@@ -228,7 +257,10 @@ class _Value:
 
     def after(self, position: int, sign: str, name: _Name, kind: KeyKind) -> Iterator[Span]:
         """Yield the spans of the value after the sign at `position`."""
-        text, start = self._text, position + 1
+        text, start = self._text, position + len(sign)
+        if sign == "(" and not (name.before and text[start : start + 1] in ('"', "'", "\\")):
+            # Only calls with one text: `.apiKey("…")`.
+            return
         following = text[start : start + 1]
         if sign == "=" and (following in ("=", "~") or text[position - 1] in "!<>=~+|"):
             return
@@ -284,7 +316,7 @@ class _Value:
             if looks_random(cookies[0]):
                 yield *cookies.span(), REDACTED
             return
-        scheme = _SCHEMES.match(text, start)
+        scheme = (_ANY_SCHEME if "authorization" in lower else _SCHEMES).match(text, start)
         start = scheme.end() if scheme is not None else start
         begins_line = name is not None and not name.token and name.before.rstrip(" \t").endswith(("\n", "export", "\\n"))
         found = (_BARE_LINE if begins_line and kind is KeyKind.PASSWORD else _BARE).match(text, start)
@@ -307,6 +339,8 @@ class _Value:
         position = block.end() if block is not None else start
         for _ in range(MAX_DEPTH):
             line = _INDENTED.match(self._text, position)
+            if line is None and position == start and (quoted := _NEXT_LINE.match(self._text, start)):
+                yield from self._quoted(quoted, kind)
             if line is None or (block is None and ": " in line["value"]) or "=" in line["value"][:1]:
                 return
             value = line["value"].rstrip()
