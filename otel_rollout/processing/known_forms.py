@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-__all__ = ["REDACTED", "Span", "form_spans", "looks_random"]
+__all__ = ["REDACTED", "Span", "form_spans", "is_basic", "looks_random"]
 
 REDACTED: Final = "[redacted]"
 
@@ -103,13 +103,12 @@ _MOST_LOOKED_AT: Final = 256
 _ESCAPE: Final = re.compile(r"(?:\\[nrtbf]|\\u[0-9a-f]{4}|%[0-9A-F]{2})\Z")
 _PEM: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_PEM_BODY: Final = re.compile(r"[A-Za-z0-9+/=\s\\:,.()]*")
+_PEM_BODY: Final = re.compile(r"[A-Za-z0-9+/=\s\\:,.()]{24,}")
 _WEBHOOK: Final = re.compile(
     r"://(?:hooks\.slack\.com/(?:services|workflows|triggers)/|(?:\w{1,20}\.)?discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"
     r"|[\w.-]{1,80}\.webhook\.office\.com/|outlook\.office\.com/webhook/)([\w/@.~-]{16,400})"
 )
-_BEARER: Final = re.compile(r"earer(?<=[Bb]earer)[ \t]{1,4}([\w.~+/=-]{16,4096})")
-_BASIC: Final = re.compile(r"asic(?<=[Bb]asic)[ \t]{1,4}([A-Za-z0-9+/_-]{8,4096}={0,2})")
+_SCHEME: Final = re.compile(r"B(?:(?P<bearer>earer|EARER)|asic)[ \t]{1,4}(?P<value>[\w.~+/=-]{8,4096})")
 
 
 _SIGNS: Final = "_-."
@@ -223,26 +222,23 @@ def looks_random(text: str) -> bool:
 def _around_spans(text: str) -> Iterator[Span]:
     """Yield the spans of private keys, of the secrets in webhooks' addresses, and of those after `Bearer` and `Basic`."""
     end = 0
-    for found in _PEM.finditer(text) if "-----BEGIN " in text else ():
+    for found in _PEM.finditer(text) if "-" in text and "-----BEGIN " in text else ():
         if found.start() < end:
             continue
         body = _PEM_BODY.match(text, found.end())
-        end = body.end() if body is not None else found.end()
-        closing = _PEM_END.match(text, end)
-        end = end if closing is None else closing.end()
+        if body is None:
+            continue
+        closing = _PEM_END.match(text, body.end())
+        end = closing.end() if closing is not None else found.end() + len(body[0].rstrip("\\"))
         yield found.start(), end, REDACTED
-    if "hook" in text:
-        for found in _WEBHOOK.finditer(text):
-            yield *found.span(1), REDACTED
-    for found in _BEARER.finditer(text) if "earer" in text else ():
-        if looks_random(found[1]):
-            yield *found.span(1), REDACTED
-    for found in _BASIC.finditer(text) if "asic " in text else ():
-        if _is_basic(found[1]):
-            yield *found.span(1), REDACTED
+    for found in _WEBHOOK.finditer(text) if "/" in text and "hook" in text else ():
+        yield *found.span(1), REDACTED
+    for found in _SCHEME.finditer(text) if "B" in text else ():
+        if looks_random(found["value"]) if found["bearer"] else is_basic(found["value"]):
+            yield *found.span("value"), REDACTED
 
 
-def _is_basic(text: str) -> bool:
+def is_basic(text: str) -> bool:
     """Return True if the text is `user:password` in base64."""
     try:
         decoded = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from otel_rollout.processing.known_forms import REDACTED, looks_random
+from otel_rollout.processing.known_forms import REDACTED, is_basic, looks_random
 
 __all__ = ["DEFAULT_REDACTED_KEYS", "KeyKind", "SecretKeys", "can_be_secret"]
 
@@ -68,7 +68,7 @@ _OF_MODELS: Final = frozenset(
 )
 """Words before `token` that make it a model's, or a page's."""
 _TRAILING: Final = frozenset(
-    "again b64 backup confirm confirmation data dev encoded env header headers is new old plain plaintext prod raw repeat "
+    "again b64 backup confirm confirmation data dev encoded env is new old plain plaintext prod raw repeat "
     "secret staging str string text value values var".split()
 )
 """Words that may follow a secret's name: `new_password_confirm`. Not `…_id`, `…_count`, `…_file`, `…_name`."""
@@ -117,8 +117,7 @@ class SecretKeys:
 
     def may_end(self, letters: str) -> bool:
         """Return False if no secret's name ends in these letters."""
-        end = letters[-3:].lower()
-        return end in self._endings if len(end) == 3 else any(ending.endswith(end) for ending in self._endings)  # noqa: PLR2004
+        return letters[-3:].lower() in self._endings
 
     def _kind(self, name: str) -> KeyKind:
         words = words_of(name) if len(name) <= MAX_NAME else []
@@ -162,7 +161,7 @@ _SCHEME: Final = re.compile(
     r"(?:bearer|basic|token|bot|digest|negotiate|api-?key|aws4-hmac-sha256|sso-key|key)[ ]+", re.IGNORECASE
 )
 _VARIABLE: Final = re.compile(
-    r"[$%{<*#@&|(\[]|\.{3}|[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60})?(?:\.[A-Za-z_]\w{0,60})?[(\[{]|(?:os|self|args|config|process|env|settings|secrets|"
+    r"[$%{<*#@&|(\[]|\.{3}|[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60})?(?:\.[A-Za-z_]\w{0,60})?[(\[{<]|(?:os|self|args|config|process|env|settings|secrets|"
     r"var|data|module|local|this|request|ctx|cfg|opts|options|params|kwargs)\.\w|--?[a-z]"
 )
 _DOTTED: Final = re.compile(r"[A-Za-z_]+(?:[.:/]{1,2}[A-Za-z_]+)*[.,:;!?]?")
@@ -213,7 +212,7 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
         # A word, or a name of something.
         return kind is KeyKind.PASSWORD and not is_bare and len(core) >= MIN_KEY and core.islower()
     if kind is KeyKind.WORD:
-        return len(core) >= MIN_RANDOM and is_random
+        return len(core) >= MIN_RANDOM and (is_random or is_basic(core))
     if kind is KeyKind.KEY:
         return len(core) >= MIN_KEY and (is_random or any(map(str.isdigit, core)))
     return len(core) >= MIN_SECRET
@@ -224,6 +223,8 @@ def _is_phrase(value: str, kind: KeyKind, *, is_random: bool, is_bare: bool) -> 
     if "=" in value and is_random:
         return kind is not KeyKind.PASSWORD or not is_bare
     words = value.lower().split()
+    if kind is KeyKind.KEY and is_random and len(words) == 2:  # noqa: PLR2004 - a scheme and a token
+        return True
     return (
         kind is KeyKind.PASSWORD
         and not is_bare

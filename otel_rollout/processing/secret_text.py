@@ -16,7 +16,7 @@ from otel_rollout.processing.secret_keys import KeyKind, SecretKeys, can_be_secr
 __all__ = ["SecretTexts"]
 
 NAME_FIELDS: Final = ("env", "field", "header", "key", "name", "param", "parameter", "variable")
-VALUE_FIELDS: Final = frozenset({"content", "field_value", "header_value", "val", "value"})
+VALUE_FIELDS: Final = frozenset({"field_value", "header_value", "val", "value"})
 """Keys of objects that are pairs: `{"name": "api_key", "value": …}`."""
 TAIL: Final = 96
 """Characters before a sign that a name is looked for in."""
@@ -38,7 +38,7 @@ _BESIDE_WORDS: Final = re.compile(
 
 _BARE_NAME: Final = re.compile(r"[\w.$-]{1,64}(?: [A-Za-z]{2,20})?(?: [A-Za-z]{2,20})?")
 """A name without quotes, backwards."""
-_SPACE: Final = re.compile(r"[ \t*]{0,64}(?:\\{1,64}t){0,16}[ \t]{0,64}")
+_SPACE: Final = re.compile(r"(?:\*\*(?=[ `]))?[ \t]{0,64}(?:\\{1,64}t){0,16}[ \t]{0,64}")
 _LINES: Final = re.compile(r"(?:\\{1,64}t){0,16}(?:\s|\\{1,64}n){0,64}")
 _ANNOTATION: Final = re.compile(r"(?:Optional\[str\]|str(?:ing)?(?: \| None)?|String|SecretStr|bytes|&(?:'static )?str|Any)[ \t]*=(?!=)[ \t]*")
 _OPENING: Final = re.compile(r"""(?P<prefix>[bBfFrRuU@$]{0,2})(?P<token>\\{0,64}(?:\"{3}|'{3}|["'`]))""")
@@ -62,7 +62,8 @@ _PAIRS: Final = tuple(
     re.compile(rf"""\{sign}\s{{0,8}}b?(?P<token>\\{{0,64}}["'])(?P<name>[\w.-]{{1,64}})(?P=token)\s?,\s{{0,8}}(?=b?\\{{0,64}}["'])""")
     for sign in "(["
 )
-_SET: Final = re.compile(r"(?:setenv|setx|ENV|set -[a-zU]{1,3}|wandb login|_authToken)[ \t]{1,8}(?:(?P<name>[A-Za-z_]\w{2,64})[ \t]{1,8})?")
+_ENV: Final = re.compile(r"ENV[ \t]{1,8}(?P<name>[A-Za-z_]\w{2,64})[ \t]{1,8}")
+_SET: Final = re.compile(r"set(?:env|x| -[a-zU]{1,3})[ \t]{1,8}(?P<name>[A-Za-z_]\w{2,64})[ \t]{1,8}")
 _USERINFO: Final = re.compile(r"""://(?P<user>[^\s/@:"'<>\\?#]{0,256})(?::(?P<password>[^\s/"'<>\\?#]{1,256}))?@(?=[\w.\[-])""")
 _NETRC: Final = re.compile(r"password(?:[ \t]{1,16}|\s{1,16}|(?:\\{1,64}[nt]){1,2}[ \t]{0,16})(?P<value>[^\s\"\\]{4,256})")
 _COMMANDS: Final = (
@@ -101,7 +102,8 @@ class SecretTexts:
 
     def __init__(self, keys: SecretKeys) -> None:
         self._keys = keys
-        self._ends: dict[str, bool] = {}
+        self._endings: dict[str, bool] = {}
+        """True for the last characters before a sign, which recur, if they may end a secret's name."""
 
     def spans(self, text: str, *, is_json: bool) -> Iterator[Span]:
         """Yield the span of each value.
@@ -113,17 +115,23 @@ class SecretTexts:
         for sign in (":", "=", "(", " is "):
             if sign in text:
                 yield from self._after(text, sign, is_json=is_json)
-        if "</" in text or "]]>" in text:
+        if "<" in text and ("</" in text or "]]>" in text):
             yield from self._tagged(text)
         yield from self._options(text, is_json=is_json)
         yield from self._addresses(text)
 
     def _after(self, text: str, sign: str, *, is_json: bool) -> Iterator[Span]:
-        end, walked = -1, 0
+        parts = text.split(sign)
+        endings = {part[-ENDING:] for part in parts[:-1]}
+        known = self._endings
+        named = {ending for ending in endings if (known[ending] if ending in known else self._may_end(ending))}
+        if not named:
+            return
+        end, walked = -len(sign), 0
         value = _Value(text, is_json=is_json)
-        for part in text.split(sign)[:-1]:
-            end += len(part) + (1 if end < 0 else len(sign))
-            if end < walked or not self._may_end(part[-ENDING:]):
+        for part in parts[:-1]:
+            end += len(part) + len(sign)
+            if part[-ENDING:] not in named or end < walked:
                 continue
             name = _name_before(part[-TAIL:])
             kind = self._kind(name, text, end, sign) if name is not None else KeyKind.ORDINARY
@@ -135,18 +143,20 @@ class SecretTexts:
             walked = max(walked, value.walked)
 
     def _may_end(self, ending: str) -> bool:
-        """Return False if no name of a secret ends like this; endings recur."""
-        known = self._ends.get(ending)
-        if known is None:
-            body = _trimmed(ending).rstrip(_AROUND_NAMES).rstrip("0123456789_-")
-            letters = len(body)
-            while letters and body[letters - 1].isascii() and body[letters - 1].isalpha():
-                letters -= 1
-            known = not body or not body[-1].isascii() or self._keys.may_end(body[letters:])
-            if len(self._ends) >= MAX_REMEMBERED:
-                self._ends.clear()
-            self._ends[ending] = known
-        return known
+        """Return False if no name of a secret ends like this."""
+        name = _name_before(ending)
+        if name is None:
+            may_end = not ending.strip(_AROUND_NAMES)
+        elif name.token and ending.count(name.token[-1]) > 1:
+            # Both quotes are there.
+            may_end = name.text in VALUE_FIELDS or bool(self._keys.kind(name.text))
+        else:
+            body = name.text.rstrip("0123456789_-. ")
+            may_end = not body.isascii() or self._keys.may_end(body.rpartition(" ")[2])
+        if len(self._endings) >= MAX_REMEMBERED:
+            self._endings.clear()
+        self._endings[ending] = may_end
+        return may_end
 
     def _kind(self, name: _Name, text: str, position: int, sign: str) -> KeyKind:
         lower = name.text.lower()
@@ -162,8 +172,6 @@ class SecretTexts:
         end = -1
         for part in text.split(">")[:-1]:
             end += len(part) + 1
-            if not self._may_end(part[-ENDING:]):
-                continue
             name = _name_before(part[-TAIL:])
             if name is None or "<" not in part[-TAIL:] or not (name.token or name.before[-1:] in ("<", "=", ":")):
                 continue
@@ -175,11 +183,11 @@ class SecretTexts:
     def _options(self, text: str, *, is_json: bool) -> Iterator[Span]:
         """Yield the values of options, pairs, and commands that set a variable."""
         value = _Value(text, is_json=is_json)
-        for sign, pattern in (("--", _OPTION), ("(", _PAIRS[0]), ("[", _PAIRS[1]), (" ", _SET)):
-            if sign not in text or (pattern is _SET and not any(word in text for word in _SETTING)):
+        for sign, pattern in (("-", _OPTION), ("(", _PAIRS[0]), ("[", _PAIRS[1]), ("E", _ENV), (" ", _SET)):
+            if sign not in text:
                 continue
             for found in pattern.finditer(text):
-                kind = KeyKind.PASSWORD if pattern is _SET and not found["name"] else self._keys.kind(found["name"])
+                kind = self._keys.kind(found["name"])
                 if kind is KeyKind.PASSWORD and text[found.start()] == "[":
                     # A list of names: `["password", "login"]`.
                     kind = KeyKind.KEY
@@ -192,24 +200,23 @@ class SecretTexts:
 
     def _addresses(self, text: str) -> Iterator[Span]:
         """Yield the passwords and tokens before the host of a URL, in `.netrc`, and after `curl -u`."""
-        for found in _USERINFO.finditer(text) if "@" in text else ():
+        for found in _USERINFO.finditer(text) if "@" in text and "/" in text else ():
             if found["password"] is not None:
                 if not found["password"].isdigit() and can_be_secret(found["password"], KeyKind.PASSWORD):
                     yield *found.span("password"), REDACTED
             elif looks_random(found["user"]):
                 yield *found.span("user"), REDACTED
-        if "password" in text and ("machine " in text or "login " in text):
+        if "password" in text:
             for found in _NETRC.finditer(text):
-                if _MACHINE.search(text, max(0, found.start() - 300), found.start()):
+                if _MACHINE.search(text[max(0, found.start() - 300) : found.start()]):
                     yield *found.span("value"), REDACTED
         for word, pattern in _COMMANDS:
-            for found in pattern.finditer(text) if word in text else ():
+            for found in pattern.finditer(text) if pattern.pattern[0] in text and word in text else ():
                 if can_be_secret(found["value"], KeyKind.PASSWORD):
                     yield *found.span("value"), REDACTED
 
 
-_SETTING: Final = ("setenv ", "setx ", "ENV ", "set -", "wandb login", "sshpass", "_authToken ")
-_MACHINE: Final = re.compile(r"(?:machine|login)\s")
+_MACHINE: Final = re.compile(r"(?:machine|login|account)(?:\s|\\{1,64}n)[^\s\\]{1,200}(?:\s|\\{1,64}[nt]){1,16}\Z")
 _NAME_FIELD: Final = re.compile(
     rf"""\b(?:{"|".join(NAME_FIELDS)})\\{{0,64}}["']?\s?[:=]\s?\\{{0,64}}["']?(?P<name>[\w .-]{{1,64}})\\{{0,64}}["']?(?:,|\s|\\n){{1,40}}\\{{0,64}}["']?\w{{2,12}}["'\\]*\s?\Z""",
     re.IGNORECASE,
@@ -258,7 +265,7 @@ class _Value:
     def after(self, position: int, sign: str, name: _Name, kind: KeyKind) -> Iterator[Span]:
         """Yield the spans of the value after the sign at `position`."""
         text, start = self._text, position + len(sign)
-        if sign == "(" and not (name.before and text[start : start + 1] in ('"', "'", "\\")):
+        if sign == "(" and (name.token or text[start : start + 1] not in ('"', "'", "\\")):
             # Only calls with one text: `.apiKey("…")`.
             return
         following = text[start : start + 1]
