@@ -52,7 +52,7 @@ _FORMS: Final = (
     ("New Relic", "NRAK- NRII- NRIQ- NRJS-", "[A-Za-z0-9-]{19,40}", "G"),
     ("Alibaba, Tencent", "LTAI AKID", "?[A-Za-z0-9]{16,40}", "G"),
     ("Grafana", "glc_ glsa_ eyJrIjoi", "[A-Za-z0-9+/=_]{32,600}", "G"),
-    ("age", "AGE-SECRET-KEY-1 AGE-SECRET-KEY-PQ-1", "[A-Z0-9]{58,}", "G"),
+    ("age", "AGE-SECRET-KEY-1 AGE-SECRET-KEY-PQ-1", "[A-Z0-9]{58,80}", "G"),
     ("Docker, DigitalOcean", "dckr_pat_ dckr_oat_ doo_v1_ dop_v1_ dor_v1_", "[A-Za-z0-9_-]{20,80}", "GD"),
     ("Shopify, Square", "shpat_ shpca_ shppa_ shpss_ sq0atp- sq0csp-", "[A-Za-z0-9_-]{22,64}", "G"),
     ("Sentry, PostHog", "sntrys_ sntryu_ sntrya_ phx_ phs_ phr_", "?[A-Za-z0-9_+/=]{30,600}", "G"),
@@ -70,7 +70,7 @@ _FORMS: Final = (
     ("Google", "AIza", "[A-Za-z0-9_-]{35}", "G"),
     ("Google", "1//0", "[A-Za-z0-9_-]{30,200}", "T"),
     ("Cloudflare origin CA", "v1.0-", "[0-9a-f]{24}-[0-9a-f]{146}", "G"),
-    ("JWT", "hf_jwt_eyJ eyJ", "[A-Za-z0-9_-]{8,}[.][A-Za-z0-9_-]{8,}[A-Za-z0-9_.-]*", "RFC 7519"),
+    ("JWT", "hf_jwt_eyJ eyJ", "[A-Za-z0-9_-]{8,2048}[.][A-Za-z0-9_.-]{8,8000}", "RFC 7519"),
 )  # fmt: skip
 """Service, prefixes, the rest, source. `?`: it must look random too; `!`: it ends in a CRC32 in base 62."""
 

@@ -75,7 +75,7 @@ _TRAILING: Final = frozenset(
 _GLUED: Final = ("apikey", "authtoken", "passphrase", "passwd", "password", "secretkey")
 """Names that count as the end of a word too: `dbpassword`."""
 
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+")
+_WORD: Final = re.compile(r"[A-Z]{1,64}(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+")
 MAX_WORDS: Final = 3
 MAX_NAME: Final = 64
 """Longer names are texts."""
@@ -164,9 +164,9 @@ _VARIABLE: Final = re.compile(
     r"[$%{<*#@&|(\[]|\.{3}|[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60})?(?:\.[A-Za-z_]\w{0,60})?[(\[{<]|(?:os|self|args|config|process|env|settings|secrets|"
     r"var|data|module|local|this|request|ctx|cfg|opts|options|params|kwargs)\.\w|--?[a-z]"
 )
-_DOTTED: Final = re.compile(r"[A-Za-z_]+(?:[.:/]{1,2}[A-Za-z_]+)*[.,:;!?]?")
+_DOTTED: Final = re.compile(r"[A-Za-z_][A-Za-z_.:/,;!?]*")
 _PATH: Final = re.compile(r"(?:~|\.{1,2})?/|[A-Za-z]:\\|file:|[a-z][a-z0-9+]{1,12}://|[\w.-]{1,80}/[\w./-]{1,200}\.[a-z]{1,5}$")
-_NUMBER: Final = re.compile(r"[-+]?[0-9][0-9.,:_eE/-]*%?$")
+_NUMBER: Final = re.compile(r"[-+]?[0-9][0-9.,:_eE/%-]*")
 _PLACEHOLDER: Final = re.compile(
     r"(?:your|my|the|some|insert|enter|replace|put|change|example|sample|dummy|fake|placeholder|todo|xxx|redacted|masked|"
     r"hidden)(?![a-z])|(?:your|xxx|changeme|example|placeholder|insert|replace).*",
@@ -206,7 +206,7 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
         return False
     if any(map(str.isspace, core)):
         return _is_phrase(core, kind, is_random=is_random, is_bare=is_bare)
-    if _NUMBER.match(core):
+    if _NUMBER.fullmatch(core):
         return kind is KeyKind.PASSWORD and len(core) >= MIN_SECRET and core.strip("-").isdigit()
     if _DOTTED.fullmatch(core) and not is_random:
         # A word, or a name of something.

@@ -32,15 +32,13 @@ _AROUND_NAMES: Final = " \t*?])\\\"'`!"
 _IN_QUERIES: Final = frozenset({"key", "sig", "signature", "code"})
 """Parameters of a URL's query that are ordinary words elsewhere."""
 _BESIDE_WORDS: Final = re.compile(
-    r"""\\*["']?,?\s{0,4}\\*["'](?:bytes|decoded_token|entity|id|label|lexeme|logprob|pos|prob|rank|score|tag|token_id|type)\\*["']:"""
+    r"""\\{0,64}["']?,?\s{0,4}\\{0,64}["'](?:bytes|decoded_token|entity|id|label|lexeme|logprob|pos|prob|rank|score|tag|token_id|type)\\{0,64}["']:"""
 )
 """Keys after `token` in rows of a tokenizer, a lexer or a tagger."""
 
 _BARE_NAME: Final = re.compile(r"[\w.$-]{1,64}(?: [A-Za-z]{2,20})?(?: [A-Za-z]{2,20})?")
 """A name without quotes, backwards."""
-_SPACE: Final = re.compile(r"(?:\*\*(?=[ `]))?[ \t]{0,64}(?:\\{1,64}t){0,16}[ \t]{0,64}")
-_LINES: Final = re.compile(r"(?:\\{1,64}t){0,16}(?:\s|\\{1,64}n){0,64}")
-_ANNOTATION: Final = re.compile(r"(?:Optional\[str\]|str(?:ing)?(?: \| None)?|String|SecretStr|bytes|&(?:'static )?str|Any)[ \t]*=(?!=)[ \t]*")
+_ANNOTATION: Final = re.compile(r"(?:Optional\[str\]|str(?:ing)?(?: \| None)?|String|SecretStr|bytes|&(?:'static )?str|Any)[ \t]{0,8}=(?!=)[ \t]{0,8}")
 _OPENING: Final = re.compile(r"""(?P<prefix>[bBfFrRuU@$]{0,2})(?P<token>\\{0,64}(?:\"{3}|'{3}|["'`]))""")
 _BARE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]{1,256}""")
 _BARE_LINE: Final = re.compile(r"""[^\s"'\\`]{1,256}""")
@@ -57,7 +55,7 @@ _NEXT_LINE: Final = re.compile(r"""(?:\r?\n|\\{1,64}n)[ \t]{1,64}(?P<prefix>)(?P
 _STRUCTURE: Final = re.compile(r"""\\{0,64}["']|[{}\[\]]""")
 _AFTER_STRING: Final = re.compile(r"\s{0,64}(:?)")
 _TAG_VALUE: Final = re.compile(r"\s{0,64}(?:<!\[CDATA\[)?(?P<value>[^<>\s\]][^<>\"\\\]]{0,4096})(?=<|\]\]>)")
-_OPTION: Final = re.compile(r"""--(?P<name>[A-Za-z][\w-]{2,40})(?P<gap>[ \t]{1,8}|\\*["'],\s{0,8}(?=\\*["']))""")
+_OPTION: Final = re.compile(r"""--(?P<name>[A-Za-z][\w-]{2,40})(?:[ \t]{1,8}|\\{0,64}["'],\s{0,8}(?=\\{0,64}["']))""")
 _PAIRS: Final = tuple(
     re.compile(rf"""\{sign}\s{{0,8}}b?(?P<token>\\{{0,64}}["'])(?P<name>[\w.-]{{1,64}})(?P=token)\s?,\s{{0,8}}(?=b?\\{{0,64}}["'])""")
     for sign in "(["
@@ -65,7 +63,7 @@ _PAIRS: Final = tuple(
 _ENV: Final = re.compile(r"ENV[ \t]{1,8}(?P<name>[A-Za-z_]\w{2,64})[ \t]{1,8}")
 _SET: Final = re.compile(r"set(?:env|x| -[a-zU]{1,3})[ \t]{1,8}(?P<name>[A-Za-z_]\w{2,64})[ \t]{1,8}")
 _USERINFO: Final = re.compile(r"""://(?P<user>[^\s/@:"'<>\\?#]{0,256})(?::(?P<password>[^\s/"'<>\\?#]{1,256}))?@(?=[\w.\[-])""")
-_NETRC: Final = re.compile(r"password(?:[ \t]{1,16}|\s{1,16}|(?:\\{1,64}[nt]){1,2}[ \t]{0,16})(?P<value>[^\s\"\\]{4,256})")
+_NETRC: Final = re.compile(r"password(?:\s{1,16}|\\{1,64}[nt][ \t]{0,16})(?P<value>[^\s\"\\]{4,256})")
 _COMMANDS: Final = (
     ("curl", re.compile(r"""-(?:u|-user)[ =]{1,2}\\{0,64}["']?[^\s:"'\\]{1,64}:(?P<value>[^\s"'\\$]{4,256})""")),
     ("curl", re.compile(r"""-(?:b|-cookie)[ =]{1,2}\\{0,64}["'](?P<value>[^\s"'\\=]{1,256}=[^\n"'\\$]{4,4096})""")),
@@ -76,7 +74,7 @@ _COMMANDS: Final = (
     ("PASSWORD", re.compile(r"""PASSWORD[ ]{1,4}\\{0,64}['"](?P<value>[^\n"'\\]{4,256})""")),
 )
 """A word, and what passes a password after it."""
-_TABLE: Final = re.compile(r"\| {0,4}[*`]{0,2}(?P<name>[\w .-]{2,40}?)[*`]{0,2} {0,16}\| {0,4}`?(?P<value>[^|\s`\"\\]{4,256})")
+_TABLE: Final = re.compile(r"\| {0,4}[*`]{0,2}(?P<name>\w[\w.-]{1,30}(?: \w{2,20})?)[*`]{0,2} {0,16}\| {0,4}`?(?P<value>[^|\s`\"\\]{4,256})")
 
 
 class _Name(NamedTuple):
@@ -208,7 +206,7 @@ class SecretTexts:
                 yield *found.span("user"), REDACTED
         if "password" in text:
             for found in _NETRC.finditer(text):
-                if _MACHINE.search(text[max(0, found.start() - 300) : found.start()]):
+                if _MACHINE.search(_ESCAPED_SPACE.sub(" ", text[max(0, found.start() - 300) : found.start()])):
                     yield *found.span("value"), REDACTED
         for word, pattern in _COMMANDS:
             for found in pattern.finditer(text) if pattern.pattern[0] in text and word in text else ():
@@ -216,9 +214,10 @@ class SecretTexts:
                     yield *found.span("value"), REDACTED
 
 
-_MACHINE: Final = re.compile(r"(?:machine|login|account)(?:\s|\\{1,64}n)[^\s\\]{1,200}(?:\s|\\{1,64}[nt]){1,16}\Z")
+_ESCAPED_SPACE: Final = re.compile(r"\\[nt]")
+_MACHINE: Final = re.compile(r"(?:machine|login|account)\s\S{1,200}\s{1,16}\Z|default\s\Z")
 _NAME_FIELD: Final = re.compile(
-    rf"""\b(?:{"|".join(NAME_FIELDS)})\\{{0,64}}["']?\s?[:=]\s?\\{{0,64}}["']?(?P<name>[\w .-]{{1,64}})\\{{0,64}}["']?(?:,|\s|\\n){{1,40}}\\{{0,64}}["']?\w{{2,12}}["'\\]*\s?\Z""",
+    rf"""(?:{"|".join(NAME_FIELDS)})["'\\ ]{{0,9}}[:=]["'\\ ]{{0,9}}(?P<name>[\w.-]{{1,64}})(?P<between>["'\\,\s][^{{}}\[\]<>:=]{{0,40}})\Z""",
     re.IGNORECASE,
 )
 
@@ -248,6 +247,19 @@ def _trimmed(text: str) -> str:
     return text
 
 
+def _skip_space(text: str, start: int, *, with_lines: bool) -> int:
+    """Return the position after spaces, tabs (escaped too) and Markdown's asterisks; and after lines, if asked."""
+    for _ in range(MAX_VALUE):
+        sign, escaped = text[start : start + 1], text[start : start + 2]
+        if escaped == "\\t" or (escaped == "**" and text[start + 2 : start + 3] in (" ", "`")) or (escaped == "\\n" and with_lines):
+            start += 2
+        elif sign in (" ", "\t") or (with_lines and sign in ("\n", "\r")):
+            start += 1
+        else:
+            break
+    return start
+
+
 class _Value:
     """Reads the values of one text.
 
@@ -275,8 +287,7 @@ class _Value:
             return
         if following == "=" or (following == ">" and sign == "="):
             start += 1
-        space = _LINES.match(text, start) if name.token else _SPACE.match(text, start)
-        start = space.end() if space is not None else start
+        start = _skip_space(text, start, with_lines=bool(name.token))
         if sign == ":" and not name.token and (annotation := _ANNOTATION.match(text, start)):
             start = annotation.end()
         is_row = kind is KeyKind.WORD
