@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-__all__ = ["REDACTED", "Span", "form_spans", "is_basic", "looks_random"]
+__all__ = ["REDACTED", "Span", "checksum_of", "form_spans", "is_basic", "looks_random"]
 
 REDACTED: Final = "[redacted]"
 
@@ -200,13 +200,16 @@ def _is_start(text: str, begin: int) -> bool:
 
 
 def _has_checksum(body: str) -> bool:
-    """Return True if the last six characters are the CRC32 of the others, as in the tokens of GitHub and npm."""
-    number = zlib.crc32(body[:-_CRC_CHARACTERS].encode())
-    digits = ""
+    return body.endswith(checksum_of(body[:-_CRC_CHARACTERS]))
+
+
+def checksum_of(body: str) -> str:
+    """Return the CRC32 in base 62 that ends the tokens of GitHub and npm, in six characters."""
+    number, digits = zlib.crc32(body.encode()), ""
     for _ in range(_CRC_CHARACTERS):
         number, digit = divmod(number, len(_BASE62))
         digits = _BASE62[digit] + digits
-    return digits == body[-_CRC_CHARACTERS:]
+    return digits
 
 
 def looks_random(text: str) -> bool:

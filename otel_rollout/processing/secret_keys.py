@@ -14,7 +14,7 @@ from typing import Final
 
 from otel_rollout.processing.known_forms import REDACTED, is_basic, looks_random
 
-__all__ = ["DEFAULT_REDACTED_KEYS", "KeyKind", "SecretKeys", "can_be_secret"]
+__all__ = ["DEFAULT_REDACTED_KEYS", "KeyKind", "SecretKeys", "can_be_secret", "words_of"]
 
 _SERVICES: Final = (
     "ai21 alchemy algolia aliyun amazon anthropic assemblyai aws azure bing brave cerebras claude cloudflare cohere "

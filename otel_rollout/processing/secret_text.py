@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from otel_rollout.processing.known_forms import REDACTED, Span, looks_random
-from otel_rollout.processing.secret_keys import KeyKind, SecretKeys, can_be_secret
+from otel_rollout.processing.secret_keys import KeyKind, SecretKeys, can_be_secret, words_of
 
 __all__ = ["SecretTexts"]
 
@@ -149,8 +149,8 @@ class SecretTexts:
             # Both quotes are there.
             may_end = name.text in VALUE_FIELDS or bool(self._keys.kind(name.text))
         else:
-            body = name.text.rstrip("0123456789_-. ")
-            may_end = not body.isascii() or self._keys.may_end(body.rpartition(" ")[2])
+            words = words_of(name.text)
+            may_end = bool(words) and (self._keys.may_end(words[-1]) or words[-1] in _IN_QUERIES)
         if len(self._endings) >= MAX_REMEMBERED:
             self._endings.clear()
         self._endings[ending] = may_end
