@@ -12,7 +12,8 @@ from typing import Any, Final
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     try:
-        from re import _constants as constants, _parser as parser  # type: ignore[attr-defined]  # since Python 3.11
+        from re import _constants as constants  # type: ignore[attr-defined]  # since Python 3.11
+        from re import _parser as parser
     except ImportError:
         import sre_constants as constants
         import sre_parse as parser
@@ -60,12 +61,12 @@ def fault_of(text: str, *, max_ways: int = MAX_WAYS) -> str:
     """
     try:
         _ways(list(parser.parse(text)), [], max_ways)
-    except _Fault as fault:
+    except _FaultError as fault:
         return str(fault)
     return ""
 
 
-class _Fault(Exception):
+class _FaultError(Exception):
     """The pattern may take more than linear time."""
 
 
@@ -85,9 +86,9 @@ def _ways(items: list[Any], after: list[Any], max_ways: int) -> int:
             inner = _ways(list(content), rest if most == 1 else [_ANYTHING], max_ways)
             is_open = most is constants.MAXREPEAT
             if inner > 1 and (is_open or inner ** int(most) > max_ways):
-                raise _Fault("a repeat holds another choice")
+                raise _FaultError("a repeat holds another choice")
             if is_open and rest and name != "POSSESSIVE_REPEAT":
-                raise _Fault("a repeat that more follows needs an end, such as {1,100} in the place of +")
+                raise _FaultError("a repeat that more follows needs an end, such as {1,100} in the place of +")
             # A repeat that what follows can't be a part of ends in one place.
             is_certain = not rest or name == "POSSESSIVE_REPEAT" or (len(content) == 1 and _are_apart(content[0], rest))
             ways *= inner ** (least if is_open else int(most)) * (1 if is_certain else int(most) - least + 1)
@@ -100,7 +101,7 @@ def _ways(items: list[Any], after: list[Any], max_ways: int) -> int:
         elif name == "GROUPREF_EXISTS":
             ways *= sum(_ways(list(branch), rest, max_ways) for branch in argument[1:] if branch is not None)
         if ways > max_ways:
-            raise _Fault(f"its repeats have more than {max_ways:,} ways to match together")
+            raise _FaultError(f"its repeats have more than {max_ways:,} ways to match together")
     return ways
 
 
@@ -136,7 +137,7 @@ def _first_of(items: list[Any]) -> frozenset[int] | None:
 
 
 def _characters(item: Any) -> frozenset[int] | None:
-    """Return the ASCII characters that an item matches, and `_BEYOND_ASCII` for all others; None if it is no single character."""
+    """Return the ASCII characters that an item matches, `_BEYOND_ASCII` for others; None if it is no single one."""
     name = str(item[0])
     if name not in ("LITERAL", "NOT_LITERAL", "IN", "ANY", "CATEGORY"):
         return None

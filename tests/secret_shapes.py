@@ -17,7 +17,7 @@ SECRET_KEYS: Final = (
     "db_pass", "db_password", "dbpassword", "dsn", "encryption_key", "githubToken", "github_token", "gitlab_token",
     "hf_token", "jwt", "my_secret_value", "new_password_confirm", "openai.api_key", "openai_key", "otp", "passphrase",
     "pass\u200bword", "password", "password1", "pin_code", "private_key", "pwd", "refreshToken", "sas_token", "secret",
-    "secretValue", "secrets", "sessionid", "slack_token", "ssh_key", "token", "user_token", 
+    "secretValue", "secrets", "sessionid", "slack_token", "ssh_key", "token", "user_token",
     "x-goog-api-key", "\uff50\uff41\uff53\uff53\uff57\uff4f\uff52\uff44",
 )  # fmt: skip
 
@@ -136,7 +136,7 @@ FORMS: Final = {
     "SendGrid": "SG." + "a1" * 11 + "." + "b2" * 20,
     "JWT": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc-def_123",
     "a private key": "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\nabc/def+==\n-----END RSA PRIVATE KEY-----",
-    "a private key that is cut": "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\nQyNTUxOQAAACB",
+    "a private key that is cut": "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEQyNTUxOQAAACB",
 }
 """Secrets that show by themselves."""
 

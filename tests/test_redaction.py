@@ -24,8 +24,8 @@ HOSTILE = [
         '"api_key":', '"api_key":["', '"token":["', '"token":{"type":"string",', '"password": ', "'password': '",
         "password=", "password: ", "token:", "token=a1b2c3d4 ", "[('password','", "--password ", "<password>",
         '"value":', '"name":"x","value":', "Authorization: Basic ", "Cookie: a=", "sk-", "xoxb-", "ghp_", "eyJ", "eyJ.",
-        "AKIA", "SG.", "Bearer ", "://", "://a:", "://:@", "-----BEGIN PRIVATE KEY-----", "password:\\n a", "machine a password ",
-        "| password ", 'token:\\"', "_", "-", ":", "=", ">", "[", "(", '"', "'", "\\", " ", "A", "{",
+        "AKIA", "SG.", "Bearer ", "://", "://a:", "://:@", "-----BEGIN PRIVATE KEY-----", "password:\\n a",
+        "machine a password ", "| password ", 'token:\\"', "_", "-", ":", "=", ">", "[", "(", '"', "'", "\\", " ", "A", "{",
     )
 ]  # fmt: skip
 
@@ -64,7 +64,9 @@ class TestKeys:
         """A number is a secret under these keys alone; JSON stays valid."""
         assert redact({key: 271828, "api_key": 271828}) == {key: "[redacted]", "api_key": 271828}
 
-    @pytest.mark.parametrize("value", ["$PASSWORD", "${X}", "<your key>", "YOUR_API_KEY", "/run/secrets/x", "os.environ['X']"])
+    @pytest.mark.parametrize(
+        "value", ["$PASSWORD", "${X}", "<your key>", "YOUR_API_KEY", "/run/secrets/x", "os.environ['X']"]
+    )
     def test_references(self, value):
         """Variables, placeholders and paths stay."""
         assert redact({"api_key": value, "password": value}) == {"api_key": value, "password": value}
@@ -165,14 +167,19 @@ class TestTexts:
         """The rest of an address, a header and a call stays."""
         redactor = Redactor()
 
-        assert redactor.text("db: postgres://bob:pw12@host:5432/x?a=1") == "db: postgres://bob:[redacted]@host:5432/x?a=1"
-        assert redactor.text(f"curl -H 'Authorization: Bearer {SECRET}' x") == "curl -H 'Authorization: Bearer [redacted]' x"
+        assert (
+            redactor.text("db: postgres://bob:pw12@host:5432/x?a=1") == "db: postgres://bob:[redacted]@host:5432/x?a=1"
+        )
+        assert (
+            redactor.text(f"curl -H 'Authorization: Bearer {SECRET}' x")
+            == "curl -H 'Authorization: Bearer [redacted]' x"
+        )
         assert redactor.text("f(a=1, password='x4 y8', b=2)") == "f(a=1, password='[redacted]', b=2)"
 
     @pytest.mark.parametrize("depth", [1, 2, 3, 4])
     def test_json_within_json(self, depth):
         """Secrets in JSON inside strings are found at any depth; each level stays valid."""
-        value: Any = {"authorization": [f'a "quoted" {SECRET}', SECRET], "api_key": f'{SECRET}"\\', "n": 1}
+        value: Any = {"authorization": [f'x "quoted" {SECRET}', SECRET], "api_key": f'{SECRET}"\\', "n": 1}
         for _ in range(depth):
             value = {"body": json.dumps(value)}
 
@@ -232,7 +239,13 @@ class TestTables:
 
     @pytest.mark.parametrize(
         "text",
-        ["hf_" + "aBcD" * 8, "ghp_" + "a1B2" * 8, "AKIA" + "Q3EG" * 4 + "X", "AKIAIOSFODNN7EXAMPLE", "npm_config_registry_for_2024"],
+        [
+            "hf_" + "aBcD" * 8,
+            "ghp_" + "a1B2" * 8,
+            "AKIA" + "Q3EG" * 4 + "X",
+            "AKIAIOSFODNN7EXAMPLE",
+            "npm_config_registry_for_2024",
+        ],
     )
     def test_another_length(self, text):
         """A text of another length than the form's, and the examples of documentations, stay."""
@@ -252,7 +265,9 @@ class TestTables:
     def test_looks_random(self):
         """Letters of both cases and digits alternate in what a machine made, not in names."""
         assert all(map(looks_random, ("c0ffeeBabe77", "tr0ub4dor3x", "qWeRtYuIoPaSdFgH", "0a1b2c3d")))
-        assert not any(map(looks_random, ("IDENTIFIER_1", "getUserAccountById", "secret_3_of_5", "number42", "12345678")))
+        assert not any(
+            map(looks_random, ("IDENTIFIER_1", "getUserAccountById", "secret_3_of_5", "number42", "12345678"))
+        )
 
     def test_count(self):
         """Each replaced value is counted."""

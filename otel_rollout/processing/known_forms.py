@@ -103,6 +103,7 @@ _MOST_LOOKED_AT: Final = 256
 _ESCAPE: Final = re.compile(r"(?:\\[nrtbf]|\\u[0-9a-f]{4}|%[0-9A-F]{2})\Z")
 _PEM: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_PEM_LINE: Final = re.compile("[A-Za-z0-9+/=]{30}")
 _PEM_BODY: Final = re.compile(r"[A-Za-z0-9+/=\s\\:,.()]{24,}")
 _WEBHOOK: Final = re.compile(
     r"://(?:hooks\.slack\.com/(?:services|workflows|triggers)/|(?:\w{1,20}\.)?discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"
@@ -140,7 +141,9 @@ _LONGEST: Final = max(map(len, _BEGINNINGS))
 _BY_SIGN: Final = {sign: re.compile(rf"{re.escape(sign)}(?=[A-Za-z0-9_.+/=-]{{10}})") for sign in _SIGNS}
 """`re` finds a pattern that begins with a rare character fastest."""
 _BY_LETTERS: Final = _begin_with_letters()
-_MIDDLES: Final = tuple((re.compile(sign), backs, re.compile(form + _AFTER)) for _, sign, backs, form, _ in _IN_THE_MIDDLE)
+_MIDDLES: Final = tuple(
+    (re.compile(sign), backs, re.compile(form + _AFTER)) for _, sign, backs, form, _ in _IN_THE_MIDDLE
+)
 
 
 def form_spans(text: str) -> Iterator[Span]:
@@ -193,10 +196,16 @@ def _stop(form: re.Pattern[str], text: str, begin: int) -> int:
 
 
 def _is_start(text: str, begin: int) -> bool:
-    """Return True if no word goes on at `begin`; a hyphen may begin a line, and an escape (`\\n`, `%3D`) is no word."""
+    r"""Return True if no word goes on at `begin`; a hyphen may begin a line, and an escape (`\n`, `%3D`) is no word."""
+    if text[begin - 1 : begin] == "\\" and text[begin] in "nrtbfu":
+        return False
     if text[begin - 1 : begin] == "-":
         begin -= 1
-    return not begin or not (text[begin - 1].isalnum() or text[begin - 1] in "_-") or _ESCAPE.search(text[max(0, begin - 6) : begin]) is not None
+    return (
+        not begin
+        or not (text[begin - 1].isalnum() or text[begin - 1] in "_-")
+        or _ESCAPE.search(text[max(0, begin - 6) : begin]) is not None
+    )
 
 
 def _has_checksum(body: str) -> bool:
@@ -217,21 +226,23 @@ def looks_random(text: str) -> bool:
     head = text[:_MOST_LOOKED_AT]
     for part in _PARTS.findall(head):
         average = len(part) / len(_WORDS.findall(part))
-        if average < (_FEW, _MANY, _MOST)[(len(part) >= _LONG) + (len(part) >= _LONGER)] and not (part.isalpha() and len(part) < _LONG):
+        if average < (_FEW, _MANY, _MOST)[(len(part) >= _LONG) + (len(part) >= _LONGER)] and not (
+            part.isalpha() and len(part) < _LONG
+        ):
             return True
     return _HEX.fullmatch(head) is not None and any(map(str.isdigit, head)) and any(map(str.isalpha, head))
 
 
 def _around_spans(text: str) -> Iterator[Span]:
-    """Yield the spans of private keys, of the secrets in webhooks' addresses, and of those after `Bearer` and `Basic`."""
+    """Yield the spans of private keys, of secrets in webhooks' addresses, and of those after `Bearer` and `Basic`."""
     end = 0
     for found in _PEM.finditer(text) if "-" in text and "-----BEGIN " in text else ():
         if found.start() < end:
             continue
         body = _PEM_BODY.match(text, found.end())
-        if body is None:
+        closing = _PEM_END.match(text, body.end()) if body is not None else None
+        if body is None or (closing is None and _PEM_LINE.search(body[0], 0, _MOST_LOOKED_AT) is None):
             continue
-        closing = _PEM_END.match(text, body.end())
         end = closing.end() if closing is not None else found.end() + len(body[0].rstrip("\\"))
         yield found.start(), end, REDACTED
     for found in _WEBHOOK.finditer(text) if "/" in text and "hook" in text else ():

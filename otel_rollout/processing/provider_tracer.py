@@ -14,9 +14,9 @@ from opentelemetry.util.types import Attributes, AttributeValue
 from otel_rollout import semconv
 from otel_rollout.processing.chat_payload import ChatSide
 from otel_rollout.processing.chat_writer import ChatWriter, WrittenSide
+from otel_rollout.processing.known_forms import REDACTED
 from otel_rollout.processing.payload_finisher import PayloadFinisher, plain_text
 from otel_rollout.processing.redaction import Redactor
-from otel_rollout.processing.known_forms import REDACTED
 from otel_rollout.safety.log_once import internal_error
 from otel_rollout.safety.signal_safe_lock import renew_locks
 from otel_rollout.spans.context import Frame

@@ -64,7 +64,10 @@ class Redactor:
     def may_find(self, json_bytes: bytes) -> bool:
         """Return False if `json_bytes` (one or more JSON texts) has no secret."""
         # A user's pattern may match characters that JSON escapes, or the ends of a text.
-        return bool(self._patterns) or next(self._spans(json_bytes.decode("utf-8", "replace"), is_json=True), None) is not None
+        return (
+            bool(self._patterns)
+            or next(self._spans(json_bytes.decode("utf-8", "replace"), is_json=True), None) is not None
+        )
 
     def __call__(self, json_bytes: bytes) -> bytes:
         """Return a JSON text with its secrets replaced; it stays valid JSON."""

@@ -16,60 +16,81 @@ from otel_rollout.processing.known_forms import REDACTED, is_basic, looks_random
 
 __all__ = ["DEFAULT_REDACTED_KEYS", "KeyKind", "SecretKeys", "can_be_secret", "words_of"]
 
-_SERVICES: Final = (
-    "ai21 alchemy algolia aliyun amazon anthropic assemblyai aws azure bing brave cerebras claude cloudflare cohere "
-    "dashscope datadog daytona deepgram deepseek digitalocean discord e2b elastic elevenlabs exa fal firecrawl fireworks "
-    "gcp gemini github gitlab google groq heroku hf huggingface infura jina kaggle kimi langchain langfuse langsmith "
-    "mailgun mapbox minimax mistral moonshot newrelic ngc nvidia openai openrouter openweather perplexity pinecone "
-    "qdrant rapidapi replicate runpod sambanova sendgrid sentry serp serpapi serper siliconflow slack stripe tavily "
-    "telegram together twilio vercel volcengine voyage wandb weave weaviate wolfram xai zhipu"
-).split()
-_KINDS_OF_KEY: Final = (
-    "access account admin api app application auth client consumer crypto decryption deploy encryption gpg hmac license "
-    "master pgp private rsa secret service_account session shared signing ssh ssl storage subscription tls webhook"
-).split()
-_KINDS_OF_TOKEN: Final = (
-    "access api app auth bearer bot csrf deploy hub id oauth personal_access private refresh sas secret security session "
-    "vault xsrf"
-).split()
-_OWNERS_OF_PASS: Final = (
-    "admin database db email ftp imap keystore ldap login mail mongo mysql pg postgres proxy rabbitmq redis root smtp ssh "
-    "sudo user wifi"
-).split()
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_SERVICES: Final = _names(
+    "ai21 alchemy algolia aliyun amazon anthropic assemblyai aws azure bing brave cerebras claude cloudflare "
+    "cohere dashscope datadog daytona deepgram deepseek digitalocean discord e2b elastic elevenlabs exa fal "
+    "firecrawl fireworks gcp gemini github gitlab google groq heroku hf huggingface infura jina kaggle kimi "
+    "langchain langfuse langsmith mailgun mapbox minimax mistral moonshot newrelic ngc nvidia openai openrouter "
+    "openweather perplexity pinecone qdrant rapidapi replicate runpod sambanova sendgrid sentry serp serpapi "
+    "serper siliconflow slack stripe tavily telegram together twilio vercel volcengine voyage wandb weave "
+    "weaviate wolfram xai zhipu "
+)
+_KINDS_OF_KEY: Final = _names(
+    "access account admin api app application auth client consumer crypto decryption deploy encryption gpg hmac "
+    "license master pgp private rsa secret service_account session shared signing ssh ssl storage subscription "
+    "tls webhook "
+)
+_KINDS_OF_TOKEN: Final = _names(
+    "access api app auth bearer bot csrf deploy hub id oauth personal_access private refresh sas secret security "
+    "session vault xsrf "
+)
+_OWNERS_OF_PASS: Final = _names(
+    "admin database db email ftp imap keystore ldap login mail mongo mysql pg postgres proxy rabbitmq redis root "
+    "smtp ssh sudo user wifi "
+)
 
 _PASSWORDS: Final = frozenset(
-    "mnemonic pass_phrase passcode passphrase passwd password passwords pin pin_code pincode psk pw pwd recovery_phrase "
-    "seed_phrase".split()
+    _names(
+        "mnemonic pass_phrase passcode passphrase passwd password passwords pin pin_code pincode psk pw pwd "
+        "recovery_phrase seed_phrase "
+    )
 ) | {f"{owner}_pass" for owner in _OWNERS_OF_PASS}
 _KEYS: Final = frozenset(
-    "access_key_id access_secret api_auth api_secret apikey app_secret auth_code auth_header auth_string authorization "
-    "authorization_code aws_secret backup_code backup_codes basic_auth bearer_token client_secret code_verifier conn_str "
-    "connection_string consumer_secret csrfmiddlewaretoken http_auth hmac_signature amz_signature goog_signature jsessionid "
-    "phpsessid presigned_url private_key_pem proxy_auth recovery_code recovery_codes sas_signature sas_url secret_key_base "
-    "security_code sessionid signed_url signing_secret verification_code webhook_secret webhook_signature webhook_url".split()
+    _names(
+        "access_key_id access_secret api_auth api_secret apikey app_secret auth_code auth_header auth_string "
+        "authorization authorization_code aws_secret backup_code backup_codes basic_auth bearer_token client_secret "
+        "code_verifier conn_str connection_string consumer_secret csrfmiddlewaretoken http_auth hmac_signature "
+        "amz_signature goog_signature jsessionid phpsessid presigned_url private_key_pem proxy_auth recovery_code "
+        "recovery_codes sas_signature sas_url secret_key_base security_code sessionid signed_url signing_secret "
+        "verification_code webhook_secret webhook_signature webhook_url "
+    )
 )
 _KEYS_OF_KINDS: Final = frozenset(
     f"{kind}_{last}"
-    for kinds, lasts in (((*_KINDS_OF_KEY, *_SERVICES), ("key", "keys")), ((*_KINDS_OF_TOKEN, *_SERVICES), ("token", "tokens")))
+    for kinds, lasts in (
+        ((*_KINDS_OF_KEY, *_SERVICES), ("key", "keys")),
+        ((*_KINDS_OF_TOKEN, *_SERVICES), ("token", "tokens")),
+    )
     for kind in kinds
     for last in lasts
 )
 _WORDS_TOO: Final = frozenset(
-    "auth bearer cookie cookies credential credentials creds csrf dsn jwt jwts otp passkey secret secrets token totp "
-    "xsrf".split()
+    _names(
+        "auth bearer cookie cookies credential credentials creds csrf dsn jwt jwts otp passkey secret secrets token "
+        "totp xsrf "
+    )
 )
 """Ordinary words of rollouts too: the value must look random."""
 DEFAULT_REDACTED_KEYS: Final = tuple(sorted(_PASSWORDS | _KEYS | _KEYS_OF_KINDS | _WORDS_TOO))
 """The names whose values are replaced by default."""
 
 _OF_MODELS: Final = frozenset(
-    "bos cls completion continuation eos fim image input mask max new next num output pad page prev previous prompt sep "
-    "special start stop sync total unk".split()
+    _names(
+        "bos cls completion continuation eos fim image input mask max new next num output pad page prev previous "
+        "prompt sep special start stop sync total unk "
+    )
 )
 """Words before `token` that make it a model's, or a page's."""
 _TRAILING: Final = frozenset(
-    "again b64 backup confirm confirmation data dev encoded env is new old plain plaintext prod raw repeat "
-    "secret staging str string text value values var".split()
+    _names(
+        "again b64 backup confirm confirmation data dev encoded env is new old plain plaintext prod raw repeat secret "
+        "staging str string text value values var "
+    )
 )
 """Words that may follow a secret's name: `new_password_confirm`. Not `…_id`, `…_count`, `…_file`, `…_name`."""
 _GLUED: Final = ("apikey", "authtoken", "passphrase", "passwd", "password", "secretkey")
@@ -155,6 +176,8 @@ def words_of(name: str) -> list[str]:
 MIN_SECRET: Final = 4
 MIN_KEY: Final = 6
 MIN_RANDOM: Final = 8
+MIN_HYPHENED: Final = 12
+MAX_PARTS: Final = 4
 MAX_SENTENCE: Final = 400
 """Longer values are looked at up to here."""
 _SCHEME: Final = re.compile(
@@ -165,7 +188,9 @@ _VARIABLE: Final = re.compile(
     r"var|data|module|local|this|request|ctx|cfg|opts|options|params|kwargs)\.\w|--?[a-z]"
 )
 _DOTTED: Final = re.compile(r"[A-Za-z_][A-Za-z_.:/,;!?]*")
-_PATH: Final = re.compile(r"(?:~|\.{1,2})?/|[A-Za-z]:\\|file:|[a-z][a-z0-9+]{1,12}://|[\w.-]{1,80}/[\w./-]{1,200}\.[a-z]{1,5}$")
+_PATH: Final = re.compile(
+    r"(?:~|\.{1,2})?/|[A-Za-z]:\\|file:|[a-z][a-z0-9+]{1,12}://|[\w.-]{1,80}/[\w./-]{1,200}\.[a-z]{1,5}$"
+)
 _NUMBER: Final = re.compile(r"[-+]?[0-9][0-9.,:_eE/%-]*")
 _PLACEHOLDER: Final = re.compile(
     r"(?:your|my|the|some|insert|enter|replace|put|change|example|sample|dummy|fake|placeholder|todo|xxx|redacted|masked|"
@@ -173,13 +198,18 @@ _PLACEHOLDER: Final = re.compile(
     re.IGNORECASE,
 )
 _PLAIN: Final = frozenset(
-    "abc any anonymous bar basic bool boolean bytes crane default dict disabled dummy empty enabled example false foo float "
-    "guest hidden int integer invalid list missing module none null object optional pass passwd password qwerty required "
-    "secret self short str string test text token true type undefined unknown user weak wrong x y z".split()
+    _names(
+        "abc any anonymous bar basic bool boolean bytes crane default dict disabled dummy empty enabled example false "
+        "foo float guest hidden int integer invalid list missing module none null object optional pass passwd "
+        "password qwerty required secret self short str string test text token true type undefined unknown user weak "
+        "wrong x y z "
+    )
 )
 _SENTENCE: Final = frozenset(
-    "a an and are as at be by can cannot could do does for from has have if in is it its may must no not of on one or "
-    "should that the their this to too use was we will with you your".split()
+    _names(
+        "a an and are as at be by can cannot could do does for from has have if in is it its may must no not of on "
+        "one or should that the their this to too use was we will with you your "
+    )
 )
 
 
@@ -214,7 +244,10 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
     if kind is KeyKind.WORD:
         return len(core) >= MIN_RANDOM and (is_random or is_basic(core))
     if kind is KeyKind.KEY:
-        return len(core) >= MIN_KEY and (is_random or any(map(str.isdigit, core)))
+        is_made = (
+            is_random or any(map(str.isdigit, core)) or (not is_bare and "-" in core and len(core) >= MIN_HYPHENED)
+        )
+        return len(core) >= MIN_KEY and is_made
     return len(core) >= MIN_SECRET
 
 
@@ -223,8 +256,8 @@ def _is_phrase(value: str, kind: KeyKind, *, is_random: bool, is_bare: bool) -> 
     if "=" in value and is_random:
         return kind is not KeyKind.PASSWORD or not is_bare
     words = value.lower().split()
-    if kind is KeyKind.KEY and is_random and len(words) == 2:  # noqa: PLR2004 - a scheme and a token
-        return True
+    if kind is KeyKind.KEY and is_random:
+        return len(words) <= MAX_PARTS and _SENTENCE.isdisjoint(words)
     return (
         kind is KeyKind.PASSWORD
         and not is_bare

@@ -38,7 +38,10 @@ _BESIDE_WORDS: Final = re.compile(
 
 _BARE_NAME: Final = re.compile(r"[\w.$-]{1,64}(?: [A-Za-z]{2,20})?(?: [A-Za-z]{2,20})?")
 """A name without quotes, backwards."""
-_ANNOTATION: Final = re.compile(r"(?:Optional\[str\]|str(?:ing)?(?: \| None)?|String|SecretStr|bytes|&(?:'static )?str|Any)[ \t]{0,8}=(?!=)[ \t]{0,8}")
+_ANNOTATION: Final = re.compile(
+    r"(?:Optional\[str\]|str(?:ing)?(?: \| None)?|String|SecretStr|bytes|&(?:'static )?str|Any)"
+    r"[ \t]{0,8}=(?!=)[ \t]{0,8}"
+)
 _OPENING: Final = re.compile(r"""(?P<prefix>[bBfFrRuU@$]{0,2})(?P<token>\\{0,64}(?:\"{3}|'{3}|["'`]))""")
 _BARE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]{1,256}""")
 _BARE_LINE: Final = re.compile(r"""[^\s"'\\`]{1,256}""")
@@ -57,12 +60,16 @@ _AFTER_STRING: Final = re.compile(r"\s{0,64}(:?)")
 _TAG_VALUE: Final = re.compile(r"\s{0,64}(?:<!\[CDATA\[)?(?P<value>[^<>\s\]][^<>\"\\\]]{0,4096})(?=<|\]\]>)")
 _OPTION: Final = re.compile(r"""--(?P<name>[A-Za-z][\w-]{2,40})(?:[ \t]{1,8}|\\{0,64}["'],\s{0,8}(?=\\{0,64}["']))""")
 _PAIRS: Final = tuple(
-    re.compile(rf"""\{sign}\s{{0,8}}b?(?P<token>\\{{0,64}}["'])(?P<name>[\w.-]{{1,64}})(?P=token)\s?,\s{{0,8}}(?=b?\\{{0,64}}["'])""")
+    re.compile(
+        rf"""\{sign}\s{{0,8}}b?(?P<token>\\{{0,64}}["'])(?P<name>[\w.-]{{1,64}})(?P=token)\s?,\s{{0,8}}(?=b?\\{{0,64}}["'])"""
+    )
     for sign in "(["
 )
 _ENV: Final = re.compile(r"ENV[ \t]{1,8}(?P<name>[A-Za-z_]\w{2,64})[ \t]{1,8}")
 _SET: Final = re.compile(r"set(?:env|x| -[a-zU]{1,3})[ \t]{1,8}(?P<name>[A-Za-z_]\w{2,64})[ \t]{1,8}")
-_USERINFO: Final = re.compile(r"""://(?P<user>[^\s/@:"'<>\\?#]{0,256})(?::(?P<password>[^\s/"'<>\\?#]{1,256}))?@(?=[\w.\[-])""")
+_USERINFO: Final = re.compile(
+    r"""://(?P<user>[^\s/@:"'<>\\?#]{0,256})(?::(?P<password>[^\s/"'<>\\?#]{1,256}))?@(?=[\w.\[-])"""
+)
 _NETRC: Final = re.compile(r"password(?:\s{1,16}|\\{1,64}[nt][ \t]{0,16})(?P<value>[^\s\"\\]{4,256})")
 _COMMANDS: Final = (
     ("curl", re.compile(r"""-(?:u|-user)[ =]{1,2}\\{0,64}["']?[^\s:"'\\]{1,64}:(?P<value>[^\s"'\\$]{4,256})""")),
@@ -74,7 +81,9 @@ _COMMANDS: Final = (
     ("PASSWORD", re.compile(r"""PASSWORD[ ]{1,4}\\{0,64}['"](?P<value>[^\n"'\\]{4,256})""")),
 )
 """A word, and what passes a password after it."""
-_TABLE: Final = re.compile(r"\| {0,4}[*`]{0,2}(?P<name>\w[\w.-]{1,30}(?: \w{2,20})?)[*`]{0,2} {0,16}\| {0,4}`?(?P<value>[^|\s`\"\\]{4,256})")
+_TABLE: Final = re.compile(
+    r"\| {0,4}[*`]{0,2}(?P<name>\w[\w.-]{1,30}(?: \w{2,20})?)[*`]{0,2} {0,16}\| {0,4}`?(?P<value>[^|\s`\"\\]{4,256})"
+)
 
 
 class _Name(NamedTuple):
@@ -217,7 +226,8 @@ class SecretTexts:
 _ESCAPED_SPACE: Final = re.compile(r"\\[nt]")
 _MACHINE: Final = re.compile(r"(?:machine|login|account)\s\S{1,200}\s{1,16}\Z|default\s\Z")
 _NAME_FIELD: Final = re.compile(
-    rf"""(?:{"|".join(NAME_FIELDS)})["'\\ ]{{0,9}}[:=]["'\\ ]{{0,9}}(?P<name>[\w.-]{{1,64}})(?P<between>["'\\,\s][^{{}}\[\]<>:=]{{0,40}})\Z""",
+    rf"""(?:{"|".join(NAME_FIELDS)})["'\\ ]{{0,9}}[:=]["'\\ ]{{0,9}}(?P<name>[\w.-]{{1,64}})"""
+    r"""["'\\,\s][^{}\[\]<>:=]{0,40}\Z""",
     re.IGNORECASE,
 )
 
@@ -251,7 +261,11 @@ def _skip_space(text: str, start: int, *, with_lines: bool) -> int:
     """Return the position after spaces, tabs (escaped too) and Markdown's asterisks; and after lines, if asked."""
     for _ in range(MAX_VALUE):
         sign, escaped = text[start : start + 1], text[start : start + 2]
-        if escaped == "\\t" or (escaped == "**" and text[start + 2 : start + 3] in (" ", "`")) or (escaped == "\\n" and with_lines):
+        if (
+            escaped == "\\t"
+            or (escaped == "**" and text[start + 2 : start + 3] in (" ", "`"))
+            or (escaped == "\\n" and with_lines)
+        ):
             start += 2
         elif sign in (" ", "\t") or (with_lines and sign in ("\n", "\r")):
             start += 1
@@ -309,7 +323,8 @@ class _Value:
         if opening is not None:
             yield from self._quoted(opening, kind)
         elif text[start : start + 1] in ("[", "{") and text[start : start + 1]:
-            yield from self._walk(start, kind)
+            # Only names in double quotes are outside the strings of a JSON text.
+            yield from self._walk(start, kind, token.count("\\") if token[-1:] == '"' else 1)
         elif name is not None and (_NEWLINE.match(text, start) or _BLOCK.match(text, start)):
             yield from self._indented(start, kind)
         else:
@@ -323,6 +338,13 @@ class _Value:
             return
         if "f" in opening["prefix"].lower() and "{" in value:
             return
+        if self._text.startswith(":", stop + len(opening["token"])):
+            # The next key.
+            return
+        if not can_be_secret(value, kind):
+            # A quote that does not end on its line.
+            value = _NEWLINE.split(value, 1)[0]
+            stop = start + len(value)
         if can_be_secret(value, kind):
             scheme = _SCHEMES.match(value)
             yield start + (scheme.end() if scheme is not None else 0), stop, REDACTED
@@ -336,7 +358,9 @@ class _Value:
             return
         scheme = (_ANY_SCHEME if "authorization" in lower else _SCHEMES).match(text, start)
         start = scheme.end() if scheme is not None else start
-        begins_line = name is not None and not name.token and name.before.rstrip(" \t").endswith(("\n", "export", "\\n"))
+        begins_line = (
+            name is not None and not name.token and name.before.rstrip(" \t").endswith(("\n", "export", "\\n"))
+        )
         found = (_BARE_LINE if begins_line and kind is KeyKind.PASSWORD else _BARE).match(text, start)
         if found is None or text[found.end() : found.end() + 1] in ("(", "[", "{"):
             return
@@ -368,8 +392,14 @@ class _Value:
             elif block is None:
                 return
 
-    def _walk(self, start: int, kind: KeyKind) -> Iterator[Span]:
-        """Yield the texts of a list or an object; a JSON schema, which describes a value, has none."""
+    def _walk(self, start: int, kind: KeyKind, slashes: int) -> Iterator[Span]:
+        """Yield the texts of a list or an object; a JSON schema, which describes a value, has none.
+
+        Args:
+            start: The opening bracket.
+            kind: The kind of its key.
+            slashes: The backslashes of its double quotes; one with fewer ends the JSON string around it.
+        """
         text, depth, position, key = self._text, 0, start, ""
         spans: list[Span] = []
         is_schema, has_value = False, False
@@ -377,7 +407,10 @@ class _Value:
             found = _STRUCTURE.search(text, position)
             if found is None:
                 break
-            sign, position = found[0][-1], found.end()
+            sign = found[0][-1]
+            if self._is_json and sign == '"' and len(found[0]) <= slashes:
+                break
+            position = found.end()
             if sign in "[{":
                 depth += 1
                 if depth > MAX_DEPTH:
@@ -444,4 +477,6 @@ class _Value:
 
 
 _SCHEMA_TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
-_NO_SECRETS: Final = frozenset({"type", "name", "user", "username", "description", "title", "domain", "path", "url", "host"})
+_NO_SECRETS: Final = frozenset(
+    {"type", "name", "user", "username", "description", "title", "domain", "path", "url", "host"}
+)
