@@ -136,7 +136,7 @@ FORMS: Final = {
     "SendGrid": "SG." + "a1" * 11 + "." + "b2" * 20,
     "JWT": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc-def_123",
     "a private key": "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\nabc/def+==\n-----END RSA PRIVATE KEY-----",
-    "a private key that is cut": "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEQyNTUxOQAAACB",
+    "a private key that is cut": "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEQyNTU",
 }
 """Secrets that show by themselves."""
 

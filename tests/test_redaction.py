@@ -25,7 +25,7 @@ HOSTILE = [
         "password=", "password: ", "token:", "token=a1b2c3d4 ", "[('password','", "--password ", "<password>",
         '"value":', '"name":"x","value":', "Authorization: Basic ", "Cookie: a=", "sk-", "xoxb-", "ghp_", "eyJ", "eyJ.",
         "AKIA", "SG.", "Bearer ", "://", "://a:", "://:@", "-----BEGIN PRIVATE KEY-----", "password:\\n a",
-        "machine a password ", "| password ", 'token:\\"', "_", "-", ":", "=", ">", "[", "(", '"', "'", "\\", " ", "A", "{",
+        "| password ", 'token:\\"', "_", "-", ":", "=", ">", "[", "(", '"', "'", "\\", " ", "A", "{",
     )
 ]  # fmt: skip
 

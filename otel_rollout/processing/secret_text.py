@@ -294,6 +294,9 @@ class _Value:
         if sign == "(" and (name.token or text[start : start + 1] not in ('"', "'", "\\")):
             # Only calls with one text: `.apiKey("…")`.
             return
+        if sign == "(" and kind is KeyKind.KEY:
+            # It may be a name: `get_secret("client-secret")`.
+            kind = KeyKind.WORD
         following = text[start : start + 1]
         if sign == "=" and (following in ("=", "~") or text[position - 1] in "!<>=~+|"):
             return
