@@ -43,7 +43,7 @@ _ANNOTATION: Final = re.compile(
     r"[ \t]{0,8}=(?!=)[ \t]{0,8}"
 )
 _OPENING: Final = re.compile(r"""(?P<prefix>[bBfFrRuU@$]{0,2})(?P<token>\\{0,64}(?:\"{3}|'{3}|["'`]))""")
-_BARE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]{1,256}""")
+_BARE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]{1,128}""")
 _BARE_LINE: Final = re.compile(r"""[^\s"'\\`]{1,256}""")
 _MORE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]*""")
 _SCHEMES: Final = re.compile(
