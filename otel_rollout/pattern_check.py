@@ -6,17 +6,13 @@
 from __future__ import annotations
 
 import re
-import warnings
+from importlib import import_module
 from typing import Any, Final
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)
-    try:
-        from re import _constants as constants  # type: ignore[attr-defined]  # since Python 3.11
-        from re import _parser as parser
-    except ImportError:
-        import sre_constants as constants
-        import sre_parse as parser
+try:
+    constants, parser = import_module("re._constants"), import_module("re._parser")
+except ImportError:  # before Python 3.11
+    constants, parser = import_module("sre_constants"), import_module("sre_parse")
 
 __all__ = ["compile_pattern", "fault_of"]
 

@@ -205,6 +205,7 @@ _PLAIN: Final = frozenset(
         "wrong x y z "
     )
 )
+_COUNTED: Final = ("123456", "12345678", "123456789")
 _SENTENCE: Final = frozenset(
     _names(
         "a an and are as at be by can cannot could do does for from has have if in is it its may must no not of on "
@@ -229,7 +230,7 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
     scheme = _SCHEME.match(value)
     core = value[scheme.end() :] if scheme is not None else value
     letters = "".join(filter(str.isalpha, core)).lower()
-    if letters in _PLAIN or _VARIABLE.match(core) or (len(core) < MIN_SECRET and kind is not KeyKind.PASSWORD):
+    if letters in _PLAIN or core in _COUNTED or _VARIABLE.match(core) or (len(core) < MIN_SECRET and kind is not KeyKind.PASSWORD):
         return False
     is_random = looks_random(core)
     if not is_random and (_PATH.match(core) or _PLACEHOLDER.fullmatch(core) or _PLACEHOLDER.match(core)):
@@ -247,7 +248,7 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
         is_made = (
             is_random or any(map(str.isdigit, core)) or (not is_bare and "-" in core and len(core) >= MIN_HYPHENED)
         )
-        return len(core) >= MIN_KEY and is_made
+        return len(core) >= (MIN_RANDOM if is_bare else MIN_KEY) and is_made
     return len(core) >= MIN_SECRET
 
 

@@ -56,6 +56,7 @@ class TestStats:
             "folder": str(folder),
             "trajectories": 5,
             "rootless": 1,
+            "redacted": 0,
             "errors": 1,
             "spans": 14,
             "bytes": sum(step["bytes"] for step in steps),
