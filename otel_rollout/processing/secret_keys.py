@@ -127,18 +127,18 @@ class SecretKeys:
     def __init__(self, names: Iterable[str]) -> None:
         self._names = {"_".join(words_of(name)) for name in names} - {""}
         self._glued = tuple(word for word in _GLUED if word in self._names or word == "authtoken")
-        self._endings = frozenset(
-            word[-3:] for name in self._names for word in (name.rpartition("_")[2], *_TRAILING) if word
-        )
+        self._last = _TRAILING | {name.rpartition("_")[2] for name in self._names}
         self.kind = lru_cache(MAX_REMEMBERED)(self._kind)
         """Returns the kind of the value of a name."""
 
     def __bool__(self) -> bool:
         return bool(self._names)
 
-    def may_end(self, letters: str) -> bool:
-        """Return False if no secret's name ends in these letters."""
-        return letters[-3:].lower() in self._endings
+    def may_end(self, word: str, *, is_whole: bool) -> bool:
+        """Return False if no secret's name ends in this word, or in a word that ends in these letters."""
+        if not is_whole and any(last.endswith(word) for last in self._last):
+            return True
+        return word in self._last or word.endswith(self._glued)
 
     def _kind(self, name: str) -> KeyKind:
         words = words_of(name) if len(name) <= MAX_NAME else []
@@ -230,7 +230,12 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
     scheme = _SCHEME.match(value)
     core = value[scheme.end() :] if scheme is not None else value
     letters = "".join(filter(str.isalpha, core)).lower()
-    if letters in _PLAIN or core in _COUNTED or _VARIABLE.match(core) or (len(core) < MIN_SECRET and kind is not KeyKind.PASSWORD):
+    if (
+        letters in _PLAIN
+        or core in _COUNTED
+        or _VARIABLE.match(core)
+        or (len(core) < MIN_SECRET and kind is not KeyKind.PASSWORD)
+    ):
         return False
     is_random = looks_random(core)
     if not is_random and (_PATH.match(core) or _PLACEHOLDER.fullmatch(core) or _PLACEHOLDER.match(core)):

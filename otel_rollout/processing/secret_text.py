@@ -20,7 +20,7 @@ VALUE_FIELDS: Final = frozenset({"field_value", "header_value", "val", "value"})
 """Keys of objects that are pairs: `{"name": "api_key", "value": …}`."""
 TAIL: Final = 96
 """Characters before a sign that a name is looked for in."""
-ENDING: Final = 12
+ENDING: Final = 16
 """Characters before a sign that show most names to be ordinary."""
 MAX_VALUE: Final = 16_384
 MAX_TOKENS: Final = 4096
@@ -159,7 +159,8 @@ class SecretTexts:
             may_end = name.text in VALUE_FIELDS or bool(self._keys.kind(name.text))
         else:
             words = words_of(name.text)
-            may_end = bool(words) and (self._keys.may_end(words[-1]) or words[-1] in _IN_QUERIES)
+            is_whole = len(words) > 1 or not ending.startswith(name.text)
+            may_end = bool(words) and (self._keys.may_end(words[-1], is_whole=is_whole) or words[-1] in _IN_QUERIES)
         if len(self._endings) >= MAX_REMEMBERED:
             self._endings.clear()
         self._endings[ending] = may_end
