@@ -91,8 +91,11 @@ def work(side: str, switch: str, endpoint: str) -> None:
     pipeline = runtime.pipeline
     clock = time.CLOCK_THREAD_CPUTIME_ID
     if pipeline is not None and pipeline.queues:
+        # The thread starts with the first span.
+        otel_rollout.rollout_trace_op(lambda: 1)()
+        otel_rollout.flush(10)
         thread = pipeline.queues[0]._thread
-        clock = time.pthread_getcpuclockid(thread.ident if thread is not None and thread.ident else 0)
+        clock = time.pthread_getcpuclockid((thread._ident or 0) if thread is not None else 0)
     for line in sys.stdin:
         name, size = json.loads(line)
         length, calls = SIZES[size]
@@ -217,6 +220,8 @@ def main() -> None:
     elif arguments.quality:
         print_quality()
     else:
+        if not arguments.json and not arguments.smoke:
+            print_quality()
         rows = run(1 if arguments.smoke else 15)
         if arguments.json:
             print(json.dumps(rows, indent=2))
