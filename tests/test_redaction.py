@@ -129,7 +129,11 @@ class TestAttributes:
 
     def test_secret_in_a_name(self):
         """A secret in an attribute's name is replaced."""
-        assert Redactor().attributes({FORMS["OpenAI, old"]: "x", "a": 1}) == {"[redacted]": "x", "a": 1}
+        assert Redactor().attributes({FORMS["OpenAI, old"]: "x", FORMS["Slack"]: "y", "a": 1}) == {
+            "[redacted]": "x",
+            "[redacted]'": "y",
+            "a": 1,
+        }
 
     def test_nothing_to_replace(self):
         """Attributes without a secret come back as they are."""

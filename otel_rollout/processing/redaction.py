@@ -108,15 +108,16 @@ class Redactor:
 
     def attributes(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of `attributes` with their secrets replaced, in keys too; the same object if there are none."""
-        clean = {
-            self.label(key) if type(key) is str else key: self._value(value, key if type(key) is str else "")
-            for key, value in attributes.items()
-        }
-        is_same = all(
-            key is before and value is was
-            for (key, value), (before, was) in zip(clean.items(), attributes.items(), strict=False)
-        )
-        return attributes if is_same and len(clean) == len(attributes) else clean  # type: ignore[return-value]  # as given
+        clean: dict[str, Any] = {}
+        is_same = True
+        for key, value in attributes.items():
+            name = self.label(key) if type(key) is str else key
+            while name in clean:
+                # Two keys with a secret.
+                name += "'"
+            clean[name] = self._value(value, key if type(key) is str else "")
+            is_same = is_same and name is key and clean[name] is value
+        return attributes if is_same else clean  # type: ignore[return-value]  # as given
 
     def _value(self, value: Any, key: str) -> Any:
         if isinstance(value, str):
@@ -145,7 +146,7 @@ class Redactor:
         start = text.find('"')
         while start >= 0:
             end = text.find('"', start + 1)
-            while end > 0 and (end - len(text[start + 1 : end].rstrip("\\")) - start - 1) % 2:
+            while end > 0 and _slashes_before(text, end) % 2:
                 end = text.find('"', end + 1)
             value = orjson.loads(text[start : end + 1])
             clean = value
@@ -171,6 +172,13 @@ class Redactor:
     def _add(self, count: int) -> None:
         self.redacted += count
         self._here.value += count
+
+
+def _slashes_before(text: str, position: int) -> int:
+    before = position
+    while text[before - 1] == "\\":
+        before -= 1
+    return position - before
 
 
 def make_redactor(keys: Iterable[str], patterns: Iterable[str]) -> Redactor | None:
