@@ -184,7 +184,7 @@ _SCHEME: Final = re.compile(
     r"(?:bearer|basic|token|bot|digest|negotiate|api-?key|aws4-hmac-sha256|sso-key|key)[ ]+", re.IGNORECASE
 )
 _VARIABLE: Final = re.compile(
-    r"[$%{<*#@&|(\[]|\.{3}|[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60})?(?:\.[A-Za-z_]\w{0,60})?[(\[{<]|(?:os|self|args|config|process|env|settings|secrets|"
+    r"[$%{<*#@&|(\[]|\.{3}|[a-z]\w{0,60}\.[A-Z]\w{0,60}\Z|[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60})?(?:\.[A-Za-z_]\w{0,60})?[(\[{<]|(?:os|self|args|config|process|env|settings|secrets|"
     r"var|data|module|local|this|request|ctx|cfg|opts|options|params|kwargs)\.\w|--?[a-z]"
 )
 _DOTTED: Final = re.compile(r"[A-Za-z_][A-Za-z_.:/,;!?]*")

@@ -369,7 +369,7 @@ class _Value:
         if found is None or text[found.end() : found.end() + 1] in ("(", "[", "{"):
             return
         value = found[0].rstrip(".,;:")
-        is_set = name is None or (text[start - 1] in "=:" and name.text.isupper())
+        is_set = name is not None and text[start - 1] in "=:" and name.text.isupper()
         if not can_be_secret(value, kind, is_bare=not is_set):
             return
         if token and name is not None:
