@@ -88,6 +88,7 @@ INPUT_TOKENS: Final = _root("rollout.input_tokens", "int", "sum of the LLM ops' 
 OUTPUT_TOKENS: Final = _root("rollout.output_tokens", "int", "sum of the LLM ops' output tokens", "filters")
 DROPPED_SPANS: Final = _root("rollout.dropped_spans", "int", "spans of the trajectory dropped before its end", "you")
 TRUNCATED_BYTES: Final = _root("rollout.truncated_bytes", "int", "payload bytes cut from the trajectory", "you")
+REDACTED: Final = _root("rollout.redacted", "int", "secrets replaced in the trajectory", "you")
 TURN: Final = _llm("rollout.turn", "int", "the turn's number in its trajectory, from 1", "filters")
 OUTSIDE_TRAJECTORY: Final = _key("an op outside any trajectory", "rollout.outside_trajectory", "bool", "true", "you")
 

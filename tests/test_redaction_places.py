@@ -334,3 +334,32 @@ def side_without_redaction(request: pytest.FixtureRequest) -> Ours:
     else:
         init("p", "e", backend=side.exporter, redact_keys="none", redact_patterns="none")
     return side
+
+
+class TestCounts:
+    """The number of replaced secrets."""
+
+    def test_on_the_root(self, side):
+        """A root has the count of its own trajectory, whoever owns the spans; `stats()` has that of all."""
+        for times in (0, 2):
+            with rollout_trace_attr(sample_index=times):
+                for _ in range(times):
+                    called(1)
+                    rollout_trace_op(lambda api_key: None)(SECRET)
+
+        roots = [span for span in side.spans() if span.parent is None]
+
+        assert [(root.attributes or {}).get("rollout.redacted") for root in roots] == [None, 2]
+        assert stats().redacted == 2
+
+    def test_a_text_that_is_too_long_for_the_caller(self):
+        """On an application's provider, a note takes the place of a text of more than 256 Ki characters, and counts."""
+        exporter = InMemorySpanExporter()
+        init("p", "e", tracer_provider=_provider(exporter))
+
+        _inside(lambda span: span.set_attributes({"a": "x " * 200_000, "b": ["y", "z " * 200_000], "c": "w"}))
+
+        attributes = dict(exporter.spans[0].attributes or {})
+        note = "…[400,000 characters, too many to search for secrets]"
+        assert (attributes["a"], attributes["b"], attributes["c"]) == (note, ("y", note), "w")
+        assert stats().truncated_bytes == 800_000

@@ -77,6 +77,7 @@ class StepSummary:
         fates: The number of trajectories by fate.
         dropped_spans: The spans that tracing dropped.
         truncated_bytes: The payload bytes that tracing cut.
+        redacted: The secrets that redaction replaced.
         spans: The number of spans.
         bytes: Their size as OTLP JSON.
         stored_bytes: Their size on disk, without the index.
@@ -119,6 +120,7 @@ class StepSummary:
     fates: Mapping[str, int]
     dropped_spans: int
     truncated_bytes: int
+    redacted: int
     spans: int
     bytes: int
     stored_bytes: int
@@ -184,6 +186,7 @@ def summarise_step(summaries: Sequence[TrajectorySummary], groups: Sequence[Grou
         fates=_counts(each.fate for each in summaries),
         dropped_spans=sum_of(each.dropped_spans for each in summaries),
         truncated_bytes=sum_of(each.truncated_bytes for each in summaries),
+        redacted=sum_of(each.redacted for each in summaries),
         spans=sum_of(each.spans for each in summaries),
         bytes=sum_of(each.bytes for each in summaries),
         stored_bytes=sum_of(each.stored_bytes for each in summaries),

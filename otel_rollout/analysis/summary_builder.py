@@ -300,6 +300,7 @@ class SummaryBuilder:
             "staleness": integer_of(attributes.get(semconv.STALENESS)),
             "dropped_spans": count_of(attributes.get(semconv.DROPPED_SPANS)) or 0,
             "truncated_bytes": count_of(attributes.get(semconv.TRUNCATED_BYTES)) or 0,
+            "redacted": count_of(attributes.get(semconv.REDACTED)) or 0,
             "prompt": line_of(prompt),
             "answer": line_of(answer),
             "turn_hashes": figures.turn_hashes,

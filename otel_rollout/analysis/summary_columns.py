@@ -188,6 +188,7 @@ _COUNTS: Final = (
     "prefix_breaks",
     "dropped_spans",
     "truncated_bytes",
+    "redacted",
 )
 _SECONDS: Final = ("llm_seconds", "tool_seconds", "reward_seconds", "waiting_seconds")
 _TOTALS: Final = ("turns", "input_tokens", "output_tokens")

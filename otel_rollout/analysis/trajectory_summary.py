@@ -139,6 +139,7 @@ class TrajectorySummary:
         staleness: Steps between the newest weights and the trainer's.
         dropped_spans: The spans that tracing dropped.
         truncated_bytes: The payload bytes that tracing cut.
+        redacted: The secrets that redaction replaced.
         prompt: The first line of what the user asked, shortened.
         answer: The first line of the last answer, shortened.
         turn_hashes: A short hash of each turn's output and of the results of its tools; equal for equal content,
@@ -189,6 +190,7 @@ class TrajectorySummary:
     staleness: int | None = None
     dropped_spans: int = 0
     truncated_bytes: int = 0
+    redacted: int = 0
     prompt: str = ""
     answer: str = ""
     turn_hashes: tuple[str, ...] = ()

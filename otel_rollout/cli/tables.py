@@ -45,6 +45,7 @@ def step_table(steps: Iterable[StepSummary], *, is_terminal: bool) -> Table:
             Column("no signal", rank=2),
             Column("p99", rank=6),
             Column("spans", rank=7),
+            Column("redacted", rank=7),
             Column("size", rank=8),
             Column("on disk", rank=9),
             EXPERIMENT._replace(rank=1),
@@ -69,6 +70,7 @@ def step_table(steps: Iterable[StepSummary], *, is_terminal: bool) -> Table:
             _share(sum(step.zero_variance.values()), step.comparable_groups),
             "-" if step.seconds is None else duration(round(step.seconds.p99 * 1e9)),
             f"{step.spans:,}",
+            f"{step.redacted:,}",
             size(step.bytes),
             size(step.stored_bytes),
             "" if is_again else experiment,
@@ -80,6 +82,7 @@ def step_table(steps: Iterable[StepSummary], *, is_terminal: bool) -> Table:
             *(["run"] if len({each.run_id for each in rows}) < 2 else []),
             *(["truncated"] if not any(each.truncated for each in rows) else []),
             *(["cancelled"] if not any(each.cancelled for each in rows) else []),
+            *(["redacted"] if not any(each.redacted for each in rows) else []),
         )
     return table
 
@@ -111,6 +114,7 @@ def trajectory_table(
             Column("tokens", rank=6),
             Column("duration", rank=4),
             Column("spans", rank=8),
+            Column("redacted", rank=8),
             Column("size", rank=9),
             EXPERIMENT,
             RUN._replace(rank=7),
@@ -140,6 +144,7 @@ def trajectory_table(
                 token_counts(summary.input_tokens, summary.output_tokens),
                 duration(summary.end_time - summary.start_time),
                 f"{summary.spans:,}",
+                f"{summary.redacted:,}",
                 size(summary.bytes),
                 _text(experiment),
                 _text(each.run_id)[: SHORT_ID if is_terminal else None],
@@ -148,6 +153,7 @@ def trajectory_table(
     if is_terminal:
         table.leave_out(
             "run",
+            *(["redacted"] if not any(summary.redacted for _, summary in trajectories) else []),
             *(["step"] if len({row[0].text for row in table.rows}) < 2 else []),
             *(["experiment"] if len({each.experiment_name for each, _ in trajectories}) < 2 else []),
         )
@@ -182,6 +188,7 @@ def totals_table(stats: FolderStats) -> Table:
         ("without a root", f"{stats.rootless:,}"),
         ("errors", f"{stats.errors:,}"),
         ("spans", f"{stats.spans:,}"),
+        *([("secrets replaced", f"{stats.redacted:,}")] if stats.redacted else []),
         ("as OTLP JSON", size(stats.bytes)),
         ("on disk", f"{size(stats.disk_bytes)}{ratio}"),
         ("files", f"{stats.files:,}"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -13,9 +14,9 @@ from opentelemetry.util.types import Attributes, AttributeValue
 from otel_rollout import semconv
 from otel_rollout.processing.chat_payload import ChatSide
 from otel_rollout.processing.chat_writer import ChatWriter, WrittenSide
+from otel_rollout.processing.known_forms import REDACTED
 from otel_rollout.processing.payload_finisher import PayloadFinisher, plain_text
 from otel_rollout.processing.redaction import Redactor
-from otel_rollout.processing.secret_patterns import REDACTED
 from otel_rollout.safety.guard import FAULTS, is_plain
 from otel_rollout.safety.log_once import internal_error
 from otel_rollout.safety.signal_safe_lock import renew_locks
@@ -29,6 +30,9 @@ from otel_rollout.values.snapshot_json import on_program_thread, to_json, value_
 __all__ = ["ProviderTracer"]
 
 _Value = TypeVar("_Value")
+
+MAX_SEARCHED: Final = 256 * 1024
+"""Characters of a text, other than the payload, that are searched on the caller's thread: a few milliseconds."""
 
 _PARTS: Final = ("_attributes", "_events", "_links")
 """The parts of the SDK's span that have a lock of their own."""
@@ -91,7 +95,7 @@ class ProviderTracer(RolloutTracer):
     def set_input(self, span: Span, taken: Snapshot) -> None:
         """Set the input at once: the provider's span can't be changed after its end."""
         value, written = taken.load(), None
-        with on_program_thread():
+        with on_program_thread(), _counting(span):
             if self._chat is not None and _is_llm(span):
                 written = self._written(self._chat.write_arguments, value)
             self._set_payload(span, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE, taken, value, written)
@@ -101,7 +105,7 @@ class ProviderTracer(RolloutTracer):
     def set_output(self, span: Span, taken: Snapshot) -> None:
         """Set the output at once."""
         value, written = taken.load(), None
-        with on_program_thread():
+        with on_program_thread(), _counting(span):
             if self._chat is not None and _is_llm(span):
                 asked, arguments = self._asked.pop(span, (None, None))
                 write_result = self._chat.write_result
@@ -123,6 +127,8 @@ class ProviderTracer(RolloutTracer):
         root.set_attributes(others)
         _bare(root).set_attributes(before)
         root.set_attributes(own)
+        if isinstance(root, RedactingSpan) and root.trajectory is not None and root.trajectory.redacted:
+            _bare(root).set_attribute(semconv.REDACTED, root.trajectory.redacted)
 
     def _set_conversation(self, root: Span, chat: ChatWriter) -> None:
         """Set the final conversation; what the program annotated stays as it is."""
@@ -184,13 +190,16 @@ class ProviderTracer(RolloutTracer):
     ) -> Span | None:
         redactor = self._redactor
         if redactor is not None:
+            here = redactor.redacted_here
             name, attributes = redactor.label(name), redactor.attributes(attributes)
+            if trajectory is not None:
+                trajectory.redacted += redactor.redacted_here - here
         span = self._tracer.start_span(name, context=context, attributes=attributes, links=links)
         if not span.is_recording():
             return None
         # This thread would wait for ever for a lock that a handler's exception left held.
         renew_locks(span, *(getattr(span, part, None) for part in _PARTS))
-        return span if redactor is None else RedactingSpan(span, redactor)
+        return span if redactor is None else RedactingSpan(span, redactor, trajectory, self._finisher)
 
 
 class RedactingSpan(Span):
@@ -201,11 +210,17 @@ class RedactingSpan(Span):
     Args:
         span: The provider's span.
         redactor: Replaces secrets.
+        trajectory: Its trajectory, whose replaced secrets are counted.
+        finisher: Counts the texts that are too long to be searched.
     """
 
-    def __init__(self, span: Span, redactor: Redactor) -> None:
+    def __init__(
+        self, span: Span, redactor: Redactor, trajectory: TrajectoryState | None, finisher: PayloadFinisher
+    ) -> None:
         self.span = span
-        self._redactor = redactor
+        self.trajectory = trajectory
+        self.redactor = redactor
+        self._finisher = finisher
 
     def get_span_context(self) -> SpanContext:
         """Return the span's ids."""
@@ -221,30 +236,28 @@ class RedactingSpan(Span):
 
     def set_attributes(self, attributes: Mapping[str, AttributeValue]) -> None:
         """Set several attributes."""
-        self.span.set_attributes(self._clean(self._redactor.attributes, attributes, {}))
+        self.span.set_attributes(self._clean(self._attributes, attributes, {}))
 
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
         """Add an event."""
-        clean = self._clean(self._redactor.attributes, attributes, {}) if attributes else attributes
-        self.span.add_event(self._clean(self._redactor.label, name, REDACTED), clean, timestamp)
+        clean = self._clean(self._attributes, attributes, {}) if attributes else attributes
+        self.span.add_event(self._clean(self._label, name, REDACTED), clean, timestamp)
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
         """Add a link to another span."""
-        self.span.add_link(
-            context, self._clean(self._redactor.attributes, attributes, {}) if attributes else attributes
-        )
+        self.span.add_link(context, self._clean(self._attributes, attributes, {}) if attributes else attributes)
 
     def update_name(self, name: str) -> None:
         """Change the span's name."""
-        self.span.update_name(self._clean(self._redactor.label, name, REDACTED))
+        self.span.update_name(self._clean(self._label, name, REDACTED))
 
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
         """Set the status."""
         if isinstance(status, Status):
             if status.description:
-                status = Status(status.status_code, self._clean(self._redactor.text, status.description, REDACTED))
+                status = Status(status.status_code, self._clean(self._label, status.description, REDACTED))
         elif description:
-            description = self._clean(self._redactor.text, description, REDACTED)
+            description = self._clean(self._label, description, REDACTED)
         self.span.set_status(status, description)
 
     def record_exception(
@@ -270,15 +283,46 @@ class RedactingSpan(Span):
         """Return an attribute of the provider's span that the API doesn't have, such as its name."""
         return getattr(self.span, name)
 
+    def _attributes(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        return self.redactor.attributes({key: self._short(value) for key, value in attributes.items()})
+
+    def _label(self, text: str) -> str:
+        return self.redactor.label(self._short(text))
+
+    def _short(self, value: Any) -> Any:
+        """Return the value, or a note in place of a text that takes the caller too long to search."""
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(self._short, value)) if any(map(_is_long, value)) else value
+        if not _is_long(value):
+            return value
+        self._finisher.truncated_bytes += len(value)
+        return f"…[{len(value):,} characters, too many to search for secrets]"
+
     def _clean(self, replace: Callable[[Any], Any], value: _Value, instead: Any) -> _Value:
         try:
-            return replace(value)  # type: ignore[no-any-return]  # of the kind that it was given
+            with _counting(self):
+                return replace(value)  # type: ignore[no-any-return]  # of the kind that it was given
         except FAULTS as error:
             if not is_plain(error):
                 raise
             # A value that can't be searched must not be exported.
             internal_error("replacing secrets")
             return instead  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _counting(span: Span) -> Iterator[None]:
+    """Count the secrets that are replaced meanwhile for the span's trajectory."""
+    trajectory = span.trajectory if isinstance(span, RedactingSpan) else None
+    redactor = span.redactor if isinstance(span, RedactingSpan) else None
+    before = redactor.redacted_here if redactor is not None else 0
+    yield
+    if redactor is not None and trajectory is not None:
+        trajectory.redacted += redactor.redacted_here - before
+
+
+def _is_long(value: object) -> bool:
+    return isinstance(value, str) and len(value) > MAX_SEARCHED
 
 
 def _attributes_of(span: Span) -> Mapping[str, Any]:

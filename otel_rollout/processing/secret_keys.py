@@ -1,7 +1,6 @@
-"""Names of keys, parameters, headers and variables whose values are secrets.
+"""Secret keys: exact names of keys, headers, options and variables, and the values that can be secrets under them.
 
-A name is split into words (`X-API-Key`, `apiKey` and `api key` are the same two), and its last words decide. An
-ordinary word of rollouts (`key`, `token`, `session`, `pass`, `signature` …) counts only after another word.
+A name is split into words (`X-API-Key`, `apiKey` and `api key` are the same two), and its last words decide.
 """
 
 from __future__ import annotations
@@ -13,90 +12,91 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["DEFAULT_REDACTED_KEYS", "KEY_OWNERS", "KeyKind", "SecretKeys"]
+from otel_rollout.processing.known_forms import REDACTED, is_basic, looks_random
 
-KEY_OWNERS: Final = (
-    "alchemy", "algolia", "aliyun", "amazon", "anthropic", "assemblyai", "aws", "azure", "bing", "brave", "cerebras",
-    "claude", "cloudflare", "cohere", "dashscope", "datadog", "daytona", "deepgram", "deepseek", "digitalocean",
-    "elastic", "elevenlabs", "etherscan", "exa", "firecrawl", "fireworks", "gcp", "gemini", "git_hub", "github",
-    "gitlab", "google", "groq", "heroku", "hf", "hugging_face", "huggingface", "infura", "jina", "kaggle", "kimi",
-    "langchain", "langfuse", "langsmith", "mailgun", "mapbox", "mistral", "moonshot", "newrelic", "ngc", "nvidia",
-    "open_ai", "open_router", "openai", "openrouter", "openweather", "perplexity", "pinecone", "qdrant", "rapidapi",
-    "replicate", "sambanova", "sendgrid", "sentry", "serp", "serpapi", "serper", "siliconflow", "slack", "stripe",
-    "tavily", "together", "twilio", "vercel", "volcengine", "voyage", "wandb", "weave", "weaviate", "wolfram", "xai",
-    "zhipu",
-)  # fmt: skip
-"""Services whose name before `key` or `keys` makes it a secret: `openai_key`."""
+__all__ = ["DEFAULT_REDACTED_KEYS", "KeyKind", "SecretKeys", "can_be_secret", "words_of"]
 
-_KINDS_OF_KEY: Final = (
-    "access", "account", "admin", "api", "app", "auth", "client", "consumer", "crypto", "decryption", "deploy",
-    "encryption", "gpg", "hmac", "license", "master", "pgp", "private", "rsa", "secret", "service_account", "session",
-    "shared", "signing", "ssh", "ssl", "storage", "subscription", "tls", "webhook",
-)  # fmt: skip
-_KINDS_OF_TOKEN: Final = (
-    "access", "api", "auth", "bearer", "bot", "csrf", "hf", "hub", "id", "personal_access", "private", "refresh",
-    "sas", "secret", "security", "session", "user", "xsrf",
-)  # fmt: skip
-_OWNERS_OF_PASS: Final = (
-    "admin", "database", "db", "email", "ftp", "imap", "ldap", "login", "mail", "mongo", "mysql", "pg", "postgres",
-    "proxy", "rabbitmq", "redis", "root", "smtp", "ssh", "sudo", "user", "wifi",
-)  # fmt: skip
-_OWNERS_OF_URL: Final = (
-    "amqp", "broker", "connection", "database", "db", "mongo", "mongodb", "mysql", "postgres", "postgresql",
-    "presigned", "redis", "sas", "signed", "sqlalchemy", "webhook",
-)  # fmt: skip
 
-DEFAULT_REDACTED_KEYS: Final = tuple(
-    sorted(
-        {
-            "access_key_id", "api_secret", "apikey", "auth", "auth_code", "authorization", "authorization_code",
-            "backup_code", "backup_codes", "bearer", "card_pin", "code_verifier", "conn_str", "connection_string",
-            "cookie", "cookies", "creds", "credential", "credentials", "csrf", "csrfmiddlewaretoken", "dsn",
-            "hmac_signature", "amz_signature", "goog_signature", "jsessionid", "jwt", "jwts", "otp", "pass_phrase",
-            "passcode", "passkey", "passphrase", "passwd", "password", "passwords", "phpsessid", "pin_code", "pwd",
-            "recovery_code", "recovery_codes", "recovery_phrase", "request_signature", "sas_signature", "secret",
-            "secrets", "security_code", "seed_phrase", "sessionid", "token", "totp", "user_pin", "verification_code",
-            "webhook_signature", "xsrf",
-            *(f"{kind}_{key}" for kind in _KINDS_OF_KEY for key in ("key", "keys")),
-            *(f"{kind}_{token}" for kind in _KINDS_OF_TOKEN for token in ("token", "tokens")),
-            *(f"{owner}_{key}" for owner in KEY_OWNERS for key in ("key", "keys")),
-            *(f"{owner}_pass" for owner in _OWNERS_OF_PASS),
-            *(f"{owner}_{url}" for owner in _OWNERS_OF_URL for url in ("url", "uri")),
-        }
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_SERVICES: Final = _names(
+    "ai21 alchemy algolia aliyun amazon anthropic assemblyai aws azure bing brave cerebras claude cloudflare "
+    "cohere dashscope datadog daytona deepgram deepseek digitalocean discord e2b elastic elevenlabs exa fal "
+    "firecrawl fireworks gcp gemini github gitlab google groq heroku hf huggingface infura jina kaggle kimi "
+    "langchain langfuse langsmith mailgun mapbox minimax mistral moonshot newrelic ngc nvidia openai openrouter "
+    "openweather perplexity pinecone qdrant rapidapi replicate runpod sambanova sendgrid sentry serp serpapi "
+    "serper siliconflow slack stripe tavily telegram together twilio vercel volcengine voyage wandb weave "
+    "weaviate wolfram xai zhipu "
+)
+_KINDS_OF_KEY: Final = _names(
+    "access account admin api app application auth client consumer crypto decryption deploy encryption gpg hmac "
+    "license master pgp private rsa secret service_account session shared signing ssh ssl storage subscription "
+    "tls webhook "
+)
+_KINDS_OF_TOKEN: Final = _names(
+    "access api app auth bearer bot csrf deploy hub id oauth personal_access private refresh sas secret security "
+    "session vault xsrf "
+)
+_OWNERS_OF_PASS: Final = _names(
+    "admin database db email ftp imap keystore ldap login mail mongo mysql pg postgres proxy rabbitmq redis root "
+    "smtp ssh sudo user wifi "
+)
+
+_PASSWORDS: Final = frozenset(
+    _names(
+        "mnemonic pass_phrase passcode passphrase passwd password passwords pin pin_code pincode psk pw pwd "
+        "recovery_phrase seed_phrase "
     )
-)  # fmt: skip
-"""Names whose text values are replaced by default."""
+) | {f"{owner}_pass" for owner in _OWNERS_OF_PASS}
+_KEYS: Final = frozenset(
+    _names(
+        "access_key_id access_secret api_auth api_secret apikey app_secret auth_code auth_header auth_string "
+        "authorization authorization_code aws_secret backup_code backup_codes basic_auth bearer_token client_secret "
+        "code_verifier conn_str connection_string consumer_secret csrfmiddlewaretoken http_auth hmac_signature "
+        "amz_signature goog_signature jsessionid phpsessid presigned_url private_key_pem proxy_auth recovery_code "
+        "recovery_codes sas_signature sas_url secret_key_base security_code sessionid signed_url signing_secret "
+        "verification_code webhook_secret webhook_signature webhook_url "
+    )
+)
+_KEYS_OF_KINDS: Final = frozenset(
+    f"{kind}_{last}"
+    for kinds, lasts in (
+        ((*_KINDS_OF_KEY, *_SERVICES), ("key", "keys")),
+        ((*_KINDS_OF_TOKEN, *_SERVICES), ("token", "tokens")),
+    )
+    for kind in kinds
+    for last in lasts
+)
+_WORDS_TOO: Final = frozenset(
+    _names(
+        "auth bearer cookie cookies credential credentials creds csrf dsn jwt jwts otp passkey secret secrets token "
+        "totp xsrf "
+    )
+)
+"""Ordinary words of rollouts too: the value must look random."""
+DEFAULT_REDACTED_KEYS: Final = tuple(sorted(_PASSWORDS | _KEYS | _KEYS_OF_KINDS | _WORDS_TOO))
+"""The names whose values are replaced by default."""
 
-MODEL_WORDS: Final = frozenset(
-    {
-        "action", "added", "answer", "audio", "bad", "begin", "best", "boi", "boa", "bos", "boundary", "cached", "chat",
-        "chosen", "class", "cls", "completion", "content", "context", "control", "current", "decoded", "decoder",
-        "delimiter", "draft", "each", "end", "eoa", "eoi", "eom", "eos", "eot", "extra", "fallback", "fim", "final",
-        "first", "forced", "generated", "ignore", "im", "image", "img", "input", "label", "last", "length", "mask",
-        "max", "mean", "min", "model", "new", "newline", "next", "no", "num", "observation", "of", "or", "output",
-        "pad", "patch", "per", "placeholder", "predicted", "prefix", "prev", "previous", "prompt", "reasoning",
-        "rejected", "response", "reward", "role", "sampled", "sentence", "sep", "separator", "single", "space",
-        "special", "start", "step", "stop", "sub", "suffix", "system", "target", "text", "think", "thinking", "top",
-        "total", "turn", "unique", "unk", "unknown", "valid", "value", "video", "vision", "vocab",
-        "vocabulary", "word",
-    }
-)  # fmt: skip
-"""Words before `token` that make it a model's token, as in
-https://huggingface.co/docs/transformers/main_classes/tokenizer."""
-
-TRAILING_WORDS: Final = frozenset(
-    {
-        "again", "b64", "backup", "confirm", "confirmation", "confirmed", "dev", "encoded", "env", "hash", "header",
-        "headers", "new", "old", "plain", "plaintext", "prod", "raw", "repeat", "staging", "str", "string", "text",
-        "value", "values", "var",
-    }
-)  # fmt: skip
+_OF_MODELS: Final = frozenset(
+    _names(
+        "bos cls completion continuation eos fim image input mask max new next num output pad page prev previous "
+        "prompt sep special start stop sync total unk "
+    )
+)
+"""Words before `token` that make it a model's, or a page's."""
+_TRAILING: Final = frozenset(
+    _names(
+        "again b64 backup confirm confirmation data dev encoded env is new old plain plaintext prod raw repeat secret "
+        "staging str string text value values var "
+    )
+)
 """Words that may follow a secret's name: `new_password_confirm`. Not `…_id`, `…_count`, `…_file`, `…_name`."""
+_GLUED: Final = ("apikey", "authtoken", "passphrase", "passwd", "password", "secretkey")
+"""Names that count as the end of a word too: `dbpassword`."""
 
-_GLUED: Final = ("apikey", "passphrase", "passwd", "password", "secret")
-"""Names that count as the end of a word too: `dbpassword`, `clientsecret`."""
-
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+")
+_WORD: Final = re.compile(r"[A-Z]{1,64}(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+")
 MAX_WORDS: Final = 3
 MAX_NAME: Final = 64
 """Longer names are texts."""
@@ -107,9 +107,14 @@ class KeyKind(enum.IntEnum):
     """The kind of value that a key has."""
 
     ORDINARY = 0
-    TOKEN = 1
-    """A secret, unless the value looks like a model's token."""
-    SECRET = 2
+    WORD = 1
+    """A secret if it looks random."""
+    KEY = 2
+    """A secret unless it is a word, a number, a path, a variable or a placeholder."""
+    PASSWORD = 3
+    """A secret unless it is a sentence, a path, a variable or a placeholder."""
+    ANY = 4
+    """A secret: the user says so."""
 
 
 class SecretKeys:
@@ -120,50 +125,151 @@ class SecretKeys:
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._names = {"_".join(_words(name)) for name in names} - {""}
-        self._glued = tuple(word for word in _GLUED if word in self._names)
+        self._names = {"_".join(words_of(name)) for name in names} - {""}
+        self._glued = tuple(word for word in _GLUED if word in self._names or word == "authtoken")
+        self._last = _TRAILING | {name.rpartition("_")[2] for name in self._names}
         self.kind = lru_cache(MAX_REMEMBERED)(self._kind)
         """Returns the kind of the value of a name."""
-
-    @property
-    def endings(self) -> set[str]:
-        """The last words of secrets' names, in lower case; a name with another ending is ordinary."""
-        words = {name.rpartition("_")[2] for name in self._names}
-        # A word precedes `id`, with or without a separator: `keyid`, `key_id`.
-        return words | ({"_id", "-id", "yid"} if "id" in words else set())
 
     def __bool__(self) -> bool:
         return bool(self._names)
 
+    def may_end(self, word: str, *, is_whole: bool) -> bool:
+        """Return False if no secret's name ends in this word, or in a word that ends in these letters."""
+        if not is_whole and any(last.endswith(word) for last in self._last):
+            return True
+        return word in self._last or word.endswith(self._glued)
+
     def _kind(self, name: str) -> KeyKind:
-        words = _words(name) if len(name) <= MAX_NAME else []
-        if not words:
-            return KeyKind.ORDINARY
-        if self._is_named(words):
-            return KeyKind.SECRET
-        if words[-1] == "token" and "token" in self._names:
-            return KeyKind.ORDINARY if _is_models(words) else KeyKind.TOKEN
-        while len(words) > 1 and words[-1] in TRAILING_WORDS:
+        words = words_of(name) if len(name) <= MAX_NAME else []
+        while words:
+            kind = self._kind_of(words)
+            if kind or len(words) == 1 or words[-1] not in _TRAILING:
+                return kind
             words = words[:-1]
-            if self._is_named(words):
-                return KeyKind.SECRET
         return KeyKind.ORDINARY
 
-    def _is_named(self, words: list[str]) -> bool:
-        if words == ["token"] or _is_models(words):
-            return False
-        return words[-1].endswith(self._glued) or any(
-            (name := "_".join(words[-count:])) in self._names and name != "token"
-            for count in range(1, min(MAX_WORDS, len(words)) + 1)
-        )
+    def _kind_of(self, words: list[str]) -> KeyKind:
+        if len(words) > 1 and words[-1] == "token" and words[-2] in _OF_MODELS:
+            return KeyKind.ORDINARY
+        tails = ["_".join(words[-count:]) for count in range(min(MAX_WORDS, len(words)), 0, -1)]
+        name = next((tail for tail in tails if tail in self._names), "")
+        if not name and words[-1].endswith(self._glued):
+            name = next(word for word in self._glued if words[-1].endswith(word))
+        if not name:
+            return KeyKind.ORDINARY
+        if name in _PASSWORDS:
+            return KeyKind.PASSWORD
+        if name in _WORDS_TOO:
+            return KeyKind.KEY if len(words) > 1 and name in ("secret", "secrets", "jwt", "bearer") else KeyKind.WORD
+        return KeyKind.KEY if name in _KEYS or name in _KEYS_OF_KINDS or name in self._glued else KeyKind.ANY
 
 
-def _is_models(words: list[str]) -> bool:
-    return len(words) > 1 and words[-1] == "token" and words[-2] in MODEL_WORDS
-
-
-def _words(name: str) -> list[str]:
+def words_of(name: str) -> list[str]:
+    """Return the words of a name, in lower case."""
     if not name.isascii():
         # Full-width letters count as letters; zero-width characters are ignored.
         name = "".join(sign for sign in unicodedata.normalize("NFKC", name) if unicodedata.category(sign) != "Cf")
     return [word.lower() for word in _WORD.findall(name)]
+
+
+MIN_SECRET: Final = 4
+MIN_KEY: Final = 6
+MIN_RANDOM: Final = 8
+MIN_HYPHENED: Final = 12
+MAX_PARTS: Final = 4
+MAX_SENTENCE: Final = 400
+"""Longer values are looked at up to here."""
+_SCHEME: Final = re.compile(
+    r"(?:bearer|basic|token|bot|digest|negotiate|api-?key|aws4-hmac-sha256|sso-key|key)[ ]+", re.IGNORECASE
+)
+_VARIABLE: Final = re.compile(
+    r"[$%{<*#@&|(\[]|\.{3}|[a-z]\w{0,60}\.[A-Z]\w{0,60}\Z|[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60})?(?:\.[A-Za-z_]\w{0,60})?[(\[{<]|(?:os|self|args|config|process|env|settings|secrets|"
+    r"var|data|module|local|this|request|ctx|cfg|opts|options|params|kwargs)\.\w|--?[a-z]"
+)
+_DOTTED: Final = re.compile(r"[A-Za-z_][A-Za-z_.:/,;!?]*")
+_PATH: Final = re.compile(
+    r"(?:~|\.{1,2})?/|[A-Za-z]:\\|file:|[a-z][a-z0-9+]{1,12}://|[\w.-]{1,80}/[\w./-]{1,200}\.[a-z]{1,5}$"
+)
+_NUMBER: Final = re.compile(r"[-+]?[0-9][0-9.,:_eE/%-]*")
+_PLACEHOLDER: Final = re.compile(
+    r"(?:your|my|the|some|insert|enter|replace|put|change|example|sample|dummy|fake|placeholder|todo|xxx|redacted|masked|"
+    r"hidden)(?![a-z])|(?:your|xxx|changeme|example|placeholder|insert|replace).*",
+    re.IGNORECASE,
+)
+_PLAIN: Final = frozenset(
+    _names(
+        "abc any anonymous bar basic bool boolean bytes crane default dict disabled dummy empty enabled example false "
+        "foo float guest hidden int integer invalid list missing module none null object optional pass passwd "
+        "password qwerty required secret self short str string test text token true type undefined unknown user weak "
+        "wrong x y z "
+    )
+)
+_COUNTED: Final = ("123456", "12345678", "123456789")
+_SENTENCE: Final = frozenset(
+    _names(
+        "a an and are as at be by can cannot could do does for from has have if in is it its may must no not of on "
+        "one or should that the their this to too use was we will with you your "
+    )
+)
+
+
+def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
+    """Return True if a value under a key of this kind is to be replaced.
+
+    Args:
+        value: The value, without its quotes.
+        kind: The kind of its key.
+        is_bare: True for a value without quotes in a text, which may be a part of a program or a sentence.
+    """
+    value = value.strip()[:MAX_SENTENCE]
+    if not value or REDACTED in value or not kind:
+        return False
+    if kind is KeyKind.ANY:
+        return True
+    scheme = _SCHEME.match(value)
+    core = value[scheme.end() :] if scheme is not None else value
+    letters = "".join(filter(str.isalpha, core)).lower()
+    if (
+        letters in _PLAIN
+        or core in _COUNTED
+        or _VARIABLE.match(core)
+        or (len(core) < MIN_SECRET and kind is not KeyKind.PASSWORD)
+    ):
+        return False
+    is_random = looks_random(core)
+    if not is_random and (_PATH.match(core) or _PLACEHOLDER.fullmatch(core) or _PLACEHOLDER.match(core)):
+        return False
+    if any(map(str.isspace, core)):
+        return _is_phrase(core, kind, is_random=is_random, is_bare=is_bare)
+    if _NUMBER.fullmatch(core):
+        return kind is KeyKind.PASSWORD and len(core) >= MIN_SECRET and core.strip("-").isdigit()
+    if _DOTTED.fullmatch(core) and not is_random:
+        # A word, or a name of something.
+        return kind is KeyKind.PASSWORD and not is_bare and len(core) >= MIN_KEY and core.islower()
+    if kind is KeyKind.WORD:
+        return len(core) >= MIN_RANDOM and (is_random or is_basic(core))
+    if kind is KeyKind.KEY:
+        is_made = (
+            is_random or any(map(str.isdigit, core)) or (not is_bare and "-" in core and len(core) >= MIN_HYPHENED)
+        )
+        return len(core) >= (MIN_RANDOM if is_bare else MIN_KEY) and is_made
+    return len(core) >= MIN_SECRET
+
+
+def _is_phrase(value: str, kind: KeyKind, *, is_random: bool, is_bare: bool) -> bool:
+    """Return True for cookies, and for a passphrase of words that no sentence is made of."""
+    if "=" in value and is_random:
+        return kind is not KeyKind.PASSWORD or not is_bare
+    words = value.lower().split()
+    if kind is KeyKind.KEY and is_random:
+        return len(words) <= MAX_PARTS and _SENTENCE.isdisjoint(words)
+    return (
+        kind is KeyKind.PASSWORD
+        and not is_bare
+        and _SENTENCE.isdisjoint(words)
+        and not value[0].isupper()
+        and value[-1] not in ".:?!"
+        and value[0].isalnum()
+        and not any(sign in value for sign in "(){}=<>,;")
+    )

@@ -1,88 +1,89 @@
-"""Secrets after their names in a text: JSON, Python's repr, YAML, `.env`, URL queries, headers, options, XML.
+"""Values after the names of secrets in a text: JSON, programs, YAML, TOML, shells, headers, URLs, options, XML.
 
-A sign separates name and value: a colon, an equals sign, the end of a tag; in a pair a comma, in an option a space. The
-sign is searched for, the name before it decides, and the value after it is replaced.
+A sign separates name and value: a colon, an equals sign, the end of a tag. The text is split at the signs; the name at
+the end of a part decides, and the value at the start of the next is replaced, at any depth of escaping.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
-from otel_rollout.processing.secret_keys import TRAILING_WORDS, KeyKind, SecretKeys
-from otel_rollout.processing.secret_patterns import REDACTED, find_rare
+from otel_rollout.processing.known_forms import REDACTED, Span, looks_random
+from otel_rollout.processing.secret_keys import KeyKind, SecretKeys, can_be_secret, words_of
 
-__all__ = ["NAME_FIELDS", "VALUE_FIELDS", "SecretTexts", "is_model_token"]
+__all__ = ["SecretTexts"]
 
-NAME_FIELDS: Final = ("env", "field", "field_name", "header", "header_name", "key", "name", "param", "parameter")
-VALUE_FIELDS: Final = ("field_value", "header_value", "val", "value")
+NAME_FIELDS: Final = ("env", "field", "header", "key", "name", "param", "parameter", "variable")
+VALUE_FIELDS: Final = frozenset({"field_value", "header_value", "val", "value"})
 """Keys of objects that are pairs: `{"name": "api_key", "value": …}`."""
-
-MIN_BARE: Final = 4
-MIN_TOKEN: Final = 8
-"""Shorter values without quotes, and shorter values of `token` in a text, are words."""
-TAIL: Final = 32
-"""Bytes before a sign that are searched and cached; they hold the last words of any name."""
+TAIL: Final = 96
+"""Characters before a sign that a name is looked for in."""
+ENDING: Final = 16
+"""Characters before a sign that show most names to be ordinary."""
+MAX_VALUE: Final = 16_384
+MAX_TOKENS: Final = 4096
+MAX_DEPTH: Final = 16
+"""Values are this long, and containers this large and deep; what is beyond is searched by itself."""
 MAX_REMEMBERED: Final = 8192
-
-_PADDING: Final = b" " * TAIL
-_DEEP: Final = b"\\" * 3
-"""In JSON within JSON within JSON, backslashes may push the name out of the tail."""
-
-_SIGNS: Final = (":", "=", ">")
-_NAME_IN_URL: Final = frozenset({"key", "sig", "signature"})
+_QUOTES: Final = "\"'`"
+_AROUND_NAMES: Final = " \t*?])\\\"'`!"
+_IN_QUERIES: Final = frozenset({"key", "sig", "signature", "code"})
 """Parameters of a URL's query that are ordinary words elsewhere."""
-_NOT_A_VALUE: Final = frozenset(
-    {
-        "any", "bool", "boolean", "bytes", "default", "dict", "empty", "false", "float", "hidden", "int", "integer",
-        "invalid", "list", "missing", "none", "null", "object", "optional", "required", "self", "str", "string", "text",
-        "true", "type", "undefined", "unknown", "wrong",
-    }
-)  # fmt: skip
-_BARE_NAME: Final = re.compile(r"(?<![\w.-])[\w.-]+\Z")
-_WORD_BEFORE: Final = re.compile(r"(?<![\w.-])[\w.-]+ \Z")
-_QUOTED: Final = re.compile(
-    r"""\s{0,8}[bBfFrRuU]{0,2}(?P<quote>\\*["'])(?P<value>.*?)(?:(?<!\\)(?P=quote)|\Z)""", re.DOTALL
+_BESIDE_WORDS: Final = re.compile(
+    r"""\\{0,64}["']?,?\s{0,4}\\{0,64}["'](?:bytes|decoded_token|entity|id|label|lexeme|logprob|pos|prob|rank|score|tag|token_id|type)\\{0,64}["']:"""
 )
-_QUOTED_IN_LINE: Final = re.compile(
-    r"""[ \t]{0,8}[bBfFrRuU]{0,2}(?P<quote>\\*["'])"""
-    r"""(?P<value>[^\n]{1,4096}?(?=(?<!\\)(?P=quote))|[^\s"']{4,4096}(?!\S))"""
-)
-_LIST: Final = re.compile(
-    r"""\s{0,8}(?P<value>\[[^\]"'\\]{0,99}(?P<quote>\\*["'])"""
-    r""".*?(?:(?<!\\)(?P=quote)|\Z)(?:(?P=quote).*?(?:(?<!\\)(?P=quote)|\Z)|[^\]])*\]?)""",
-    re.DOTALL,
-)
-_HEADER: Final = re.compile(
-    r"""[ \t]{0,8}(?P<value>(?:bearer|basic|token|digest|negotiate|apikey|aws4-hmac-sha256)[ ][^\n\r"'\\<]{1,4096}"""
-    r"""|[^\s"'\\<;=]{1,256}=[^\n\r"'\\<]{1,4096})""",
-    re.IGNORECASE,
-)
-_BARE: Final = re.compile(r"""(?P<gap>[ \t]{0,8})(?P<value>[^\s"'\\<>(){}\[\],;&|`]{1,4096})(?P<next>.?)""", re.DOTALL)
-_TAGGED: Final = re.compile(r"\s{0,8}(?P<value>[^<>\s][^<>]{0,4096})(?=<)")
-_PAIR: Final = re.compile(r"""[(\[]\s?b?(?P<close>\\*["'])(?P<name>[\w.-]{1,64})(?P=close),(?=\s?[bru]?\\*["'])""")
-_OPTION: Final = re.compile(
-    r"""(?<![\w-])--?(?P<name>[A-Za-z][\w-]{2,40})(?:[ \t]{1,8}|\\*["'],\s?\\*["'])"""
-    r"""(?P<value>[^\s"'\\,<>-][^\s"'\\,]{0,4096})"""
-)
-_NAME_FIELD: Final = rf"""(?:{"|".join(NAME_FIELDS)})\\*["']?\s?[:=]\s?\\*["']?"""
-_FIELDS_OF_NAMES: Final = re.compile(rf"{_NAME_FIELD}(?=([\w .-]{{1,64}}))".encode(), re.IGNORECASE)
-_FIELDS: Final = re.compile(
-    rf"""\b{_NAME_FIELD}(?P<name>[\w.-]{{1,64}})\\*["']?,?(?:\s|\\n){{1,40}}\\*["']?(?:{"|".join(VALUE_FIELDS)})"""
-    r"""(?P<quote>\\*["'])?\s?(?P<sign>[:=])""",
-    re.IGNORECASE,
-)
-"""Pairs in unparsed text, such as YAML."""
-_NAME_HINTS: Final = (
-    *((sign, re.compile(rb"""\%cb?\\*["']([\w.-]{1,64})\\*["'],""" % sign)) for sign in b"(["),
-    (ord("-"), re.compile(rb"""-(?:(?<!\w-)|(?<=\\[nrt]-))([A-Za-z][\w-]{2,40})(?:[ \t]|\\*["'],)""")),
-)
-"""The names of pairs and options."""
+"""Keys after `token` in rows of a tokenizer, a lexer or a tagger."""
 
-
-_Span: TypeAlias = "tuple[int, int, str]"
-"""The start and end of a value, and its replacement."""
+_BARE_NAME: Final = re.compile(r"[\w.$-]{1,64}(?: [A-Za-z]{2,20})?(?: [A-Za-z]{2,20})?")
+"""A name without quotes, backwards."""
+_ANNOTATION: Final = re.compile(
+    r"(?:Optional\[str\]|str(?:ing)?(?: \| None)?|String|SecretStr|bytes|&(?:'static )?str|Any)"
+    r"[ \t]{0,8}=(?!=)[ \t]{0,8}"
+)
+_OPENING: Final = re.compile(r"""(?P<prefix>[bBfFrRuU@$]{0,2})(?P<token>\\{0,64}(?:\"{3}|'{3}|["'`]))""")
+_BARE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]{1,128}""")
+_BARE_LINE: Final = re.compile(r"""[^\s"'\\`]{1,256}""")
+_MORE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]*""")
+_SCHEMES: Final = re.compile(
+    r"(?:bearer|basic|token|bot|digest|negotiate|api-?key|aws4-hmac-sha256|sso-key)[ ]{1,4}", re.IGNORECASE
+)
+_ANY_SCHEME: Final = re.compile("[A-Za-z][A-Za-z0-9-]{1,30}[ ]{1,4}")
+_COOKIES: Final = re.compile(r"""[^\s"'\\<;=]{1,256}=[^\n\r"'\\<]{1,4096}""")
+_NEWLINE: Final = re.compile(r"(?:\r?\n|\\{1,64}n|\\{1,64}r\\{1,64}n)")
+_BLOCK: Final = re.compile(r"[|>][+-]?[ \t]{0,8}(?=\r?\n|\\{1,64}n)")
+_INDENTED: Final = re.compile(r"""(?:\r?\n|\\{1,64}n)[ \t]{1,64}(?:- )?(?P<value>[^\s"'\\#][^\n\r"\\]{0,4096})""")
+_NEXT_LINE: Final = re.compile(r"""(?:\r?\n|\\{1,64}n)[ \t]{1,64}(?P<prefix>)(?P<token>\\{0,64}["'])""")
+_STRUCTURE: Final = re.compile(r"""\\{0,64}["']|[{}\[\]]""")
+_AFTER_STRING: Final = re.compile(r"\s{0,64}(:?)")
+_TAG_VALUE: Final = re.compile(r"\s{0,64}(?:<!\[CDATA\[)?(?P<value>[^<>\s\]][^<>\"\\\]]{0,4096})(?=<|\]\]>)")
+_OPTION: Final = re.compile(r"""--(?P<name>[A-Za-z][\w-]{2,40})(?:[ \t]{1,8}|\\{0,64}["'],\s{0,8}(?=\\{0,64}["']))""")
+_PAIRS: Final = tuple(
+    re.compile(
+        rf"""\{sign}\s{{0,8}}b?(?P<token>\\{{0,64}}["'])(?P<name>[\w.-]{{1,64}})(?P=token)\s?,\s{{0,8}}(?=b?\\{{0,64}}["'])"""
+    )
+    for sign in "(["
+)
+_ENV: Final = re.compile(r"ENV[ \t]{1,8}(?P<name>[A-Za-z_]\w{2,64})[ \t]{1,8}")
+_SET: Final = re.compile(r"set(?:env|x| -[a-zU]{1,3})[ \t]{1,8}(?P<name>[A-Za-z_]\w{2,64})[ \t]{1,8}")
+_USERINFO: Final = re.compile(
+    r"""://(?P<user>[^\s/@:"'<>\\?#]{0,256})(?::(?P<password>[^\s/"'<>\\?#]{1,256}))?@(?=[\w.\[-])"""
+)
+_NETRC: Final = re.compile(r"password(?:\s{1,16}|\\{1,64}[nt][ \t]{0,16})(?P<value>[^\s\"\\]{4,256})")
+_COMMANDS: Final = (
+    ("curl", re.compile(r"""-(?:u|-user)[ =]{1,2}\\{0,64}["']?[^\s:"'\\]{1,64}:(?P<value>[^\s"'\\$]{4,256})""")),
+    ("curl", re.compile(r"""-(?:b|-cookie)[ =]{1,2}\\{0,64}["'](?P<value>[^\s"'\\=]{1,256}=[^\n"'\\$]{4,4096})""")),
+    ("sshpass", re.compile(r"""-p ?\\{0,64}["']?(?P<value>[^\s"'\\$]{4,256})""")),
+    ("mysql", re.compile(r"""-p\\{0,64}["']?(?P<value>[^\s"'\\$]{4,256})""")),
+    ("openssl", re.compile(r"""-pass(?:in|out)? \\{0,64}["']?pass:(?P<value>[^\s"'\\$]{4,256})""")),
+    ("IDENTIFIED", re.compile(r"""BY[ ]{1,4}\\{0,64}['"](?P<value>[^\n"'\\]{4,256})""")),
+    ("PASSWORD", re.compile(r"""PASSWORD[ ]{1,4}\\{0,64}['"](?P<value>[^\n"'\\]{4,256})""")),
+)
+"""A word, and what passes a password after it."""
+_TABLE: Final = re.compile(
+    r"\| {0,4}[*`]{0,2}(?P<name>\w[\w.-]{1,30}(?: \w{2,20})?)[*`]{0,2} {0,16}\| {0,4}`?(?P<value>[^|\s`\"\\]{4,256})"
+)
 
 
 class _Name(NamedTuple):
@@ -90,17 +91,17 @@ class _Name(NamedTuple):
 
     Args:
         text: The name.
-        quote: Its closing quote, with its backslashes; empty if it has none.
-        before: The character before an unquoted name.
+        token: Its closing quote, with its backslashes; empty if it has none.
+        before: The text before an unquoted name.
     """
 
     text: str
-    quote: str
+    token: str
     before: str
 
 
 class SecretTexts:
-    """Finds and replaces the values after the names of secrets.
+    """Finds the values after the names of secrets.
 
     Args:
         keys: Classifies names.
@@ -108,196 +109,378 @@ class SecretTexts:
 
     def __init__(self, keys: SecretKeys) -> None:
         self._keys = keys
-        endings = keys.endings | TRAILING_WORDS | _NAME_IN_URL | {"val"}
-        self._hints = tuple(
-            (ord(sign), re.compile(_hint(sign, endings).encode("latin-1"), re.DOTALL)) for sign in _SIGNS
-        )
-        self._signs = tuple((sign, re.compile(_hint(sign, endings, tail=0))) for sign in _SIGNS)
-        self._clean: set[bytes] = set()
+        self._endings: dict[str, bool] = {}
+        """True for the last characters before a sign, which recur, if they may end a secret's name."""
 
-    def may_find(self, json_bytes: bytes) -> bool:
-        """Return False if `json_bytes` (one or more JSON texts) surely has no secret's name; True: look closer."""
-        padded = _PADDING + json_bytes
-        for sign, hint in self._hints:
-            if sign in json_bytes:
-                tails = hint.findall(padded)
-                if tails and not self._clean.issuperset(tails) and self._names_any(sign, tails, json_bytes):
-                    return True
-        for sign, hint in _NAME_HINTS:  # noqa: SIM110 - a generator is slower than the loop
-            if sign in json_bytes and self._names_secret(hint, sign, json_bytes):
-                return True
-        return False
+    def spans(self, text: str, *, is_json: bool) -> Iterator[Span]:
+        """Yield the span of each value.
 
-    def redact(self, text: str) -> tuple[str, int]:
-        """Return `text` with the values after secrets' names replaced, and their number."""
-        parts: list[str] = []
-        count = end = 0
-        for start, stop, replacement in sorted(filter(None, self._spans(text))):
-            if start >= end:
-                parts += (text[end:start], replacement)
-                count, end = count + 1, stop
-        return ("".join((*parts, text[end:])), count) if count else (text, 0)
+        Args:
+            text: The text.
+            is_json: True for a JSON text: no span crosses the ends of its strings.
+        """
+        for sign in (":", "=", "(", " is "):
+            if sign in text:
+                yield from self._after(text, sign, is_json=is_json)
+        if "<" in text and ("</" in text or "]]>" in text):
+            yield from self._tagged(text)
+        yield from self._options(text, is_json=is_json)
+        yield from self._addresses(text)
 
-    def _names_any(self, sign: int, tails: list[bytes], json_bytes: bytes) -> bool:
-        if len(self._clean) >= MAX_REMEMBERED:
-            self._clean.clear()
-        has_value_field = False
-        for tail in tails:
-            if tail in self._clean:
+    def _after(self, text: str, sign: str, *, is_json: bool) -> Iterator[Span]:
+        parts = text.split(sign)
+        endings = {part[-ENDING:] for part in parts[:-1]}
+        known = self._endings
+        named = {ending for ending in endings if (known[ending] if ending in known else self._may_end(ending))}
+        if not named:
+            return
+        end, walked = -len(sign), 0
+        value = _Value(text, is_json=is_json)
+        for part in parts[:-1]:
+            end += len(part) + len(sign)
+            if part[-ENDING:] not in named or end < walked:
                 continue
-            if tail[-4:-1] == _DEEP:
-                return True
-            name = _name_before(tail.decode("utf-8", "ignore"))
-            if name is not None:
-                if self._kind(name):
-                    return True
-                if name.text in VALUE_FIELDS:
-                    # The name field beside it decides.
-                    has_value_field = True
-                    continue
-            if len(self._clean) < MAX_REMEMBERED:
-                self._clean.add(tail)
-        return has_value_field and any(
-            self._keys.kind(name.decode("utf-8", "ignore")) for name in _FIELDS_OF_NAMES.findall(json_bytes)
-        )
+            name = _name_before(part[-TAIL:])
+            kind = self._kind(name, text, end, sign) if name is not None else KeyKind.ORDINARY
+            if name is None or not kind:
+                continue
+            for span in value.after(end, sign, name, kind):
+                walked = span[1]
+                yield span
+            walked = max(walked, value.walked)
 
-    def _names_secret(self, hint: re.Pattern[bytes], sign: int, json_bytes: bytes) -> bool:
-        found = find_rare(hint, sign, json_bytes)
-        return found is not None and any(
-            self._keys.kind(name.decode()) for name in hint.findall(json_bytes, found.start())
-        )
+    def _may_end(self, ending: str) -> bool:
+        """Return False if no name of a secret ends like this."""
+        name = _name_before(ending)
+        if name is None:
+            may_end = not ending.strip(_AROUND_NAMES)
+        elif name.token and ending.count(name.token[-1]) > 1:
+            # Both quotes are there.
+            may_end = name.text in VALUE_FIELDS or bool(self._keys.kind(name.text))
+        else:
+            words = words_of(name.text)
+            is_whole = len(words) > 1 or not ending.startswith(name.text)
+            may_end = bool(words) and (self._keys.may_end(words[-1], is_whole=is_whole) or words[-1] in _IN_QUERIES)
+        if len(self._endings) >= MAX_REMEMBERED:
+            self._endings.clear()
+        self._endings[ending] = may_end
+        return may_end
 
-    def _kind(self, name: _Name) -> KeyKind:
-        if name.before and name.before in "?&" and name.text.lower() in _NAME_IN_URL:
-            return KeyKind.SECRET
+    def _kind(self, name: _Name, text: str, position: int, sign: str) -> KeyKind:
+        lower = name.text.lower()
+        if lower in VALUE_FIELDS:
+            found = _NAME_FIELD.search(text, max(0, position - TAIL - 64), position)
+            return self._keys.kind(found["name"]) if found is not None else KeyKind.ORDINARY
+        if sign == "=" and name.before[-1:] in ("?", "&") and lower in _IN_QUERIES:
+            return KeyKind.KEY
         return self._keys.kind(name.text)
 
-    def _spans(self, text: str) -> Iterator[_Span | None]:
-        """Yield the span of each value; None for values that stay."""
-        for sign, pattern in self._signs:
-            end = 0
-            for found in pattern.finditer(text) if sign in text else ():
-                position = found.start()
-                # Searching within a replaced value would take quadratic time.
-                if position < end:
-                    continue
-                name = _name_before(text[max(0, position - 2 * TAIL) : position])
-                kind = self._kind(name) if name is not None else KeyKind.ORDINARY
-                if name is None or not kind:
-                    continue
-                span = _value(text, position, sign, name, kind)
-                yield span
-                end = end if span is None else span[1]
-        for pair in _PAIR.finditer(text):
-            if kind := self._keys.kind(pair["name"]):
-                yield _span(_QUOTED_IN_LINE.match(text, pair.end()), kind)
-        for fields in _FIELDS.finditer(text):
-            if kind := self._keys.kind(fields["name"]):
-                yield _value(text, fields.end() - 1, fields["sign"], _Name("value", fields["quote"] or "", ""), kind)
-        for option in _OPTION.finditer(text):
-            if (kind := self._keys.kind(option["name"])) and not _is_placeholder(option["value"]):
-                yield _span(option, kind)
+    def _tagged(self, text: str) -> Iterator[Span]:
+        """Yield the values of XML's elements, and of parameters in calls: `<parameter=api_key>…`."""
+        end = -1
+        for part in text.split(">")[:-1]:
+            end += len(part) + 1
+            name = _name_before(part[-TAIL:])
+            if name is None or "<" not in part[-TAIL:] or not (name.token or name.before[-1:] in ("<", "=", ":")):
+                continue
+            kind = self._keys.kind(name.text)
+            value = _TAG_VALUE.match(text, end + 1)
+            if kind and value is not None and can_be_secret(value["value"], kind):
+                yield *value.span("value"), REDACTED
+
+    def _options(self, text: str, *, is_json: bool) -> Iterator[Span]:
+        """Yield the values of options, pairs, and commands that set a variable."""
+        value = _Value(text, is_json=is_json)
+        for sign, pattern in (("-", _OPTION), ("(", _PAIRS[0]), ("[", _PAIRS[1]), ("E", _ENV), (" ", _SET)):
+            if sign not in text:
+                continue
+            for found in pattern.finditer(text):
+                kind = self._keys.kind(found["name"])
+                if kind is KeyKind.PASSWORD and text[found.start()] == "[":
+                    # A list of names: `["password", "login"]`.
+                    kind = KeyKind.KEY
+                if kind:
+                    yield from value.at(found.end(), kind, "")
+        if "|" in text:
+            for found in _TABLE.finditer(text):
+                if (kind := self._keys.kind(found["name"])) and can_be_secret(found["value"], kind, is_bare=True):
+                    yield *found.span("value"), REDACTED
+
+    def _addresses(self, text: str) -> Iterator[Span]:
+        """Yield the passwords and tokens before the host of a URL, in `.netrc`, and after `curl -u`."""
+        for found in _USERINFO.finditer(text) if "@" in text and "/" in text else ():
+            if found["password"] is not None:
+                if not found["password"].isdigit() and can_be_secret(found["password"], KeyKind.PASSWORD):
+                    yield *found.span("password"), REDACTED
+            elif looks_random(found["user"]):
+                yield *found.span("user"), REDACTED
+        if "password" in text:
+            for found in _NETRC.finditer(text):
+                if _MACHINE.search(_ESCAPED_SPACE.sub(" ", text[max(0, found.start() - 300) : found.start()])):
+                    yield *found.span("value"), REDACTED
+        for word, pattern in _COMMANDS:
+            for found in pattern.finditer(text) if pattern.pattern[0] in text and word in text else ():
+                if can_be_secret(found["value"], KeyKind.PASSWORD):
+                    yield *found.span("value"), REDACTED
 
 
-def _hint(sign: str, endings: set[str], tail: int = TAIL) -> str:
-    """Return a pattern for `sign` after a name that may end in one of `endings`; it captures `tail` bytes before it.
-
-    It begins with the sign and looks back: `re` finds a single character several times faster than a pattern. The last
-    three letters rule out most names; the captured tail decides on the rest.
-    """
-    ascii_endings = [word for word in endings if word.isascii()]
-    either = "".join(_letters(ascii_endings, place) for place in (3, 2, 1))
-    wide = "[0-9\\\\\\x80-\\xff]" if tail else "[0-9\\\\]|[^\\x00-\\x7f]"
-    behind = f"(?<={either}[\"' ]{sign})|(?<={either}{sign})|(?<=[A-Za-z_][0-9]{sign})|(?<=[\"'] {sign})" + "".join(
-        f"|(?<={one}[\"']{sign})" for one in wide.split("|")
-    )
-    # Keys of every message.
-    usual = "".join(f'(?<!"{key}"{sign})' for key in ("role", "content")) if sign == ":" else ""
-    unequal = "(?<![=!<>]=)(?!=)" if sign == "=" else ""
-    return f"{sign}{usual}{unequal}(?:{behind})" + (f"(?<=(.{{{tail}}}){sign})" if tail else "")
-
-
-def _letters(words: Iterable[str], place: int) -> str:
-    """Return a pattern for the letters, in any case, that the words have at this place from their end."""
-    letters = "".join(sorted({word[-place] for word in words if len(word) >= place}))
-    return f"[{re.escape(letters)}{re.escape(letters.upper())}]"
+_ESCAPED_SPACE: Final = re.compile(r"\\[nt]")
+_MACHINE: Final = re.compile(r"(?:machine|login|account)\s\S{1,200}\s{1,16}\Z|default\s\Z")
+_NAME_FIELD: Final = re.compile(
+    rf"""(?:{"|".join(NAME_FIELDS)})["'\\ ]{{0,9}}[:=]["'\\ ]{{0,9}}(?P<name>[\w.-]{{1,64}})"""
+    r"""["'\\,\s][^{}\[\]<>:=]{0,40}\Z""",
+    re.IGNORECASE,
+)
 
 
 def _name_before(tail: str) -> _Name | None:
     """Return the name at the end of `tail`."""
-    body = tail.rstrip(" \t")
-    if body[-1:] in ('"', "'"):
+    body = _trimmed(tail)
+    if body[-1:] in ("]", ")"):
+        body = body[:-1]
+    if body[-1:] and body[-1] in _QUOTES:
         inner = body[:-1].rstrip("\\")
         name = inner[inner.rfind(body[-1]) + 1 :]
         return _Name(name, body[len(inner) :], "") if name.strip() else None
-    bare = _BARE_NAME.search(body)
+    bare = _BARE_NAME.match(body[::-1])
     if bare is None:
         return None
-    before = _WORD_BEFORE.search(body[: bare.start()])
-    return _Name(f"{before[0]}{bare[0]}" if before else bare[0], "", body[: bare.start()][-1:])
+    name, before = bare[0][::-1], body[: len(body) - bare.end()]
+    # An escaped newline ends in a letter.
+    return _Name(name[1:] if before[-1:] == "\\" and name[0] in "nrt" else name, "", before)
 
 
-def _value(text: str, position: int, sign: str, name: _Name, kind: KeyKind) -> _Span | None:
-    """Return the span of the value after the sign at `position`; None if it stays."""
-    start = position + 1
-    if sign == ">":
-        is_tag = name.before in ("<", "=", ":", "/") or bool(name.quote)
-        value = _TAGGED.match(text, start) if is_tag and "<" in text[max(0, position - 2 * TAIL) : position] else None
-        return _span(value, kind)
-    if name.quote:
-        quoted = _QUOTED.match(text, start)
-        if quoted is not None:
-            span = _span(quoted, kind, is_quoted=True)
-            is_cut = quoted.end() == quoted.end("value")
-            return span if span is None or not is_cut else (*quoted.span("value"), REDACTED + quoted["quote"])
-        items = _LIST.match(text, start)
-        if items is not None and items["quote"] and kind is KeyKind.SECRET:
-            return *items.span("value"), f"[{items['quote']}{REDACTED}{items['quote']}]"
-        return None
-    quoted = _QUOTED_IN_LINE.match(text, start)
-    if quoted is not None:
-        return _span(quoted, kind)
-    if name.text.lower().endswith(("authorization", "cookie")):
-        header = _HEADER.match(text, start)
-        if header is not None:
-            return _span(header, KeyKind.SECRET)
-    bare = _BARE.match(text, start)
-    if bare is None or len(bare["value"]) < MIN_BARE or _is_placeholder(bare["value"]):
-        return None
-    is_spaced = bool(bare["gap"]) or text[position - 1].isspace()
-    return None if _is_program(bare["value"], bare["next"], sign, is_spaced=is_spaced) else _span(bare, kind)
+def _trimmed(text: str) -> str:
+    """Return the text without the spaces, the tabs (escaped too) and the asterisks of Markdown at its end."""
+    text = text.rstrip(" \t*?!")
+    while text.endswith("\\t"):
+        text = text[:-2].rstrip(" \t\\")
+    return text
 
 
-def _span(found: re.Match[str] | None, kind: KeyKind, *, is_quoted: bool = False) -> _Span | None:
-    """Return the span of a value that may be a secret; an unquoted value of `token` must look like one."""
-    value = found["value"] if found is not None else ""
-    if found is None or not value.strip() or value.strip() == REDACTED:
-        return None
-    span = *found.span("value"), REDACTED
-    if kind is KeyKind.SECRET:
-        return span
-    if is_quoted:
-        return None if is_model_token(value) else span
-    has_form = len(value) >= MIN_TOKEN and any(map(str.isdigit, value)) and not any(map(str.isspace, value))
-    return span if has_form else None
+def _skip_space(text: str, start: int, *, with_lines: bool) -> int:
+    """Return the position after spaces, tabs (escaped too) and Markdown's asterisks; and after lines, if asked."""
+    for _ in range(MAX_VALUE):
+        sign, escaped = text[start : start + 1], text[start : start + 2]
+        if (
+            escaped == "\\t"
+            or (escaped == "**" and text[start + 2 : start + 3] in (" ", "`"))
+            or (escaped == "\\n" and with_lines)
+        ):
+            start += 2
+        elif sign in (" ", "\t") or (with_lines and sign in ("\n", "\r")):
+            start += 1
+        else:
+            break
+    return start
 
 
-def is_model_token(value: str) -> bool:
-    """Return True if a text under `…token` is a tokenizer's special token: `<|im_end|>`, `</s>`, `[PAD]`."""
-    stripped = value.strip()
-    return (stripped[:1], stripped[-1:]) in (("<", ">"), ("[", "]"))
+class _Value:
+    """Reads the values of one text.
+
+    Args:
+        text: The text.
+        is_json: True for a JSON text.
+    """
+
+    def __init__(self, text: str, *, is_json: bool) -> None:
+        self._text = text
+        self._is_json = is_json
+        self.walked = 0
+        """The end of the last container, whose values are found."""
+
+    def after(self, position: int, sign: str, name: _Name, kind: KeyKind) -> Iterator[Span]:
+        """Yield the spans of the value after the sign at `position`."""
+        text, start = self._text, position + len(sign)
+        if sign == "(" and (name.token or text[start : start + 1] not in ('"', "'", "\\")):
+            # Only calls with one text: `.apiKey("…")`.
+            return
+        if sign == "(" and kind is KeyKind.KEY:
+            # It may be a name: `get_secret("client-secret")`.
+            kind = KeyKind.WORD
+        following = text[start : start + 1]
+        if sign == "=" and (following in ("=", "~") or text[position - 1] in "!<>=~+|"):
+            return
+        if following == ":" or (following == "/" and sign == ":" and text[start + 1 : start + 2] == "/"):
+            return
+        if following == "=" or (following == ">" and sign == "="):
+            start += 1
+        start = _skip_space(text, start, with_lines=bool(name.token))
+        if sign == ":" and not name.token and (annotation := _ANNOTATION.match(text, start)):
+            start = annotation.end()
+        is_row = kind is KeyKind.WORD
+        for span in self.at(start, kind, name.token, name):
+            if not (is_row and _BESIDE_WORDS.match(text, span[1])):
+                yield span
+
+    def at(self, start: int, kind: KeyKind, token: str, name: _Name | None = None) -> Iterator[Span]:
+        """Yield the spans of the value that starts there.
+
+        Args:
+            start: The position of the value.
+            kind: The kind of its key.
+            token: The closing quote of the key, if it has one.
+            name: The key, if it is before a sign.
+        """
+        text = self._text
+        opening = _OPENING.match(text, start)
+        if opening is not None:
+            yield from self._quoted(opening, kind)
+        elif text[start : start + 1] in ("[", "{") and text[start : start + 1]:
+            # Only names in double quotes are outside the strings of a JSON text.
+            yield from self._walk(start, kind, token.count("\\") if token[-1:] == '"' else 1)
+        elif name is not None and (_NEWLINE.match(text, start) or _BLOCK.match(text, start)):
+            yield from self._indented(start, kind)
+        else:
+            yield from self._bare(start, kind, token, name)
+
+    def _quoted(self, opening: re.Match[str], kind: KeyKind) -> Iterator[Span]:
+        start, stop = opening.end(), self._closing(opening["token"], opening.end())
+        value = self._text[start : min(stop, start + MAX_VALUE)]
+        if value[:1].isspace() or value[:1] in (",", ";", ":", ")", "]", "}", "+"):
+            # Between two values.
+            return
+        if "f" in opening["prefix"].lower() and "{" in value:
+            return
+        if self._text.startswith(":", stop + len(opening["token"])):
+            # The next key.
+            return
+        if not can_be_secret(value, kind):
+            # A quote that does not end on its line.
+            value = _NEWLINE.split(value, 1)[0]
+            stop = start + len(value)
+        if can_be_secret(value, kind):
+            scheme = _SCHEMES.match(value)
+            yield start + (scheme.end() if scheme is not None else 0), stop, REDACTED
+
+    def _bare(self, start: int, kind: KeyKind, token: str, name: _Name | None) -> Iterator[Span]:
+        text = self._text
+        lower = name.text.lower() if name is not None else ""
+        if "cookie" in lower and (cookies := _COOKIES.match(text, start)):
+            if looks_random(cookies[0]):
+                yield *cookies.span(), REDACTED
+            return
+        scheme = (_ANY_SCHEME if "authorization" in lower else _SCHEMES).match(text, start)
+        start = scheme.end() if scheme is not None else start
+        begins_line = (
+            name is not None and not name.token and name.before.rstrip(" \t").endswith(("\n", "export", "\\n"))
+        )
+        found = (_BARE_LINE if begins_line and kind is KeyKind.PASSWORD else _BARE).match(text, start)
+        if found is None or text[found.end() : found.end() + 1] in ("(", "[", "{"):
+            return
+        value = found[0].rstrip(".,;:")
+        is_set = name is not None and text[start - 1] in "=:" and name.text.isupper()
+        if not can_be_secret(value, kind, is_bare=not is_set):
+            return
+        if token and name is not None:
+            # A number in JSON; the text in its place needs quotes.
+            yield start, start + len(value), f"{token}{REDACTED}{token}"
+            return
+        more = _MORE.match(text, found.end()) if len(found[0]) == len(value) else None
+        yield start, more.end() if more is not None else start + len(value), REDACTED
+
+    def _indented(self, start: int, kind: KeyKind) -> Iterator[Span]:
+        """Yield the lines below a key of YAML: a block, a list, or the value on the next line."""
+        block = _BLOCK.match(self._text, start)
+        position = block.end() if block is not None else start
+        for _ in range(MAX_DEPTH):
+            line = _INDENTED.match(self._text, position)
+            if line is None and position == start and (quoted := _NEXT_LINE.match(self._text, start)):
+                yield from self._quoted(quoted, kind)
+            if line is None or (block is None and ": " in line["value"]) or "=" in line["value"][:1]:
+                return
+            value = line["value"].rstrip()
+            position = line.end()
+            if can_be_secret(value, kind):
+                yield line.start("value"), line.start("value") + len(value), REDACTED
+            elif block is None:
+                return
+
+    def _walk(self, start: int, kind: KeyKind, slashes: int) -> Iterator[Span]:
+        """Yield the texts of a list or an object; a JSON schema, which describes a value, has none.
+
+        Args:
+            start: The opening bracket.
+            kind: The kind of its key.
+            slashes: The backslashes of its double quotes; one with fewer ends the JSON string around it.
+        """
+        text, depth, position, key = self._text, 0, start, ""
+        spans: list[Span] = []
+        is_schema, has_value = False, False
+        for _ in range(MAX_TOKENS):
+            found = _STRUCTURE.search(text, position)
+            if found is None:
+                break
+            sign = found[0][-1]
+            if self._is_json and sign == '"' and len(found[0]) <= slashes:
+                break
+            position = found.end()
+            if sign in "[{":
+                depth += 1
+                if depth > MAX_DEPTH:
+                    break
+            elif sign in "]}":
+                depth -= 1
+                if depth <= 0:
+                    break
+            else:
+                stop = self._closing(found[0], position)
+                value = text[position : min(stop, position + MAX_VALUE)]
+                position = stop + len(found[0])
+                after = _AFTER_STRING.match(text, position)
+                if after is not None and after[1]:
+                    key = value
+                    has_value = has_value or key == "value"
+                    is_schema = is_schema or key in ("$ref", "anyOf", "oneOf", "allOf", "properties")
+                    continue
+                is_schema = is_schema or (key == "type" and value in _SCHEMA_TYPES)
+                if key not in _NO_SECRETS and can_be_secret(value, kind):
+                    spans.append((found.end(), stop, REDACTED))
+        self.walked = max(self.walked, min(position, len(text)))
+        if has_value or not is_schema:
+            yield from spans
+
+    def _closing(self, token: str, start: int) -> int:
+        """Return the start of the closing quote: it has as many backslashes as the opening one, or fewer.
+
+        Inside the value, escaped quotes have more.
+        """
+        text, sign, slashes = self._text, token[-1], token.count("\\")
+        triple = token.lstrip("\\") if len(token) - slashes > 1 else ""
+        last = min(len(text), start + MAX_VALUE)
+        position = start
+        while True:
+            position = text.find(triple or sign, position, last)
+            if position < 0:
+                stop = last
+                break
+            before = position
+            while before > start and text[before - 1] == "\\":
+                before -= 1
+            run = position - before
+            if run < slashes or run % (2 * (slashes + 1)) == slashes:
+                stop = position - min(run, slashes)
+                break
+            position += 1
+        if self._is_json and sign != '"':
+            # The JSON string around it ends before.
+            limit = self._string_end(start, stop)
+            stop = min(stop, limit)
+        return stop
+
+    def _string_end(self, start: int, stop: int) -> int:
+        position = self._text.find('"', start, stop)
+        while position >= 0:
+            before = position
+            while before > start and self._text[before - 1] == "\\":
+                before -= 1
+            if (position - before) % 2 == 0:
+                return position
+            position = self._text.find('"', position + 1, stop)
+        return stop
 
 
-def _is_placeholder(value: str) -> bool:
-    return value[0] in "$%*" or value.lower().rstrip(".:") in _NOT_A_VALUE or value.rstrip(".").isdecimal()
-
-
-def _is_program(value: str, following: str, sign: str, *, is_spaced: bool) -> bool:
-    """Return True if an unquoted value is an expression, an annotation or a word of a sentence."""
-    if following and following in "([{":
-        return True
-    if not value.replace("_", "").replace(".", "").isalpha():
-        return False
-    if sign == "=":
-        return is_spaced or (bool(following) and following in ",)")
-    return bool(following) and following not in "\n\r\"'\\,;"
+_SCHEMA_TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+_NO_SECRETS: Final = frozenset(
+    {"type", "name", "user", "username", "description", "title", "domain", "path", "url", "host"}
+)

@@ -22,6 +22,7 @@ from otel_rollout.processing.token_text import add_token_text, numbers_last
 from otel_rollout.safety.log_once import internal_error
 from otel_rollout.spans.finished_span import FinishedSpan, readable_span
 from otel_rollout.spans.recording_span import RolloutSpan
+from otel_rollout.spans.trajectory_state import TrajectoryState
 from otel_rollout.values.snapshot_json import value_to_json
 
 __all__ = ["SpanReader"]
@@ -101,6 +102,7 @@ class SpanReader:
         return run.named(span)
 
     def _finish(self, span: RolloutSpan) -> FinishedSpan:
+        before = 0 if self.redactor is None else self.redactor.redacted_here
         payload = self._finish_payload(span)
         cut = payload.cut
         trajectory = span.trajectory
@@ -131,8 +133,10 @@ class SpanReader:
         self._finisher.truncated_bytes += cut
         if trajectory is not None:
             trajectory.truncated_bytes += cut
-            if span.parent is None and trajectory.truncated_bytes:
-                attributes = {semconv.TRUNCATED_BYTES: trajectory.truncated_bytes, **attributes}
+            if redactor is not None:
+                trajectory.redacted += redactor.redacted_here - before
+            if span.parent is None:
+                attributes = {**_losses(trajectory), **attributes}
         dropped = span.dropped_attributes
         if len(attributes) + _OTHER_ATTRIBUTES > bounds.attributes:
             given = _count(tags, payload, attributes)
@@ -250,6 +254,12 @@ class SpanReader:
             internal_error("writing messages")
             return None
         return asked, answered
+
+
+def _losses(trajectory: TrajectoryState) -> dict[str, Any]:
+    """Return the attributes of a root that say what was cut and replaced, if anything was."""
+    counts = {semconv.TRUNCATED_BYTES: trajectory.truncated_bytes, semconv.REDACTED: trajectory.redacted}
+    return {key: count for key, count in counts.items() if count}
 
 
 class _Payload(NamedTuple):

@@ -29,6 +29,7 @@ class FolderStats:
         rootless: The trajectories without a root.
         errors: The trajectories that ended in an error.
         spans: The number of spans.
+        redacted: The secrets that redaction replaced.
         bytes: Their size as OTLP JSON.
         disk_bytes: The size of all files, with indexes, journals and step summaries.
         files: The number of files that hold spans.
@@ -43,6 +44,7 @@ class FolderStats:
     rootless: int
     errors: int
     spans: int
+    redacted: int
     bytes: int
     disk_bytes: int
     files: int
@@ -79,6 +81,7 @@ def count_folder(folder: str | PathLike[str], *, on_problem: OnProblem | None = 
         rootless=sum(step.rootless for step in steps),
         errors=sum(step.errors for step in steps),
         spans=sum(step.spans for step in steps),
+        redacted=sum(step.redacted for step in steps),
         bytes=sum(step.bytes for step in steps),
         disk_bytes=sum(file.disk_bytes() for file in files) + sum(map(_size, summaries)),
         files=len(files),

@@ -40,6 +40,7 @@ class TrajectoryState:
         "input_tokens",
         "open_ops",
         "output_tokens",
+        "redacted",
         "root",
         "tag_bytes",
         "tags",
@@ -60,6 +61,7 @@ class TrajectoryState:
         self.input_tokens = 0
         self.output_tokens = 0
         self.truncated_bytes = 0
+        self.redacted = 0
         self.dropped_spans: Counter[str] = Counter()
 
     def add_turn(self, input_tokens: int, output_tokens: int) -> int:

@@ -56,6 +56,7 @@ class TestStats:
             "folder": str(folder),
             "trajectories": 5,
             "rootless": 1,
+            "redacted": 0,
             "errors": 1,
             "spans": 14,
             "bytes": sum(step["bytes"] for step in steps),
@@ -101,3 +102,22 @@ class TestStats:
         """JSON needs no extra."""
         monkeypatch.setitem(sys.modules, "rich", None)
         assert count(capsys, folder)[0]["trajectories"] == 5
+
+
+class TestRedacted:
+    """The secrets that redaction replaced."""
+
+    def test_counts(self, tmp_path, capsys):
+        """`stats` and `ls` show how many secrets were replaced, from the roots' attribute."""
+        writer = FolderWriter(tmp_path / "traces")
+        for rollout, count in ((0, 3), (1, 4)):
+            writer.write(make_trajectory(1, 0, rollout, **{"rollout.redacted": count}))
+        writer.close()
+        folder = str(tmp_path / "traces")
+
+        assert main(["stats", folder, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["redacted"] == 7
+        assert main(["ls", folder, "--step", "1", "--json"]) == 0
+        assert [json.loads(line)["redacted"] for line in capsys.readouterr().out.splitlines()] == [3, 4]
+        assert main(["ls", folder]) == 0
+        assert "redacted" in capsys.readouterr().out

@@ -175,7 +175,7 @@ class TestPayloadFinisher:
         value = {
             "image": "data:image/png;base64," + "A" * 5000,
             "big": 2**64 - 1,
-            "api_key": "k",
+            "api_key": "c0ffee-77",
             "text": "x" * 5000,
         }
         finisher = PayloadFinisher(300, Redactor())

@@ -55,6 +55,7 @@ export interface StepSummary {
   fates: Record<string, number>;
   dropped_spans: number;
   truncated_bytes: number;
+  redacted: number;
   spans: number;
   bytes: number;
   stored_bytes: number;
@@ -130,6 +131,7 @@ export interface TrajectorySummary {
   staleness: number | null;
   dropped_spans: number;
   truncated_bytes: number;
+  redacted: number;
   prompt: string;
   answer: string;
   turn_hashes: string[];

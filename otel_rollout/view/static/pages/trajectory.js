@@ -159,6 +159,7 @@ function TrajectoryHeader({ trajectory, go }) {
         <span title=${`generating ${duration(summary.llm_seconds)}, tools ${duration(summary.tool_seconds)}, reward ${duration(summary.reward_seconds)}, waiting ${duration(summary.waiting_seconds)}`}>${duration(seconds)}</span>
         ${summary.dropped_spans ? html`<span class="warning">${whole(summary.dropped_spans)} spans dropped</span>` : null}
         ${summary.truncated_bytes ? html`<span class="warning">${whole(summary.truncated_bytes)} bytes of payload cut</span>` : null}
+        ${summary.redacted ? html`<span title="replaced by redaction">${whole(summary.redacted)} ${summary.redacted === 1 ? "secret" : "secrets"} replaced</span>` : null}
       </p>
       <${RewardParts} parts=${summary.reward_parts} />
     </div>

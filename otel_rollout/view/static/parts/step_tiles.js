@@ -185,6 +185,7 @@ function ifThere(step, addressOf) {
     step.truncated_bytes
       ? { title: "Payload cut", value: bytes(step.truncated_bytes), help: "Cut by tracing's limits" }
       : null,
+    step.redacted ? { title: "Secrets replaced", value: whole(step.redacted), help: "Redaction replaced them" } : null,
   ];
 }
 
