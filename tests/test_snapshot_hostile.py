@@ -321,7 +321,7 @@ class TestBudget:
             assert b" cut]" in text
 
     def test_what_follows_a_giant_value_stays(self):
-        """Each part has its share of the budget: only the giant one is cut, with the true number of what is left out."""
+        """Each part has its share of the budget: the giant one is cut, and the number of left out items is true."""
         taken = snapshot({"giant": ["x" * 900] * 10_000, "other": {"text": "kept"}, "list": [1]})
 
         seen = orjson.loads(to_json(taken))
