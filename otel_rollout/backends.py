@@ -121,10 +121,13 @@ def requested_backend(backend: Backend | None) -> list[str | SpanExporter]:
             asked.append(entry)
         else:
             raise ConfigurationError(f"backend: {entry!r} should be a name or a SpanExporter")
-    unique = list(dict.fromkeys(asked))
-    if "none" in unique:
+    # Two exporters may be equal, and have no hash.
+    unique = list({entry if isinstance(entry, str) else id(entry): entry for entry in asked}.values())
+    if not unique and origin == "backend":
+        raise ConfigurationError(f"backend={backend!r} names no exporter; backend='none' turns tracing off")
+    if any(isinstance(entry, str) and entry == "none" for entry in unique):
         if len(unique) > 1:
-            others = ", ".join(str(name) for name in unique if name != "none")
+            others = ", ".join(str(entry) for entry in unique if not (isinstance(entry, str) and entry == "none"))
             raise ConfigurationError(
                 f"{origin}: 'none' turns tracing off and stands alone; without it there is: {others}"
             )

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import logging
 import os
+import sys
 from collections.abc import Mapping
 from functools import partial
 from multiprocessing import util as multiprocessing_util
@@ -95,6 +96,11 @@ def _init(
     for argument, value in (("project_name", project_name), ("experiment_name", experiment_name)):
         if not isinstance(value, str) or not value.strip():
             raise ConfigurationError(f"{argument}={value!r}: this should be a non-empty string")
+    if is_free_threaded():
+        raise ConfigurationError(
+            "this Python runs without a global interpreter lock, under which tracing is not tested; "
+            "start it with PYTHON_GIL=1, or use a build of Python that has the lock"
+        )
     try:
         _init_locked(project_name, experiment_name, backend, address, tracer_provider, given, is_verls=is_verls)
     finally:
@@ -126,7 +132,7 @@ def _init_locked(
         if (asked or joined is not None) and not is_disabled():
             pipeline = make_pipeline(request, is_backend_given=backend is not None)
             runtime.resource = pipeline.reader.resource
-        _state.request, _state.last_pipeline = request, None
+        _state.request, _state.last_pipeline, _state.is_whole = request, None, True
         runtime.pipeline = pipeline
         _describe(RolloutTraceConfig.get_instance(), request, pipeline)
         exporters = pipeline.exporters.values() if pipeline is not None else ()
@@ -162,14 +168,15 @@ def shutdown(timeout: float | None = None) -> bool:
         timeout: The longest wait, in seconds; if None, the setting `shutdown_timeout_ms`.
 
     Returns:
-        True if every backend has every span, or if tracing is off.
+        True if every backend has every span, or if tracing was off. A second call, also one in another thread, waits
+        for the first, and returns the same.
     """
     with _lock:
-        pipeline = _running()
+        pipeline = _running() or _state.unfinished
         if pipeline is not None:
             _state.last_pipeline = _state.unfinished = pipeline
         runtime.pipeline = _state.request = _state.config = None
-    return pipeline is None or _finish(pipeline, timeout)
+    return _state.is_whole if pipeline is None else _finish(pipeline, timeout)
 
 
 def shutdown_at_exit() -> None:
@@ -214,7 +221,7 @@ def _running() -> Pipeline | None:
 def _finish(pipeline: Pipeline, timeout: float | None) -> bool:
     is_whole = pipeline.shutdown(pipeline.settings.shutdown_timeout_ms / 1000 if timeout is None else timeout)
     if _state.unfinished is pipeline:
-        _state.unfinished = None
+        _state.unfinished, _state.is_whole = None, is_whole
         if pipeline.queues:
             counts = pipeline.stats()
             is_quiet = is_whole and not counts.open_spans
@@ -235,7 +242,7 @@ def after_fork() -> None:
 
 
 def _install_exit_hooks() -> None:
-    """Register `shutdown_at_exit` for the end of the process and its children, and `after_fork`; once per process."""
+    """Register `shutdown_at_exit` for the end of the process and its children; once per process."""
     if _state.has_exit_hooks:
         return
     _state.has_exit_hooks = True
@@ -247,8 +254,12 @@ def _install_exit_hooks() -> None:
     # A multiprocessing child leaves by os._exit, after these finalizers and without atexit.
     finalize()
     multiprocessing_util.register_after_fork(_state, lambda owner: finalize())
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=after_fork)
+
+
+def is_free_threaded() -> bool:
+    """Return True if the interpreter runs without its global lock."""
+    is_enabled = getattr(sys, "_is_gil_enabled", None)
+    return is_enabled is not None and not is_enabled()
 
 
 class _State:
@@ -258,12 +269,17 @@ class _State:
     config: Any = None
     """The instance of `RolloutTraceConfig`."""
     last_pipeline: Pipeline | None = None
+    is_whole = True
+    """The result of the last shutdown."""
     unfinished: Pipeline | None = None
     """The pipeline that `shutdown` took, until its spans are delivered or lost."""
     has_exit_hooks = False
 
 
 _state: Final = _State()
+if hasattr(os, "register_at_fork"):
+    # Before the first `init`: a child of a fork during it would wait for its lock for ever.
+    os.register_at_fork(after_in_child=after_fork)
 
 
 class RolloutTraceConfig:

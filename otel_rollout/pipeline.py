@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from otel_rollout.delivery.exporter_queue import ExporterQueue
 from otel_rollout.processing.payload_finisher import PayloadFinisher
 from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout.safety.background_thread import call_within
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.safety.log_once import internal_errors, warn_once
 from otel_rollout.settings import Settings
 from otel_rollout.spans import runtime
@@ -221,10 +221,10 @@ def flush_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:
         queues: The queues; all send at once, so that a slow one doesn't delay the others.
         timeout: The longest wait for all together, in seconds.
     """
-    deadline = time.monotonic() + timeout
+    deadline = monotonic() + timeout
     for queue in queues:
         queue.request_flush()
-    results = [queue.flush(max(0.0, deadline - time.monotonic())) for queue in queues]
+    results = [queue.flush(max(0.0, deadline - monotonic())) for queue in queues]
     return all(results)
 
 
@@ -235,7 +235,7 @@ def shutdown_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:
         queues: The queues.
         timeout: The longest wait for all together, in seconds.
     """
-    deadline = time.monotonic() + timeout
+    deadline = monotonic() + timeout
     for queue in queues:
         queue.shutdown(deadline)
     results = [queue.join() for queue in queues]

@@ -377,3 +377,17 @@ class TestManyAttributes:
         assert [record.getMessage() for record in caplog.records] == [
             f"annotate({key}=…): this name is reserved; it is ignored"
         ]
+
+
+class TestLimit:
+    """The limit of attributes of a span."""
+
+    def test_more_than_fit(self, rollout_spans, caplog):
+        """Attributes beyond the limit are dropped, counted on the root, and reported once with the variable's name."""
+        with rollout_trace_attr(sample_index=1):
+            annotate(**{f"metric_{number}": number for number in range(200)})
+        otel_rollout.flush(10)
+        (root,) = rollout_spans.spans
+        kept = sum(key.startswith("metric_") for key in root.attributes)
+        assert root.dropped_attributes == 200 - kept
+        assert "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT" in caplog.text

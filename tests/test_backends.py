@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from otel_rollout import backends, flush, init, rollout_trace_attr, shutdown
+from otel_rollout import backends, flush, init, rollout_trace_attr, shutdown, stats
 from otel_rollout.backends import Address, backend_names, make_exporters, requested_backend
 from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
 from otel_rollout.export.exporter import OutcomeSpanExporter
@@ -273,3 +274,28 @@ class TestAddress:
         assert repr(Address("http://me:pw@host", {"authorization": "secret"})) == (
             "endpoint 'http://host' with headers ['authorization']"
         )
+
+
+class TestEqualExporters:
+    """Exporters are told apart by identity."""
+
+    def test_equal_and_without_a_hash(self):
+        """Two equal exporters are two, and one without a hash works."""
+
+        @dataclasses.dataclass
+        class Equal(InMemorySpanExporter):
+            path: str = "x"
+
+            def __post_init__(self) -> None:
+                super().__init__()
+
+        first, second = Equal(), Equal()
+        assert first == second
+        init("project", "experiment", backend=[first, second])
+        assert len(stats().exporters) == 2
+
+    @pytest.mark.parametrize("backend", ["", " , ", []])
+    def test_no_name_is_an_error(self, backend):
+        """A backend without a name is an error that names the way to turn tracing off."""
+        with pytest.raises(ConfigurationError, match="backend='none' turns tracing off"):
+            init("project", "experiment", backend=backend)

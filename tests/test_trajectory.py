@@ -297,6 +297,30 @@ class TestMemory:
             gc.enable()
 
 
+class TestTwoTasks:
+    """One object that two tasks enter at once."""
+
+    def test_each_has_a_trajectory_of_its_own(self, rollout_spans: InMemorySpanExporter) -> None:
+        """The ops of each task are under a root of its own."""
+
+        @rollout_trace_op
+        async def step() -> None:
+            await asyncio.sleep(0.01)
+
+        shared = rollout_trace_attr(sample_index=1, name="shared")
+
+        async def run() -> None:
+            async with shared:
+                await step()
+
+        async def main() -> None:
+            await asyncio.gather(run(), run(), run())
+
+        asyncio.run(main())
+        assert otel_rollout.flush(10)
+        assert [[tree[0], len(tree)] for tree in span_tree(rollout_spans.spans)] == [["shared", 2]] * 3
+
+
 class TestReuse:
     """The context manager itself."""
 

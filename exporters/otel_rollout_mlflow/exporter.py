@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import ClassVar, Final
@@ -23,6 +22,7 @@ from otel_rollout.export.reward_parts import reward_parts
 from otel_rollout.export.side_work import Kind, SideWork
 from otel_rollout.export.span_facts import span_id_of, trace_id_of
 from otel_rollout.installing import install_line
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.settings import read_flag
 from otel_rollout_mlflow.credentials import VARIABLES, WORKSPACE, read_credentials
@@ -191,7 +191,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             warn_once("mlflow shutdown", "MlflowSpanExporter is shut down already")
             return
         self._is_shut_down = True
-        self.side_work.shutdown(time.monotonic() + self.export_timeout)
+        self.side_work.shutdown(monotonic() + self.export_timeout)
         if self.side_work.is_running:
             # A request hangs, and its connections with it.
             return

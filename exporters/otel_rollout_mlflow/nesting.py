@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any, Final
 from opentelemetry import trace
 from opentelemetry.context import Context
 
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.safety.signal_safe_lock import SignalSafeLock
 
@@ -87,7 +87,7 @@ def _register(trace_id: int) -> None:
     # Before 3.14 mlflow can't be asked for open spans; it drops each trace after an hour.
     has_open_spans = getattr(manager, "has_open_spans", None)
     with _lock:
-        now = time.monotonic()
+        now = monotonic()
         while _running and now - _running[0][0] > SECONDS_UNTIL_SENT:
             _, first = _running.popleft()
             if has_open_spans is None:

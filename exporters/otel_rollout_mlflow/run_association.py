@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-import time
 from typing import Final, NamedTuple
 
 from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout_mlflow.store import FINISHED, MAX_LINKED_TRACES, RUNNING, AttemptError, Store, configuration_error
 
@@ -110,10 +110,10 @@ class RunAssociation:
     def _is_there(self, store: Store, run_id: str, *, is_active: bool) -> bool:
         # MLflow associates traces with an unknown run without an error.
         is_there, looked_at = self._looked.get(run_id, (False, float("-inf")))
-        if (is_there or is_active) and time.monotonic() - looked_at < SECONDS_BETWEEN_LOOKS:
+        if (is_there or is_active) and monotonic() - looked_at < SECONDS_BETWEEN_LOOKS:
             return is_there
         is_there = store.run_status(run_id) is not None
-        self._looked[run_id] = is_there, time.monotonic()
+        self._looked[run_id] = is_there, monotonic()
         return is_there
 
 
@@ -142,7 +142,7 @@ class _CreatedRun:
         status = None if self._run_id is None else store.run_status(self._run_id)
         if status is None:
             self._find(store)
-        elif not self._is_settled and time.monotonic() - self._chosen_at >= SECONDS_TO_SETTLE:
+        elif not self._is_settled and monotonic() - self._chosen_at >= SECONDS_TO_SETTLE:
             self._settle(store)
         run_id = self._known_run_id()
         if status not in (None, RUNNING):
@@ -169,7 +169,7 @@ class _CreatedRun:
         if self._own is None and not store.find_runs(self._experiment_id, self._key):
             self._own = store.create_run(self._experiment_id, self._name, self._key)
         self._choose(store)
-        self._chosen_at = time.monotonic()
+        self._chosen_at = monotonic()
 
     def _settle(self, store: Store) -> None:
         self._choose(store)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout_mlflow import database
 from otel_rollout_mlflow.bulk_sql import Fault, fault_of
@@ -302,7 +302,7 @@ class SqlStore(Store):
             is_complete = attempt(lambda: ensure_sqlite_file(path, initialise))
         except OSError as error:
             raise configuration_error(f"{path}: {error}") from error
-        now = time.monotonic()
+        now = monotonic()
         if is_complete:
             self._waiting_since = None
         elif self._waiting_since is None or now - self._waiting_since < SECONDS_FOR_OTHERS:

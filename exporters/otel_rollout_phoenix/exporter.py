@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
@@ -18,6 +17,7 @@ from otel_rollout.export.recent import RecentDict
 from otel_rollout.export.side_work import Kind, NotYet, SideWork
 from otel_rollout.export.span_facts import span_id_of, trace_id_of
 from otel_rollout.processing.span_copies import copy_span
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.safety.log_once import internal_error
 from otel_rollout_phoenix.annotations import Annotation, annotations_of
 from otel_rollout_phoenix.api import CONFIGURATION_HINT, PhoenixApi, RequestFailedError
@@ -130,7 +130,7 @@ class PhoenixSpanExporter(OutcomeSpanExporter):
 
     def shutdown(self) -> None:
         """Finish side work within `export_timeout`, and close the connections."""
-        self.side_work.shutdown(time.monotonic() + self.export_timeout)
+        self.side_work.shutdown(monotonic() + self.export_timeout)
         self._api.close()
         if not self.side_work.is_running:
             self._side_api.close()

@@ -23,6 +23,7 @@ from otel_rollout.export.span_facts import span_id_of, trace_id_of
 from otel_rollout.installing import install_line
 from otel_rollout.processing.span_size import readable_size
 from otel_rollout.safety.background_log import BackgroundLogger
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.safety.gil import GilYielder
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout_trackio.folder_store import DIR, FolderStore, default_folder
@@ -192,14 +193,14 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         if self._is_shut_down:
             return
         self._is_shut_down = True
-        deadline = time.monotonic() + self.export_timeout
+        deadline = monotonic() + self.export_timeout
         policy, attempt = RetryPolicy(), 1
         while self._held.spans:
             outcome = self.store_held()
             if not self._held.spans:
                 break
             delay = policy.delay(attempt, outcome)
-            if outcome.verdict is Verdict.CONFIGURATION_ERROR or time.monotonic() + delay >= deadline:
+            if outcome.verdict is Verdict.CONFIGURATION_ERROR or monotonic() + delay >= deadline:
                 _logger.error("trackio lost %d spans of unfinished trajectories: %s", self._held.spans, outcome.reason)
                 self._held.lose(self._held.trace_ids(), "shutdown")
                 break

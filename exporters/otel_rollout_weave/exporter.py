@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 from urllib.parse import quote
@@ -19,6 +18,7 @@ from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
 from otel_rollout.export.side_work import Kind, SideWork
 from otel_rollout.export.span_facts import span_id_of, trace_id_of
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.settings import read_flag
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
@@ -190,7 +190,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
 
     def shutdown(self) -> None:
         """Finish side work within `export_timeout`, and close the connections."""
-        self.side_work.shutdown(time.monotonic() + self.export_timeout)
+        self.side_work.shutdown(monotonic() + self.export_timeout)
         self._disconnect()
         if not self.side_work.is_running:
             self._disconnect_rewards()

@@ -14,6 +14,7 @@ from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, current_frame
 from otel_rollout.spans.trajectory_state import TrajectoryState
+from otel_rollout.values.array_types import is_compiling
 from otel_rollout.values.object_reading import class_name
 from otel_rollout.values.sanitize import replace_surrogates
 from otel_rollout.values.snapshot import plain_value, snapshot
@@ -70,7 +71,7 @@ def annotate(
         **attributes: More attributes of the root: texts, numbers, booleans, or lists of one of these.
     """
     pipeline = runtime.pipeline
-    if pipeline is None:
+    if pipeline is None or is_compiling():
         return
     _annotate(pipeline, reward, reward_parts, status, input, output, attributes)
 

@@ -14,6 +14,7 @@ from otel_rollout import semconv
 from otel_rollout.capture.call import Call, Capture, Operation
 from otel_rollout.capture.callables import Unawaited, is_kind, is_untouched, like
 from otel_rollout.spans import runtime
+from otel_rollout.values.array_types import is_compiling
 
 __all__ = ["rollout_trace_op"]
 
@@ -96,7 +97,7 @@ def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., A
 
     def traced(*args: Any, **kwargs: Any) -> Any:
         pipeline = runtime.pipeline
-        if pipeline is None:
+        if pipeline is None or is_compiling():
             return function(*args, **kwargs)
         call = Call(operation, pipeline)
         try:
@@ -171,7 +172,7 @@ async def _finish(call: Call, coroutine: Unawaited) -> Any:
 def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
     async def traced(*args: Any, **kwargs: Any) -> Any:
         pipeline = runtime.pipeline
-        if pipeline is None:
+        if pipeline is None or is_compiling():
             return await function(*args, **kwargs)
         call = Call(operation, pipeline)
         try:

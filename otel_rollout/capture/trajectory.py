@@ -78,6 +78,7 @@ class Trajectory:
     """
 
     __slots__ = (
+        "_others",
         "_outer",
         "_pipeline",
         "_root",
@@ -106,6 +107,8 @@ class Trajectory:
         self._root: Span | None = None
         self._root_context: SpanContext | None = None
         self._outer: Context | None = None
+        self._others: dict[int, Trajectory] = {}
+        """What tasks have that entered it while another one was in it, by the id of their state."""
         self._token: Token[Context] | None = None
 
     @property
@@ -194,12 +197,22 @@ class Trajectory:
         self._root_context = None
         if pipeline is None:
             return self
+        if self._outer is not None:
+            return self._enter_again()
         try:
             self._start(pipeline)
         except BaseException as error:
             self._end(error)
             raise
         return self
+
+    def _enter_again(self) -> Trajectory:
+        """Enter a trajectory of its own: another task is in this one."""
+        other = Trajectory(self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
+        other.__enter__()
+        if other._state is not None:
+            self._others[id(other._state)] = other
+        return other
 
     def _start(self, pipeline: RunningPipeline) -> None:
         context = context_api.get_current()
@@ -250,6 +263,12 @@ class Trajectory:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._others:
+            frame = current_frame(context_api.get_current())
+            other = None if frame is None else self._others.pop(id(frame.trajectory), None)
+            if other is not None:
+                other.__exit__(exception_type, exception, traceback)
+                return
         try:
             self._end(exception)
         except BaseException:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -13,6 +12,7 @@ from typing import Final
 from otel_rollout.analysis.plain_text import counted
 from otel_rollout.cli.reading import complain
 from otel_rollout.receive.importing import ImportReport, find_files, import_files
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.trace_folder.file_lock import size_of
 
 __all__ = ["run"]
@@ -77,11 +77,11 @@ class _LineProgress:
     def __init__(self, total: int) -> None:
         self._total = total
         self._done = 0
-        self._last = time.monotonic()
+        self._last = monotonic()
 
     def __call__(self, size: int) -> None:
         self._done += size
-        now = time.monotonic()
+        now = monotonic()
         if now - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now
             complain(f"import: {self._done >> 20:,} of {self._total >> 20:,} MiB")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
 from otel_rollout.counts import ExporterStats, SideWorkStats
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.safety.signal_safe_lock import SignalSafeLock, wait_for
 
 __all__ = ["Account"]
@@ -48,7 +48,7 @@ class Account:
     def await_progress(self, is_done: Callable[[], bool], deadline: float) -> None:
         """Wait until `is_done`, or until `deadline` in seconds of `time.monotonic`; called without the lock."""
         with self.lock:
-            wait_for(self.progress, is_done, deadline - time.monotonic())
+            wait_for(self.progress, is_done, deadline - monotonic())
 
     def close(self) -> None:
         """Count the queued spans as lost."""

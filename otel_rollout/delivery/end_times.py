@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 from otel_rollout.analysis.plain_text import counted
+from otel_rollout.safety.clock import monotonic
 
 __all__ = ["SECONDS_OF_A_WAIT", "EndTimes"]
 
@@ -30,7 +30,7 @@ class EndTimes:
     @property
     def is_late(self) -> bool:
         """True if no further attempt may begin."""
-        return self.attempts is not None and time.monotonic() >= self.attempts
+        return self.attempts is not None and monotonic() >= self.attempts
 
     def begin(self, attempts: float, thread: float) -> None:
         """Begin the shutdown.
@@ -45,7 +45,7 @@ class EndTimes:
     def hurry(self, thread: float) -> None:
         """End attempts now, and the thread at another time."""
         self.thread = thread
-        self.attempts = self.last_attempts = min(self.last_attempts, time.monotonic())
+        self.attempts = self.last_attempts = min(self.last_attempts, monotonic())
 
     def shorten(self, queued: int, *, keeps_unsent: bool) -> str:
         """Leave the rest to the disk soon, or return the line that says what the end waits for.
@@ -54,7 +54,7 @@ class EndTimes:
             queued: The number of spans in memory.
             keeps_unsent: True if a disk can keep them.
         """
-        now = time.monotonic()
+        now = monotonic()
         if keeps_unsent and not self._has_full_disk:
             self.attempts = min(self.last_attempts, now + SECONDS_WITH_A_SPOOL)
         elif self.last_attempts - now > SECONDS_OF_A_WAIT and not self._has_said_wait:

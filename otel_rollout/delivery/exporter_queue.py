@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -32,7 +31,8 @@ from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout.processing.span_copies import copy_without_payload
 from otel_rollout.processing.span_size import queued_size
 from otel_rollout.safety.background_log import BackgroundLogger
-from otel_rollout.safety.background_thread import BackgroundThread
+from otel_rollout.safety.background_thread import BackgroundThread, call_within
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.spans.context import UNTRACED
 from otel_rollout.spans.recording_span import RolloutSpan
 
@@ -90,6 +90,9 @@ class ExporterQueue:
             self._side_work = exporter.side_work
             self._held = exporter.held
         max_bytes, max_spans = self._limits.max_bytes, self._limits.max_spans or sys.maxsize
+        # A batch is sent before the queue is full, however small the queue is.
+        self._batch_bytes = min(self._batch_bytes, max(1, max_bytes // 2))
+        self._batch_spans = min(self._limits.batch_spans, max(1, max_spans // 2))
         self._root_bounds = max_bytes, max_spans
         self._child_bounds = max_bytes * CHILD_SHARE, max(1, min(max_spans - 1, int(max_spans * CHILD_SHARE)))
         self._policy = policy or RetryPolicy()
@@ -102,7 +105,7 @@ class ExporterQueue:
         self._log = TroubleLog(self.name)
         self._account = account = Account()
         self._lock, self._work, self._progress = account.lock, account.work, account.progress
-        memory = MemoryStore(self.name, self._reader, self._batch_bytes, self._limits.batch_spans)
+        memory = MemoryStore(self.name, self._reader, self._batch_bytes, self._batch_spans)
         self._store: MemoryStore | SpooledStore = memory
         if self._spool is not None:
             self._store = SpooledStore(memory, self._spool, self._limits.max_bytes, account, self._log)
@@ -208,11 +211,19 @@ class ExporterQueue:
         Returns:
             True if the backend has every span put since the last flush, and the side work is done.
         """
-        deadline = time.monotonic() + timeout
-        is_delivered = self._flush_spans(deadline) and not self._holds_spans()
+        deadline = monotonic() + timeout
+        is_delivered = self._flush_spans(deadline) and not self._holds_spans() and self._flush_exporter(deadline)
         if self._side_work is None:
             return is_delivered
-        return self._side_work.flush(max(0.0, deadline - time.monotonic()) if is_delivered else 0.0) and is_delivered
+        return self._side_work.flush(max(0.0, deadline - monotonic()) if is_delivered else 0.0) and is_delivered
+
+    def _flush_exporter(self, deadline: float) -> bool:
+        """Have an exporter that buffers spans itself send them; return False if it fails or takes too long."""
+        exporter = self.exporter
+        if isinstance(exporter, OutcomeSpanExporter) or type(exporter).force_flush is SpanExporter.force_flush:
+            return True
+        left = max(0.0, deadline - monotonic())
+        return call_within(left, lambda: exporter.force_flush(int(left * 1000))) is not False
 
     def _flush_spans(self, deadline: float) -> bool:
         account = self._account
@@ -287,7 +298,7 @@ class ExporterQueue:
 
         Source: https://github.com/python/cpython/issues/90882
         """
-        while not self._has_ended and (now := time.monotonic()) < deadline:
+        while not self._has_ended and (now := monotonic()) < deadline:
             # In short waits: a signal that comes just before one begins doesn't interrupt it.
             self._account.await_progress(lambda: self._has_ended, min(deadline, now + SECONDS_OF_A_WAIT))
 
@@ -348,16 +359,16 @@ class ExporterQueue:
 
     def _await_work(self) -> bool:
         """Wait for a full batch, the delay, or a requested flush; True if no span can follow those in the queue."""
-        deadline = time.monotonic() + self._limits.delay
+        deadline = monotonic() + self._limits.delay
         while True:
             self._open_notes.note()
             with self._lock:
-                left = deadline - time.monotonic()
+                left = deadline - monotonic()
                 if left > 0 and not self._has_work():
                     self._is_idle = True
                     self._work.wait(min(left, self._open_notes.seconds_left()))
                     self._is_idle = False
-                    left = deadline - time.monotonic()
+                    left = deadline - monotonic()
                 if left <= 0 or self._has_work():
                     self._flushes_seen = self._flushes
                     return self._is_closed
@@ -367,7 +378,7 @@ class ExporterQueue:
 
     def _is_batch_full(self) -> bool:
         is_large = self._account.queued_bytes >= self._batch_bytes
-        return is_large or len(self._store.spans) >= self._limits.batch_spans or self._account.spooled > 0
+        return is_large or len(self._store.spans) >= self._batch_spans or self._account.spooled > 0
 
     def _abandon(self) -> None:
         """Count the spans that are left at the end as lost."""
@@ -435,7 +446,7 @@ class ExporterQueue:
                 return False
             deadline = self._end.attempts
             if deadline is not None and self._flushes == self._flushes_seen:
-                left = deadline - time.monotonic()
+                left = deadline - monotonic()
                 if outcome.verdict is Verdict.CONFIGURATION_ERROR or left < MIN_SECONDS_LEFT:
                     return False
                 # Several attempts still fit in, however long the delay has grown.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.processing.redaction import Redactor
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.safety.log_once import internal_error
 from otel_rollout.spans.open_trajectories import OpenTrajectories, OpenTrajectory
 
@@ -47,20 +47,20 @@ class OpenNotes:
         """Return the seconds until the next note; infinity if the exporter takes none."""
         if self._note is None or self._open is None:
             return math.inf
-        return max(0.0, self._next - time.monotonic())
+        return max(0.0, self._next - monotonic())
 
     def note(self) -> None:
         """Tell of the running trajectories, unless that was done a moment ago."""
         if self._note is None or self._open is None or self.seconds_left():
             return
-        start = time.monotonic()
+        start = monotonic()
         try:
             self._note([self._clean(each) for each in self._open.running_for(SECONDS_RUNNING)])
         except KeyboardInterrupt:
             raise
         except BaseException:  # noqa: BLE001, RUF100 - SystemExit or CancelledError must not end delivery
             internal_error("noting the running trajectories")
-        now = time.monotonic()
+        now = monotonic()
         self._next = now + min(LONGEST_BETWEEN, max(SECONDS_BETWEEN, (now - start) / MAX_SHARE))
 
     def _clean(self, trajectory: OpenTrajectory) -> OpenTrajectory:

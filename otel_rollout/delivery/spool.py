@@ -9,7 +9,6 @@ import re
 import shutil
 import tempfile
 import threading
-import time
 from array import array
 from collections import deque
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.file_modes import make_folder, open_private
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.trace_folder.append_file import FileGoneError
 from otel_rollout.trace_folder.frames import FrameFile, read_frame, require_zstandard
 from otel_rollout.trace_folder.layout import FRAMES, new_worker
@@ -138,13 +138,13 @@ class Spool:
         Args:
             deadline: In seconds of `time.monotonic`; if the disk hangs until then, the process's end closes them.
         """
-        if not self._lock.acquire(timeout=min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX)):
+        if not self._lock.acquire(timeout=min(max(0.0, deadline - monotonic()), threading.TIMEOUT_MAX)):
             return
         try:
             while self._files:
                 file = self._files.popleft()
                 with contextlib.suppress(OSError):
-                    if time.monotonic() < deadline:
+                    if monotonic() < deadline:
                         file.remove_settled()
                 file.frames.close()
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING, Final
 
 from otel_rollout.delivery.account import Account
@@ -12,6 +11,7 @@ from otel_rollout.export.batch_sender import BatchReport
 from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.safety.background_log import BackgroundLogger
 from otel_rollout.safety.background_thread import BackgroundThread
+from otel_rollout.safety.clock import monotonic
 
 if TYPE_CHECKING:
     from otel_rollout.delivery.spool import Spool
@@ -120,14 +120,14 @@ class SpooledStore:
     def begin_shutdown(self, deadline: float) -> float:
         """Return the deadline for attempts, which leaves the disk its time until `deadline`; with the lock held."""
         self._deadline = deadline
-        left = max(0.0, deadline - time.monotonic())
+        left = max(0.0, deadline - monotonic())
         if self._is_in_trouble:
             self.note_trouble()
         return deadline - min(left * MAX_RESERVED_SHARE, 1.0 + self._account.queued_bytes / SPILL_BYTES_PER_SECOND)
 
     def spill_all(self) -> None:
         """Move all spans in memory to disk, as far as time and room allow."""
-        while self.spans and time.monotonic() < (self._deadline or 0.0) and self._spill_batch():
+        while self.spans and monotonic() < (self._deadline or 0.0) and self._spill_batch():
             pass
 
     def await_spill(self) -> None:

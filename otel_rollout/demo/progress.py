@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -15,6 +14,7 @@ from rich.text import Text
 
 from otel_rollout.analysis.plain_text import counted
 from otel_rollout.demo.rollout import Pass, Trajectory, mean_reward
+from otel_rollout.safety.clock import monotonic
 
 __all__ = ["PassProgress", "describe_outcomes", "progress_on"]
 
@@ -38,7 +38,7 @@ class PassProgress:
 
     def pass_begins(self, of: Pass) -> None:
         """Begin a pass."""
-        self._pass, self._begun = of, time.monotonic()
+        self._pass, self._begun = of, monotonic()
         self._done: list[Trajectory] = []
         if self._bars is not None:
             self._task = self._bars.add_task(of.name, total=of.trajectories, outcomes="")
@@ -52,7 +52,7 @@ class PassProgress:
     def pass_ends(self) -> None:
         """End the current pass."""
         if self._bars is None:
-            seconds = time.monotonic() - self._begun
+            seconds = monotonic() - self._begun
             self._console.print(
                 f"{self._pass.name:<10}  {counted(len(self._done), 'trajectory')} in {seconds:.1f} s, "
                 f"{describe_outcomes(self._done)}",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from otel_rollout.demo.faulty_parts import annotate_faults, lose_a_span, make_ag
 from otel_rollout.demo.policy import EngineError, SamplingParams
 from otel_rollout.demo.problems import problem_at
 from otel_rollout.demo.tokenizer import BpeTokenizer
+from otel_rollout.safety.clock import monotonic
 
 __all__ = ["Pass", "Trajectory", "Verifier", "mean_reward", "passes", "run_pass"]
 
@@ -144,7 +144,7 @@ class _Planned(NamedTuple):
 
     def ended(self, status: str, started: float, **outcome: Any) -> Trajectory:
         """Return the trajectory with its outcome."""
-        seconds = time.monotonic() - started
+        seconds = monotonic() - started
         of = self.of
         return Trajectory(
             of.step, self.sample_index, self.rollout_n, of.validate, status, seconds, hit_by=self.hit_by, **outcome
@@ -152,7 +152,7 @@ class _Planned(NamedTuple):
 
 
 async def _run_to_deadline(agent_loop: AgentLoop, planned: _Planned) -> Trajectory:
-    started = time.monotonic()
+    started = monotonic()
     deadline = TRAJECTORY_DEADLINE * (PATIENCE if Fault.STRAGGLERS in planned.hit_by else 1)
     task = asyncio.ensure_future(_run_trajectory(agent_loop, planned))
     try:
@@ -172,7 +172,7 @@ async def _run_to_deadline(agent_loop: AgentLoop, planned: _Planned) -> Trajecto
 
 
 async def _run_trajectory(agent_loop: AgentLoop, planned: _Planned) -> Trajectory:
-    started = time.monotonic()
+    started = monotonic()
     of, hit_by = planned.of, planned.hit_by
     problem = problem_at(planned.sample_index)
     with ExitStack() as trace:

@@ -19,6 +19,7 @@ from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack, destination_of, one_attempt_of
 from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.safety.clock import monotonic
 
 __all__ = ["BackendReport", "ReadableBackend", "TrialBackend", "probe_backend"]
 
@@ -85,7 +86,7 @@ def probe_backend(name: str, *, project: str, timeout: float = 60.0, is_offline:
         timeout: Seconds for sending, and as many for reading back.
         is_offline: Only make the exporter; send nothing.
     """
-    started = time.monotonic()
+    started = monotonic()
     try:
         ((_, exporter),) = make_exporters([name])
     except ConfigurationError as error:
@@ -97,7 +98,7 @@ def probe_backend(name: str, *, project: str, timeout: float = 60.0, is_offline:
 
     def report(result: Result, sent: str, read_back: str = "") -> BackendReport:
         trace_id = f"{context.trace_id:032x}" if read_back and context is not None else ""
-        seconds = time.monotonic() - started
+        seconds = monotonic() - started
         return BackendReport(name, result, destination_of(exporter), sent, read_back, trace_id, seconds)
 
     try:
@@ -122,12 +123,12 @@ def probe_backend(name: str, *, project: str, timeout: float = 60.0, is_offline:
 
 def _send(exporter: SpanExporter, spans: Sequence[ReadableSpan], timeout: float) -> str:
     """Send the spans; return the fault in words, empty if all went well."""
-    deadline = time.monotonic() + timeout * 0.75
+    deadline = monotonic() + timeout * 0.75
     troubles: list[Outcome] = []
 
     def wait(seconds: float, outcome: Outcome) -> bool:
         # Wrong settings stay wrong; a database that is being made is there in a moment.
-        if outcome.verdict is Verdict.CONFIGURATION_ERROR or time.monotonic() + seconds > deadline or len(troubles) > 3:
+        if outcome.verdict is Verdict.CONFIGURATION_ERROR or monotonic() + seconds > deadline or len(troubles) > 3:
             return False
         time.sleep(seconds)
         return True
@@ -135,7 +136,7 @@ def _send(exporter: SpanExporter, spans: Sequence[ReadableSpan], timeout: float)
     report = send_batch(one_attempt_of(exporter), spans, wait=wait, on_trouble=troubles.append)
     if not report.lost and not report.shrunk:
         side_work = exporter.side_work if isinstance(exporter, OutcomeSpanExporter) else None
-        if side_work is None or side_work.flush(max(0.0, deadline - time.monotonic())):
+        if side_work is None or side_work.flush(max(0.0, deadline - monotonic())):
             return ""
         return f"took the trajectory, but not what goes with it: {side_work.last_trouble or 'no answer in time'}"
     last = troubles[-1]
@@ -148,7 +149,7 @@ def _ask(exporter: SpanExporter, spans: Sequence[ReadableSpan], timeout: float) 
     """Ask for the spans until they are there; return if that is well, and the answer in words."""
     if not (isinstance(exporter, OutcomeSpanExporter) and isinstance(exporter, ReadableBackend)):
         return True, "not read back: this exporter has no way to ask its backend"
-    deadline = time.monotonic() + timeout * 0.75
+    deadline = monotonic() + timeout * 0.75
     while True:
         try:
             answer = exporter.read_back(spans)
@@ -158,7 +159,7 @@ def _ask(exporter: SpanExporter, spans: Sequence[ReadableSpan], timeout: float) 
             return True, f"not read back: {answer.place}"
         if answer.found >= len(spans):
             return True, f"read back whole from {answer.place}"
-        if time.monotonic() + SECONDS_BETWEEN_QUESTIONS >= deadline:
+        if monotonic() + SECONDS_BETWEEN_QUESTIONS >= deadline:
             return False, f"{answer.found} of {len(spans)} spans are in {answer.place}"
         time.sleep(SECONDS_BETWEEN_QUESTIONS)
 

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.processing.span_copies import shrunk_copy
+from otel_rollout.safety.clock import monotonic
 
 __all__ = ["BatchReport", "Wait", "send_batch", "wait_until"]
 
@@ -259,7 +260,7 @@ def wait_until(deadline: float) -> Wait:
     """Return a `wait` for `send_batch` that gives up at `deadline` (seconds of `time.monotonic`)."""
 
     def wait(seconds: float, outcome: Outcome) -> bool:
-        if time.monotonic() + seconds >= deadline:
+        if monotonic() + seconds >= deadline:
             return False
         time.sleep(seconds)
         return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -17,6 +16,7 @@ from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.side_work import SideWork
 from otel_rollout.processing.run_resource import RunResource, is_unnamed
 from otel_rollout.safety.background_log import BackgroundLogger
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.spans import runtime
 
 __all__ = ["OutcomeSpanExporter", "ReadBack", "destination_of", "one_attempt_of", "refused_here"]
@@ -73,7 +73,7 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
         report = send_batch(
             self.send,
             spans,
-            wait=wait_until(time.monotonic() + self.export_timeout),
+            wait=wait_until(monotonic() + self.export_timeout),
             on_trouble=last.append,
         )
         if report.lost:
@@ -140,7 +140,11 @@ def one_attempt_of(exporter: SpanExporter) -> Callable[[Sequence[ReadableSpan]],
         return exporter.send
 
     def attempt(spans: Sequence[ReadableSpan]) -> Outcome:
-        result: Any = exporter.export(spans)
+        try:
+            result: Any = exporter.export(spans)
+        except (GeneratorExit, KeyboardInterrupt, SystemExit) as error:
+            # On a thread of ours, these end nothing but the thread.
+            return Outcome(Verdict.UNEXPLAINED, f"export() raised {type(error).__name__}")
         if result is SpanExportResult.SUCCESS:
             return DELIVERED
         return Outcome(Verdict.UNEXPLAINED, f"export() returned {result}")

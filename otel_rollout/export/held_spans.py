@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.counts import ExporterStats
 from otel_rollout.export.span_facts import trace_id_of
 from otel_rollout.processing.span_size import readable_size
+from otel_rollout.safety.clock import monotonic
 
 __all__ = ["HeldSpans"]
 
@@ -56,7 +56,7 @@ class HeldSpans:
         for span in spans:
             trace_id, context = trace_id_of(span), span.get_span_context()
             trace = self._traces.setdefault(trace_id, _Trace())
-            trace.last_added = time.monotonic()
+            trace.last_added = monotonic()
             self._traces.move_to_end(trace_id)
             span_id = 0 if context is None else context.span_id
             if span_id not in trace.spans:
@@ -83,7 +83,7 @@ class HeldSpans:
     def overdue(self, new: Sequence[ReadableSpan], *, max_bytes: int, max_seconds: float) -> list[int]:
         """Return the traces to store without their root: too long without a new span, or in the way of `new` ones."""
         room = max_bytes - sum(map(readable_size, new)) - self.bytes
-        now = time.monotonic()
+        now = monotonic()
         found = []
         for trace_id, trace in self._traces.items():
             if room >= 0 and now - trace.last_added < max_seconds:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.side_lane import Entry, Lane
 from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.safety.background_thread import BackgroundThread
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.safety.log_once import internal_error
 from otel_rollout.safety.signal_safe_lock import SignalSafeLock, wait_for
 from otel_rollout.spans.context import UNTRACED
@@ -196,7 +196,7 @@ class SideWork:
             self._thread.run_here()
         with self._lock:
             # Not by `Thread.join`, which counts a thread as ended once a signal handler has raised in it.
-            wait_for(self._progress, lambda: not self.is_running, deadline - time.monotonic())
+            wait_for(self._progress, lambda: not self.is_running, deadline - monotonic())
             self._is_abandoned = True
             for lane in list(self._lanes.values()):
                 for key, entry in list(lane.entries.items()):
@@ -289,7 +289,7 @@ class SideWork:
         """Wait for due entries; return None if no further attempt is to be made."""
         with self._lock:
             while True:
-                now = time.monotonic()
+                now = monotonic()
                 lanes = [lane for lane in self._lanes.values() if not self._is_given_up(lane)]
                 if self._is_abandoned or (
                     self._deadline is not None and (not lanes or self._deadline - now < MIN_SECONDS_LEFT)
@@ -324,7 +324,7 @@ class SideWork:
 
     def _settle_partly(self, lane: Lane, entries: dict[str, Entry], result: NotYet) -> None:
         """Keep the entries that wait behind the others; one whose span was dropped is lost once later ones are done."""
-        now = time.monotonic()
+        now = monotonic()
         with self._lock:
             settled = lane.end_attempt(entries)
             if self._is_abandoned:
@@ -377,7 +377,7 @@ class SideWork:
                     self._lose(lane, key, "export_failed" if verdict is Verdict.UNEXPLAINED else verdict.value)
         lane.failures += 1
         delay = self._policy.delay(lane.failures, outcome)
-        lane.put_off(delay, outcome.retry_after or 0.0, time.monotonic(), self._deadline)
+        lane.put_off(delay, outcome.retry_after or 0.0, monotonic(), self._deadline)
 
     def _note_trouble(self, kind: str, outcome: Outcome) -> None:
         verdict = outcome.verdict

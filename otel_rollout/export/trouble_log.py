@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.safety.background_log import BackgroundLogger
+from otel_rollout.safety.clock import monotonic
 
 __all__ = ["TroubleLog"]
 
@@ -58,7 +58,7 @@ class TroubleLog:
             kind: The kind of trouble.
             text: What to say of it.
         """
-        now = time.monotonic()
+        now = monotonic()
         last = self._last.get(kind)
         if last is None or now - last > SECONDS_BETWEEN_REPEATS:
             self._last[kind] = now

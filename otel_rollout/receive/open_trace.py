@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from otel_rollout.analysis.summary_builder import SummaryBuilder
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.trace_folder.journal import JournalPart
 
 __all__ = ["OpenTrace", "OpenTraces", "WrittenTrace", "WrittenTraces", "finder", "has_id"]
@@ -66,7 +66,7 @@ class OpenTraces:
 
     def put(self, trace_id: bytes, trace: OpenTrace) -> None:
         """Add a trace, or note that it has a new span."""
-        trace.last_seen = time.monotonic()
+        trace.last_seen = monotonic()
         if trace.has_root:
             self._running.pop(trace_id, None)
         traces = self._ended if trace.has_root else self._running
@@ -89,7 +89,7 @@ class OpenTraces:
             grace: The seconds for a trace with a root.
             idle: The seconds for one without.
         """
-        now = time.monotonic()
+        now = monotonic()
         for traces, seconds in ((self._ended, grace), (self._running, idle)):
             first = next(iter(traces.items()), None)
             if first is not None and now - first[1].last_seen >= seconds:

@@ -7,7 +7,6 @@ any order and more than once: a trace ends a while after its root, or when nothi
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from otel_rollout.receive.open_trace import (
     WrittenTraces,
     finder,
 )
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.trace_folder import layout
 from otel_rollout.trace_folder.folder_writer import MAX_LINE_BYTES
@@ -111,7 +111,7 @@ class ReceivedFolder:
         Raises:
             OSError: The disk did not take them, and has none of them.
         """
-        started = time.monotonic()
+        started = monotonic()
         new, doubles = self._sort_out(spans)
         lines: list[bytes] = []
         places: list[tuple[bytes, bool]] = []
@@ -135,7 +135,7 @@ class ReceivedFolder:
             with suppress(OSError):
                 # All spans are stored; what fails here is repeated.
                 self._make_room(new)
-        self._seconds_of_taking += time.monotonic() - started
+        self._seconds_of_taking += monotonic() - started
         return Taken(sum(map(len, new.values())), doubles)
 
     def write_overdue(self) -> bool:
@@ -144,11 +144,11 @@ class ReceivedFolder:
         Raises:
             OSError: The disk failed; nothing is lost.
         """
-        until = time.monotonic() + MIN_WORK_SECONDS + WORK_RATIO * self._seconds_of_taking
+        until = monotonic() + MIN_WORK_SECONDS + WORK_RATIO * self._seconds_of_taking
         self._seconds_of_taking = 0.0
         try:
             while (trace_id := self._open.overdue(self._grace_seconds, self._idle_seconds)) is not None:
-                if time.monotonic() > until:
+                if monotonic() > until:
                     return True
                 self._write(trace_id)
         finally:

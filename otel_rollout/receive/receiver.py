@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from otel_rollout.receive.media_types import JSON
 from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.receive.request_body import decompress
 from otel_rollout.receive.span_batch import SpanBatch
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.safety.log_once import internal_error
 from otel_rollout.trace_folder.otlp_json_reading import TooManySpansError, has_too_many_values
 
@@ -145,14 +145,14 @@ class Receiver:
         return False
 
     def _adopt(self) -> bool:
-        now = time.monotonic()
+        now = monotonic()
         if now < self._adopt_at:
             return False
         is_paused = False
         try:
             for spans in self._adoption:
                 self.totals.adopted += spans
-                if time.monotonic() > now + ADOPT_PART_SECONDS:
+                if monotonic() > now + ADOPT_PART_SECONDS:
                     is_paused = True
                     break
         finally:

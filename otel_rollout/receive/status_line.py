@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-import time
 
 from otel_rollout.analysis.plain_text import counted, printable
 from otel_rollout.receive.receiver import Receiver
+from otel_rollout.safety.clock import monotonic
 
 __all__ = ["StatusLine", "describe_totals"]
 
@@ -23,14 +23,14 @@ class StatusLine:
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
         self._is_terminal = sys.stderr.isatty()
-        self._then = time.monotonic()
+        self._then = monotonic()
         self._spans = 0
 
     def show(self) -> None:
         """Write the line anew."""
         if not self._is_terminal:
             return
-        now, totals = time.monotonic(), self._receiver.totals
+        now, totals = monotonic(), self._receiver.totals
         rate = (totals.spans - self._spans) / max(now - self._then, 0.001)
         self._then, self._spans = now, totals.spans
         text = f"{rate:,.0f} spans/s  {totals.spans:,} spans  {self._receiver.folder.open_traces:,} trajectories open"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from otel_rollout.analysis.plain_text import counted
 from otel_rollout.replay.report import ReplayReport
 from otel_rollout.replay.source import Total
+from otel_rollout.safety.clock import monotonic
 
 __all__ = ["LineProgress", "Progress", "show_progress"]
 
@@ -61,7 +61,7 @@ class LineProgress:
         self._name = name
         self._total = total
         self._seconds = seconds
-        self._begun = self._last = time.monotonic()
+        self._begun = self._last = monotonic()
         self._bytes = self._sent_bytes = self._skipped = 0
 
     def __call__(self, report: ReplayReport, size: int) -> None:
@@ -70,7 +70,7 @@ class LineProgress:
         # Skipped units take no time, so they are no measure of the time that is left.
         self._sent_bytes += size if report.skipped == self._skipped else 0
         self._skipped = report.skipped
-        now = time.monotonic()
+        now = monotonic()
         if now - self._last < self._seconds:
             return
         self._last = now

@@ -21,6 +21,7 @@ from otel_rollout.replay.report import ReplayReport
 from otel_rollout.replay.source import Unit, UnreadableError
 from otel_rollout.replay.spool_files import SpoolSource
 from otel_rollout.replay.trajectories import TrajectorySource
+from otel_rollout.safety.clock import monotonic
 
 __all__ = ["Sender"]
 
@@ -69,7 +70,7 @@ class Sender:
         self._side_work_patience = patience
         self._store_held = store_held
         self._on_progress = on_progress
-        self._last_success = time.monotonic()
+        self._last_success = monotonic()
         self._given_up_for = ""
 
     def run(self) -> ReplayReport:
@@ -162,7 +163,7 @@ class Sender:
             self.report.lost[self._given_up_for] += len(spans)
             return set(map(_key, spans))
         missing: set[tuple[int, int]] = set()
-        self._last_success = time.monotonic()
+        self._last_success = monotonic()
         report = send_batch(
             self._attempt,
             spans,
@@ -201,7 +202,7 @@ class Sender:
     def _attempt(self, spans: Sequence[ReadableSpan]) -> Outcome:
         outcome = self._send(spans)
         if outcome.verdict is Verdict.DELIVERED:
-            self._last_success = time.monotonic()
+            self._last_success = monotonic()
         return outcome
 
     def _wait(self, seconds: float, outcome: Outcome) -> bool:
@@ -210,8 +211,8 @@ class Sender:
             return False
         if outcome.verdict in (Verdict.REFUSED, Verdict.TOO_LARGE):
             # The backend answers: there is nothing to wait for, and later spans may be sound.
-            return time.monotonic() < self._last_success + self._patience
-        if time.monotonic() + seconds >= self._last_success + self._patience:
+            return monotonic() < self._last_success + self._patience
+        if monotonic() + seconds >= self._last_success + self._patience:
             return False
         time.sleep(seconds)
         return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -22,6 +21,7 @@ from otel_rollout.replay.sender import Sender
 from otel_rollout.replay.source import Total
 from otel_rollout.replay.spool_files import SpoolSource, is_spool, spool_of
 from otel_rollout.replay.trajectories import TrajectorySource
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.settings import Settings
 from otel_rollout.trace_folder.selection import Filters
 
@@ -94,7 +94,7 @@ def replay(
         batch_bytes=min(settings.max_batch_bytes, ours.max_batch_bytes if ours else settings.max_batch_bytes),
         batch_spans=settings.max_batch_spans,
     )
-    started = time.monotonic()
+    started = monotonic()
     is_interrupted = False
     try:
         total = source.total()
@@ -121,7 +121,7 @@ def replay(
         log.close()
         with contextlib.suppress(Exception):
             exporter.shutdown()
-    sender.report.seconds = time.monotonic() - started
+    sender.report.seconds = monotonic() - started
     notes = source.notes() + ([log.trouble] if log.trouble else [])
     return Replay(backend, destination, source.unit_name, sender.report, notes, is_interrupted)
 

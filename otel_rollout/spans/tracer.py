@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace.sampling import Decision, Sampler
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, TraceFlags, get_current_span
 
 from otel_rollout import semconv
+from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans.context import Frame
 from otel_rollout.spans.open_spans import OpenSpans
 from otel_rollout.spans.recording_span import RolloutSpan
@@ -175,4 +176,14 @@ class RecordingTracer(RolloutTracer):
 
     def set_annotations(self, root: Span, own: dict[str, Any], others: dict[str, Any]) -> None:
         """Set ours first: beyond the limit the last ones are dropped."""
+        before = root.dropped_attributes  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
         root.set_attributes({**own, **others})
+        dropped = root.dropped_attributes - before  # type: ignore[attr-defined]  # likewise
+        if dropped:
+            warn_once(
+                "too many annotations",
+                "annotate(): %d attributes of a trajectory are dropped, as a span has at most %d "
+                "(OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT); the root says how many",
+                dropped,
+                self._bounds.attributes,
+            )

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any, Final, cast
 
 from otel_rollout.values.object_reading import Reader, Standin, class_name, is_subclass
 
-__all__ = ["length_of_array", "read_elements", "read_numpy", "read_torch"]
+__all__ = ["is_compiling", "length_of_array", "read_elements", "read_numpy", "read_torch"]
 
 MAX_ARRAY_ELEMENTS: Final = 1024
 """Arrays and tensors with more elements are summarized, except for one-dimensional integer ones (token ids)."""
 ARRAY_EDGE_ELEMENTS: Final = 8
+_modules: Final = sys.modules
 
 
 def read_numpy(numpy: Any) -> Reader:
@@ -87,7 +91,8 @@ def length_of_array(value: Any) -> int | None:
     torch = sys.modules.get("torch")
     if torch is None or type(value) is not getattr(torch, "Tensor", None):
         return None
-    return int(value.shape[0]) if value.dim() == 1 else None
+    with unseen(torch):
+        return int(value.shape[0]) if value.dim() == 1 else None
 
 
 def read_torch(torch: Any) -> Reader:
@@ -98,40 +103,83 @@ def read_torch(torch: Any) -> Reader:
     """
 
     def read(value: Any, room: int, deep: bool) -> Any:
-        kind = type(value)
-        if kind is not torch.Tensor and kind is not torch.nn.Parameter:
-            # A subclass may override any function (`__torch_function__`), and may be spread over machines.
-            return f"<{class_name(kind)}>"
-        dtype = str(value.dtype).removeprefix("torch.")
-        if (
-            value.device.type != "cpu"
-            or value.layout is not torch.strided
-            or value.is_quantized
-            or value.is_nested
-            or value.dtype.is_complex
-        ):
-            # Reading a tensor on an accelerator would wait for all work queued before it.
-            shape = None if value.is_nested else [int(length) for length in value.shape]
-            return {"type": class_name(kind), "dtype": dtype, "shape": shape, "device": str(value.device)}
-        value = value.detach()
-        count = value.numel()
-        is_ids = value.dim() == 1 and not value.dtype.is_floating_point and count <= room
-        if count <= MAX_ARRAY_ELEMENTS or is_ids:
-            try:
-                return _read_array(sys.modules["numpy"], value.numpy(), room) if value.dim() else value.item()
-            except (KeyError, TypeError, RuntimeError):
-                # numpy has no bfloat16, and may be absent.
-                return value.tolist()
-        if value.is_contiguous():
-            first = last = value.reshape(-1)
-        else:
-            first, last = value[(0,) * (value.dim() - 1)], value[(-1,) * (value.dim() - 1)]
-        return {
-            "type": "torch.Tensor",
-            "dtype": dtype,
-            "shape": list(value.shape),
-            "head": first[:ARRAY_EDGE_ELEMENTS].tolist(),
-            "tail": last[-ARRAY_EDGE_ELEMENTS:].tolist(),
-        }
+        try:
+            with unseen(torch):
+                return _read_tensor(torch, value, room)
+        except RuntimeError as error:
+            # A function of torch can't read it: it stands for others, in vmap or functionalize.
+            if not _is_raised_in(cast("FunctionType", _read_tensor), error):
+                raise
+            return f"<{class_name(type(value))} without storage>"
 
     return read
+
+
+def _is_raised_in(function: FunctionType, error: BaseException) -> bool:
+    """Return True if a C function that this function called has raised an error."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return type(error) is RuntimeError and trace is not None and trace.tb_frame.f_code is function.__code__
+
+
+def is_compiling() -> bool:
+    """Return True while `torch.compile` traces the caller: it would compile our code, or fail on it."""
+    torch = _modules.get("torch")
+    return torch is not None and torch.compiler.is_compiling()
+
+
+@contextmanager
+def unseen(torch: Any) -> Iterator[None]:
+    """Read tensors without modes, subclasses, traces and graphs of the program noticing it.
+
+    Args:
+        torch: The module.
+    """
+    # There is no public way.
+    parts = torch._C  # noqa: SLF001
+    with parts.DisableTorchFunction(), parts._DisableTorchDispatch(), torch.no_grad():  # noqa: SLF001
+        tracing = parts._get_tracing_state()  # noqa: SLF001
+        if tracing is not None:
+            parts._set_tracing_state(None)  # noqa: SLF001
+        try:
+            yield
+        finally:
+            if tracing is not None:
+                parts._set_tracing_state(tracing)  # noqa: SLF001
+
+
+def _read_tensor(torch: Any, value: Any, room: int) -> Any:
+    kind = type(value)
+    if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+        # A subclass may override any function (`__torch_function__`), and may be spread over machines.
+        return f"<{class_name(kind)}>"
+    dtype = str(value.dtype).removeprefix("torch.")
+    if (
+        value.device.type != "cpu"
+        or value.layout is not torch.strided
+        or value.is_quantized
+        or value.is_nested
+        or value.dtype.is_complex
+    ):
+        # Reading a tensor on an accelerator would wait for all work queued before it.
+        shape = None if value.is_nested else [int(length) for length in value.shape]
+        return {"type": class_name(kind), "dtype": dtype, "shape": shape, "device": str(value.device)}
+    count = value.numel()
+    numpy = sys.modules.get("numpy")
+    if value.dim() == 1 and not value.dtype.is_floating_point and count <= room and numpy is not None:
+        # Of a copy: a tensor that was given to numpy can't be resized any more.
+        return _read_array(numpy, value.clone().numpy(), room)
+    if count <= MAX_ARRAY_ELEMENTS:
+        return value.tolist()
+    if value.is_contiguous():
+        first = last = value.reshape(-1)
+    else:
+        first, last = value[(0,) * (value.dim() - 1)], value[(-1,) * (value.dim() - 1)]
+    return {
+        "type": "torch.Tensor",
+        "dtype": dtype,
+        "shape": list(value.shape),
+        "head": first[:ARRAY_EDGE_ELEMENTS].tolist(),
+        "tail": last[-ARRAY_EDGE_ELEMENTS:].tolist(),
+    }

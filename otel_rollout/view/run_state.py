@@ -14,6 +14,7 @@ from otel_rollout.analysis.plain_text import counted
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
 from otel_rollout.run import LiveRun, Run, read_live
+from otel_rollout.safety.clock import monotonic
 from otel_rollout.trace_folder.reader import ReadProblem
 from otel_rollout.trace_folder.trace_files import TraceFile, find_trace_files
 from otel_rollout.view.run_names import RunNames
@@ -119,7 +120,7 @@ class RunState:
             NoTracesError: There is nothing to read yet.
         """
         version = self.version()
-        deadline = None if patience is None else time.monotonic() + patience
+        deadline = None if patience is None else monotonic() + patience
         # A reading that is under way may have begun before the last change.
         for _ in range(2):
             with self._lock:
@@ -132,7 +133,7 @@ class RunState:
                     # A daemon: the end of the process doesn't wait for it.
                     threading.Thread(target=self._read, args=(version, self._reading), daemon=True).start()
                 reading = self._reading
-            is_read = reading.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            is_read = reading.wait(None if deadline is None else max(0.0, deadline - monotonic()))
         with self._lock:
             if self._failure is not None and not self._steps:
                 raise self._failure
@@ -242,7 +243,7 @@ class _Remembered:
 
     def __call__(self) -> Any:
         with self._lock:
-            if time.monotonic() - self._asked >= self._seconds:
+            if monotonic() - self._asked >= self._seconds:
                 self._answer = self._function()
-                self._asked = time.monotonic()
+                self._asked = monotonic()
             return self._answer
