@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
 import logging
 import os
 import sys
@@ -100,6 +101,11 @@ def _init(
         raise ConfigurationError(
             "this Python runs without a global interpreter lock, under which tracing is not tested; "
             "start it with PYTHON_GIL=1, or use a build of Python that has the lock"
+        )
+    if is_subinterpreter():
+        raise ConfigurationError(
+            "tracing runs in the main interpreter alone, as its threads would abort the process at another's end; "
+            "call init() in processes (multiprocessing, Ray) in place of subinterpreters"
         )
     try:
         _init_locked(project_name, experiment_name, backend, address, tracer_provider, given, is_verls=is_verls)
@@ -230,10 +236,15 @@ def _finish(pipeline: Pipeline, timeout: float | None) -> bool:
     return is_whole
 
 
-def after_fork() -> None:
-    """Start empty in a forked child, with a lock that no thread of the parent holds."""
+def _renew_lock() -> None:
+    """Make a lock, in a forked child, that no thread of the parent holds."""
     global _lock  # noqa: PLW0603 - only the thread that holds a lock can release it
     _lock = SignalSafeLock()
+
+
+def after_fork() -> None:
+    """Start empty in a forked child."""
+    _renew_lock()
     # An unfinished shutdown is the parent's.
     _state.unfinished = None
     for pipeline in {_running(), _state.last_pipeline}:
@@ -242,7 +253,7 @@ def after_fork() -> None:
 
 
 def _install_exit_hooks() -> None:
-    """Register `shutdown_at_exit` for the end of the process and its children; once per process."""
+    """Register `shutdown_at_exit` for the end of the process and its children, and `after_fork`; once per process."""
     if _state.has_exit_hooks:
         return
     _state.has_exit_hooks = True
@@ -254,12 +265,27 @@ def _install_exit_hooks() -> None:
     # A multiprocessing child leaves by os._exit, after these finalizers and without atexit.
     finalize()
     multiprocessing_util.register_after_fork(_state, lambda owner: finalize())
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=after_fork)
 
 
 def is_free_threaded() -> bool:
     """Return True if the interpreter runs without its global lock."""
     is_enabled = getattr(sys, "_is_gil_enabled", None)
     return is_enabled is not None and not is_enabled()
+
+
+def is_subinterpreter() -> bool:
+    """Return True in an interpreter other than the process's first one."""
+    for name in ("_interpreters", "_xxsubinterpreters"):
+        with contextlib.suppress(ImportError):
+            module: Any = importlib.import_module(name)
+            # From Python 3.13 on, each is a tuple with how it was made.
+            current, main = (
+                each[0] if type(each) is tuple else each for each in (module.get_current(), module.get_main())
+            )
+            return bool(current != main)
+    return False
 
 
 class _State:
@@ -279,7 +305,7 @@ class _State:
 _state: Final = _State()
 if hasattr(os, "register_at_fork"):
     # Before the first `init`: a child of a fork during it would wait for its lock for ever.
-    os.register_at_fork(after_in_child=after_fork)
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 class RolloutTraceConfig:

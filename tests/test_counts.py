@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import threading
+import types
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -152,15 +153,41 @@ class TestOpenSpans:
 
     def test_many_threads(self):
         """No start and no end is missed, whichever threads they are in."""
-        spans = OpenSpans()
-        threads = [threading.Thread(target=lambda: [spans.started() for _ in range(100_000)]) for _ in range(4)]
-        threads += [threading.Thread(target=lambda: [spans.ended() for _ in range(50_000)]) for _ in range(4)]
+        spans = OpenSpans(max_bytes=10**9)
+
+        def run(first):
+            for number in range(first, first + 10_000):
+                span = types.SimpleNamespace(ids=number)
+                spans.started(span)
+                assert spans.hold(span, 10)
+                if number % 2:
+                    spans.ended(span)
+
+        threads = [threading.Thread(target=run, args=(10_000 * number,)) for number in range(1, 5)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-        assert [spans.count(), spans.count()] == [200_000, 200_000]
+        assert spans.count == 20_000
+
+    def test_inputs_of_running_ops_are_bounded(self):
+        """Beyond the bound, the input of an op that starts is a note with its size, counted as cut; ends make room."""
+        exporter = InMemorySpanExporter()
+        otel_rollout.init("project", "experiment", backend=exporter, max_queue_bytes=100_000)
+
+        @otel_rollout.rollout_trace_op
+        def nested(text, depth):
+            return nested(text, depth - 1) if depth else None
+
+        nested("x" * 30_000, 4)
+        assert otel_rollout.flush(10)
+        nested("y" * 30_000, 1)
+        assert otel_rollout.flush(10)
+        inputs = [span.attributes["input.value"] for span in exporter.spans]
+        assert sum("too many inputs of running ops" in text for text in inputs) == 2
+        assert sum("y" * 30_000 in text for text in inputs) == 2
+        assert otel_rollout.stats().truncated_bytes > 60_000
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
     @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

@@ -208,7 +208,6 @@ class TestFork:
 
 LOCKS = {
     "otel_rollout/config.py": ["config._lock"],
-    "otel_rollout/safety/background_log.py": ["background_log._lock"],
     "otel_rollout/spans/trajectory_state.py": ["trajectory_state._lock"],
     "otel_rollout/delivery/account.py": ["queue._lock"],
     "otel_rollout/processing/conversation.py": ["queue._reader.chat.conversations._lock"],
@@ -270,7 +269,6 @@ class TestLocksAtFork:
             f"""
             import contextlib
             from otel_rollout import config
-            from otel_rollout.safety import background_log
             from otel_rollout.spans import runtime
             from otel_rollout.spans import trajectory_state
             if "nesting" in {lock!r}:

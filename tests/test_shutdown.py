@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
@@ -112,8 +113,52 @@ class TestFlush:
         assert stats().exporters["Exporter"].delivered == 2
 
 
+IN_A_SUBINTERPRETER = """
+import importlib, sys
+try:
+    interpreters = importlib.import_module("_interpreters")
+    made = interpreters.create("legacy")
+except ImportError:
+    interpreters = importlib.import_module("_xxsubinterpreters")
+    made = interpreters.create(isolated=False)
+interpreters.run_string(made, '''
+import otel_rollout
+try:
+    otel_rollout.init("project", "experiment", backend="console")
+except otel_rollout.errors.ConfigurationError as error:
+    print(error)
+''')
+interpreters.destroy(made)
+print("ended")
+"""
+
+AFTER_GEVENT = """
+import threading
+
+class Local:
+    def __setattr__(self, name, value):
+        raise RuntimeError("greenlet is being finalized")
+
+threading.local = Local
+import otel_rollout.safety.garbage_collection as collection, gc
+gc.collect()
+print(collection.is_collecting())
+"""
+
+
 class TestInterpreter:
-    """Interpreters that tracing is not tested on."""
+    """Interpreters and threads that tracing is not made for."""
+
+    def test_in_a_subinterpreter(self) -> None:
+        """There `init` refuses, as its threads would abort the process, and says what to use in its place."""
+        ran = subprocess.run([sys.executable, "-c", IN_A_SUBINTERPRETER], capture_output=True, text=True, check=True)
+        assert "main interpreter alone" in ran.stdout
+        assert ran.stdout.endswith("ended\n")
+
+    def test_with_the_locals_of_gevent(self) -> None:
+        """Where `threading.local` was replaced, the collector's callbacks don't use it, and nothing is printed."""
+        ran = subprocess.run([sys.executable, "-c", AFTER_GEVENT], capture_output=True, text=True, check=True)
+        assert (ran.stdout, ran.stderr) == ("False\n", "")
 
     def test_without_the_global_lock(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """On a Python without the lock `init` refuses, and says how to start it."""

@@ -95,6 +95,13 @@ def _annotate(
     if root is None:
         warn_once("annotate late", "annotate() was called after its trajectory had ended: it comes too late")
         return
+    if not root.is_recording():
+        warn_once(
+            "annotate elsewhere",
+            "annotate() was called inside extract(carrier): the root is in the process of inject(), which does "
+            "not get the values; return them, and call annotate() there",
+        )
+        return
     if reward is not None:
         number = read_number(reward)
         if number is not None:

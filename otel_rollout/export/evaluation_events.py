@@ -16,8 +16,17 @@ __all__ = ["evaluation_events"]
 
 
 def evaluation_events(span: ReadableSpan) -> list[Event]:
-    """Return one event for the reward on a span and one for each of its parts, at the span's end."""
-    return [Event(semconv.EVALUATION_EVENT, _attributes(part), span.end_time) for part in reward_parts(span)]
+    """Return one event for the reward on a span and one for each of its parts, at the span's end.
+
+    A part that has its event already, from the sender of a span that is passed on, gets no second one.
+    """
+    known = {
+        (event.attributes or {}).get(semconv.EVALUATION_NAME)
+        for event in span.events
+        if event.name == semconv.EVALUATION_EVENT
+    }
+    parts = [part for part in reward_parts(span) if part.name not in known]
+    return [Event(semconv.EVALUATION_EVENT, _attributes(part), span.end_time) for part in parts]
 
 
 def _attributes(part: RewardPart) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from otel_rollout.export.side_work import SideWork
 from otel_rollout.processing.run_resource import RunResource, is_unnamed
 from otel_rollout.safety.background_log import BackgroundLogger
 from otel_rollout.safety.clock import monotonic
+from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans import runtime
 
 __all__ = ["OutcomeSpanExporter", "ReadBack", "destination_of", "one_attempt_of", "refused_here"]
@@ -145,6 +146,14 @@ def one_attempt_of(exporter: SpanExporter) -> Callable[[Sequence[ReadableSpan]],
         except (GeneratorExit, KeyboardInterrupt, SystemExit) as error:
             # On a thread of ours, these end nothing but the thread.
             return Outcome(Verdict.UNEXPLAINED, f"export() raised {type(error).__name__}")
+        if result is None:
+            # The SDK ignores results: exporters without one work there, and a retry would store spans twice.
+            warn_once(
+                f"result of {type(exporter).__name__}",
+                "%s.export() returned None, which is taken for SpanExportResult.SUCCESS",
+                type(exporter).__name__,
+            )
+            return DELIVERED
         if result is SpanExportResult.SUCCESS:
             return DELIVERED
         return Outcome(Verdict.UNEXPLAINED, f"export() returned {result}")

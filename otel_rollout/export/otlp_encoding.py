@@ -183,6 +183,7 @@ def _encode_rest(span: ReadableSpan, context: SpanContext, more_events: Sequence
         link_message = message.links.add(
             trace_id=link.context.trace_id.to_bytes(16, "big"),
             span_id=link.context.span_id.to_bytes(8, "big"),
+            trace_state=link.context.trace_state.to_header() if link.context.trace_state else "",
             flags=_HAS_IS_REMOTE | (_IS_REMOTE if link.context.is_remote else 0) | (link.context.trace_flags & 0xFF),
             dropped_attributes_count=getattr(link, "dropped_attributes", 0),
         )

@@ -10,8 +10,9 @@ from otel_rollout.trace_folder.frames import require_zstandard
 
 __all__ = ["ENCODINGS", "MAX_WINDOW_BYTES", "ZSTD_PIECE_BYTES", "BodyTooLargeError", "decompress"]
 
-ENCODINGS: Final = ("gzip", "zstd", "identity")
+ENCODINGS: Final = ("gzip", "zstd", "deflate", "identity")
 _GZIP: Final = 31
+_ZLIB: Final = 15
 MAX_WINDOW_BYTES: Final = 2**27
 _MAX_MEMBERS: Final = 64
 ZSTD_PIECE_BYTES: Final = 1024
@@ -34,8 +35,9 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
         BodyTooLargeError: It is larger than the limit once decompressed.
         ValueError: It is damaged, or cut off.
     """
-    if encoding == "gzip":
-        data = _gunzip(body, max_bytes)
+    if encoding in ("gzip", "deflate"):
+        # HTTP's deflate is zlib's form (RFC 9110, section 8.4.1.2).
+        data = _inflate(body, max_bytes, encoding, _GZIP if encoding == "gzip" else _ZLIB)
     elif encoding == "zstd":
         data = _decompress_zstd(body, max_bytes)
     else:
@@ -45,15 +47,15 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
     return data
 
 
-def _gunzip(body: bytes, max_bytes: int) -> bytes:
+def _inflate(body: bytes, max_bytes: int, encoding: str, window: int) -> bytes:
     def step(decompressor: Any, piece: memoryview, most: int) -> bytes:
         data: bytes = decompressor.decompress(piece, most)
         return data
 
     try:
-        return _decompress(body, max_bytes, lambda: zlib.decompressobj(_GZIP), step, len(body))
+        return _decompress(body, max_bytes, lambda: zlib.decompressobj(window), step, len(body))
     except zlib.error as error:
-        raise ValueError(f"the body is no gzip: {error}") from error
+        raise ValueError(f"the body is no {encoding}: {error}") from error
 
 
 def _decompress_zstd(body: bytes, max_bytes: int) -> bytes:

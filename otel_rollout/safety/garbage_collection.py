@@ -40,9 +40,13 @@ else:
     _details: dict[str, Any] = {}
     _of_thread = threading.local()
     _to_end: Callable[[str, Any], None] = _phases.move_to_end
-    gc.callbacks += [_details.__setitem__, partial(setattr, _of_thread), _to_end]
+    # gevent's local is no C code, and fails at the end of the process: under gevent, all threads count as collecting.
+    _IS_OF_THREAD: Final = type(_of_thread).__module__ == "_thread"
+    gc.callbacks += [_details.__setitem__, *([partial(setattr, _of_thread)] if _IS_OF_THREAD else []), _to_end]
 
     def is_collecting() -> bool:
         """Return True inside a collection, which may have interrupted a change of the context."""
+        if not _IS_OF_THREAD:
+            return _phases == _RUNNING
         # The order of the phases is compared in one step: a collection may begin between two.
         return _phases == _RUNNING and getattr(_of_thread, "start", None) is _details["start"]

@@ -244,8 +244,8 @@ def is_of_pickler(error: Exception, words: str = "") -> bool:
 
 
 def _is_changed(error: RuntimeError) -> bool:
-    """Return True for Python's own error about a dict or a set that another thread changes."""
-    return type(error) is RuntimeError and "changed size during iteration" in str(error.args[0] if error.args else "")
+    """Return True for Python's own error about a dict, a set or a deque that another thread changes."""
+    return type(error) is RuntimeError and "during iteration" in str(error.args[0] if error.args else "")
 
 
 def first_fields(value: Any) -> dict[Any, Any]:

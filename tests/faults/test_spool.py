@@ -35,7 +35,8 @@ class TestOutage:
         assert trainer.stats("otlp")["spooled"] > 0
         receiver.up() if backend == "away" else receiver.release()
         assert trainer.flush(60.0) is True
-        assert trainer.ask("memory")["peak"] - before < BOUND + SLACK
+        # The inputs of running ops have a bound of the same size.
+        assert trainer.ask("memory")["peak"] - before < 2 * BOUND + SLACK
         assert trainer.finish() == 0
         counts = trainer.report["exporters"]["otlp"]
         assert account(trainer.sent, receiver.stored, counts) == {}
