@@ -85,7 +85,7 @@ def passes(handler: ast.ExceptHandler) -> bool:
 
 def hands_on(handler: ast.ExceptHandler) -> bool:
     """Return True if the clause gives the exception to the generator that a wrapper stands for."""
-    return "generator." in ast.unparse(handler.body[-1])
+    return any("generator." in ast.unparse(statement) for statement in handler.body)
 
 
 class TestClauses:
