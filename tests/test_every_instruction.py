@@ -77,8 +77,9 @@ class Injection:
         if frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == dis.opmap["NOP"]:
             # Python 3.11 has no handler for its line of an inner `try`; nothing but a trace function raises there.
             return False
-        if event == "return" and frame.f_code.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
-            # A generator that is told of its own pause by an exception is lost, traced or not.
+        is_generator = frame.f_code.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR)
+        if is_generator and (event == "return" or (event == "call" and frame.f_lasti >= 0)):
+            # A generator that a trace function interrupts as it pauses or goes on is lost, traced or not.
             return False
         if event != "call" and frame.f_code.co_name == "put":
             # Between the counts of a queue: no signal handler and no other thread's exception comes there.
