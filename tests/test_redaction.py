@@ -231,7 +231,10 @@ class TestTables:
         assert SECRET not in Redactor().text(TEXTS[shape])
 
     @pytest.mark.parametrize("form", FORMS)
-    @pytest.mark.parametrize("around", ["{}", "x {} y", "'{}'", "a\n{}\nb", "({})", "{}.", "id={};", "- {}\n-{}"])
+    @pytest.mark.parametrize(
+        "around",
+        ["{}", "x {} y", "'{}'", "a\n{}\nb", "({})", "{}.", "id={};", "- {}\n-{}", "\x1b[32m{}\x1b[0m", "密钥是{}，"],
+    )
     def test_form(self, form, around):
         """A secret with a form of its own is replaced in any surroundings, and in JSON in a text."""
         text = around.replace("{}", FORMS[form])

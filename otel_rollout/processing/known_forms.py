@@ -100,7 +100,13 @@ _LONG: Final = 14
 _LONGER: Final = 20
 _MOST_LOOKED_AT: Final = 256
 """A random text has fewer letters than this in each run of one case, or of digits; a name has more."""
-_ESCAPE: Final = re.compile(r"(?:\\[nrtbf]|\\u[0-9a-f]{4}|%[0-9A-F]{2})\Z")
+_ESCAPE: Final = re.compile(
+    r"(?:\\[nrtbf]|\\u[0-9a-f]{4}|%[0-9A-F]{2}|(?:\x1b|\\x1b|\\033|\\u001b|\\e)\[[0-9;]{0,8}m)\Z"
+)
+"""The end of an escape, also of one that colors a terminal."""
+_LONGEST_ESCAPE: Final = 16
+_FIRST_IDEOGRAPH: Final = "\u2e80"
+"""From here on, scripts that write no spaces between words."""
 _PEM: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_LINE: Final = re.compile("[A-Za-z0-9+/=]{30}")
@@ -204,7 +210,8 @@ def _is_start(text: str, begin: int) -> bool:
     return (
         not begin
         or not (text[begin - 1].isalnum() or text[begin - 1] in "_-")
-        or _ESCAPE.search(text[max(0, begin - 6) : begin]) is not None
+        or text[begin - 1] >= _FIRST_IDEOGRAPH
+        or _ESCAPE.search(text[max(0, begin - _LONGEST_ESCAPE) : begin]) is not None
     )
 
 
