@@ -15,6 +15,7 @@ import pytest
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
+from otel_rollout.integrations.ray import extract, inject
 from otel_rollout.testing import InMemorySpanExporter
 
 
@@ -391,3 +392,16 @@ class TestLimit:
         kept = sum(key.startswith("metric_") for key in root.attributes)
         assert root.dropped_attributes == 200 - kept
         assert "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT" in caplog.text
+
+
+class TestExtracted:
+    """A part of a trajectory in another process."""
+
+    def test_inside_extract(self, rollout_spans, caplog):
+        """The root is in the other process: one warning says so, and what to do."""
+        with rollout_trace_attr(sample_index=1):
+            carrier = inject()
+        with extract(carrier):
+            annotate(reward=1.0)
+        assert "inside extract(carrier)" in caplog.text
+        assert "call annotate() there" in caplog.text

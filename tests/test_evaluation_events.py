@@ -43,6 +43,18 @@ class TestEvaluationEvents:
         assert evaluation_events(make_span({"rollout.step": 1})) == []
 
 
+class TestHops:
+    """Spans that are passed on."""
+
+    def test_an_event_that_is_there_already(self) -> None:
+        """A part whose event came with the span, as in a second hop or a replay, gets no other one."""
+        given = make_span({"rollout.reward": 1.0, "rollout.reward_parts": json.dumps({"correct": True})})
+        once = evaluation_events(given)
+        assert evaluation_events(make_span(dict(given.attributes or {}), *once)) == []
+        rest = evaluation_events(make_span(dict(given.attributes or {}), once[0]))
+        assert [(event.attributes or {})["gen_ai.evaluation.name"] for event in rest] == ["correct"]
+
+
 class TestEncoding:
     """The events in a request."""
 

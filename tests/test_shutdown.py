@@ -102,6 +102,14 @@ class TestFlush:
         assert len(exporter.flushes) == 1
         assert 0 < exporter.flushes[0] <= 5000
 
+    def test_an_exporter_that_returns_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
+        """None counts as success, with one warning: a retry would store the spans twice."""
+        init("project", "experiment", backend=Exporter(None))
+        op()
+        assert flush(5) is True
+        assert stats().exporters["Exporter"].delivered == 1
+        assert caplog.text.count("returned None") == 1
+
     @pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit, SystemExit])
     def test_an_exporter_that_ends_its_thread(self, error: type[BaseException]) -> None:
         """What would end the delivery thread is a failed attempt, and the next one delivers."""

@@ -217,6 +217,10 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
     chat = chat_messages(span)
     moved = _MOVED if chat is None else _MOVED | _MESSAGES
     translated = {replace_surrogates(key): sanitize_value(value) for key, value in given.items() if key not in moved}
+    for key in (semconv.SPAN_KIND, semconv.OPERATION_NAME):
+        if isinstance(translated.get(key), list):
+            # MLflow looks the type of a span up by them, and fails on a list.
+            translated[key] = ExactText(orjson.dumps(translated[key]).decode())
     payloads = {key: payload_of(span, key, chat) for key in (INPUTS, OUTPUTS)}
     payloads[USAGE] = _token_usage(given)
     if chat is not None and chat.tools:

@@ -10,6 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.export.chat_messages import as_openai, chat_messages
+from otel_rollout.export.span_facts import kind_of
 from otel_rollout.values.sanitize import replace_surrogates
 
 __all__ = ["conversation_of", "input_of", "output_of"]
@@ -22,7 +23,7 @@ def conversation_of(spans: Sequence[ReadableSpan], root: ReadableSpan | None) ->
         spans: Its spans, in the order in which they ended.
         root: The root, if it is among them.
     """
-    turns = [span for span in spans if (span.attributes or {}).get(semconv.SPAN_KIND) == "LLM"]
+    turns = [span for span in spans if kind_of(span) == "LLM"]
     candidates = [span for span in (root, turns[-1] if turns else None) if span is not None]
     for span in candidates:
         found = chat_messages(span)

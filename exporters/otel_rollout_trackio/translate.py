@@ -16,7 +16,7 @@ from opentelemetry.trace import StatusCode
 from otel_rollout import semconv
 from otel_rollout.export.plain_values import plain_text, plain_value
 from otel_rollout.export.reward_parts import REWARD, reward_parts
-from otel_rollout.export.span_facts import exception_attributes, span_id_of, trace_id_of
+from otel_rollout.export.span_facts import exception_attributes, kind_of, span_id_of, trace_id_of
 from otel_rollout.values.sanitize import fits_int64, replace_surrogates
 from otel_rollout_trackio.messages import conversation_of, input_of, output_of
 
@@ -171,7 +171,7 @@ def _span(span: ReadableSpan, *, is_conversation: bool) -> dict[str, Any]:
     record: dict[str, Any] = {
         "id": span_id_of(span),
         "name": plain_text(span.name),
-        "kind": _KINDS.get(plain_text(attributes.get(semconv.SPAN_KIND)), "span"),
+        "kind": _KINDS.get(kind_of(span) or "", "span"),
         "start_time": _time(start),
         "end_time": _time(end),
         "duration_ms": (end - start) / 1e6,

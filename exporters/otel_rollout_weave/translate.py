@@ -17,7 +17,14 @@ from opentelemetry.trace import StatusCode
 from otel_rollout import semconv
 from otel_rollout.export.chat_messages import chat_messages
 from otel_rollout.export.plain_values import plain_text, plain_value
-from otel_rollout.export.span_facts import exception_attributes, reward_of, rollout_label, span_id_of, trace_id_of
+from otel_rollout.export.span_facts import (
+    exception_attributes,
+    kind_of,
+    reward_of,
+    rollout_label,
+    span_id_of,
+    trace_id_of,
+)
 from otel_rollout.values.sanitize import INT64_MAX, replace_surrogates
 from otel_rollout_weave.payload_text import as_inputs, as_output, is_json_of_ours
 from otel_rollout_weave.usage import Below
@@ -53,20 +60,6 @@ _CLASHES: Final = "other_attributes"
 """The key for attributes whose name is taken: by a tag, or by an attribute that is a dotted prefix of it."""
 
 _WEAVE_KINDS: Final = {"AGENT": "agent", "LLM": "llm", "TOOL": "tool", "EVALUATOR": "scorer"}
-
-_KINDS_OF_OPERATIONS: Final = {
-    "agent": "AGENT",
-    "chat": "LLM",
-    "create_agent": "AGENT",
-    "execute_tool": "TOOL",
-    "generate_content": "LLM",
-    "invoke_agent": "AGENT",
-    "task": "CHAIN",
-    "text_completion": "LLM",
-    "tool": "TOOL",
-    "workflow": "CHAIN",
-}
-"""OpenTelemetry's operations, and traceloop's kinds."""
 
 _FRAME = re.compile(r'^  File "(?P<filename>.*)", line (?P<line>\d+), in (?P<function>.*)\n?(?P<text>    \S.*)?', re.M)
 
@@ -174,7 +167,7 @@ def _call_attributes(
             result[replace_surrogates(key[len(_PREFIX) :])] = plain_value(value)
         else:
             others.append((replace_surrogates(key), value))
-    kind = _kind(attributes)
+    kind = kind_of(span)
     if kind is not None:
         result["kind"] = kind
         if kind in _WEAVE_KINDS:
@@ -185,14 +178,6 @@ def _call_attributes(
     for key, value in others:
         _nest(result, key, plain_value(value))
     return result
-
-
-def _kind(attributes: Mapping[str, Any]) -> str | None:
-    kind = attributes.get(semconv.SPAN_KIND)
-    if kind is not None:
-        return plain_text(kind)
-    operation = str(attributes.get(semconv.OPERATION_NAME) or attributes.get("traceloop.span.kind"))
-    return _KINDS_OF_OPERATIONS.get(operation)
 
 
 def _nest(target: dict[str, Any], key: str, value: Any) -> None:

@@ -11,9 +11,22 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import semconv
 from otel_rollout.values.sanitize import replace_surrogates
 
-__all__ = ["exception_attributes", "is_own", "reward_of", "rollout_label", "span_id_of", "trace_id_of"]
+__all__ = ["exception_attributes", "is_own", "kind_of", "reward_of", "rollout_label", "span_id_of", "trace_id_of"]
 
 _OWN_SCOPE: Final = "otel_rollout"
+_KINDS_OF_OPERATIONS: Final = {
+    "agent": "AGENT",
+    "chat": "LLM",
+    "create_agent": "AGENT",
+    "embeddings": "EMBEDDING",
+    "execute_tool": "TOOL",
+    "generate_content": "LLM",
+    "invoke_agent": "AGENT",
+    "task": "CHAIN",
+    "text_completion": "LLM",
+    "tool": "TOOL",
+    "workflow": "CHAIN",
+}
 _LABELS: Final = (("step", semconv.STEP), ("sample", semconv.SAMPLE_INDEX), ("rollout", semconv.ROLLOUT_N))
 
 
@@ -54,6 +67,19 @@ def is_own(span: ReadableSpan) -> bool:
     """Return True if otel-rollout made the span, and not another instrumentation."""
     scope = span.instrumentation_scope
     return scope is not None and scope.name.replace("-", "_").partition(".")[0] == _OWN_SCOPE
+
+
+def kind_of(span: ReadableSpan) -> str | None:
+    """Return a span's OpenInference kind; without one, the kind that its GenAI operation has; None if it has neither.
+
+    Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/, `gen_ai.operation.name`.
+    """
+    attributes = span.attributes or {}
+    kind = attributes.get(semconv.SPAN_KIND)
+    if isinstance(kind, str) and kind:
+        return replace_surrogates(kind)
+    operation = attributes.get(semconv.OPERATION_NAME) or attributes.get("traceloop.span.kind")
+    return _KINDS_OF_OPERATIONS.get(operation) if isinstance(operation, str) else None
 
 
 def rollout_label(span: ReadableSpan) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import zlib
 
 import pytest
 import zstandard
@@ -11,12 +12,12 @@ import zstandard
 from otel_rollout.receive.request_body import BodyTooLargeError, decompress
 
 LIMIT = 2**22
-COMPRESS = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
+COMPRESS = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress, "deflate": zlib.compress}
 
 
 @pytest.mark.parametrize("encoding", COMPRESS)
 class TestDecompressing:
-    """Both encodings."""
+    """Every encoding."""
 
     def test_members_are_joined(self, encoding) -> None:
         """Several members give their data one behind the other."""

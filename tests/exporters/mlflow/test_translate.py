@@ -7,6 +7,7 @@ import gc
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanKind, StatusCode
 
+from otel_rollout.processing.span_copies import copy_span
 from otel_rollout_mlflow.json_text import sanitize_json, sanitize_value
 from otel_rollout_mlflow.trace_info import trace_infos, with_stored
 from otel_rollout_mlflow.translate import otlp_spans, session_of, stored_spans
@@ -20,6 +21,20 @@ TAGS = {
 }
 NAME = "step 1 · sample 7 · rollout 0 · trajectory"
 TRACE_TAGS = {"step": "1", "sample_index": "7", "rollout_n": "0", "validate": "False", "experiment_name": "exp-1"}
+
+
+class TestListsOfKinds:
+    """Attributes that MLflow looks types up by."""
+
+    def test_a_list_is_a_text(self, trajectory) -> None:
+        """A list under one of them, which MLflow fails on, is its JSON text, for a server and for the store."""
+        one = trajectory(reward=0.5)
+        [span, *_] = one.spans
+        given = {**(span.attributes or {}), "openinference.span.kind": ["a", "b"], "gen_ai.operation.name": ["c"]}
+        odd = copy_span(span, given)
+        for translated in (otlp_spans([odd])[0], stored_spans([odd], unwraps_texts=True)[0]):
+            kinds = [translated.attributes[key] for key in ("openinference.span.kind", "gen_ai.operation.name")]
+            assert all(isinstance(kind, str) for kind in kinds)
 
 
 class TestOtlpSpans:

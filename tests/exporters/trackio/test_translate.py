@@ -248,3 +248,34 @@ def test_times_beyond_the_calendar():
     """A span with a time that no date has is stored, with the last one that is."""
     found = translate([make_span("generate", 2, seconds=(0.0, 1e12))])
     assert found.trace["spans"][0]["end_time"].startswith("9999-12-31T23:59:59")
+
+
+class TestKinds:
+    """The kinds of spans."""
+
+    @pytest.mark.parametrize(
+        ("attributes", "kind"),
+        [
+            ({"openinference.span.kind": "LLM"}, "generation"),
+            ({"gen_ai.operation.name": "chat"}, "generation"),
+            ({"gen_ai.operation.name": "execute_tool"}, "tool"),
+            ({"openinference.span.kind": ["LLM"]}, "span"),
+            ({}, "span"),
+        ],
+    )
+    def test_by_kind_or_operation(self, attributes, kind):
+        """A span of OpenTelemetry's GenAI conventions has the kind of its operation."""
+        root = make_span("root", 1, parent=None)
+        child = make_span("child", 2, attributes=attributes)
+        found: list[str] = []
+
+        def walk(value):
+            if isinstance(value, dict):
+                found.extend([value["kind"]] if value.get("name") == "child" else [])
+                value = list(value.values())
+            if isinstance(value, list):
+                for item in value:
+                    walk(item)
+
+        walk(translate([child, root]).trace)
+        assert found == [kind]
