@@ -53,7 +53,8 @@ def add_replay(commands: Any) -> None:
         "send recorded trajectories to a backend",
         """\
 Send the trajectories of a trace folder, or of a spool, to a backend: with the
-ids, times and tags that they were recorded with.
+ids, times and tags that they were recorded with. Nothing is redacted on the
+way: that is done where spans are recorded.
 
 DIR/.replay notes what the backend has confirmed, so that an interrupted replay
 goes on where it was, and a second one sends nothing. Sending once more

@@ -11,6 +11,7 @@ from typing import Any, Final
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.http import without_userinfo
 from otel_rollout.near_miss import closest, misspelt_variables
+from otel_rollout.processing.redaction import Redactor
 from otel_rollout.settings import OURS, SETTINGS, STANDARD_VARIABLES, Setting, read_bytes, read_variables
 from otel_rollout.spans.provider import read_sampler
 
@@ -172,6 +173,8 @@ def shown_value(variable: str, value: str) -> str:
         return f"(hidden, {len(value)} characters)"
     if variable.endswith("HEADERS"):
         return ", ".join(_shown_pair(pair) for pair in value.split(",") if pair.strip())
+    if variable.endswith("ATTRIBUTES"):
+        return Redactor().text(value)
     if "://" in value or variable.endswith("ENDPOINT"):
         shown = without_userinfo(value)
         if "@" in shown:

@@ -193,3 +193,11 @@ class TestSecrets:
     def test_a_file_of_a_key_is_no_secret(self):
         """The path of a key's file is shown: it is what one looks for."""
         assert shown_value("OTEL_EXPORTER_OTLP_CLIENT_KEY", "/etc/key.pem") == "/etc/key.pem"
+
+
+def test_secrets_in_resource_attributes() -> None:
+    """A secret among the attributes of the resource is not printed; the others are."""
+    shown = shown_value("OTEL_RESOURCE_ATTRIBUTES", "team=a,api_key=hT9dkQ2mZx81vbLw,service.name=x")
+    assert "hT9dkQ2mZx81vbLw" not in shown
+    assert "team=a" in shown
+    assert "service.name=x" in shown
