@@ -72,7 +72,9 @@ def test_run_and_step_lead_to_what_runs_and_to_what_a_crash_left(browser: Browse
         page.locator(".running").get_by_text("2 left open").wait_for()
         page.locator(".running").click()
         page.get_by_role("heading", name="3 trajectories left open: no process gives a sign of life").wait_for()
-        assert page.get_by_role("cell", name="sandbox.run").count() == 3
+        rows = page.get_by_role("cell", name="sandbox.run")
+        rows.nth(2).wait_for()
+        assert rows.count() == 3
         assert viewer.client.get(f"/api/trajectory/{1:032x}").json() == {
             "error": "this trajectory was running when its process ended, and nothing of it is written"
         }
