@@ -131,7 +131,7 @@ class TestNotes:
         def take_long(_: object) -> None:
             clock[0] += took
 
-        monkeypatch.setattr(open_notes, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+        monkeypatch.setattr(open_notes, "monotonic", lambda: clock[0])
         exporter: Any = SimpleNamespace(note_open=take_long)
         notes = OpenNotes(exporter, OpenTrajectories(), None)
         notes.note()

@@ -28,7 +28,7 @@ class TestTroubleLog:
         """The same configuration error is told once, however long it lasts; for another reason, again."""
         log = TroubleLog("otlp")
         clock = iter(range(0, 100_000, 1000))
-        monkeypatch.setattr("otel_rollout.export.trouble_log.time.monotonic", lambda: next(clock))
+        monkeypatch.setattr("otel_rollout.export.trouble_log.monotonic", lambda: next(clock))
 
         for reason in ("401", "401", "401", "403"):
             log.note(Outcome(Verdict.CONFIGURATION_ERROR, reason))
