@@ -19,6 +19,12 @@ from tests.delivery.queues import until
 from tests.payload_values import Attrs, Frozen, Slotted, read
 
 
+def _released() -> memoryview:
+    view = memoryview(b"abcd")
+    view.release()
+    return view
+
+
 class Colour(enum.Enum):
     """An enum of texts."""
 
@@ -102,6 +108,7 @@ class TestKnownTypes:
             (bytearray(b"ab"), {"type": "bytearray", "length": 2, "head": "6162"}),
             # Their repr is an address.
             pytest.param(memoryview(b""), {"type": "memoryview", "length": 0}, id="memoryview"),
+            pytest.param(_released(), {"type": "memoryview", "released": True}, id="released memoryview"),
             pytest.param(memoryview(b"abcd")[::2], {"type": "memoryview", "length": 2}, id="memoryview with gaps"),
             (ValueError("no"), "ValueError: no"),
             (int, "builtins.int"),
@@ -163,6 +170,7 @@ class TestPandas:
     """Tables."""
 
     pd = pytest.importorskip("pandas")
+    np = pytest.importorskip("numpy")
 
     def test_frame(self):
         """A frame is its shape, columns and first rows."""
@@ -208,6 +216,20 @@ class TestPandas:
             monkeypatch.setattr(self.pd.DataFrame, name, property(lambda _: 1 / 0))
 
         assert read(self.pd.DataFrame({"a": [1], "b": ["x"]}))["head"] == [[1, "x"]]
+
+    def test_names_of_columns_that_are_no_text(self):
+        """A column's name may be any object: no method of it runs."""
+
+        class Name:
+            def __str__(self):
+                raise AttributeError("called")
+
+            __repr__ = __hash__ = __str__
+
+        named = self.np.empty(2, dtype=object)
+        named[:] = [Name(), 7]
+
+        assert read(self.pd.DataFrame(self.np.zeros((1, 2)), columns=named))["columns"][1] == "7"
 
     def test_duplicate_columns(self):
         """Columns of one name cost no column and no warning."""

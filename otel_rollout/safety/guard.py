@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Final
 
-__all__ = ["FAULTS", "is_of_call", "is_plain"]
+__all__ = ["FAULTS", "is_of_call", "is_our_fault", "is_plain"]
 
 FAULTS: Final = (AttributeError, IndexError, KeyError, NameError, OverflowError, RecursionError, TypeError, ValueError)
 """The classes of the faults of code that meets data that it wasn't written for."""
+
+
+_PACKAGE: Final = f"{Path(__file__).parents[1]}{os.sep}"
+
+
+def is_our_fault(error: BaseException) -> bool:
+    """Return True if our own code has raised `error`, or C code that it called.
+
+    It has exactly a class of `FAULTS` and went through frames of this package alone. A handler of a signal and a trace
+    function have frames of their own; an exception that another thread raises here comes without arguments.
+
+    Args:
+        error: The exception, where it is caught.
+    """
+    if type(error) not in FAULTS or not error.args:
+        return False
+    trace = error.__traceback__
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            return False
+        trace = trace.tb_next
+    return True
 
 
 def is_plain(error: BaseException, kinds: tuple[type[BaseException], ...] = FAULTS) -> bool:

@@ -20,7 +20,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final, cast
 
-from otel_rollout.safety.log_once import call_user_function
+from otel_rollout.safety.guard import FAULTS, is_of_call, is_our_fault
+from otel_rollout.safety.log_once import call_user_function, internal_error
 from otel_rollout.values.array_types import read_numpy, read_torch
 from otel_rollout.values.exception_record import exception_text
 from otel_rollout.values.object_reading import (
@@ -76,7 +77,12 @@ def _read_bytes(value: bytes | bytearray | memoryview, room: int, deep: bool) ->
     base: Any = next(known for known in (bytes, bytearray, memoryview) if is_subclass(type(value), known))
     # A view of a subclass would call its `__buffer__`.
     plain: Any = value if base is memoryview else base.__getitem__(value, slice(0, MAX_ROWS))
-    view = memoryview(plain)
+    try:
+        view = memoryview(plain)
+    except ValueError as error:
+        if not is_of_call(error, ValueError):
+            raise
+        return {"type": base.__name__, "released": True}
     length = view.nbytes if base is memoryview else base.__len__(value)
     described: dict[str, Any] = {"type": base.__name__, "length": length}
     if view.c_contiguous and view.nbytes:
@@ -212,7 +218,14 @@ def reader_of(kind: type) -> Reader:
     if find_static(kind, "__rollout_payload__") is not None:
         return _user_payload
     reader = _EXACT.get(kind) if is_one_of(kind, _EXACT) else None
-    return reader or _reader_by_package(kind) or _reader_by_base(kind) or object_reader(kind)
+    try:
+        return reader or _reader_by_package(kind) or _reader_by_base(kind) or object_reader(kind)
+    except FAULTS as error:
+        if not is_our_fault(error):
+            raise
+        name = class_name(kind)
+        internal_error(f"reading the class {name}")
+        return lambda value, room, deep: f"<{name}>"
 
 
 def key_of(key: Any) -> Any:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final, cast
 
+from otel_rollout.safety.guard import FAULTS, is_our_fault
+from otel_rollout.safety.log_once import internal_error
 from otel_rollout.values.library_types import key_of, reader_of
 from otel_rollout.values.object_reading import Part, Reader, Standin, class_name
 from otel_rollout.values.stream import FullError, with_text_keys, write_stream
@@ -157,8 +159,14 @@ class ObjectWalk:
                 break
             else:
                 self._take(ITEMS_OF_AN_OBJECT)
-                keys.append(key_of(key))
+                keys.append(self._key(key))
         return keys
+
+    def _key(self, key: Any) -> Any:
+        try:
+            return key_of(key)
+        except FAULTS as error:
+            return self._unreadable(key, error)
 
     def _copy_items(self, value: Any, kind: Any, depth: int) -> Any:
         if not self.is_whole and kind is not set:
@@ -191,9 +199,19 @@ class ObjectWalk:
                 return read(value, self._room(), depth < MAX_OBJECT_DEPTH)
             except RuntimeError as error:  # noqa: PERF203 - as a rule there is one round
                 if not _is_changed(error):
-                    raise
+                    return self._unreadable(value, error)
+            except FAULTS as error:
+                return self._unreadable(value, error)
         self.left_out += 1
         return f"<{class_name(type(value))} that changed while it was read>"
+
+    def _unreadable(self, value: Any, error: Exception) -> str:
+        """Return what stands for a value that a reader wasn't written for; raise what isn't our fault."""
+        if not is_our_fault(error):
+            raise error
+        self.left_out += 1
+        internal_error(f"reading {class_name(type(value))}")
+        return f"<{class_name(type(value))} that can't be read>"
 
     def _room(self) -> int:
         """Return the most items of a container: if the rest is cut, some of the budget is for what is in them."""

@@ -10,7 +10,7 @@ import sys
 from typing import Any, Final
 
 from otel_rollout.values.array_types import read_elements
-from otel_rollout.values.object_reading import class_name, fields_of, find_static, is_subclass
+from otel_rollout.values.object_reading import class_name, fields_of, find_static, integer_text, is_one_of, is_subclass
 
 __all__ = ["read_pandas"]
 
@@ -55,9 +55,17 @@ def read_pandas(value: Any, room: int, deep: bool) -> Any:
             described |= {"dtype": str(array.dtype), "head": _head(array)}
         return described
     columns = _array_in(axes[0])
-    names = [str(name) for name in _head(columns, MAX_COLUMNS)] if columns is not None else []
+    names = [_label(name) for name in _head(columns, MAX_COLUMNS)] if columns is not None else []
     described["columns"] = names or [str(number) for number in range(min(described["shape"][1], MAX_COLUMNS))]
     return {**described, "head": _rows(blocks, described["shape"])}
+
+
+def _label(name: Any) -> str:
+    """Return the text of a column's name: any object may be one."""
+    kind = type(name)
+    if kind is int:
+        return integer_text(name)
+    return str(name) if is_one_of(kind, (str, float, bool, type(None))) else f"<{class_name(kind)}>"
 
 
 def _rows(blocks: tuple[Any, ...], shape: list[int]) -> list[list[Any]]:
