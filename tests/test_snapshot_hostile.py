@@ -311,7 +311,7 @@ class TestFaults:
 def _fault(error: BaseException) -> Any:
     """Return a function that raises, as if it stood in the package."""
     names: dict[str, Any] = {"error": error}
-    exec(compile("def fail(value, place): raise error", object_reading.__file__, "exec"), names)  # noqa: S102
+    exec(compile("def fail(value, place): raise error", object_reading.__file__, "exec"), names)
     return names["fail"]
 
 
