@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
-from otel_rollout.values.sanitize import fits_int64
+from otel_rollout.values.sanitize import INT64_MAX, INT64_MIN
 
 __all__ = [
     "JSON_NAMES",
@@ -111,11 +111,14 @@ def count_of(value: Any) -> int:
 
 
 def time_of(value: Any) -> int:
-    """Return nanoseconds since 1970, which OTLP JSON has as a string."""
+    """Return nanoseconds since 1970, which OTLP JSON has as a string; the year 2262 for what is later.
+
+    OTLP's times have 64 bits without a sign, those of files and databases have one.
+    """
     time = _integer(value)
-    if not fits_int64(time):
+    if not INT64_MIN <= time < 2**64:
         raise ValueError("a time beyond 64 bits")
-    return time
+    return min(time, INT64_MAX)
 
 
 def id_of(text: Any, bits: int) -> int:

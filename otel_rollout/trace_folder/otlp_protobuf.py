@@ -165,9 +165,7 @@ def _encode_span(
         raise ValueError("an id of zeros")
     if parent_id == _NO_SPAN:
         parent_id = b""
-    start, end = span.start_time_unix_nano, span.end_time_unix_nano
-    if start > INT64_MAX or end > INT64_MAX:
-        raise ValueError("a time beyond 64 bits")
+    start, end = min(span.start_time_unix_nano, INT64_MAX), min(span.end_time_unix_nano, INT64_MAX)
     name, attributes = span.name, _values(span.attributes)
     trace_hex, span_hex, parent_hex = trace_id.hex(), span_id.hex(), parent_id.hex()
     pieces = [
@@ -208,12 +206,12 @@ def _rest(span: SpanMessage) -> dict[str, Any]:
     start, end = span.start_time_unix_nano, span.end_time_unix_nano
     if not start or not end:
         times = {"startTimeUnixNano": start, "endTimeUnixNano": end}
-        message |= {key: str(time) for key, time in times.items() if time}
+        message |= {key: str(min(time, INT64_MAX)) for key, time in times.items() if time}
     if dropped := span.dropped_attributes_count:
         message["droppedAttributesCount"] = dropped
     if events := span.events:
         message["events"] = [
-            _with_attributes({"timeUnixNano": str(_check_time(event.time_unix_nano)), "name": event.name}, event)
+            _with_attributes({"timeUnixNano": str(min(event.time_unix_nano, INT64_MAX)), "name": event.name}, event)
             for event in events
         ]
     if dropped := span.dropped_events_count:
@@ -229,12 +227,6 @@ def _rest(span: SpanMessage) -> dict[str, Any]:
         if span.status.message:
             status["message"] = span.status.message
     return message
-
-
-def _check_time(time: int) -> int:
-    if time > INT64_MAX:
-        raise ValueError("a time beyond 64 bits")
-    return time
 
 
 def _link(link: SpanMessage.Link) -> dict[str, Any]:

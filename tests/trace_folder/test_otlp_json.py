@@ -292,7 +292,7 @@ class TestFormat:
             {"flags": "1"},
             {"name": 7},
             {"startTimeUnixNano": "x"},
-            {"endTimeUnixNano": str(2**63)},
+            {"endTimeUnixNano": str(2**64)},
             {"droppedEventsCount": "many"},
             {"status": {"code": "FAILED"}},
             {"status": {"code": 2, "message": ["x"]}},
