@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-__all__ = ["RunStep", "Tagged", "prompt_order", "sortable", "split_prompts", "split_runs", "split_steps", "step_order"]
+__all__ = ["RunStep", "Tagged", "prompt_order", "rollout_of", "sortable", "split_prompts", "split_runs", "split_steps", "step_order"]
 
 
 class Tagged(Protocol):
@@ -77,7 +77,7 @@ def split_runs(trajectories: Sequence[Each]) -> list[tuple[str | None, Sequence[
     for each in trajectories:
         runs.setdefault(each.run_id, []).append(each)
     if len(runs) > 1:
-        rollouts = [{_rollout_of(each) for each in found} - {None} for found in runs.values()]
+        rollouts = [{rollout_of(each) for each in found} - {None} for found in runs.values()]
         if len(set().union(*rollouts)) < sum(map(len, rollouts)):
             return sorted(runs.items(), key=lambda run: min(each.start_time for each in run[1]))
     return [(None, trajectories)]
@@ -114,7 +114,8 @@ def sortable(value: object) -> tuple[int, float, str]:
     return (0, value, "") if isinstance(value, (int, float)) else (1, 0, str(value))
 
 
-def _rollout_of(trajectory: Tagged) -> tuple[str, str] | None:
+def rollout_of(trajectory: Tagged) -> tuple[str, str] | None:
+    """Return the prompt and the number of a rollout, which are one in its step; None without one of them."""
     if trajectory.sample_index is None or trajectory.rollout_n is None:
         return None
     return str(trajectory.sample_index), str(trajectory.rollout_n)

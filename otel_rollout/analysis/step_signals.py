@@ -9,9 +9,10 @@ from typing import Final
 
 from otel_rollout.analysis.amounts import is_same_reward, mean_of
 from otel_rollout.analysis.failure_class import MODEL, TOOL, UNKNOWN, failure_class
+from otel_rollout.analysis.grouping import rollout_of
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 
-__all__ = ["REPEATED", "StepSignals", "step_signals"]
+__all__ = ["REPEATED", "StepSignals", "rolled_out_again", "step_signals"]
 
 REPEATED: Final = 3
 """Calls of one tool with the same arguments from which on they count as repeated."""
@@ -37,6 +38,7 @@ class StepSignals:
             that were cancelled; None for fewer than 20.
         staleness: The trajectories by staleness, as text.
         lossy: The trajectories with dropped spans.
+        rolled_out_again: The trajectories with the identity of an earlier one.
     """
 
     failures: Mapping[str, int] = field(default_factory=dict)
@@ -49,6 +51,7 @@ class StepSignals:
     straggler_share: float | None = None
     staleness: Mapping[str, int] = field(default_factory=dict)
     lossy: int = 0
+    rolled_out_again: int = 0
 
 
 def step_signals(summaries: Sequence[TrajectorySummary]) -> StepSignals:
@@ -72,7 +75,22 @@ def step_signals(summaries: Sequence[TrajectorySummary]) -> StepSignals:
         straggler_share=_straggler_share(summaries),
         staleness=_counts(None if each.staleness is None else str(each.staleness) for each in summaries),
         lossy=sum(each.dropped_spans > 0 for each in summaries),
+        rolled_out_again=len(rolled_out_again(summaries)),
     )
+
+
+def rolled_out_again(summaries: Iterable[TrajectorySummary]) -> list[TrajectorySummary]:
+    """Return the trajectories of a step whose prompt and number of the rollout an earlier one has, by their starts."""
+    seen: set[tuple[str, str]] = set()
+    again = []
+    for each in sorted(summaries, key=lambda each: each.start_time):
+        rollout = rollout_of(each)
+        if rollout is None:
+            continue
+        if rollout in seen:
+            again.append(each)
+        seen.add(rollout)
+    return again
 
 
 def worst_reward(summaries: Iterable[TrajectorySummary]) -> float | None:

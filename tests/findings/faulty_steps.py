@@ -36,6 +36,7 @@ FAULTS = {
     "stale_weights": (lambda _s, _g, rollout: {"staleness": 7 if rollout == 3 else 1}, 1, 8),
     "lost_spans": (lambda _s, group, r: {"dropped_spans": 2 if (group, r) == (0, 0) else 0}, 1, 2),
     "rootless": (lambda _s, group, r: {"has_root": False, "status": None} if (group, r) == (0, 0) else {}, 1, 1),
+    "rolled_out_again": (lambda _s, group, r: {"rollout_n": 0} if group == 0 and r < 2 else {}, 1, 1),
 }
 """A change of healthy steps, the steps it takes, and the number that the check tells."""
 

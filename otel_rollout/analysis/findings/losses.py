@@ -1,4 +1,4 @@
-"""Traces that are not whole: spans that were dropped, trajectories whose root never ended."""
+"""Trajectories that are not whole, or there twice: dropped spans, a root that never ended, a resumed run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from otel_rollout.analysis.findings.check import Check, Measure, Threshold, ranked
 from otel_rollout.analysis.findings.finding import Severity
 from otel_rollout.analysis.plain_text import counted
+from otel_rollout.analysis.step_signals import rolled_out_again
 from otel_rollout.analysis.step_summary import StepSummary
 
 __all__ = ["CHECKS", "ROOTLESS"]
@@ -24,6 +25,12 @@ def _rootless_in(step: StepSummary) -> Iterable[Measure]:
     # Without a step and prompts, they may be spans of another program, whose root is elsewhere.
     if step.step is not None or step.groups:
         yield Measure.share(step.rootless, step.trajectories)
+
+
+def _again_in(step: StepSummary) -> Iterable[Measure]:
+    # Without a step, a number of a sample may be each step's.
+    if step.step is not None:
+        yield Measure.share(step.signals.rolled_out_again, step.trajectories)
 
 
 CHECKS = (
@@ -53,5 +60,21 @@ CHECKS = (
             (each for each in step.trajectories if not each.has_root), key=lambda each: each.end_time
         ),
         in_step=_rootless_in,
+    ),
+    Check(
+        name="rolled_out_again",
+        severity=Severity.WARNING,
+        threshold=Threshold(
+            0.0, "share of a step's trajectories", "in its step of a run, each rollout of a prompt is one: any is told"
+        ),
+        least=1,
+        sentence=lambda found: (
+            f"{found.number:,} of {found.total:,} trajectories have the sample and rollout of an earlier one: "
+            "all figures of their step are of both"
+        ),
+        advice="if the run was resumed, give each start its own OTEL_ROLLOUT_RUN_ID; if not, two prompts share a "
+        "sample_index, or two rollouts a rollout_n",
+        evidence=lambda step, _: rolled_out_again(step.trajectories),
+        in_step=_again_in,
     ),
 )
