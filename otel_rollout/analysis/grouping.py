@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-__all__ = ["RunStep", "Tagged", "prompt_order", "rollout_of", "sortable", "split_prompts", "split_runs", "split_steps", "step_order"]
+__all__ = [
+    "RunStep",
+    "Tagged",
+    "prompt_order",
+    "rollout_of",
+    "sortable",
+    "split_prompts",
+    "split_runs",
+    "split_steps",
+    "step_order",
+]
 
 
 class Tagged(Protocol):

@@ -8,14 +8,16 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from google.protobuf.message import DecodeError
+from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.trace import Event, ReadableSpan
 
 from otel_rollout.export.exporter import refused_here
-from otel_rollout.export.http import HttpClient, outcome_of_answer
+from otel_rollout.export.http import HttpAnswer, HttpClient, outcome_of_answer
 from otel_rollout.export.otlp_encoding import encode_spans
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.version import __version__
@@ -29,6 +31,9 @@ OTLP_HEADERS: Final = {"content-type": "application/x-protobuf", "user-agent": U
 """The headers of each request, unless the user's have the same name."""
 # The fastest level: traces are text, and a worker has better uses for its cores.
 GZIP_LEVEL: Final = 1
+_UNSUPPORTED: Final = 415
+_OF_STATUS: Final = (b"\x08", b"\x12")
+"""The first byte of a status: that of its code, or of its message."""
 
 
 class OtlpHttpSender:
@@ -68,7 +73,10 @@ class OtlpHttpSender:
             body = gzip.compress(body, GZIP_LEVEL) if self._compression == "gzip" else zlib.compress(body, GZIP_LEVEL)
             headers["content-encoding"] = self._compression
         answer = self._client.request("POST", self._endpoint, body, headers)
-        outcome = outcome_of_answer(answer, self._endpoint, configuration_hint=self._configuration_hint)
+        hint = self._configuration_hint
+        if answer.status == _UNSUPPORTED and headers:
+            hint = f"it may not take {self._compression}: see OTEL_EXPORTER_OTLP_COMPRESSION"
+        outcome = outcome_of_answer(_in_words(answer), self._endpoint, configuration_hint=hint)
         if outcome.verdict is not Verdict.DELIVERED or not answer.body:
             return outcome
         try:
@@ -77,6 +85,17 @@ class OtlpHttpSender:
             # Phoenix and others answer in JSON or text.
             return outcome
         return partial_outcome(partial.rejected_spans, partial.error_message, len(spans))
+
+
+def _in_words(answer: HttpAnswer) -> HttpAnswer:
+    """Return an answer with the message of its body: a failure's body in protobuf is a `google.rpc.Status`."""
+    if answer.status < 400 or not answer.body.startswith(_OF_STATUS):
+        return answer
+    try:
+        message = Status.FromString(answer.body).message
+    except DecodeError:
+        return answer
+    return replace(answer, body=message.encode("utf-8", "replace")) if message else answer
 
 
 def partial_outcome(rejected: int, message: str, sent: int) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from google.rpc.status_pb2 import Status
 
 import otel_rollout
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
@@ -82,6 +83,23 @@ class TestSend:
         outcome = exporter.send(make_spans(1))
         assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert outcome.reason.endswith("who are you?; check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS")
+
+    def test_a_failure_in_protobuf_is_quoted(self, http_receiver, exporter, make_spans):
+        """A receiver's sentence stands in the status that the specification has for failures."""
+        http_receiver.answers = [(400, {}, Status(code=3, message="no such tenant ✓").SerializeToString())]
+        outcome = exporter.send(make_spans(1))
+        assert (outcome.verdict, outcome.reason.split(": ")[-1]) == (Verdict.REFUSED, "no such tenant ✓")
+
+    def test_a_compression_that_is_not_taken(self, http_receiver, make_spans, monkeypatch):
+        """The receiver's sentence and the variable of the compression are named, no other."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", http_receiver.url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "deflate")
+        http_receiver.answers = [(415, {}, Status(code=3, message="no 'deflate' here").SerializeToString())]
+        exporter = OtlpHttpSpanExporter()
+        outcome = exporter.send(make_spans(1))
+        exporter.shutdown()
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
+        assert outcome.reason.endswith("no 'deflate' here; it may not take deflate: see OTEL_EXPORTER_OTLP_COMPRESSION")
 
     def test_no_second_attempt_is_made(self, http_receiver, exporter, make_spans):
         """Trying again is left to delivery."""
