@@ -68,7 +68,8 @@ def run_session(
     backends = choose_backends(backend, default_backends)
     if view:
         backends = with_folder(backends)
-    experiment = time.strftime("demo-%Y%m%d-%H%M%S")
+    # Two may start in one second.
+    experiment = time.strftime("demo-%Y%m%d-%H%M%S") + f"-{time.time_ns() // 1_000_000 % 1000:03d}"
     sent_to = [name for name in backends if name != ON_SCREEN]
     otel_rollout.init(PROJECT, experiment, backend=[*sent_to, collector] if backends else "none", token2text=True)
     try:

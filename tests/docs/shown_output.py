@@ -10,7 +10,7 @@ _SLACK = 6
 _VARYING = [
     (re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]"), ""),
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\b"), "DATE"),
-    (re.compile(r"\b\d{8}-\d{6}\b"), "DATE"),
+    (re.compile(r"\b\d{8}-\d{6}(?:-\d{3})?\b"), "DATE"),
     (re.compile(r"\b\d+\.\d+\.\d+\b"), "VERSION"),
     (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,32}\b"), "ID"),
     (re.compile(r"\b\d[\d,.]* ?(?:µs|ms|s|kB|MB|B)(?!\w)"), "AMOUNT"),
