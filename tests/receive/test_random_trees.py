@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 import otel_rollout
@@ -28,11 +28,12 @@ class Trees:
 
     Args:
         seed: The same seed draws the same trees.
+        provider: The application's, for the plain spans; None for ops alone.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, provider: TracerProvider | None) -> None:
         self.random = random.Random(seed)
-        self.tracer = trace.get_tracer("a-library", "1.0", attributes={"scope": "mine"})
+        self.tracer = provider.get_tracer("a-library", "1.0", attributes={"scope": "mine"}) if provider else None
 
     def scalar(self) -> Any:
         """Return a value of an attribute."""
@@ -54,10 +55,10 @@ class Trees:
     def grow(self, depth: int = 0) -> None:
         """Trace a few ops and plain spans below the current one."""
         for _ in range(self.random.randrange(1, 4)):
-            if self.random.random() < 0.6:
+            if self.tracer is None or self.random.random() < 0.6:
                 self.call_op(depth)
             else:
-                self.start_span(depth)
+                self.start_span(self.tracer, depth)
 
     def call_op(self, depth: int) -> None:
         """Call an op that returns or raises."""
@@ -76,7 +77,7 @@ class Trees:
         except ValueError:
             assert fails
 
-    def start_span(self, depth: int) -> None:
+    def start_span(self, tracer: trace.Tracer, depth: int) -> None:
         """Trace as another library does."""
         state = TraceState([("vendor", "value"), ("other", "1")])
         links = [
@@ -85,7 +86,7 @@ class Trees:
         ]
         kind = self.random.choice(list(SpanKind))
         some = links[: self.random.randrange(3)]
-        with self.tracer.start_as_current_span("plain", kind=kind, links=some, attributes=self.attributes()) as span:
+        with tracer.start_as_current_span("plain", kind=kind, links=some, attributes=self.attributes()) as span:
             if depth < 3:
                 self.grow(depth + 1)
             span.add_event("happened", self.attributes(), 1_700_000_000_000_000_001)
@@ -99,8 +100,9 @@ def trees(tmp_path: Path, start: Any, monkeypatch: pytest.MonkeyPatch, request: 
     receiver = start(folder=tmp_path / "received")
     monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "file"))
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", receiver.url)
-    otel_rollout.init("trees", "exp-1", backend=["file", "otlp", memory], set_global=True)
-    drawn = Trees(request.param)
+    provider = TracerProvider() if request.param % 2 else None
+    otel_rollout.init("trees", "exp-1", backend=["file", "otlp", memory], tracer_provider=provider)
+    drawn = Trees(request.param, provider)
     for number in range(TRAJECTORIES):
         with rollout_trace_attr(step=number // 4, sample_index=number % 4, rollout_n=0, name="agent"):
             drawn.grow()
