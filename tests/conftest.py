@@ -60,3 +60,5 @@ def _tracing_off(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     RolloutTraceConfig.reset()
     yield
     RolloutTraceConfig.reset()
+    # Else the next test's log has what this one's last thread had to say.
+    background_log.write_rest()

@@ -17,6 +17,14 @@ pytestmark = pytest.mark.integration
 ROWS = "[role=table] .table-rows [role=row]"
 STEP = "#/step/2?experiment=first"
 
+_GO_ON_AT_ONCE = """
+new MutationObserver((_, observer) => {
+  if (document.querySelector("main")) {
+    observer.disconnect();
+    location.hash = "#/step/99";
+  }
+}).observe(document, {childList: true, subtree: true});
+"""
 _COLORED_ROWS = """
 over => {
   const canvas = over.parentElement.querySelector("canvas");
@@ -310,6 +318,16 @@ class TestFaults:
             alert.wait_for()
             assert "There is no step 99" in alert.inner_text()
             assert alert.get_by_role("link", name="All steps").get_attribute("href") == "#/"
+
+    def test_an_address_that_changes_as_the_page_opens(self, looking):
+        """The page that is asked for before the first one was painted is shown."""
+        page = looking.page.context.new_page()
+        try:
+            page.add_init_script(_GO_ON_AT_ONCE)
+            page.goto(looking.viewer.address)
+            page.get_by_role("alert").get_by_text("There is no step 99").wait_for(timeout=5_000)
+        finally:
+            page.close()
 
     def test_the_page_complains_of_nothing(self, looking):
         """No exception, no refusal of the content security policy, no answer that failed."""

@@ -1,5 +1,5 @@
 import { parseAddress } from "../data/router.js";
-import { useEffect, useState } from "../vendor/preact_hooks.js";
+import { useLayoutEffect, useState } from "../vendor/preact_hooks.js";
 
 /** @import { Route } from "../data/types.d.ts" */
 
@@ -10,7 +10,8 @@ import { useEffect, useState } from "../vendor/preact_hooks.js";
  */
 export function useRoute() {
   const [route, setRoute] = useState(() => parseAddress(location.hash));
-  useEffect(() => {
+  // Not useEffect, which waits for a frame: an address that changes before that would be missed.
+  useLayoutEffect(() => {
     const read = () => setRoute(parseAddress(location.hash));
     addEventListener("hashchange", read);
     addEventListener("popstate", read);
