@@ -371,10 +371,12 @@ class TestManyAttributes:
     def test_names_with_a_meaning_are_left_out(self, rollout_spans, caplog, key):
         """A name that is ours, or stands below one of ours, is not set, and the log says so."""
         with otel_rollout.rollout_trace_attr(sample_index=1):
-            otel_rollout.annotate(reward=1.0, **{key: "mine"})
+            otel_rollout.annotate(reward=1.0, **{key: "mine"}, source="kept")
         assert otel_rollout.flush()
 
-        assert "mine" not in str(rollout_spans.as_dicts()[0]["attributes"])
+        attributes = rollout_spans.as_dicts()[0]["attributes"]
+        assert "mine" not in str(attributes)
+        assert attributes["source"] == "kept"
         assert [record.getMessage() for record in caplog.records] == [
             f"annotate({key}=…): this name is reserved; it is ignored"
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import datetime as dt
 import enum
+import fractions
 import signal
 import types
 import uuid
@@ -108,6 +109,8 @@ class TestKnownTypes:
             (bytearray(b"ab"), {"type": "bytearray", "length": 2, "head": "6162"}),
             # Their repr is an address.
             pytest.param(memoryview(b""), {"type": "memoryview", "length": 0}, id="memoryview"),
+            pytest.param(fractions.Fraction(3, 4), "3/4", id="fraction"),
+            pytest.param(fractions.Fraction(8, 2), "4", id="whole fraction"),
             pytest.param(_released(), {"type": "memoryview", "released": True}, id="released memoryview"),
             pytest.param(memoryview(b"abcd")[::2], {"type": "memoryview", "length": 2}, id="memoryview with gaps"),
             (ValueError("no"), "ValueError: no"),
