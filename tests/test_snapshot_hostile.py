@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import datetime as dt
 import decimal
+import gc
 import io
 import pathlib
 import sys
@@ -13,6 +14,7 @@ import tracemalloc
 import types
 import weakref
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -94,6 +96,11 @@ class UnreadableModel:
     @property
     def __dict__(self) -> Any:
         raise RuntimeError("dict")
+
+
+def make_class(*bases: type) -> type:
+    """Return a new class."""
+    return type("Made", bases, {})
 
 
 class Client:
@@ -299,6 +306,33 @@ class TestFaults:
                 snapshot(type("Frame", (), {"__module__": "pandas"})())
         finally:
             sys.settrace(previous)
+
+    def test_a_class_freed_while_a_handler_raises(self):
+        """What is known of a class goes with it, whatever a signal handler does then: its id is the next class's."""
+
+        def interrupt(frame: FrameType, event: str, _: Any) -> None:
+            if frame.f_code.co_filename.endswith("object_reading.py"):
+                raise KeyboardInterrupt
+
+        # Its `__dict__` is the first of four classes'.
+        kind = make_class(make_class(make_class(make_class())))
+        snapshot(kind(), DEFAULT_BUDGET)
+        freed, before = id(kind), sys.gettrace()
+        gc.collect()
+        sys.settrace(interrupt)
+        try:
+            del kind
+            gc.collect()
+        finally:
+            sys.settrace(before)
+        kept = []
+        while not kept or id(kept[-1]) != freed:
+            assert len(kept) < 1000, "no class got the id"
+            kept.append(make_class())
+        value = kept[-1]()
+        value.field = "text"
+
+        assert read(value)["field"] == "text"
 
 
 class TestBudget:

@@ -101,8 +101,9 @@ def per_class(find: Callable[[type], _Found]) -> Callable[[type], _Found]:
         if entry is None:
             if len(entries) >= MAX_CLASSES:
                 entries.clear()
-            # No other class gets the id before the entry is gone.
-            entry = entries[key] = (ref(kind, lambda _: entries.pop(key, None)), find(kind))
+            # No other class gets the id before the entry is gone. The callback is C code: a signal handler that raises
+            # in Python code there would leave the entry to the next class with this id.
+            entry = entries[key] = (ref(kind, partial(entries.pop, key)), find(kind))
         return entry[1]
 
     return cached

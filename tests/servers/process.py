@@ -47,11 +47,14 @@ class ServerFailedError(RuntimeError):
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on."""
+    """Return a port of 127.0.0.1 that nobody listens on, and that no other worker of the test run has been given."""
     for _ in range(200):
         port = random.SystemRandom().randint(FIRST_PORT, LAST_PORT)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
+            if folder := os.environ.get(RUN_FOLDER):
+                # A server may be started long after its port was chosen, or twice.
+                Path(folder, f"port-{port}").touch(exist_ok=False)
             return port
     raise ServerFailedError("no free port found")
 
