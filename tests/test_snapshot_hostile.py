@@ -291,6 +291,37 @@ class TestFaults:
         assert read({"a": frame, "b": 1}) == {"a": "<pandas.Frame that can't be read>", "b": 1}
         assert internal_errors["reading pandas.Frame"] > 0
 
+    def test_another_class_meanwhile(self):
+        """An object that another thread gives another class, between any two instructions, is read all the same."""
+        first, second = make_class(), make_class()
+        interrupts = 0
+        for number in range(1000):
+            value = first()
+            value.field = "text"
+            left = [number]
+
+            def change(frame: FrameType, event: str, _: Any, value: Any = value, left: list[int] = left) -> Any:
+                if frame.f_code.co_name != "_dict_at":
+                    return None
+                frame.f_trace_opcodes = True
+                if event == "opcode":
+                    left[0] -= 1
+                    if left[0] < 0:
+                        value.__class__ = second
+                return change
+
+            before = sys.gettrace()
+            sys.settrace(change)
+            try:
+                taken = snapshot(value, DEFAULT_BUDGET)
+            finally:
+                sys.settrace(before)
+            assert taken.load()["field"] == "text"
+            if left[0] >= 0:
+                break
+            interrupts += 1
+        assert interrupts > 5
+
     @pytest.mark.parametrize("error", [ValueError("too late"), TimeoutError(), MemoryError(), KeyboardInterrupt()])
     def test_what_went_through_the_programs_code_passes(self, error):
         """A handler of a signal and a trace function raise in code of their own."""

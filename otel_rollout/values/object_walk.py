@@ -38,7 +38,9 @@ MAX_OBJECT_DEPTH: Final = 6
 CYCLE_DEPTH: Final = 4
 """Dicts and lists at this depth and below are checked for cycles; objects always are."""
 MAX_TRIES: Final = 4
-"""The number of attempts to read a container that another thread changes."""
+"""The number of attempts to read what another thread changes."""
+_OF_A_CHANGE: Final[dict[type[Exception], str]] = {RuntimeError: "during iteration", TypeError: "doesn't apply to"}
+"""The words of Python's error about a dict, a set or a deque, and about a descriptor of another class."""
 SCALARS: Final = frozenset(map(id, (str, int, float, bool, type(None), bytes)))
 """The ids of the types of plain data that hold nothing: comparing classes may call a metaclass's `__eq__`."""
 
@@ -197,11 +199,10 @@ class ObjectWalk:
         for _ in range(MAX_TRIES):
             try:
                 return read(value, self._room(), depth < MAX_OBJECT_DEPTH)
-            except RuntimeError as error:  # noqa: PERF203 - as a rule there is one round
+            except (RuntimeError, *FAULTS) as error:  # noqa: PERF203 - as a rule there is one round
                 if not _is_changed(error):
                     return self._unreadable(value, error)
-            except FAULTS as error:
-                return self._unreadable(value, error)
+                read = reader_of(type(value))
         self.left_out += 1
         return f"<{class_name(type(value))} that changed while it was read>"
 
@@ -261,9 +262,10 @@ def is_of_pickler(error: Exception, words: str = "") -> bool:
     return is_of_dump and words in str(error.args[0] if error.args else "")
 
 
-def _is_changed(error: RuntimeError) -> bool:
-    """Return True for Python's own error about a dict, a set or a deque that another thread changes."""
-    return type(error) is RuntimeError and "during iteration" in str(error.args[0] if error.args else "")
+def _is_changed(error: Exception) -> bool:
+    """Return True for Python's own error about a container, or an object's class, that another thread changes."""
+    words = _OF_A_CHANGE.get(type(error))
+    return words is not None and words in str(error.args[0] if error.args else "")
 
 
 def first_fields(value: Any) -> dict[Any, Any]:
