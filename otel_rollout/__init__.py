@@ -24,7 +24,7 @@ from otel_rollout.version import __version__
 if _TYPE_CHECKING:
     from otel_rollout.capture.annotate import annotate
     from otel_rollout.capture.op import rollout_trace_op
-    from otel_rollout.capture.trajectory import Trajectory, rollout_trace_attr
+    from otel_rollout.capture.trajectory import Trajectory, find_trajectory, rollout_trace_attr, start_trajectory
     from otel_rollout.config import RolloutTraceConfig, flush, init, shutdown, stats
     from otel_rollout.counts import ExporterStats, SideWorkStats, Stats
     from otel_rollout.errors import (
@@ -55,6 +55,7 @@ __all__ = [
     "UnreadableTraceError",
     "__version__",
     "annotate",
+    "find_trajectory",
     "flush",
     "init",
     "read",
@@ -62,6 +63,7 @@ __all__ = [
     "rollout_trace_op",
     "select_samples",
     "shutdown",
+    "start_trajectory",
     "stats",
 ]
 

@@ -16,7 +16,9 @@ from typing import Any, Final, TypeVar, cast
 from opentelemetry.trace import TracerProvider
 
 from otel_rollout.backends import Address, Backend, backend_names, is_backend_named, requested_backend
-from otel_rollout.counts import Stats
+from otel_rollout.capture import handle
+from otel_rollout.capture.trajectory import end_open, forget_open
+from otel_rollout.counts import Stats, lost_annotations
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.init_notes import is_disabled, log_off, warn_of_variables
 from otel_rollout.make_pipeline import InitRequest, make_pipeline
@@ -180,6 +182,8 @@ def shutdown(timeout: float | None = None) -> bool:
     with _lock:
         pipeline = _running() or _state.unfinished
         if pipeline is not None:
+            if pipeline is runtime.pipeline:
+                end_open()
             _state.last_pipeline = _state.unfinished = pipeline
         runtime.pipeline = _state.request = _state.config = None
     return _state.is_whole if pipeline is None else _finish(pipeline, timeout)
@@ -247,6 +251,7 @@ def after_fork() -> None:
     _renew_lock()
     # An unfinished shutdown is the parent's.
     _state.unfinished = None
+    forget_open()
     for pipeline in {_running(), _state.last_pipeline}:
         if pipeline is not None:
             pipeline.after_fork()
@@ -376,6 +381,8 @@ class RolloutTraceConfig:
         shutdown(timeout=5.0)
         _state.last_pipeline = runtime.resource = None
         log_once.forget()
+        handle.forget()
+        lost_annotations.clear()
 
 
 def _describe(config: RolloutTraceConfig, request: InitRequest, pipeline: Pipeline | None) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["ExporterStats", "SideWorkStats", "Stats"]
+__all__ = ["ExporterStats", "SideWorkStats", "Stats", "lost_annotations"]
+
+lost_annotations: Counter[str] = Counter()
+"""Calls of `annotate` whose values could not be recorded, by reason."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ class Stats:
         truncated_bytes: Bytes of payloads, attributes and names that the limits cut.
         redacted: Secrets that were replaced.
         internal_errors: Faults of otel-rollout itself, by the work that failed.
+        lost_annotations: Values given to `annotate` for a trajectory that couldn't be recorded, by reason.
         open_spans: Spans that have started and not ended; among them those that never end, such as the span of a
             coroutine that nobody awaits.
         is_uncounted: True if only the exporters of the application's provider get spans: they count nothing here.
@@ -82,6 +87,7 @@ class Stats:
     truncated_bytes: int = 0
     redacted: int = 0
     internal_errors: Mapping[str, int] = field(default_factory=dict)
+    lost_annotations: Mapping[str, int] = field(default_factory=lambda: dict(lost_annotations))
     open_spans: int = 0
     is_uncounted: bool = False
 
@@ -101,6 +107,7 @@ class Stats:
             ("{:,} secrets replaced", self.redacted),
             ("{:,} internal errors", sum(self.internal_errors.values())),
         )
+        parts += _lost("annotations ", self.lost_annotations)
         return "; ".join(parts) or "tracing is off"
 
 

@@ -81,8 +81,16 @@ REWARD_PARTS: Final = _key(
     "the named parts of the reward; in verl, the other results of the reward function",
     "as the reward",
 )
-ADVANTAGE: Final = _root("rollout.advantage", "double", "the advantage in training; nothing writes it yet", "you")
-FATE: Final = _root("rollout.fate", "str", "what training did with the trajectory; nothing writes it yet", "you")
+ADVANTAGE: Final = _key(
+    "root; late, a span below it", "rollout.advantage", "double", "the advantage in training", "as the reward"
+)
+FATE: Final = _key(
+    "root; late, a span below it",
+    "rollout.fate",
+    "str",
+    "what training did with the trajectory: trained, stale, filtered, failed or surplus",
+    "as the reward",
+)
 TURNS: Final = _root("rollout.turns", "int", "LLM ops of the trajectory, except nested ones", "filters")
 INPUT_TOKENS: Final = _root("rollout.input_tokens", "int", "sum of the LLM ops' input tokens", "filters")
 OUTPUT_TOKENS: Final = _root("rollout.output_tokens", "int", "sum of the LLM ops' output tokens", "filters")
@@ -198,6 +206,9 @@ EXCEPTION_ESCAPED: Final = _exception("exception.escaped", "str", "True if it le
 
 # --- the evaluation event (https://github.com/open-telemetry/semantic-conventions-genai, gen-ai-events)
 EVALUATION_NAME: Final = _evaluation("gen_ai.evaluation.name", "str", "`reward`, or the part's name", "OTLP backends")
+EVALUATION_ID: Final = _evaluation(
+    "rollout.evaluation_id", "str", "one for each trajectory and name: the latest event with it counts", "you"
+)
 EVALUATION_VALUE: Final = _evaluation(
     "gen_ai.evaluation.score.value", "double", "a number; of a boolean 1 or 0", "OTLP backends"
 )
@@ -224,6 +235,9 @@ TAGS: Final = (STEP, SAMPLE_INDEX, ROLLOUT_N, VALIDATE, EXPERIMENT_NAME)
 
 STATUSES: Final = ("completed", "error", "cancelled", "truncated")
 """The values of `rollout.status`."""
+
+FATES: Final = ("trained", "stale", "filtered", "failed", "surplus")
+"""The values of `rollout.fate`."""
 
 OPERATION_NAMES: Final = {"AGENT": "invoke_agent", "LLM": "chat", "TOOL": "execute_tool"}
 """The GenAI operation of a span kind, if there is one."""

@@ -209,8 +209,8 @@ class TestWrongTypes:
             ({"reward": 10**400}, "a reward is a number, not int"),
             ({"reward": np.ones(3)}, "a reward is a number, not ndarray"),
             ({"reward": Hostile()}, "a reward is a number, not Hostile"),
-            ({"reward_parts": 1.0}, "the parts of a reward are a mapping of names to values, not float"),
-            ({"reward_parts": [("format", 1.0)]}, "the parts of a reward are a mapping of names to values, not list"),
+            ({"rewards": 1.0}, "the parts of a reward are a mapping of names to values, not float"),
+            ({"rewards": [("format", 1.0)]}, "the parts of a reward are a mapping of names to values, not list"),
             ({"status": "done"}, f"{STATUSES}, not 'done'"),
             ({"status": Hostile()}, f"{STATUSES}, not Hostile"),
             ({"extra": {"a": 1}}, f"{ATTRIBUTE}, not dict"),
@@ -263,7 +263,7 @@ class TestRewardParts:
     def test_parts_are_one_text(self, rollout_spans: InMemorySpanExporter) -> None:
         """Parts are one JSON text on the root beside the reward, and not in its metadata."""
         with rollout_trace_attr(1):
-            annotate(reward=1.0, reward_parts={"format": np.float32(0.5), "correct": True, "verdict": Word.YES})
+            annotate(reward=1.0, rewards={"format": np.float32(0.5), "correct": True, "verdict": Word.YES})
         attributes = root_attributes(rollout_spans)
         assert attributes["rollout.reward"] == 1.0
         assert json.loads(attributes["rollout.reward_parts"]) == {"format": 0.5, "correct": True, "verdict": "yes"}
@@ -273,10 +273,10 @@ class TestRewardParts:
         """A second call adds its parts and replaces those of the same name; each is a copy."""
         parts = {"format": 0.0}
         with rollout_trace_attr(1):
-            annotate(reward_parts=parts)
+            annotate(rewards=parts)
             parts["format"] = 9.0
-            annotate(reward_parts={"correct": 1, "judge": {"value": 0.5, "explanation": "half right"}})
-            annotate(reward_parts={"correct": 0})
+            annotate(rewards={"correct": 1, "judge": {"value": 0.5, "explanation": "half right"}})
+            annotate(rewards={"correct": 0})
         assert json.loads(root_attributes(rollout_spans)["rollout.reward_parts"]) == {
             "format": 0.0,
             "correct": 0,
@@ -286,9 +286,7 @@ class TestRewardParts:
     def test_numbers_are_no_secrets(self, rollout_spans: InMemorySpanExporter) -> None:
         """A part whose name sounds like a secret's keeps its number; a secret in a text is redacted."""
         with rollout_trace_attr(1):
-            annotate(
-                reward_parts={"token_f1": 0.25, "judge": {"value": 1, "explanation": "password=hunter2 was given"}}
-            )
+            annotate(rewards={"token_f1": 0.25, "judge": {"value": 1, "explanation": "password=hunter2 was given"}})
         text = root_attributes(rollout_spans)["rollout.reward_parts"]
         assert json.loads(text)["token_f1"] == 0.25
         assert "hunter2" not in text
@@ -296,11 +294,11 @@ class TestRewardParts:
     def test_too_many_are_left_out(self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture) -> None:
         """Parts beyond a thousand are left out with one line in the log; the earlier ones stay."""
         with rollout_trace_attr(1):
-            annotate(reward_parts={"format": 1.0})
-            annotate(reward_parts={f"part {number}": number for number in range(1000)})
+            annotate(rewards={"format": 1.0})
+            annotate(rewards={f"part {number}": number for number in range(1000)})
         assert json.loads(root_attributes(rollout_spans)["rollout.reward_parts"]) == {"format": 1.0}
         [line] = [entry.getMessage() for entry in caplog.records]
-        assert line == "annotate(reward_parts=…): a reward has at most 1,000 parts; it is ignored"
+        assert line == "annotate(rewards=…): a reward has at most 1,000 parts; it is ignored"
 
 
 class TestElsewhere:
@@ -316,12 +314,12 @@ class TestElsewhere:
         annotate(reward=1.0)
         op()
         assert [entry.getMessage() for entry in caplog.records] == [
-            "annotate() was called outside rollout_trace_attr: call it in the block"
+            "annotate() was called outside rollout_trace_attr: call it in the block; the value is lost"
         ]
         assert "rollout.reward" not in root_attributes(rollout_spans)
 
     def test_after_the_end(self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture) -> None:
-        """A task that outlives its trajectory comes too late, and one line in the log says so."""
+        """What a task says that outlives its trajectory is a span below the root."""
 
         async def judge(ended: asyncio.Event) -> None:
             await ended.wait()
@@ -336,9 +334,11 @@ class TestElsewhere:
             await task
 
         asyncio.run(main())
-        messages = [entry.getMessage() for entry in caplog.records if entry.name == "otel_rollout"]
-        assert messages == ["annotate() was called after its trajectory had ended: it comes too late"]
+        assert not caplog.records
         assert "rollout.reward" not in root_attributes(rollout_spans)
+        root, late = rollout_spans.as_dicts()
+        assert (late["name"], late["parent_id"]) == ("annotate", root["span_id"])
+        assert late["attributes"]["rollout.reward"] == 1.0
 
     def test_in_silence(self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture) -> None:
         """In a silenced trajectory `annotate` does nothing and logs nothing."""
@@ -399,11 +399,12 @@ class TestLimit:
 class TestExtracted:
     """A part of a trajectory in another process."""
 
-    def test_inside_extract(self, rollout_spans, caplog):
-        """The root is in the other process: one warning says so, and what to do."""
+    def test_inside_extract(self, rollout_spans):
+        """The root is in the other process: what is said here is a span below the place of the carrier."""
         with rollout_trace_attr(sample_index=1):
             carrier = inject()
         with extract(carrier):
             annotate(reward=1.0)
-        assert "inside extract(carrier)" in caplog.text
-        assert "call annotate() there" in caplog.text
+        otel_rollout.flush(10)
+        root, late = rollout_spans.as_dicts()
+        assert (late["parent_id"], late["attributes"]["rollout.reward"]) == (root["span_id"], 1.0)

@@ -60,7 +60,7 @@ def test_a_traced_call_does_not_wait_for_a_log_handler(handler: Handler) -> None
     reason = "a reward is a number, not str"
     assert handler.records == [
         (f"annotate(reward=…): {reason}; it is ignored", False),
-        ("annotate() was called outside rollout_trace_attr: call it in the block", False),
+        ("annotate() was called outside rollout_trace_attr: call it in the block; the value is lost", False),
     ]
 
 

@@ -31,12 +31,24 @@ class TestEvaluationEvents:
         found = evaluation_events(make_span({"rollout.reward": 1.0, "rollout.reward_parts": json.dumps(PARTS)}))
         prefix = "gen_ai.evaluation"
         assert {(event.name, event.timestamp) for event in found} == {("gen_ai.evaluation.result", END)}
-        assert [dict(event.attributes or {}) for event in found] == [
+        attributes = [dict(event.attributes or {}) for event in found]
+        ids = [each.pop("rollout.evaluation_id") for each in attributes]
+        assert ids == [f"{1:032x}/{name}" for name in ("reward", *PARTS)]
+        assert attributes == [
             {f"{prefix}.name": "reward", f"{prefix}.score.value": 1.0},
             {f"{prefix}.name": "correct", f"{prefix}.score.value": 1.0, f"{prefix}.score.label": "true"},
             {f"{prefix}.name": "verdict", f"{prefix}.score.label": "good"},
             {f"{prefix}.name": "judge", f"{prefix}.score.value": 0.5, f"{prefix}.explanation": "half right"},
         ]
+
+    def test_what_training_made_of_it(self) -> None:
+        """Advantage and fate are events of their own."""
+        found = evaluation_events(make_span({"rollout.advantage": -0.5, "rollout.fate": "stale"}))
+        shown = [
+            (each.get("gen_ai.evaluation.score.value"), each.get("gen_ai.evaluation.score.label"))
+            for each in (event.attributes or {} for event in found)
+        ]
+        assert shown == [(-0.5, None), (None, "stale")]
 
     def test_other_spans_have_none(self) -> None:
         """A span without a reward gets no event."""

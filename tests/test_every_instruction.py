@@ -6,8 +6,9 @@ import dis
 import inspect
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -89,7 +90,16 @@ class Injection:
 
 
 def exhaust(run: Callable[[], Any], check: Callable[[], None]) -> int:
-    """Run something again and again, with an exception at one event after another; return the number of events."""
+    """Run something again and again, with an exception at one event after another; return the number of events.
+
+    In a thread of its own: CPython may take an exception that a trace function raises in an `except` clause for the
+    thread's current one for ever.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(copy_context().run, _exhaust, run, check).result()
+
+
+def _exhaust(run: Callable[[], Any], check: Callable[[], None]) -> int:
     number = 0
     outer = context_api.get_current()
     while True:

@@ -179,6 +179,24 @@ class TestFigures:
             expected = getattr(whole, field)
             assert getattr(merged, field) == (pytest.approx(expected) if isinstance(expected, float) else expected)
 
+    @pytest.mark.parametrize("order", [(2, 3), (3, 2)])
+    def test_two_that_start_at_once(self, order):
+        """Of two generations that started at once, the same one counts in one line and in several."""
+        spans = {
+            number: span(
+                number,
+                "LLM",
+                gen_ai__input__messages=said(text).replace("assistant", "user"),
+                gen_ai__output__messages=said(text),
+                gen_ai__response__finish_reasons=(text,),
+            )
+            for number, text in ((2, "b"), (3, "a"))
+        }
+        given = [spans[number] for number in order]
+        merged = merge_summaries([summarise_trajectory([each]) for each in given])
+        for found in (summarise_trajectory(given), merged):
+            assert (found.prompt, found.answer, found.finish_reason) == ("a", "a", "a")
+
     def test_tokens_beyond_64_bits(self):
         """Another program may write any count: their sum is one that an index has, in one line or in several."""
         spans = [span(number, "LLM", gen_ai__usage__output_tokens=INT64_MAX) for number in range(2, 5)]
@@ -196,10 +214,11 @@ class TestFigures:
         assert (summary.turns, summary.input_tokens, summary.output_tokens) == (9, None, 70)
 
     def test_what_runs_after_the_root_is_no_waiting(self):
-        """A late reward: the root's own time is not longer for it."""
+        """What comes after the root is not the trajectory's time: neither its own, nor that of its evaluators."""
         late = span(3, "EVALUATOR", at=(150_000, 250_000))
         summary = summarise_trajectory([root(), span(2, "LLM", at=(0, 60_000)), late])
-        assert (summary.waiting_seconds, summary.reward_seconds) == (pytest.approx(0.04), pytest.approx(0.1))
+        assert (summary.waiting_seconds, summary.reward_seconds) == (pytest.approx(0.04), 0)
+        assert summary.end_time == root().end_time
 
     def test_an_index_that_is_damaged_places_no_error(self):
         """The shape that an error refers to is missing in one part: the error is kept, without a place."""

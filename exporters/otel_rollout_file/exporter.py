@@ -14,7 +14,7 @@ from typing import ClassVar, Final, NamedTuple
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.errors import ConfigurationError, MissingExtraError
+from otel_rollout.errors import ConfigurationError, MissingExtraError, NoTracesError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.span_facts import span_id_of, trace_id_of
@@ -164,6 +164,35 @@ class FileSpanExporter(OutcomeSpanExporter):
         found = next((each.spans for each in recorded if each.trace_id == trace_id), ())
         count = len(set(map(span_id_of, found)) & set(map(span_id_of, spans)))
         return ReadBack(count, f"the trace folder {self.settings.folder}")
+
+    def find_trajectories(self, tags: Mapping[str, object]) -> list[tuple[str, int, str | None]]:
+        """Return the trajectories in the folder that have these tags, in the order of their starts.
+
+        Args:
+            tags: The tags, by attribute key.
+
+        Returns:
+            The trace id, the root's span id and the run of each.
+        """
+        step, sample, rollout = (tags.get(key) for key in (semconv.STEP, semconv.SAMPLE_INDEX, semconv.ROLLOUT_N))
+        try:
+            found = [
+                each
+                for each in read(
+                    self.settings.folder,
+                    step=step if type(step) is int else None,
+                    sample_index=None if sample is None else str(sample),
+                    rollout_n=None if rollout is None else str(rollout),
+                    validate=tags.get(semconv.VALIDATE) is True,
+                    experiment=str(tags.get(semconv.EXPERIMENT_NAME)),
+                    on_problem=lambda problem: None,
+                )
+                if each.has_root
+            ]
+        except NoTracesError:
+            return []
+        found.sort(key=lambda each: each.start_time)
+        return [(each.trace_id, each.summary.provenance.main[3], each.run_id) for each in found]
 
     def for_trial(self) -> FileSpanExporter:
         """Return an exporter that writes into a folder inside this one's, and removes it when it is shut down."""

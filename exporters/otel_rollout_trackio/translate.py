@@ -141,7 +141,8 @@ def _metadata(
     status = plain_text(attributes.get(semconv.STATUS) or (UNFINISHED if root is None else _status(root)))
     known = {**tags, **attributes}
     metadata: dict[str, Any] = {"status": _STATUSES.get(status, status)}
-    for part in () if root is None else reward_parts(root):
+    # What comes after the root is a row of its own.
+    for part in [part for span in (spans if root is None else [root]) for part in reward_parts(span)]:
         name = part.name if part.name == REWARD else f"{REWARD}.{part.name}"
         metadata[name] = {"value": part.value, "explanation": part.explanation} if part.explanation else part.value
     metadata.update((_short(key), plain_value(known[key])) for key in _FIRST if key in known)

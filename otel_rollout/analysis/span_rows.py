@@ -97,7 +97,8 @@ def figures_of(  # noqa: PLR0915 - one pass
     repeats: dict[int, int] = {}
     # One pass, with the covered time of each kind: a span's summary may cost the traced program microseconds.
     for start, end, _, parent, content, call, asked, answered, name, kind, status in rows:
-        if kind < EVALUATOR:
+        # What comes after the root is no part of it.
+        if kind < EVALUATOR or (root is not None and start > root_end):
             continue
         if end > busy_end and start < root_end and busy_end < root_end:
             last = end if end < root_end else root_end

@@ -18,6 +18,7 @@ from otel_rollout.values.sanitize import INT64_MAX
 
 __all__ = ["is_disjoint", "merge_summaries", "summarise_trajectory", "without_copies"]
 
+_FACTS = ("reward", "advantage", "fate")
 _SECONDS = ("llm_seconds", "tool_seconds", "reward_seconds", "waiting_seconds")
 
 
@@ -57,8 +58,7 @@ def merge_summaries(parts: Sequence[TrajectorySummary]) -> TrajectorySummary:
         return parts[0]
     parts = sorted(parts, key=lambda part: part.provenance.main)
     main = parts[0]
-    rewarded = sorted(parts, key=lambda part: part.provenance.end_of_reward)
-    trained = sorted(parts, key=lambda part: part.provenance.end_of_training)
+    facts = _latest_facts(parts)
     prompted = _best(parts, "prompt", "start_of_prompt", is_last=False)
     answered = _best(parts, "answer", "start_of_answer", is_last=True)
     finished = _best(parts, "finish_reason", "start_of_finish", is_last=True)
@@ -68,14 +68,11 @@ def merge_summaries(parts: Sequence[TrajectorySummary]) -> TrajectorySummary:
     shape = Shapes(shape_columns(rows, list(names), start_time // 1000))
     changes: dict[str, Any] = {
         "start_time": start_time,
-        "end_time": max(part.end_time for part in parts),
+        "end_time": main.end_time if main.has_root else max(part.end_time for part in parts),
         "finish_reason": finished.finish_reason,
-        "reward": next((part.reward for part in reversed(rewarded) if part.reward is not None), None),
-        "advantage": next((part.advantage for part in reversed(trained) if part.advantage is not None), None),
-        "fate": next((part.fate for part in reversed(trained) if part.fate is not None), None),
-        "reward_parts": dict(
-            sorted({name: value for part in rewarded for name, value in part.reward_parts.items()}.items())
-        ),
+        **{name: facts[name][1] if name in facts else None for name in _FACTS},
+        "reward_parts": {name[1:]: value for name, (_, value) in sorted(facts.items()) if name[0] == "."},
+        "late": {name: at for name, (at, _) in sorted(facts.items()) if at > 0},
         "errors": _merged_errors(parts, rows, shape),
         "min_weights_version": min(_known(parts, "min_weights_version"), default=None),
         "max_weights_version": max(_known(parts, "max_weights_version"), default=None),
@@ -83,8 +80,6 @@ def merge_summaries(parts: Sequence[TrajectorySummary]) -> TrajectorySummary:
         "answer": answered.answer,
         "shape": shape,
         "provenance": main.provenance._replace(
-            end_of_reward=max(part.provenance.end_of_reward for part in parts),
-            end_of_training=max(part.provenance.end_of_training for part in parts),
             start_of_prompt=prompted.provenance.start_of_prompt,
             start_of_answer=answered.provenance.start_of_answer,
             start_of_finish=finished.provenance.start_of_finish,
@@ -109,6 +104,23 @@ def merge_summaries(parts: Sequence[TrajectorySummary]) -> TrajectorySummary:
     if not main.provenance.has_totals:
         changes |= totals._asdict()
     return replace(main, **changes)
+
+
+def _latest_facts(parts: Sequence[TrajectorySummary]) -> dict[str, tuple[int, Any]]:
+    """Return the latest reward, advantage, fate and parts of the reward, with the time of each.
+
+    Args:
+        parts: The summaries, in the order of their first spans.
+    """
+    latest: dict[str, tuple[int, Any]] = {}
+    for part in parts:
+        known = {name: getattr(part, name) for name in _FACTS}
+        known |= {f".{name}": value for name, value in part.reward_parts.items()}
+        for name, value in known.items():
+            at = part.late.get(name, 0)
+            if value is not None and at >= latest.get(name, (0,))[0]:
+                latest[name] = (at, value)
+    return latest
 
 
 def is_disjoint(parts: Sequence[TrajectorySummary]) -> bool:
@@ -156,7 +168,12 @@ def _best(parts: Sequence[TrajectorySummary], field: str, key: str, *, is_last: 
     """Return the part whose value counts: the root's, else the first or the last generation's."""
     known = [part for part in parts if getattr(part, field)] or parts[:1]
     sign = -1 if is_last else 1
-    return min(known, key=lambda part: (getattr(part.provenance, key) != 0, sign * getattr(part.provenance, key)))
+
+    def order(part: TrajectorySummary) -> tuple[bool, int, str]:
+        at = getattr(part.provenance, key)
+        return at != 0, sign * at, getattr(part, field) or ""
+
+    return min(known, key=order)
 
 
 def _known(parts: Sequence[TrajectorySummary], field: str) -> list[int]:

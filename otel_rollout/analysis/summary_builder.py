@@ -24,9 +24,8 @@ from otel_rollout.analysis.span_figures import (
 )
 from otel_rollout.analysis.span_rows import ERROR, KINDS, LLM, PACKED, TOOL, figures_of, unpack
 from otel_rollout.analysis.span_shapes import shape_columns
-from otel_rollout.analysis.summary_values import integer_of, last_text, number_of, scalars_of, times_of
-from otel_rollout.export.reward_parts import MAX_PARTS, REWARD, reward_parts
-from otel_rollout.export.span_facts import reward_of
+from otel_rollout.analysis.summary_values import integer_of, last_text, scalars_of, times_of
+from otel_rollout.export.reward_parts import MAX_PARTS, OF_TRAINING, REWARD, reward_parts
 from otel_rollout.safety.log_once import internal_error
 from otel_rollout.values.sanitize import INT64_MAX
 
@@ -36,6 +35,7 @@ MAX_ERRORS: Final = 8
 MAX_NAMES: Final = 1024
 """Later names of spans are an ellipsis."""
 
+_NAMED: Final = (REWARD, *OF_TRAINING)
 _KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
 _SPAN_KIND: Final = semconv.SPAN_KIND
 _REWARD, _REWARD_PARTS, _FATE, _ADVANTAGE = semconv.REWARD, semconv.REWARD_PARTS, semconv.FATE, semconv.ADVANTAGE
@@ -70,7 +70,7 @@ class SummaryBuilder:
         """False once a span could not be summarised."""
         self.spans = 0
         self.start_time = INT64_MAX
-        self.end_time = 0
+        self._last_end = self._root_end = 0
         self.main: tuple[int, int, int, int] = _NOBODY
         """The sort key of the span that has the identity; that of a root begins with 0."""
         self.name = ""
@@ -80,12 +80,8 @@ class SummaryBuilder:
         self.run_id: str | None = None
         self.attributes: dict[str, Any] = {}
         """The root's scalar attributes without payload; without a root, the tags."""
-        self.reward: float | None = None
-        self._reward_at = (-1, 0)
-        self._advantage: float | None = None
-        self._fate: str | None = None
-        self._training_at = (-1, 0)
-        self._reward_parts: dict[str, tuple[tuple[int, int], float]] = {}
+        self._facts: dict[str, tuple[tuple[int, int], float | str]] = {}
+        """The latest reward, advantage and fate, and the parts of the reward, with a dot before their names."""
         self._service_name: str | None = None
         self._rows = bytearray()
         self._names: dict[str, int] = {}
@@ -111,6 +107,21 @@ class SummaryBuilder:
     def has_root(self) -> bool:
         """True if a root is among the spans."""
         return self.main[0] == 0
+
+    @property
+    def end_time(self) -> int:
+        """The root's end; without a root, that of the last span. What comes after the root is not its time."""
+        return self._root_end if self.has_root else self._last_end
+
+    @property
+    def reward(self) -> float | None:
+        """The reward; a late one counts."""
+        reward = self._fact(REWARD)
+        return reward if isinstance(reward, float) else None
+
+    def _fact(self, name: str) -> float | str | None:
+        found = self._facts.get(name)
+        return None if found is None else found[1]
 
     @property
     def step(self) -> int | None:
@@ -169,10 +180,12 @@ class SummaryBuilder:
             attributes: Mapping[str, Any] = span.attributes or {}
             start, end = times_of(span)
             self.start_time = min(self.start_time, start)
-            self.end_time = max(self.end_time, end)
+            self._last_end = max(self._last_end, end)
+            if span.parent is None:
+                self._root_end = end
             self._add_identity(span, attributes, start, 0)
             if _REWARD in attributes and span.context is not None:
-                self._add_reward(span, (0 if span.parent is None else end, span.context.span_id))
+                self._add_facts(span, (0 if span.parent is None else end, span.context.span_id))
 
     def _add(self, spans: Iterator[ReadableSpan]) -> None:  # noqa: PLR0915 - a call for each part would cost as much
         rows, names, pack = self._rows, self._names, PACKED.pack
@@ -186,7 +199,9 @@ class SummaryBuilder:
                 continue
             start, end = times_of(span)
             self.start_time = min(self.start_time, start)
-            self.end_time = max(self.end_time, end)
+            self._last_end = max(self._last_end, end)
+            if parent is None:
+                self._root_end = end
             code = span.status.status_code
             status = 0 if code is _UNSET else ERROR if code is _ERROR else 1
             main = self.main
@@ -207,12 +222,16 @@ class SummaryBuilder:
                 tokens = get(_ANSWERED)
                 if type(tokens) is int and 0 <= tokens <= INT64_MAX:
                     answered = tokens
-                if start < self._prompt_at and (prompt := find_prompt(attributes, is_root=False)):
-                    self._prompt, self._prompt_at = prompt, start
+                if start <= self._prompt_at:
+                    prompt = find_prompt(attributes, is_root=False)
+                    if prompt and (start < self._prompt_at or line_of(prompt) < line_of(self._prompt)):
+                        self._prompt, self._prompt_at = prompt, start
                 last.append((start, attributes))
                 reasons = get(_FINISH_REASONS)
-                if reasons and start > self._finish_at:
-                    self._finish_reason, self._finish_at = last_text(reasons), start
+                if reasons and start >= self._finish_at:
+                    reason = last_text(reasons)
+                    if start > self._finish_at or (reason or "") < (self._finish_reason or ""):
+                        self._finish_reason, self._finish_at = reason, start
                 payload = messages or value
                 if payload and type(payload) is str and "<" in payload:
                     self._unparsed_tool_calls += unparsed_calls_of(attributes)
@@ -230,10 +249,8 @@ class SummaryBuilder:
                     self._unknown_tool_calls += is_unknown_tool(span)
             if status == ERROR:
                 self._add_error(span, start, short_name(name), KINDS[kind])
-            if _REWARD in attributes or _REWARD_PARTS in attributes:
-                self._add_reward(span, (0 if parent is None else end, context.span_id))
-            if _FATE in attributes or _ADVANTAGE in attributes:
-                self._add_training(attributes, (0 if parent is None else end, context.span_id))
+            if _REWARD in attributes or _REWARD_PARTS in attributes or _FATE in attributes or _ADVANTAGE in attributes:
+                self._add_facts(span, (0 if parent is None else end, context.span_id))
             position = names.get(name)
             rows += pack(
                 start // 1000,
@@ -252,12 +269,16 @@ class SummaryBuilder:
             self._add_answer(last)
 
     def _add_answer(self, generations: list[tuple[int, Mapping[str, Any]]]) -> None:
-        """Find the answer in the last of some generations that has one."""
+        """Find the answer in the last of some generations that has one; of two that started at once, the lesser text.
+
+        The lines of a trajectory may be joined in any order.
+        """
         generations.sort(key=itemgetter(0), reverse=True)
         for start, attributes in generations:
-            if start <= self._answer_at:
+            if start < self._answer_at:
                 return
-            if answer := find_answer(attributes, is_root=False):
+            answer = find_answer(attributes, is_root=False)
+            if answer and (start > self._answer_at or line_of(answer) < line_of(self._answer)):
                 self._answer, self._answer_at = answer, start
 
     def columns(self) -> dict[str, Any]:
@@ -278,9 +299,10 @@ class SummaryBuilder:
         return {
             "service_name": self._service_name,
             "finish_reason": finish_reason,
-            "reward_parts": {name: value for name, (_, value) in sorted(self._reward_parts.items())},
-            "advantage": self._advantage,
-            "fate": self._fate,
+            "reward_parts": {name[1:]: value for name, (_, value) in sorted(self._facts.items()) if name[0] == "."},
+            "advantage": self._fact("advantage"),
+            "fate": self._fact("fate"),
+            "late": {name: at for name, ((at, _), _) in sorted(self._facts.items()) if at > 0},
             **dict(
                 zip(("turns", "input_tokens", "output_tokens"), totals if has_totals else figures.totals, strict=True)
             ),
@@ -307,8 +329,6 @@ class SummaryBuilder:
             "shape": shape,
             "provenance": [
                 *self.main,
-                max(0, self._reward_at[0]),
-                max(0, self._training_at[0]),
                 prompt_at if prompt else 0,
                 answer_at if answer else 0,
                 finish_at if finish_reason else 0,
@@ -339,23 +359,14 @@ class SummaryBuilder:
         self._root_answer = find_answer(attributes, is_root=True)
         self._add_weights(attributes)
 
-    def _add_reward(self, span: ReadableSpan, at: tuple[int, int]) -> None:
-        reward = reward_of(span)
-        if reward is not None and at > self._reward_at:
-            self.reward, self._reward_at = reward, at
+    def _add_facts(self, span: ReadableSpan, at: tuple[int, int]) -> None:
         for part in reward_parts(span):
-            if part.name == REWARD or isinstance(part.value, str):
+            name = part.name if part.name in _NAMED else f".{part.name}"
+            if isinstance(part.value, str) is not (name == "fate"):
                 continue
-            known = self._reward_parts.get(part.name)
-            if (known is None and len(self._reward_parts) < MAX_PARTS) or (known is not None and at > known[0]):
-                self._reward_parts[part.name] = (at, float(part.value))
-
-    def _add_training(self, attributes: Mapping[str, Any], at: tuple[int, int]) -> None:
-        if at > self._training_at:
-            advantage, fate = number_of(attributes.get(semconv.ADVANTAGE)), text_of(attributes.get(semconv.FATE))
-            self._advantage = self._advantage if advantage is None else advantage
-            self._fate = self._fate if fate is None else fate
-            self._training_at = at
+            known = self._facts.get(name)
+            if (known is None and len(self._facts) < MAX_PARTS + len(_NAMED)) or (known is not None and at > known[0]):
+                self._facts[name] = (at, part.value if isinstance(part.value, str) else float(part.value))
 
     def _add_error(self, span: ReadableSpan, start: int, name: str, kind: str) -> None:
         span_id = span.context.span_id if span.context else 0

@@ -50,6 +50,7 @@ def summary_of(identity: Mapping[str, Any], columns: Mapping[str, Any]) -> Traje
             **identity,
             **dict(zip(_SCALARS, scalars, strict=True)),
             reward_parts=_reward_parts_of(columns["reward_parts"]),
+            late=_late_of(columns["late"]),
             tools=_tools_of(columns["tools"]),
             errors=_errors_of(columns["errors"]),
             turn_hashes=_hashes_of(columns["turn_hashes"]),
@@ -144,6 +145,12 @@ def _reward_parts_of(parts: Any) -> dict[str, float]:
     return parts
 
 
+def _late_of(times: Any) -> dict[str, int]:
+    if type(times) is not dict or not all(map(_is_count, times.values())):
+        raise ValueError("late has another form")
+    return times
+
+
 def _tools_of(tools: Any) -> dict[str, ToolCounts]:
     counted = {}
     for name, (calls, errors) in tools.items():
@@ -171,14 +178,14 @@ def _hashes_of(hashes: Any) -> tuple[str, ...]:
 def _provenance_of(numbers: Any) -> Provenance:
     if (
         type(numbers) is not list
-        or len(numbers) != 10
+        or len(numbers) != 8
         or set(map(type, numbers)) != {int}
         or min(numbers) < INT64_MIN
         or max(numbers) >= 2**64
     ):
         raise ValueError("provenance has another form")
-    *main, reward, training, prompt, answer, finish, has_totals = numbers
-    return Provenance(tuple(main), reward, training, prompt, answer, finish, bool(has_totals))
+    *main, prompt, answer, finish, has_totals = numbers
+    return Provenance(tuple(main), prompt, answer, finish, bool(has_totals))
 
 
 _COUNTS: Final = (

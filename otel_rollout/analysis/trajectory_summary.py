@@ -49,8 +49,6 @@ class Provenance(NamedTuple):
     Args:
         main: The sort key of the span that has the identity, which the lowest one has: 0 if it is a root, 0 if it has
             a step, its start, its id.
-        end_of_reward: The end of the span that the reward came from; 0 if that is the root.
-        end_of_training: The end of the span that advantage and fate came from; 0 if that is the root.
         start_of_prompt: The start of the generation that the prompt came from; 0 if that is the root.
         start_of_answer: The start of the generation that the answer came from; 0 if that is the root.
         start_of_finish: The start of the generation that the finish reason came from; 0 if that is the root.
@@ -58,8 +56,6 @@ class Provenance(NamedTuple):
     """
 
     main: tuple[int, int, int, int] = (2, 1, 0, 0)
-    end_of_reward: int = 0
-    end_of_training: int = 0
     start_of_prompt: int = 0
     start_of_answer: int = 0
     start_of_finish: int = 0
@@ -112,14 +108,16 @@ class TrajectorySummary:
         service_name: The `service.name` of its resource; what spans of other programs are known by.
         name: The root's name; without a root, that of one of its spans.
         start_time: The start of its first span, in nanoseconds since 1970.
-        end_time: The end of its last span, in nanoseconds since 1970.
+        end_time: The end of its root, in nanoseconds since 1970; without a root, that of its last span.
         has_root: False while it is running, and if its process ended before it did.
         status: `completed`, `error`, `cancelled` or `truncated`; None without a root.
         finish_reason: `rollout.finish_reason`, else that of its last generation.
         reward: The reward; a late one counts.
         reward_parts: The named parts of the reward that are numbers or booleans (as 0 and 1).
-        advantage: `rollout.advantage` of the root.
-        fate: `rollout.fate` of the root: what training did with it.
+        advantage: The advantage in training.
+        fate: What training did with it.
+        late: When a reward, an advantage, a fate and parts of the reward (with a dot before the name) were known that
+            came after the root; nanoseconds since 1970.
         turns: The number of generations, except nested ones.
         input_tokens: The sum of the generations' input tokens.
         output_tokens: The sum of the generations' output tokens.
@@ -171,6 +169,7 @@ class TrajectorySummary:
     reward_parts: Mapping[str, float] = field(default_factory=dict)
     advantage: float | None = None
     fate: str | None = None
+    late: Mapping[str, int] = field(default_factory=dict)
     turns: int | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None

@@ -1,29 +1,40 @@
-"""`annotate`: the reward of the current trajectory, its input and output, and other attributes of its root."""
+"""`annotate`: the reward of a trajectory, its advantage and fate, its input and output, and other attributes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from opentelemetry import context as context_api
+from opentelemetry.context import Context
+from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
 
 from otel_rollout import semconv
+from otel_rollout.capture.handle import HasHandle, place_of
 from otel_rollout.capture.scalars import read_attribute, read_number, read_scalar
+from otel_rollout.counts import lost_annotations
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans import runtime
-from otel_rollout.spans.context import SILENCE, current_frame
+from otel_rollout.spans.context import SILENCE, Frame, current_frame
 from otel_rollout.spans.trajectory_state import TrajectoryState
 from otel_rollout.values.array_types import is_compiling
-from otel_rollout.values.object_reading import class_name
+from otel_rollout.values.object_reading import class_name, is_subclass
 from otel_rollout.values.sanitize import replace_surrogates
 from otel_rollout.values.snapshot import plain_value, snapshot
 from otel_rollout.values.stream import with_text_keys
 
 if TYPE_CHECKING:
+    from otel_rollout.capture.trajectory import Trajectory
     from otel_rollout.spans.runtime import RunningPipeline
 
-__all__ = ["PREFIX", "TOTALS", "annotate"]
+__all__ = ["LATE_NAME", "PREFIX", "TOTALS", "annotate"]
+
+CURRENT: Final[Any] = object()
+"""No trajectory is given. None is one that nobody found: its values must not become the current one's."""
+LATE_NAME: Final = "annotate"
+"""The span of what is known after a trajectory's end."""
 
 PREFIX: Final = "rollout."
 TOTALS: Final = (semconv.TURNS, semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS)
@@ -52,76 +63,189 @@ MAX_REWARD_PARTS: Final = 1000
 
 def annotate(
     *,
+    trajectory: Trajectory | str | None = CURRENT,
     reward: float | None = None,
-    reward_parts: Mapping[str, Any] | None = None,
+    rewards: Mapping[str, Any] | None = None,
+    advantage: float | None = None,
+    fate: str | None = None,
     status: str | None = None,
     input: Any = None,  # noqa: A002 - the field's word for it
     output: Any = None,
     **attributes: Any,
 ) -> None:
-    """Set attributes of the current trajectory's root; one that can't be set is logged once.
+    """Set attributes of a trajectory's root, at any time; one that can't be set is logged once and counted.
+
+    After the trajectory's end, and from another process, the values are a span of their own below the root, which no
+    figure of the trajectory's time counts. The last value by the clock of the caller counts.
 
     Args:
+        trajectory: A trajectory, or the text of its `handle`, from any process; without it, the current one.
         reward: The trajectory's reward.
-        reward_parts: Its parts by name, such as `{"format": 0.2, "correct": True}`: numbers, booleans, texts, or
-            objects with a `value` and an `explanation`. A second call adds parts and replaces those of the same name.
+        rewards: Its parts by name, such as `{"format": 0.2, "correct": True}`: numbers, booleans, texts, or objects
+            with a `value` and an `explanation`. A second call adds parts and replaces those of the same name.
+        advantage: Its advantage in training.
+        fate: What training did with it: `trained`, `stale`, `filtered`, `failed` or `surplus`.
         status: `completed`, `error`, `cancelled` or `truncated`; without it, the way the `with` block is left decides.
-        input: The trajectory's input, such as the prompt; any value.
-        output: Its output, such as the answer; any value.
-        **attributes: More attributes of the root: texts, numbers, booleans, or lists of one of these.
+            Before the end alone.
+        input: The trajectory's input, such as the prompt; any value. Before the end alone.
+        output: Its output, such as the answer; any value. Before the end alone.
+        **attributes: More attributes: texts, numbers, booleans, or lists of one of these.
     """
     pipeline = runtime.pipeline
-    if pipeline is None or is_compiling():
-        return
-    _annotate(pipeline, reward, reward_parts, status, input, output, attributes)
+    if trajectory is CURRENT:
+        if pipeline is None or is_compiling():
+            return
+        facts = Facts(reward, rewards, advantage, fate, status, input, output, attributes)
+        _annotate_current(pipeline, facts)
+    elif not is_compiling():
+        _annotate_other(
+            pipeline, trajectory, Facts(reward, rewards, advantage, fate, status, input, output, attributes)
+        )
 
 
-def _annotate(
-    pipeline: RunningPipeline,
-    reward: Any,
-    reward_parts: Any,
-    status: Any,
-    input_value: Any,
-    output_value: Any,
-    attributes: dict[str, Any],
-) -> None:
+class Facts(NamedTuple):
+    """What `annotate` is given."""
+
+    reward: Any
+    rewards: Any
+    advantage: Any
+    fate: Any
+    status: Any
+    input: Any
+    output: Any
+    attributes: dict[str, Any]
+
+
+def _annotate_current(pipeline: RunningPipeline, facts: Facts) -> None:
     frame = current_frame(context_api.get_current())
     if frame is SILENCE:
         return
-    if frame is None or frame.trajectory is None:
-        warn_once("annotate outside", "annotate() was called outside rollout_trace_attr: call it in the block")
+    if frame is None or frame.trajectory is None or frame.span is None:
+        lose_annotation("no trajectory", "annotate() was called outside rollout_trace_attr: call it in the block")
         return
-    trajectory, root = frame.trajectory, frame.trajectory.root
-    if root is None:
-        warn_once("annotate late", "annotate() was called after its trajectory had ended: it comes too late")
+    root = frame.trajectory.root
+    if root is not None and root.is_recording():
+        _annotate_running(pipeline, frame.trajectory, facts)
+    else:
+        # It has ended, or runs in the process of `inject()`.
+        _annotate_late(pipeline, (root or frame.span).get_span_context(), frame.trajectory.tags, facts)
+
+
+def _annotate_other(pipeline: RunningPipeline | None, given: Any, facts: Facts) -> None:
+    handle = read_scalar(given)
+    if is_subclass(type(given), HasHandle):
+        state = given._state  # noqa: SLF001 - its class is the API's
+        if pipeline is not None and state is not None and state.root is not None and state.root.is_recording():
+            _annotate_running(pipeline, state, facts)
+            return
+        handle = given.handle
+    if type(handle) is str and not handle:
+        # Its process didn't trace it.
         return
-    if not root.is_recording():
-        warn_once(
-            "annotate elsewhere",
-            "annotate() was called inside extract(carrier): the root is in the process of inject(), which does "
-            "not get the values; return them, and call annotate() there",
+    place = place_of(handle) if type(handle) is str else None
+    if place is None:
+        lose_annotation("unknown trajectory", "annotate(trajectory=…) was given no trajectory, and no handle of one")
+    elif pipeline is None:
+        lose_annotation(
+            "tracing is off",
+            "annotate(trajectory=…) was called while tracing is off in this process: call otel_rollout.init() before, "
+            "and shutdown() after it",
         )
-        return
-    if reward is not None:
-        number = read_number(reward)
-        if number is not None:
-            trajectory.annotations[semconv.REWARD] = number
-        else:
-            _leave_out("reward", f"a reward is a number, not {_type_name(reward)}")
-    if reward_parts is not None:
-        _add_reward_parts(trajectory, reward_parts)
-    if status is not None:
-        status = read_scalar(status)
+    elif place.tags.get(semconv.EXPERIMENT_NAME) != pipeline.experiment_name:
+        lose_annotation(
+            "another experiment",
+            f"annotate(trajectory=…) was given a trajectory of another experiment than {pipeline.experiment_name!r}",
+        )
+    elif place.run is not None and pipeline.settings.run_id not in (None, place.run):
+        lose_annotation("another run", "annotate(trajectory=…) was given a trajectory of another run")
+    else:
+        _annotate_late(pipeline, place.root, place.tags, facts)
+
+
+def _annotate_running(pipeline: RunningPipeline, trajectory: TrajectoryState, facts: Facts) -> None:
+    root = trajectory.root
+    trajectory.annotations.update(_read_numbers(facts))
+    if facts.rewards is not None:
+        parts = _read_rewards(trajectory.annotations.get(semconv.REWARD_PARTS, {}), facts.rewards)
+        if parts:
+            trajectory.annotations[semconv.REWARD_PARTS] = parts
+    if facts.status is not None:
+        status = read_scalar(facts.status)
         if type(status) is str and status in semconv.STATUSES:
             trajectory.annotations[semconv.STATUS] = status
         else:
-            given = repr(status[:100]) if type(status) is str else _type_name(status)
-            _leave_out("status", f"a status is one of {', '.join(semconv.STATUSES)}, not {given}")
-    if input_value is not None:
-        pipeline.tracer.set_input(root, snapshot(input_value, pipeline.snapshot_budget))
-    if output_value is not None:
-        pipeline.tracer.set_output(root, snapshot(output_value, pipeline.snapshot_budget))
-    for key, value in attributes.items():
+            _leave_out("status", f"a status is one of {', '.join(semconv.STATUSES)}, not {_shown(status)}")
+    if facts.input is not None:
+        pipeline.tracer.set_input(root, snapshot(facts.input, pipeline.snapshot_budget))
+    if facts.output is not None:
+        pipeline.tracer.set_output(root, snapshot(facts.output, pipeline.snapshot_budget))
+    trajectory.annotations.update(_read_attributes(facts.attributes))
+
+
+def _annotate_late(pipeline: RunningPipeline, root: SpanContext, tags: dict[str, Any], facts: Facts) -> None:
+    """Record what is known after the end as a span below the root."""
+    for name in ("status", "input", "output"):
+        if getattr(facts, name) is not None:
+            _leave_out(name, "it comes after the trajectory's end, or from another process")
+    own = _read_numbers(facts)
+    if facts.rewards is not None and (parts := _read_rewards({}, facts.rewards)):
+        own[semconv.REWARD_PARTS] = snapshot(parts)
+    others = _read_attributes(facts.attributes)
+    if not own and not others:
+        return
+    tracer, state = pipeline.tracer, TrajectoryState(tags)
+    parent = NonRecordingSpan(root)
+    context = set_span_in_context(parent, Context())
+    span = tracer.start_op(LATE_NAME, context, Frame(state, parent), {semconv.SPAN_KIND: "EVALUATOR"})
+    if span is None:
+        return
+    try:
+        tracer.started(span, state)
+        tracer.set_annotations(span, own, others)
+    finally:
+        tracer.end(span)
+
+
+def _read_numbers(facts: Facts) -> dict[str, Any]:
+    """Return the reward, the advantage and the fate, by attribute key."""
+    found: dict[str, Any] = {}
+    for key, noun, given in (
+        (semconv.REWARD, "a reward", facts.reward),
+        (semconv.ADVANTAGE, "an advantage", facts.advantage),
+    ):
+        if given is None:
+            continue
+        number, name = read_number(given), noun.partition(" ")[2]
+        if number is None:
+            _leave_out(name, f"{noun} is a number, not {_type_name(given)}")
+        else:
+            found[key] = number
+            if not isfinite(number):
+                lose_annotation(f"{name} not finite", f"annotate({name}=…): backends take finite numbers, not {number}")
+    if facts.fate is not None:
+        fate = read_scalar(facts.fate)
+        if type(fate) is str and fate in semconv.FATES:
+            found[semconv.FATE] = fate
+        else:
+            _leave_out("fate", f"a fate is one of {', '.join(semconv.FATES)}, not {_shown(fate)}")
+    return found
+
+
+def _read_rewards(known: dict[str, Any], given: Any) -> dict[str, Any]:
+    parts = plain_value(given)
+    if type(parts) is not dict:
+        _leave_out("rewards", f"the parts of a reward are a mapping of names to values, not {_type_name(given)}")
+        return {}
+    found = {**known, **with_text_keys(parts.items())}
+    if len(found) > MAX_REWARD_PARTS:
+        _leave_out("rewards", f"a reward has at most {MAX_REWARD_PARTS:,} parts")
+        return {}
+    return found
+
+
+def _read_attributes(given: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in given.items():
         if key not in _free_names and not _is_free(key):
             _leave_out(key, "this name is reserved")
             continue
@@ -130,19 +254,19 @@ def _annotate(
             right = "a text, a number, a boolean or a list of one of these"
             _leave_out(key, f"an attribute is {right}, not {_type_name(value)}")
         else:
-            trajectory.annotations[replace_surrogates(key)] = attribute
+            found[replace_surrogates(key)] = attribute
+    return found
 
 
-def _add_reward_parts(trajectory: TrajectoryState, given: Any) -> None:
-    parts = plain_value(given)
-    if type(parts) is not dict:
-        _leave_out("reward_parts", f"the parts of a reward are a mapping of names to values, not {_type_name(given)}")
-        return
-    known = {**trajectory.annotations.get(semconv.REWARD_PARTS, {}), **with_text_keys(parts.items())}
-    if len(known) > MAX_REWARD_PARTS:
-        _leave_out("reward_parts", f"a reward has at most {MAX_REWARD_PARTS:,} parts")
-    elif known:
-        trajectory.annotations[semconv.REWARD_PARTS] = known
+def lose_annotation(reason: str, message: str) -> None:
+    """Count a call whose values can't be recorded, and log the first of its kind.
+
+    Args:
+        reason: The reason, as `stats()` has it.
+        message: The log line.
+    """
+    lost_annotations[reason] += 1
+    warn_once(f"annotate {reason}", "%s; the value is lost", message)
 
 
 def _is_free(name: str) -> bool:
@@ -154,7 +278,12 @@ def _is_free(name: str) -> bool:
 
 
 def _leave_out(name: str, reason: str) -> None:
+    lost_annotations[name] += 1
     warn_once(f"annotate {name}", "annotate(%s=…): %s; it is ignored", name, reason)
+
+
+def _shown(value: Any) -> str:
+    return repr(value[:100]) if type(value) is str else _type_name(value)
 
 
 def _type_name(value: Any) -> str:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import Token
 from types import CoroutineType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from opentelemetry import context as context_api
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, Span, SpanContext, StatusCode, get_current_span
+from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, StatusCode, TraceFlags, get_current_span
 
 from otel_rollout import semconv
-from otel_rollout.capture.annotate import PREFIX, TOTALS
+from otel_rollout.capture.annotate import PREFIX, TOTALS, annotate
 from otel_rollout.capture.callables import Unawaited, is_kind, is_untouched, like
 from otel_rollout.capture.exceptions import record_failure
+from otel_rollout.capture.handle import HasHandle, Identity, Place, latest, place_of, remember
+from otel_rollout.capture.recorded import Recorded, record_span
 from otel_rollout.capture.scalars import PLAIN, read_scalar, read_tag
+from otel_rollout.safety.log_once import call_user_function, warn_once
 from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.spans.trajectory_state import TrajectoryState
@@ -28,11 +33,11 @@ from otel_rollout.values.snapshot import Snapshot, snapshot
 if TYPE_CHECKING:
     from otel_rollout.spans.runtime import RunningPipeline
 
-__all__ = ["Trajectory", "rollout_trace_attr"]
+__all__ = ["Trajectory", "end_open", "find_trajectory", "forget_open", "rollout_trace_attr", "start_trajectory"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_OWN: Final = (semconv.STATUS, semconv.REWARD, semconv.REWARD_PARTS, *TOTALS)
+_OWN: Final = (semconv.STATUS, semconv.REWARD, semconv.REWARD_PARTS, semconv.ADVANTAGE, semconv.FATE, *TOTALS)
 """Attributes that stay on a root beyond its limit of attributes, as tags do."""
 
 MAX_METADATA_CHARACTERS: Final = 1000
@@ -66,11 +71,137 @@ def rollout_trace_attr(
     return Trajectory(sample_index, step, rollout_n, name, validate, trace)
 
 
+def start_trajectory(
+    sample_index: Any = None,
+    step: Any = None,
+    rollout_n: Any = None,
+    name: str = "rollout_trace",
+    validate: bool = False,
+    trace: bool = True,
+    *,
+    start_time: int | None = None,
+) -> Trajectory:
+    """Start a trajectory that no `with` block holds, for a loop that generates in batches, and for importers.
+
+    Nothing becomes current: `Trajectory.record` adds its spans, `Trajectory.end` ends it. `shutdown` ends what is still
+    open, as `cancelled`.
+
+    Args:
+        sample_index: As `rollout_trace_attr` takes it, like those after it.
+        step: The training step.
+        rollout_n: The index of this rollout among the n of its prompt.
+        name: The root span's name.
+        validate: True in a validation pass.
+        trace: False traces nothing of it.
+        start_time: Its start in nanoseconds since 1970; now if None.
+    """
+    trajectory = Trajectory(sample_index, step, rollout_n, name, validate, trace)
+    trajectory._start_alone(start_time)  # noqa: SLF001 - of this module
+    return trajectory
+
+
+def find_trajectory(
+    step: Any = None,
+    sample_index: Any = None,
+    rollout_n: Any = None,
+    validate: bool = False,
+    *,
+    experiment: str | None = None,
+    run: str | None = None,
+    attempt: int | None = None,
+) -> Trajectory:
+    """Return the trajectory that a trainer or an importer knows by these values alone.
+
+    It looks among the latest 32,768 identities of this process, then in the trace folder that the process writes, if it
+    does: then it reads files, and may take a while.
+
+    Args:
+        step: The training step.
+        sample_index: The prompt's index in the dataset, or a text.
+        rollout_n: The index of the rollout among the n of its prompt.
+        validate: True in a validation pass.
+        experiment: The experiment; `init`'s if None.
+        run: The run (`OTEL_ROLLOUT_RUN_ID`); any if None.
+        attempt: The number among the trajectories with these values, from 0 in the order of their starts; the latest if
+            None.
+
+    Returns:
+        The trajectory; if there is none, one without a trace: `trace_id` is None, and `annotate` warns and counts.
+    """
+    pipeline = runtime.pipeline
+    if pipeline is None:
+        return Trajectory(sample_index, step, rollout_n, "", validate)
+    identity = Identity.of(
+        step,
+        sample_index,
+        rollout_n,
+        validate=bool(validate),
+        experiment_name=pipeline.experiment_name if experiment is None else experiment,
+    )
+    places = latest(identity) or _stored(pipeline, identity.tags)
+    places = [place for place in places if run is None or place.run == run]
+    with suppress(IndexError):
+        return _of_place(places[-1 if attempt is None else attempt])
+    return _of_handle("unknown")
+
+
+def _stored(pipeline: RunningPipeline, tags: dict[str, Any]) -> Sequence[Place]:
+    """Return the trajectories with these tags that an exporter finds where it stores them."""
+    for exporter in pipeline.exporters.values():
+        look_up = getattr(exporter, "find_trajectories", None)
+        found = () if look_up is None else call_user_function("find_trajectories", look_up, tags)
+        if type(found) is list and found:
+            sampled = TraceFlags(TraceFlags.SAMPLED)
+            return [
+                Place(SpanContext(int(trace_id, 16), root_id, is_remote=True, trace_flags=sampled), tags, run)
+                for trace_id, root_id, run in found
+            ]
+    return ()
+
+
+def _of_place(place: Place) -> Trajectory:
+    tags = place.tags
+    trajectory = Trajectory(
+        tags.get(semconv.SAMPLE_INDEX),
+        tags.get(semconv.STEP),
+        tags.get(semconv.ROLLOUT_N),
+        "",
+        tags.get(semconv.VALIDATE) is True,
+    )
+    trajectory._place, trajectory._pipeline = place, runtime.pipeline  # noqa: SLF001 - of this module
+    return trajectory
+
+
+def _of_handle(handle: str) -> Trajectory:
+    place = place_of(handle)
+    if place is not None:
+        return _of_place(place)
+    trajectory = Trajectory(None, None, None, "", validate=False)
+    trajectory._is_unknown = bool(handle)  # noqa: SLF001 - of this module
+    return trajectory
+
+
+_open: Final[OrderedDict[int, Trajectory]] = OrderedDict()
+"""What `start_trajectory` has started and nobody has ended."""
+MAX_OPEN: Final = 100_000
+
+
+def end_open() -> None:
+    """End what `start_trajectory` has started, as `cancelled`."""
+    for trajectory in list(_open.values()):
+        trajectory.end(status="cancelled")
+
+
+def forget_open() -> None:
+    """Leave what is open to the parent, in a forked child."""
+    _open.clear()
+
+
 def _decorate_again(given: tuple[Any, ...], function: Any) -> Any:
     return Trajectory(*given)(function)
 
 
-class Trajectory:
+class Trajectory(HasHandle):
     """One trajectory, from `rollout_trace_attr`; with tracing off, or with `trace=False`, one without a trace.
 
     Its own attributes are what `rollout_trace_attr` was given: `sample_index`, `step`, `rollout_n`, `name`, `validate`
@@ -78,11 +209,12 @@ class Trajectory:
     """
 
     __slots__ = (
+        "_is_unknown",
         "_others",
         "_outer",
         "_pipeline",
+        "_place",
         "_root",
-        "_root_context",
         "_state",
         "_token",
         "name",
@@ -105,7 +237,9 @@ class Trajectory:
         self._pipeline: RunningPipeline | None = None
         self._state: TrajectoryState | None = None
         self._root: Span | None = None
-        self._root_context: SpanContext | None = None
+        self._place: Place | None = None
+        self._is_unknown = False
+        """True if somebody looked for it, and did not find it."""
         self._outer: Context | None = None
         self._others: dict[int, Trajectory] = {}
         """What tasks have that entered it while another one was in it, by the id of their state."""
@@ -114,7 +248,17 @@ class Trajectory:
     @property
     def trace_id(self) -> str | None:
         """The trace's id, 32 hexadecimal digits, during and after the trajectory; None if it isn't traced."""
-        return None if self._root_context is None else f"{self._root_context.trace_id:032x}"
+        return None if self._place is None else f"{self._place.root.trace_id:032x}"
+
+    @property
+    def handle(self) -> str:
+        """A text by which `annotate` knows the trajectory, at any time and in any process; empty if it isn't traced.
+
+        A pickled trajectory is this handle.
+        """
+        if self._place is None:
+            return "unknown" if self._is_unknown else ""
+        return self._place.handle
 
     @property
     def address(self) -> str | None:
@@ -122,10 +266,81 @@ class Trajectory:
 
         Some URLs have an id that the backend gives to a project: they are known once it has got the first spans.
         """
-        pipeline, root = self._pipeline, self._root_context
-        if pipeline is None or root is None:
+        pipeline, place = self._pipeline, self._place
+        if pipeline is None or place is None:
             return None
-        return _address(pipeline, f"{root.trace_id:032x}", f"{root.span_id:016x}")
+        return _address(pipeline, f"{place.root.trace_id:032x}", f"{place.root.span_id:016x}")
+
+    def annotate(self, **facts: Any) -> None:
+        """Set attributes of the trajectory, at any time and in any process: `otel_rollout.annotate` with this one.
+
+        Args:
+            **facts: As `otel_rollout.annotate` takes them: `reward`, `rewards`, `advantage`, `fate` and others.
+        """
+        annotate(**facts, trajectory=self)
+
+    def record(
+        self,
+        name: str,
+        kind: str = "CHAIN",
+        *,
+        start_time: int | None = None,
+        end_time: int | None = None,
+        input: Any = None,  # noqa: A002 - the field's word for it
+        output: Any = None,
+        error: BaseException | str | None = None,
+        parent: Span | None = None,
+        **attributes: Any,
+    ) -> Span | None:
+        """Add a span of something that is done; also after the trajectory's end.
+
+        Args:
+            name: Its name.
+            kind: Its OpenInference span kind, as `rollout_trace_op` takes it.
+            start_time: Its start in nanoseconds since 1970; `end_time` if None.
+            end_time: Its end; now if None.
+            input: Its input, such as the messages; any value.
+            output: Its output; any value.
+            error: What it failed with.
+            parent: The span that it was part of, from an earlier call; the root if None.
+            **attributes: Its attributes: texts, numbers, booleans, or lists of one of these.
+
+        Returns:
+            The span, which has ended; None if the trajectory isn't traced.
+        """
+        pipeline, place = runtime.pipeline, self._place
+        if pipeline is None or place is None:
+            return None
+        state = self._state or TrajectoryState(place.tags)
+        frame = Frame(state, parent or self._root or NonRecordingSpan(place.root))
+        return record_span(
+            pipeline,
+            frame,
+            Recorded(name, kind, start_time, end_time, input, output, error, attributes),
+        )
+
+    def end(
+        self, error: BaseException | str | None = None, *, status: str | None = None, end_time: int | None = None
+    ) -> None:
+        """End a trajectory of `start_trajectory`.
+
+        Args:
+            error: What it failed with.
+            status: `completed`, `error`, `cancelled` or `truncated`; without it, `error` decides.
+            end_time: Its end in nanoseconds since 1970; now if None.
+        """
+        if _open.pop(id(self), None) is None:
+            return
+        if status is not None:
+            self.annotate(status=status)
+        if isinstance(error, str) and self._root is not None:
+            self._root.set_status(StatusCode.ERROR, error)
+            self.annotate(status=status or "error")
+        self._end(None if isinstance(error, str) else error, end_time)
+
+    def __reduce__(self) -> tuple[Callable[[str], Trajectory], tuple[str]]:
+        """Pickle as the handle."""
+        return _of_handle, (self.handle,)
 
     def __call__(self, function: _Function) -> _Function:
         """Decorate a function or a coroutine function: each call is a trajectory with these tags.
@@ -194,7 +409,7 @@ class Trajectory:
 
     def __enter__(self) -> Trajectory:  # noqa: PYI034 - Python 3.10 has no Self
         self._pipeline = pipeline = runtime.pipeline
-        self._root_context = None
+        self._place = None
         if pipeline is None:
             return self
         if self._outer is not None:
@@ -222,6 +437,30 @@ class Trajectory:
             return
         if current_frame(context) is SILENCE:
             return
+        self._outer = context
+        if self._make_root(pipeline, context) is None:
+            self._token = enter_silence(context)
+        else:
+            self._token = enter(context, Frame(self._state, self._root))
+
+    def _start_alone(self, start_time: int | None) -> None:
+        self._pipeline = pipeline = runtime.pipeline
+        context = context_api.get_current()
+        if pipeline is None or not self.trace or current_frame(context) is SILENCE:
+            return
+        try:
+            if self._make_root(pipeline, context, start_time) is not None:
+                _open[id(self)] = self
+        except BaseException as error:
+            self._end(error)
+            raise
+        if len(_open) > MAX_OPEN:
+            warn_once("too many open trajectories", "%d trajectories were started and not ended: end() them", MAX_OPEN)
+            with suppress(KeyError, StopIteration):
+                _open[next(iter(_open))].end(status="cancelled")
+
+    def _make_root(self, pipeline: RunningPipeline, context: Context, start_time: int | None = None) -> Span | None:
+        """Start the root; return None if the sampler drops the trajectory."""
         tags: dict[str, Any] = {}
         for key, value in (
             (semconv.STEP, self.step),
@@ -237,14 +476,12 @@ class Trajectory:
         ambient = get_current_span(context).get_span_context()
         links = [Link(ambient)] if ambient.is_valid else []
         self._state = state
-        self._root = root = pipeline.tracer.start_root(str(read_tag(self.name)), state, links)
-        self._outer = context
+        self._root = root = pipeline.tracer.start_root(str(read_tag(self.name)), state, links, start_time)
         if root is None:
-            self._token = enter_silence(context)
-            return
+            return None
         pipeline.tracer.started(root, state)
         state.root = root
-        self._root_context = root.get_span_context()
+        self._place = Place(root.get_span_context(), tags, pipeline.settings.run_id)
         attributes = {
             semconv.SPAN_KIND: "AGENT",
             semconv.OPERATION_NAME: semconv.OPERATION_NAMES["AGENT"],
@@ -255,7 +492,8 @@ class Trajectory:
             attributes[semconv.SESSION_ID] = group
         root.set_attributes(attributes)
         pipeline.open_trajectories.started(state)
-        self._token = enter(context, Frame(state, root))
+        remember(self._place)
+        return root
 
     def __exit__(
         self,
@@ -276,7 +514,7 @@ class Trajectory:
             self._end(exception)
             raise
 
-    def _end(self, exception: BaseException | None) -> None:
+    def _end(self, exception: BaseException | None, end_time: int | None = None) -> None:
         outer, root, state, pipeline = self._outer, self._root, self._state, self._pipeline
         if outer is not None:
             if self._token is not None:
@@ -291,7 +529,7 @@ class Trajectory:
             if root.is_recording():
                 self._finish(pipeline, root, state, exception)
         finally:
-            pipeline.tracer.end(root)
+            pipeline.tracer.end(root, end_time)
             pipeline.open_trajectories.ended(state)
             # The root refers to its trajectory: breaks the cycle, which the collector alone would free.
             state.root = None

@@ -217,7 +217,7 @@ async def _score(answer: str | None, expected: float, planned: _Planned) -> floa
         return reward
     reward = await Verifier().score(answer, expected)
     if planned.brevity is not None:
-        annotate(reward_parts={"correct": reward, "brevity": planned.brevity})
+        annotate(rewards={"correct": reward, "brevity": planned.brevity})
         reward += planned.brevity
     return reward
 

@@ -11,10 +11,12 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 
-__all__ = ["MAX_PARTS", "REWARD", "RewardPart", "reward_parts"]
+__all__ = ["MAX_PARTS", "OF_TRAINING", "REWARD", "RewardPart", "reward_parts"]
 
 REWARD: Final = "reward"
 """The name of the total."""
+OF_TRAINING: Final = {"advantage": semconv.ADVANTAGE, "fate": semconv.FATE}
+"""What training made of the trajectory, by the name of the record."""
 MAX_PARTS: Final = 64
 """The most parts of a span that become records of a backend; the attribute has them all."""
 MAX_NAME_CHARACTERS: Final = 200
@@ -25,7 +27,7 @@ class RewardPart(NamedTuple):
     """A reward, or a named part of one.
 
     Args:
-        name: `reward` for the total, else the part's name.
+        name: `reward` for the total, `advantage`, `fate`, else the part's name.
         value: A finite number, a boolean, or a text, which backends show as a label.
         explanation: The reason for the value; empty if none was given.
     """
@@ -43,7 +45,7 @@ class RewardPart(NamedTuple):
 
 
 def reward_parts(span: ReadableSpan) -> tuple[RewardPart, ...]:
-    """Return the reward on a span, if there is one, and its parts: on the root, or on a span that computed them later.
+    """Return the reward on a span, if there is one, its parts, advantage and fate: on the root, or on a later span.
 
     A part is a number, a boolean, a text, or an object with a `value` and an `explanation`. Parts with other values are
     left to the attribute.
@@ -53,6 +55,10 @@ def reward_parts(span: ReadableSpan) -> tuple[RewardPart, ...]:
     total = _value(attributes.get(semconv.REWARD))
     if type(total) is float:
         parts[REWARD] = RewardPart(REWARD, total)
+    for name, key in OF_TRAINING.items():
+        value = _value(attributes.get(key))
+        if value is not None:
+            parts[name] = RewardPart(name, value)
     for name, given in _named(attributes.get(semconv.REWARD_PARTS)).items():
         part = _part(name, given)
         if part is not None and len(parts) < MAX_PARTS:

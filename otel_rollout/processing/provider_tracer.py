@@ -67,26 +67,35 @@ class ProviderTracer(RolloutTracer):
         self._asked: WeakKeyDictionary[Span, tuple[ChatSide | None, Any]] = WeakKeyDictionary()
         """The messages and arguments of running LLM ops; those of one that fails go with its span."""
 
-    def start_root(self, name: str, trajectory: TrajectoryState, links: Sequence[Link]) -> Span | None:
+    def start_root(
+        self, name: str, trajectory: TrajectoryState, links: Sequence[Link], start_time: int | None = None
+    ) -> Span | None:
         """Start the root of a new trace; None if the provider's sampler drops it."""
-        return self._start(name, Context(), trajectory.tags, trajectory, links)
+        return self._start(name, Context(), trajectory.tags, trajectory, start_time, links)
 
-    def start_op(self, name: str, context: Context, frame: Frame | None, attributes: dict[str, Any]) -> Span | None:
+    def start_op(
+        self,
+        name: str,
+        context: Context,
+        frame: Frame | None,
+        attributes: dict[str, Any],
+        start_time: int | None = None,
+    ) -> Span | None:
         """Start a span under the current one."""
         trajectory = frame.trajectory if frame is not None else None
         tags = trajectory.tags if trajectory is not None else {semconv.OUTSIDE_TRAJECTORY: True}
-        return self._start(name, context, {**attributes, **tags}, trajectory)
+        return self._start(name, context, {**attributes, **tags}, trajectory, start_time)
 
     def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
         """Remember the span's trajectory, if our queues get it too."""
         if self._on_start is not None:
             self._on_start(span, trajectory)
 
-    def end(self, span: Span) -> None:
+    def end(self, span: Span, end_time: int | None = None) -> None:
         """End a span that has not ended."""
         try:
             if span.is_recording():
-                span.end()
+                span.end(end_time)
         finally:
             if self._on_end is not None:
                 # An exception of the program may have come before the provider told our queues of the end.
@@ -186,6 +195,7 @@ class ProviderTracer(RolloutTracer):
         context: Context,
         attributes: Mapping[str, Any],
         trajectory: TrajectoryState | None,
+        start_time: int | None,
         links: Sequence[Link] = (),
     ) -> Span | None:
         redactor = self._redactor
@@ -194,7 +204,7 @@ class ProviderTracer(RolloutTracer):
             name, attributes = redactor.label(name), redactor.attributes(attributes)
             if trajectory is not None:
                 trajectory.redacted += redactor.redacted_here - here
-        span = self._tracer.start_span(name, context=context, attributes=attributes, links=links)
+        span = self._tracer.start_span(name, context=context, attributes=attributes, links=links, start_time=start_time)
         if not span.is_recording():
             return None
         # This thread would wait for ever for a lock that a handler's exception left held.

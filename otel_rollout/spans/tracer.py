@@ -18,6 +18,7 @@ from otel_rollout.spans.open_spans import OpenSpans
 from otel_rollout.spans.recording_span import RolloutSpan
 from otel_rollout.spans.span_bounds import DEFAULT_BOUNDS, SpanBounds
 from otel_rollout.spans.trajectory_state import TrajectoryState
+from otel_rollout.values.attribute_values import read_time
 from otel_rollout.values.snapshot import Snapshot
 
 __all__ = ["RecordingTracer", "RolloutTracer"]
@@ -35,11 +36,27 @@ class RolloutTracer(abc.ABC):
     """True if the delivery thread decodes the token ids of its spans."""
 
     @abc.abstractmethod
-    def start_root(self, name: str, trajectory: TrajectoryState, links: Sequence[Link]) -> Span | None:
-        """Start the root of a new trace; return None if the sampler drops the trajectory."""
+    def start_root(
+        self, name: str, trajectory: TrajectoryState, links: Sequence[Link], start_time: int | None = None
+    ) -> Span | None:
+        """Start the root of a new trace; return None if the sampler drops the trajectory.
+
+        Args:
+            name: The span's name.
+            trajectory: The trajectory.
+            links: Links to spans of other traces.
+            start_time: Nanoseconds since 1970; now if None.
+        """
 
     @abc.abstractmethod
-    def start_op(self, name: str, context: Context, frame: Frame | None, attributes: dict[str, Any]) -> Span | None:
+    def start_op(
+        self,
+        name: str,
+        context: Context,
+        frame: Frame | None,
+        attributes: dict[str, Any],
+        start_time: int | None = None,
+    ) -> Span | None:
         """Start a child of the current span in `context`; return None if that isn't sampled.
 
         Args:
@@ -47,6 +64,7 @@ class RolloutTracer(abc.ABC):
             context: The current context.
             frame: The frame in it.
             attributes: The op's own attributes, without the trajectory's tags.
+            start_time: Nanoseconds since 1970; now if None.
         """
 
     @abc.abstractmethod
@@ -54,8 +72,8 @@ class RolloutTracer(abc.ABC):
         """Count a span as open; called once its owner has stored it, so that an interrupted start leaves no count."""
 
     @abc.abstractmethod
-    def end(self, span: Span) -> None:
-        """End a span, or finish an interrupted end."""
+    def end(self, span: Span, end_time: int | None = None) -> None:
+        """End a span, now or at a time in nanoseconds since 1970, or finish an interrupted end."""
 
     @abc.abstractmethod
     def set_input(self, span: Span, taken: Snapshot) -> None:
@@ -112,7 +130,9 @@ class RecordingTracer(RolloutTracer):
         self._on_end = on_end
         self._is_shared = is_shared
 
-    def start_root(self, name: str, trajectory: TrajectoryState | None, links: Sequence[Link]) -> Span | None:
+    def start_root(
+        self, name: str, trajectory: TrajectoryState | None, links: Sequence[Link], start_time: int | None = None
+    ) -> Span | None:
         """Start the root of a new trace; return None if the sampler drops the trajectory."""
         trace_id = self._ids.generate_trace_id()
         tags = trajectory.tags if trajectory else {semconv.OUTSIDE_TRAJECTORY: True}
@@ -126,9 +146,18 @@ class RecordingTracer(RolloutTracer):
         more = {key: value for key, value in (sampled.attributes or {}).items() if key not in tags}
         if more:
             root.set_attributes(more)
+        if start_time is not None:
+            root.start_time = read_time(start_time) or root.start_time
         return root
 
-    def start_op(self, name: str, context: Context, frame: Frame | None, attributes: dict[str, Any]) -> Span | None:
+    def start_op(
+        self,
+        name: str,
+        context: Context,
+        frame: Frame | None,
+        attributes: dict[str, Any],
+        start_time: int | None = None,
+    ) -> Span | None:
         """Start a span under the innermost span that reaches our exporters."""
         trajectory = None
         if frame is not None:
@@ -150,15 +179,17 @@ class RecordingTracer(RolloutTracer):
         span = RolloutSpan(name, span_id, parent, attributes, trajectory, (), self._on_end, self._bounds)
         if trajectory is None:
             span.set_attribute(semconv.OUTSIDE_TRAJECTORY, True)
+        if start_time is not None:
+            span.start_time = read_time(start_time) or span.start_time
         return span
 
     def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
         """Count a span as open."""
         self._open_spans.started(span)  # type: ignore[arg-type]  # this tracer makes RolloutSpans only
 
-    def end(self, span: Span) -> None:
+    def end(self, span: Span, end_time: int | None = None) -> None:
         """End a span, or finish an interrupted end."""
-        span.end()
+        span.end(end_time)
 
     def set_input(self, span: Span, taken: Snapshot) -> None:
         """Keep the input for the delivery thread."""

@@ -99,7 +99,9 @@ def draw_spans(
     names = {id(span): shorten(printable(span.name), max(8, width // 3)) for span, _, _ in rows}
     name_width = max((cell_len(guide) + cell_len(names[id(span)]) for span, guide, _ in rows), default=0)
     start = min((span.start_time or 0 for span in spans), default=0)
-    end = max((span.end_time or 0 for span in spans), default=0)
+    # A late span has no room of its own.
+    roots = [span for span in spans if span.parent is None]
+    end = max((span.end_time or 0 for span in roots or spans), default=0)
     layout = _layout(width, name_width)
     for span, guide, below in rows:
         attributes = span.attributes or {}

@@ -185,12 +185,19 @@ def main_row(parts: Sequence[Part]) -> Row:
         (row for _, row in parts),
         key=lambda row: (not row[_HAS_ROOT], row[_STEP] is None, row[_START_TIME], row[_NAME]),
     )
-    late = [row for _, row in parts if not row[_HAS_ROOT] and row[_REWARD] is not None]
+    late = [part for part in parts if not part[1][_HAS_ROOT] and part[1][_REWARD] is not None]
     if not late:
         return main
     # A reward that came after the root's.
-    reward = max(late, key=itemgetter(_END_TIME))[_REWARD]
+    reward = (late[0] if len(late) == 1 else max(late, key=_reward_time))[1][_REWARD]
     return (*main[:_REWARD], reward, *main[_REWARD + 1 :])
+
+
+def _reward_time(part: Part) -> tuple[int, float]:
+    """Return when the reward of a part was known, and the reward: two of one nanosecond have an order, too."""
+    file, row = part
+    summary = summary_of_row(row, file.worker)
+    return (row[_END_TIME] if summary is None else summary.late.get("reward", 0)), row[_REWARD]
 
 
 @dataclass(init=False, repr=False, eq=False, slots=True)
@@ -222,7 +229,7 @@ class RecordedTrajectory:
     start_time: int
     """The start of its first span, in nanoseconds since 1970."""
     end_time: int
-    """The end of its last span, in nanoseconds since 1970."""
+    """The end of its root, in nanoseconds since 1970; without a root, that of its last span."""
     has_root: bool
     """False while it is running, and if its process ended before it did."""
     name: str
@@ -264,7 +271,8 @@ class RecordedTrajectory:
         self.validate = validate is True
         if len(parts) > 1:
             self.start_time = min(entry.start_time for entry in self._entries())
-            self.end_time = max(entry.end_time for entry in self._entries())
+            if not self.has_root:
+                self.end_time = max(entry.end_time for entry in self._entries())
 
     def __repr__(self) -> str:
         tags = f"step={self.step!r} sample_index={self.sample_index!r} rollout_n={self.rollout_n!r}"

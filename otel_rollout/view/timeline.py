@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from otel_rollout.analysis.span_shapes import places_of
-from otel_rollout.analysis.trajectory_summary import SpanShape, TrajectorySummary
+from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 
 __all__ = ["timeline"]
 
@@ -35,18 +35,21 @@ def timeline(summaries: Sequence[TrajectorySummary]) -> dict[str, Any]:
             "has_root": each.has_root,
             "start": (each.start_time - start) // 1000,
             "end": (each.end_time - start) // 1000,
-            "segments": _segments(each.shape, (each.start_time - start) // 1000, names),
+            "segments": _segments(each, (each.start_time - start) // 1000, names),
         }
         for each in sorted(summaries, key=lambda each: each.end_time)
     ]
     return {"start_time": str(start), "end_time": str(end), "names": list(names), "lanes": lanes}
 
 
-def _segments(shape: Sequence[SpanShape], start: int, names: dict[str, int]) -> list[int]:
-    places = places_of(shape)
+def _segments(summary: TrajectorySummary, start: int, names: dict[str, int]) -> list[int]:
+    places, lasted = places_of(summary.shape), (summary.end_time - summary.start_time) // 1000
     parents = {parent for _, _, _, _, _, parent in places}
     segments: list[int] = []
     for at, (name, kind, offset, duration, status, parent) in enumerate(places):
+        # What comes after the root is not the trajectory's time.
+        if offset > lasted:
+            continue
         number = KINDS.get(kind, OTHER)
         # What holds other spans shows by them; the time between them is waiting.
         if number == OTHER:

@@ -56,7 +56,7 @@ class TestFault:
             f"{BUILDER}.figures_of",
             f"{BUILDER}.shape_columns",
             f"{BUILDER}.SummaryBuilder._add",
-            f"{BUILDER}.SummaryBuilder._add_reward",
+            f"{BUILDER}.SummaryBuilder._add_facts",
             f"{BUILDER}.SummaryBuilder.columns",
             f"{INDEX}.clean",
             f"{STEP_FILES}.entry_of",

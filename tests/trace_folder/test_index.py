@@ -53,7 +53,7 @@ class TestSummary:
     """What the index says of a trace."""
 
     def test_with_a_root(self):
-        """The root's name, status and scalar attributes, without payload; times and count of all spans."""
+        """The root's name, status and scalar attributes, without payload; its end, and the count of all spans."""
         attributes = {
             **TAGS,
             "rollout.status": "error",
@@ -81,7 +81,7 @@ class TestSummary:
         assert entry == IndexEntry(
             trace_id=f"{TRACE:032x}",
             start_time=50,
-            end_time=300,
+            end_time=150,
             has_root=True,
             step=7,
             sample_index="s",

@@ -385,7 +385,7 @@ class TestSeveralLines:
         [found] = read(folder)
         assert names(found) == ["generate", "look_up", "late", "rollout"]
         assert found.span_count == 4
-        assert found.duration == 3.0
+        assert found.duration == 1.0
         assert found.reward == 1.0
 
     def test_parts_from_several_processes_are_one_trajectory(self, folder):

@@ -85,7 +85,7 @@ with rollout_trace_attr(sample_index="uid", step=1, rollout_n=0, validate=True) 
     assert_type(running.trace_id, str | None)
     assert_type(running.address, str | None)
     annotate(reward=1.0, status="truncated", input=["any"], output={"value": 1}, scorer="exact")
-    annotate(reward=1.0, reward_parts={"format": 0.2, "judge": {"value": True, "explanation": "as asked"}})
+    annotate(reward=1.0, rewards={"format": 0.2, "judge": {"value": True, "explanation": "as asked"}})
     annotate(reward="high")  # type: ignore[arg-type]
 
 otel_rollout.init("project", "experiment")

@@ -53,7 +53,7 @@ class _Score(Observer):
             # The delivery thread adds the ids' text.
             root.tokenizer = rollout.tokenizer
         parts = output.get("reward_extra_info")
-        annotate(reward=output["reward"], reward_parts=parts, status=status, output=output, **attributes)
+        annotate(reward=output["reward"], rewards=parts, status=status, output=output, **attributes)
         if output["reward"] is None:
             late_rewards.remember(self._worker, self._columns)
 

@@ -87,7 +87,7 @@ def rollout(number: int) -> None:
         ]
         answer = generate(messages, TOOLS)["choices"][0]["message"]
         parts = {"correct": {"value": number == 0, "explanation": "compared with 42"}}
-        otel_rollout.annotate(reward=0.75 - number / 2, reward_parts=parts, output=answer["content"])
+        otel_rollout.annotate(reward=0.75 - number / 2, rewards=parts, output=answer["content"])
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ def pages(phoenix: Any) -> dict[str, str]:
     for number, answer in enumerate(ANSWERS):
         with rollout_trace_attr(12, 7, number, name="trajectory"):
             generate([{"role": "user", "content": QUESTION}], list(range(200)), answer)
-            annotate(input=QUESTION, output=answer, reward=0.25 + number, reward_parts={"correct": number == 1})
+            annotate(input=QUESTION, output=answer, reward=0.25 + number, rewards={"correct": number == 1})
     assert otel_rollout.flush(SECONDS), otel_rollout.stats()
     otel_rollout.shutdown(10.0)
     [session] = phoenix.api.sessions(project)

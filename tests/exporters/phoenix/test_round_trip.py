@@ -42,7 +42,7 @@ class TestRewards:
     def test_reward_and_parts(self, phoenix, project, trace) -> None:
         """After a flush Phoenix has each part on the root, and the reward on the trace and in the session's mean."""
         parts = {"correct": False, "judge": {"value": "good", "explanation": "well argued"}}
-        trace(phoenix.address, 0.0, 1.0, reward_parts=parts)
+        trace(phoenix.address, 0.0, 1.0, rewards=parts)
         assert otel_rollout.flush(SECONDS), otel_rollout.stats()
 
         assert counted() == SideWorkStats(done=6)
@@ -82,7 +82,7 @@ class TestRewards:
         otel_rollout.init(project, "exp", backend=exporter)
         with rollout_trace_attr(12, 7, 0, name="trajectory"):
             carrier = inject()
-            annotate(reward=0.25, reward_parts={"format": 1.0})
+            annotate(reward=0.25, rewards={"format": 1.0})
         assert otel_rollout.flush(SECONDS)
         older = dict(exporter._annotated)
         with extract(carrier):
