@@ -258,6 +258,39 @@ class TestTables:
         """A text of another length than the form's, and the examples of documentations, stay."""
         assert Redactor().text(text) == text
 
+    @pytest.mark.parametrize("value", ["x6[6k&-#Wzp", "Q5z(g4amg?an", "#Fj92{kd!", "@pple77(core"])
+    @pytest.mark.parametrize(
+        "shape",
+        [
+            "passwd: '{}'",
+            'password = "{}"',
+            "admin_password = r'{}'",
+            "WITH PASSWORD = N'{}'",
+            "define('DB_PASSWORD', '{}');",
+            "sshpass -p '{}' ssh host",
+            "Connect-Thing -Password '{}'",
+            '["redis-server", "--requirepass", "{}"]',
+        ],
+    )
+    def test_brackets_in_quotes_are_no_call(self, shape: str, value: str) -> None:
+        """A password may have any sign: in quotes, a bracket that nothing closes makes no call of it."""
+        assert value not in Redactor().text(shape.replace("{}", value))
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            'password = "get_password(user_1)"',
+            'password: "config[0]"',
+            "password = '$DB_PASS_1'",
+            "password = '${{ secrets.DB1 }}'",
+            "api_key: '%API_KEY_2%'",
+            "wc -pin-2 -token fast",
+        ],
+    )
+    def test_references_stay(self, text: str) -> None:
+        """Calls, subscripts and variables are where a secret comes from."""
+        assert Redactor().text(text) == text
+
     @pytest.mark.parametrize("text", ORDINARY_TEXTS, ids=lambda text: text[:24])
     def test_ordinary_text(self, text):
         """Programs and sentences that mention secrets stay as they are, in a payload and by themselves."""

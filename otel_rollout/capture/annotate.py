@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from opentelemetry import context as context_api
 from opentelemetry.context import Context
-from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
+from opentelemetry.trace import SpanContext, set_span_in_context
 
 from otel_rollout import semconv
-from otel_rollout.capture.handle import HasHandle, place_of
+from otel_rollout.capture.handle import HasHandle, ended, place_of
 from otel_rollout.capture.scalars import read_attribute, read_number, read_scalar
 from otel_rollout.counts import lost_annotations
 from otel_rollout.safety.log_once import warn_once
@@ -194,7 +194,7 @@ def _annotate_late(pipeline: RunningPipeline, root: SpanContext, tags: dict[str,
     if not own and not others:
         return
     tracer, state = pipeline.tracer, TrajectoryState(tags)
-    parent = NonRecordingSpan(root)
+    parent = ended(root)
     context = set_span_in_context(parent, Context())
     span = tracer.start_op(LATE_NAME, context, Frame(state, parent), {semconv.SPAN_KIND: "EVALUATOR"})
     if span is None:

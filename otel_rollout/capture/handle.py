@@ -8,14 +8,14 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from opentelemetry.trace import SpanContext, TraceFlags
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from otel_rollout import semconv
 from otel_rollout.capture.scalars import PLAIN, read_tag
 from otel_rollout.safety.guard import is_plain
 from otel_rollout.spans.trajectory_state import TrajectoryState
 
-__all__ = ["HasHandle", "Identity", "Place", "forget", "latest", "place_of", "remember"]
+__all__ = ["HasHandle", "Identity", "Place", "ended", "forget", "latest", "place_of", "remember"]
 
 MAX_HANDLE_CHARACTERS: Final = 16 * 1024
 MAX_REMEMBERED: Final = 32_768
@@ -39,6 +39,11 @@ class Place(NamedTuple):
     root: SpanContext
     tags: dict[str, Any]
     run: str | None
+
+    @property
+    def ended_root(self) -> NonRecordingSpan:
+        """The root for spans that come after it: exporters don't wait for it."""
+        return ended(self.root)
 
     @property
     def handle(self) -> str:
@@ -96,6 +101,13 @@ class Identity(NamedTuple):
     def tags(self) -> dict[str, Any]:
         """The tags, by attribute key."""
         return {key: value for key, value in zip(semconv.TAGS, self, strict=True) if value is not None}
+
+
+def ended(span: SpanContext) -> NonRecordingSpan:
+    """Return a span that has ended, or is in another process, as the parent of later ones."""
+    if not span.is_remote:
+        span = SpanContext(span.trace_id, span.span_id, True, span.trace_flags, span.trace_state)
+    return NonRecordingSpan(span)
 
 
 def place_of(handle: str) -> Place | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from opentelemetry import context as context_api
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, StatusCode, TraceFlags, get_current_span
+from opentelemetry.trace import Link, Span, SpanContext, StatusCode, TraceFlags, get_current_span
 
 from otel_rollout import semconv
 from otel_rollout.capture.annotate import PREFIX, TOTALS, annotate
@@ -312,7 +312,7 @@ class Trajectory(HasHandle):
         if pipeline is None or place is None:
             return None
         state = self._state or TrajectoryState(place.tags)
-        frame = Frame(state, parent or self._root or NonRecordingSpan(place.root))
+        frame = Frame(state, parent or self._root or place.ended_root)
         return record_span(
             pipeline,
             frame,

@@ -46,8 +46,8 @@ _OWNERS_OF_PASS: Final = _names(
 
 _PASSWORDS: Final = frozenset(
     _names(
-        "mnemonic pass_phrase passcode passphrase passwd password passwords pin pin_code pincode psk pw pwd "
-        "recovery_phrase seed_phrase contraseña passwort senha пароль 密码 密碼 パスワード 비밀번호 "
+        "keypass masterauth mnemonic pass_phrase passcode passphrase passwd password passwords pin pin_code pincode psk pw pwd "
+        "recovery_phrase requirepass seed_phrase storepass contraseña passwort senha пароль 密码 密碼 パスワード 비밀번호 "
     )
 ) | {f"{owner}_pass" for owner in _OWNERS_OF_PASS}
 _KEYS: Final = frozenset(
@@ -187,6 +187,8 @@ _VARIABLE: Final = re.compile(
     r"[$%{<*#@&|(\[]|\.{3}|[a-z]\w{0,60}\.[A-Z]\w{0,60}\Z|[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60})?(?:\.[A-Za-z_]\w{0,60})?[(\[{<]|(?:os|self|args|config|process|env|settings|secrets|"
     r"var|data|module|local|this|request|ctx|cfg|opts|options|params|kwargs)\.\w|--?[a-z]"
 )
+_REFERENCE: Final = re.compile(r"[$%#@]?\{|[$%]\(|\.{3}|--?[a-z]")
+"""A variable or an option, whatever signs a password may have."""
 _DOTTED: Final = re.compile(r"[A-Za-z_][A-Za-z_.:/,;!?]*")
 _PATH: Final = re.compile(
     r"(?:~|\.{1,2})?/|[A-Za-z]:\\|file:|[a-z][a-z0-9+]{1,12}://|[\w.-]{1,80}/[\w./-]{1,200}\.[a-z]{1,5}$"
@@ -233,7 +235,7 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
     if (
         letters in _PLAIN
         or core in _COUNTED
-        or _VARIABLE.match(core)
+        or (_VARIABLE.match(core) and (is_bare or not _is_mixed(core)))
         or (len(core) < MIN_SECRET and kind is not KeyKind.PASSWORD)
     ):
         return False
@@ -255,6 +257,18 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
         )
         return len(core) >= (MIN_RANDOM if is_bare else MIN_KEY) and is_made
     return len(core) >= MIN_SECRET
+
+
+def _is_mixed(value: str) -> bool:
+    """Return True for letters, digits and other signs, as generators of passwords mix them, that are no reference."""
+    return (
+        len(value) >= MIN_RANDOM
+        and any(map(str.isdigit, value))
+        and any(map(str.isalpha, value))
+        and value[-1] not in ")]}>;"
+        and not _REFERENCE.match(value)
+        and not (value[0] in "$%" and value[1:].rstrip("%").isidentifier())
+    )
 
 
 def _is_phrase(value: str, kind: KeyKind, *, is_random: bool, is_bare: bool) -> bool:

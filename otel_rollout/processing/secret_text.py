@@ -42,8 +42,10 @@ _ANNOTATION: Final = re.compile(
     r"(?:Optional\[str\]|str(?:ing)?(?: \| None)?|String|SecretStr|bytes|&(?:'static )?str|Any)"
     r"[ \t]{0,8}=(?!=)[ \t]{0,8}"
 )
-_OPENING: Final = re.compile(r"""(?P<prefix>[bBfFrRuU@$]{0,2})(?P<token>\\{0,64}(?:\"{3}|'{3}|["'`]))""")
+_OPENING: Final = re.compile(r"""(?P<prefix>[bBfFrRuUN@$]{0,2})(?P<token>\\{0,64}(?:\"{3}|'{3}|["'`]))""")
 _BARE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]{1,128}""")
+_CALLED: Final = re.compile(r"[\w.:$]{0,128}")
+"""What a bracket follows in a call or a subscript."""
 _BARE_LINE: Final = re.compile(r"""[^\s"'\\`]{1,256}""")
 _MORE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]*""")
 _SCHEMES: Final = re.compile(
@@ -58,7 +60,9 @@ _NEXT_LINE: Final = re.compile(r"""(?:\r?\n|\\{1,64}n)[ \t]{1,64}(?P<prefix>)(?P
 _STRUCTURE: Final = re.compile(r"""\\{0,64}["']|[{}\[\]]""")
 _AFTER_STRING: Final = re.compile(r"\s{0,64}(:?)")
 _TAG_VALUE: Final = re.compile(r"\s{0,64}(?:<!\[CDATA\[)?(?P<value>[^<>\s\]][^<>\"\\\]]{0,4096})(?=<|\]\]>)")
-_OPTION: Final = re.compile(r"""--(?P<name>[A-Za-z][\w-]{2,40})(?:[ \t]{1,8}|\\{0,64}["'],\s{0,8}(?=\\{0,64}["']))""")
+_OPTION: Final = re.compile(
+    r"""(?<![\w-])--?(?P<name>[A-Za-z][\w-]{2,40})(?:[ \t]{1,8}|\\{0,64}["'],\s{0,8}(?=\\{0,64}["']))"""
+)
 _PAIRS: Final = tuple(
     re.compile(
         rf"""\{sign}\s{{0,8}}b?(?P<token>\\{{0,64}}["'])(?P<name>[\w.-]{{1,64}})(?P=token)\s?,\s{{0,8}}(?=b?\\{{0,64}}["'])"""
@@ -366,7 +370,7 @@ class _Value:
             name is not None and not name.token and name.before.rstrip(" \t").endswith(("\n", "export", "\\n"))
         )
         found = (_BARE_LINE if begins_line and kind is KeyKind.PASSWORD else _BARE).match(text, start)
-        if found is None or text[found.end() : found.end() + 1] in ("(", "[", "{"):
+        if found is None or (text[found.end() : found.end() + 1] in ("(", "[", "{") and _CALLED.fullmatch(found[0])):
             return
         value = found[0].rstrip(".,;:")
         is_set = name is not None and text[start - 1] in "=:" and name.text.isupper()

@@ -149,6 +149,19 @@ class TestTrajectory:
 class TestParts:
     """Spans whose root is missing, or is stored already."""
 
+    def test_what_comes_after_the_root(self):
+        """A row of its own has the facts, and isn't unfinished."""
+        late = make_span(
+            "annotate",
+            9,
+            is_parent_remote=True,
+            attributes={"rollout.reward": 0.75, "rollout.reward_parts": '{"format":0.5}', "rollout.fate": "trained"},
+        )
+        record = translate([late])
+        metadata = record.trace["metadata"]
+        assert record.key == "annotate"
+        assert (metadata["reward"], metadata["reward.format"], metadata["reward.fate"]) == (0.75, 0.5, "trained")
+
     def test_an_unfinished_trajectory(self):
         """Spans without a root have their tags, an id of their own and the status `unfinished`."""
         spans = make_trajectory()[:3]
