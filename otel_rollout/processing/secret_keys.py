@@ -46,8 +46,8 @@ _OWNERS_OF_PASS: Final = _names(
 
 _PASSWORDS: Final = frozenset(
     _names(
-        "keypass masterauth mnemonic pass_phrase passcode passphrase passwd password passwords pin pin_code pincode psk "
-        "pw pwd recovery_phrase requirepass seed_phrase storepass "
+        "keypass masterauth mnemonic pass_phrase passcode passphrase passwd password passwords pin pin_code pincode "
+        "psk pw pwd recovery_phrase requirepass seed_phrase storepass "
         "contraseña passwort senha пароль 密码 密碼 パスワード 비밀번호 "
     )
 ) | {f"{owner}_pass" for owner in _OWNERS_OF_PASS}
