@@ -67,6 +67,7 @@ class Operation:
             self.attributes[semconv.OPERATION_NAME] = semconv.OPERATION_NAMES[kind]
         if kind == "TOOL":
             self.attributes[semconv.TOOL_NAME] = self.name
+            self.attributes[semconv.TOOL_TYPE] = semconv.FUNCTION_TOOL
 
     def capture(self, name: str, capture: Capture, value: Any, pipeline: RunningPipeline) -> Snapshot:
         """Return a snapshot of a side of a call.

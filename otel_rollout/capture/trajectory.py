@@ -237,7 +237,8 @@ class Trajectory:
         ambient = get_current_span(context).get_span_context()
         links = [Link(ambient)] if ambient.is_valid else []
         self._state = state
-        self._root = root = pipeline.tracer.start_root(str(read_tag(self.name)), state, links)
+        name = str(read_tag(self.name))
+        self._root = root = pipeline.tracer.start_root(name, state, links)
         self._outer = context
         if root is None:
             self._token = enter_silence(context)
@@ -248,6 +249,7 @@ class Trajectory:
         attributes = {
             semconv.SPAN_KIND: "AGENT",
             semconv.OPERATION_NAME: semconv.OPERATION_NAMES["AGENT"],
+            semconv.AGENT_NAME: name,
             semconv.CONVERSATION_ID: f"{root.get_span_context().trace_id:032x}",
         }
         group = state.group(pipeline.run)
