@@ -51,7 +51,9 @@ def describe_response(request: dict[str, Any], answer: Any) -> dict[str, Any]:
     answered = {} if is_subclass(kind, BaseException) else first_fields(answer)
     used = first_fields(answered.get("usage"))
     input_tokens, cached, written = _input_tokens(used)
-    output_tokens = _first_int(used.get("output_tokens"), used.get("completion_tokens"))
+    output_tokens = _int(used.get("output_tokens"))
+    if output_tokens is None:
+        output_tokens = _int(used.get("completion_tokens"))
     if input_tokens is None:
         input_tokens = _length(answered.get("prompt_ids"))
     if output_tokens is None:
@@ -80,18 +82,15 @@ def _input_tokens(used: dict[str, Any]) -> tuple[int | None, int | None, int | N
     By the conventions, input tokens include the cached ones. OpenAI's do; beside Anthropic's `input_tokens` they are
     numbers of their own, and are added.
     """
-    cached, written = (
-        _first_int(used.get("cache_read_input_tokens")),
-        _first_int(used.get("cache_creation_input_tokens")),
-    )
-    total = _first_int(used.get("input_tokens"))
+    cached, written = _int(used.get("cache_read_input_tokens")), _int(used.get("cache_creation_input_tokens"))
+    total = _int(used.get("input_tokens"))
     if total is None:
-        total = _first_int(used.get("prompt_tokens"))
+        total = _int(used.get("prompt_tokens"))
     else:
         total += (cached or 0) + (written or 0)
     if cached is None:
-        details = first_fields(used.get("prompt_tokens_details", used.get("input_tokens_details")))
-        cached = _first_int(details.get("cached_tokens"))
+        details = used.get("prompt_tokens_details", used.get("input_tokens_details"))
+        cached = None if details is None else _int(first_fields(details).get("cached_tokens"))
     return total, cached, written
 
 
@@ -99,8 +98,8 @@ def _first_text(*values: Any) -> str | None:
     return next((value for value in values if type(value) is str and value), None)
 
 
-def _first_int(*values: Any) -> int | None:
-    return next((value for value in values if type(value) is int), None)
+def _int(value: Any) -> int | None:
+    return value if type(value) is int else None
 
 
 def _length(ids: Any) -> int | None:
