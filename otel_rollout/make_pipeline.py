@@ -32,6 +32,7 @@ from otel_rollout.spans.provider import (
     SCOPE,
     GlobalProvider,
     application_provider,
+    get_our_tracer,
     is_auto_instrumented,
     make_provider,
     make_resource,
@@ -111,7 +112,7 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
     if provider is _providers.global_provider:
         # Made by an earlier init, not by the application.
         provider = None
-    otel_tracer = provider.get_tracer(SCOPE.name, SCOPE.version) if provider is not None else None
+    otel_tracer = get_our_tracer(provider) if provider is not None else None
     limits = environment_limits()
     # Another provider has limits of its own, and the API has no way to read them.
     applied = limits if otel_tracer is None else getattr(otel_tracer, "_span_limits", None)
@@ -173,7 +174,7 @@ def _trace_with_ours(
         provider_spans = _providers.global_processor.deliver_to(queues)
         provider = _make_global(resource, sampler, limits)
         if provider.has_other_processors:
-            tracer = _provider_tracer(provider.get_tracer(SCOPE.name, SCOPE.version), finisher, chat, provider_spans)
+            tracer = _provider_tracer(get_our_tracer(provider), finisher, chat, provider_spans)
             return tracer, provider, provider_spans
 
     def on_end(span: RolloutSpan) -> None:
@@ -239,7 +240,7 @@ def _use_the_sdks_spans() -> None:
     """Create our spans with the global provider: a processor of the application there never sees recording spans."""
     pipeline = cast("Pipeline | None", runtime.pipeline)
     if pipeline is not None and pipeline.provider is _providers.global_provider:
-        tracer = pipeline.provider.get_tracer(SCOPE.name, SCOPE.version)
+        tracer = get_our_tracer(pipeline.provider)
         chat = pipeline.reader.chat
         pipeline.use(_provider_tracer(tracer, pipeline.finisher, chat, _providers.global_processor.provider_spans))
 

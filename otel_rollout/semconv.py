@@ -46,6 +46,8 @@ _tool = partial(_key, "tool calls (verl)")
 _generation = partial(_key, "generation.* events (verl)")
 _exception = partial(_key, "exception event")
 _evaluation = partial(_key, "gen_ai.evaluation.result event (otlp)")
+_tool_op = partial(_key, "TOOL ops")
+_tool_call = partial(_key, "TOOL ops (otlp, an application's provider)")
 _verl = partial(_key, "root (verl)")
 _verl_turn = partial(_key, "root and turns (verl)")
 
@@ -103,6 +105,7 @@ OUTSIDE_TRAJECTORY: Final = _key("an op outside any trajectory", "rollout.outsid
 # --- shared conventions
 SESSION_ID: Final = _root("session.id", "str", "the group: all rollouts of one prompt", "Phoenix, MLflow, Langfuse")
 CONVERSATION_ID: Final = _root("gen_ai.conversation.id", "str", "the trajectory: its trace id", "Weave threads")
+AGENT_NAME: Final = _root("gen_ai.agent.name", "str", "the root's name", "Logfire, Datadog")
 METADATA: Final = _root("metadata", "str (JSON)", "the tags and annotations once more", "Phoenix filters")
 SPAN_KIND: Final = _any(
     "openinference.span.kind", "str", "AGENT, CHAIN, EVALUATOR, LLM or TOOL", "Phoenix, MLflow, Weave, Langfuse"
@@ -144,16 +147,35 @@ USAGE_INPUT_TOKENS: Final = _llm(
 USAGE_OUTPUT_TOKENS: Final = _llm(
     "gen_ai.usage.output_tokens", "int", "generated tokens, if known", "MLflow, Weave, Phoenix"
 )
-USAGE_CACHED_TOKENS: Final = _key(
-    "LLM ops (verl)",
+USAGE_CACHED_TOKENS: Final = _llm(
     "gen_ai.usage.cache_read.input_tokens",
     "int",
-    "cached prompt tokens",
-    "Logfire",
+    "prompt tokens read from a cache, if known; part of the input tokens",
+    "MLflow, Logfire",
+)
+USAGE_CACHE_WRITE_TOKENS: Final = _llm(
+    "gen_ai.usage.cache_write.input_tokens",
+    "int",
+    "prompt tokens written to a cache, if known; part of the input tokens",
+    "MLflow, Logfire",
 )
 FINISH_REASONS: Final = _llm("gen_ai.response.finish_reasons", "list of str", "the finish reason, if known", "Logfire")
-TOOL_NAME: Final = _key("TOOL ops", "gen_ai.tool.name", "str", "the tool's name", "Logfire, Phoenix")
+TOOL_NAME: Final = _tool_op("gen_ai.tool.name", "str", "the tool's name", "Logfire, Phoenix")
+TOOL_TYPE: Final = _tool_op("gen_ai.tool.type", "str", "`function`: the agent runs it itself", "Logfire")
 TOOL_CALL_ID: Final = _key("TOOL ops (verl)", "gen_ai.tool.call.id", "str", "the model's id of the call", "Logfire")
+
+TOOL_CALL_ARGUMENTS: Final = _tool_call(
+    "gen_ai.tool.call.arguments",
+    "str (JSON or text)",
+    "`input.value` again, at most 64 KiB of it",
+    "OTLP backends that know GenAI's names alone",
+)
+TOOL_CALL_RESULT: Final = _tool_call(
+    "gen_ai.tool.call.result",
+    "str (JSON or text)",
+    "`output.value` again, at most 64 KiB of it",
+    "OTLP backends that know GenAI's names alone",
+)
 
 # --- annotations by verl's plugin
 UID: Final = _verl("rollout.uid", "str", "verl's id of the prompt in this step", "filters")
@@ -219,8 +241,13 @@ EVALUATION_EXPLANATION: Final = _evaluation(
     "gen_ai.evaluation.explanation", "str", "the part's explanation, if it has one", "OTLP backends"
 )
 
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
+"""The version of OpenTelemetry's semantic conventions that the spans' scope names: the newest `Schemas` of
+opentelemetry-semantic-conventions 0.66b2. The GenAI conventions, now in a repository of their own, have none yet."""
 EXCEPTION_EVENT: Final = "exception"
 EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
+FUNCTION_TOOL: Final = "function"
+"""The value of `gen_ai.tool.type`."""
 JSON_MIME_TYPE: Final = "application/json"
 TEXT_MIME_TYPE: Final = "text/plain"
 

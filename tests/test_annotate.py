@@ -68,6 +68,7 @@ class TestAnnotate:
                 "attributes": {
                     "openinference.span.kind": "AGENT",
                     "gen_ai.operation.name": "invoke_agent",
+                    "gen_ai.agent.name": "rollout_trace",
                     "gen_ai.conversation.id": f"{1:032x}",
                     "session.id": "step 1 · sample 7 · test-project/test-experiment",
                     **{f"rollout.{key}": value for key, value in tags.items()},
@@ -244,6 +245,7 @@ class TestWrongTypes:
         assert set(attributes) == {
             "openinference.span.kind",
             "gen_ai.operation.name",
+            "gen_ai.agent.name",
             "gen_ai.conversation.id",
             "session.id",
             "rollout.sample_index",

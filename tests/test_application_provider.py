@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import subprocess
@@ -17,7 +18,17 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter as SdkInMemorySpanExporter
 
-from otel_rollout import RolloutTraceConfig, flush, init, rollout_trace_attr, rollout_trace_op, shutdown, stats
+from otel_rollout import (
+    RolloutTraceConfig,
+    flush,
+    init,
+    read,
+    rollout_trace_attr,
+    rollout_trace_op,
+    semconv,
+    shutdown,
+    stats,
+)
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED, Outcome
 from otel_rollout.spans import provider as providers
@@ -272,6 +283,57 @@ class TestProject:
     def test_the_weave_check_survives_a_provider_without_a_resource(self):
         """A provider of any class is looked at without an error."""
         assert not providers.is_weaves(object())  # type: ignore[arg-type]
+
+
+class TestToolCalls:
+    """The arguments and the result of a tool's call, under the names of the GenAI conventions."""
+
+    def test_they_are_attributes_of_the_providers_span(self):
+        """The provider's exporters get them with the payload, redacted and within 64 KiB; other ops have none."""
+        application = Application()
+        init("p", "e", tracer_provider=application.provider)
+
+        @rollout_trace_op(kind="TOOL")
+        def search(query: str, password: str) -> list[str]:
+            return [query * 1000] * 100
+
+        search("bees", "hunter2")
+        double(3)
+
+        tool, plain = (dict(span.attributes or {}) for span in application.spans)
+        assert tool["gen_ai.tool.call.arguments"] == tool["input.value"]
+        assert "hunter2" not in str(tool)
+        assert len(json.loads(str(tool["output.value"]))) == 100
+        assert len(str(tool["gen_ai.tool.call.result"])) <= 64 * 1024 < len(str(tool["output.value"]))
+        assert not [key for key in plain if key.startswith("gen_ai.tool")]
+
+
+class TestScope:
+    """The instrumentation scope of our spans."""
+
+    @pytest.mark.parametrize("is_theirs", [False, True])
+    def test_names_the_conventions(self, is_theirs: bool):
+        """It has the URL of the semantic conventions' version, on our provider and on the application's."""
+        ours = Recorder()
+        init("p", "e", backend=ours, tracer_provider=Application().provider if is_theirs else None)
+        run()
+
+        assert flush()
+        assert {span.instrumentation_scope.schema_url for span in ours.sent if span.instrumentation_scope} == {
+            semconv.SCHEMA_URL
+        }
+
+    def test_a_trace_folder_keeps_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        """A trace folder has it too, and so what is replayed from there."""
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path))
+        init("p", "e", backend="file")
+        run()
+
+        assert shutdown(10)
+        [trajectory] = read(tmp_path)
+        assert {span.instrumentation_scope.schema_url for span in trajectory.spans if span.instrumentation_scope} == {
+            semconv.SCHEMA_URL
+        }
 
 
 class TestRealPackages:

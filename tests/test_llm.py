@@ -20,6 +20,8 @@ def attributes(
     output_tokens: int | None = None,
     reason: str | None = None,
     answered: str | None = None,
+    cached: int | None = None,
+    written: int | None = None,
 ) -> dict[str, Any]:
     """Return the attributes, without those that are None."""
     every = {
@@ -27,6 +29,8 @@ def attributes(
         semconv.RESPONSE_MODEL: answered,
         semconv.USAGE_INPUT_TOKENS: input_tokens,
         semconv.USAGE_OUTPUT_TOKENS: output_tokens,
+        semconv.USAGE_CACHED_TOKENS: cached,
+        semconv.USAGE_CACHE_WRITE_TOKENS: written,
         semconv.FINISH_REASONS: (reason,) if reason else None,
     }
     return {key: value for key, value in every.items() if value is not None}
@@ -72,6 +76,43 @@ class TestDescription:
     def test_shapes(self, arguments, result, expected):
         """The shapes of OpenAI, Anthropic and verl are read."""
         assert describe_response(describe_request(arguments or {}), result) == expected
+
+    @pytest.mark.parametrize(
+        ("usage", "expected"),
+        [
+            (
+                {
+                    "prompt_tokens": 10,
+                    "completion_tokens": 7,
+                    "prompt_tokens_details": SimpleNamespace(cached_tokens=8),
+                },
+                attributes(None, 10, 7, cached=8),
+            ),
+            (
+                SimpleNamespace(input_tokens=10, output_tokens=7, input_tokens_details={"cached_tokens": 0}),
+                attributes(None, 10, 7, cached=0),
+            ),
+            (
+                SimpleNamespace(
+                    input_tokens=2, output_tokens=7, cache_read_input_tokens=30, cache_creation_input_tokens=400
+                ),
+                attributes(None, 432, 7, cached=30, written=400),
+            ),
+            (
+                {"prompt_tokens": 432, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 400},
+                attributes(None, 432, cached=30, written=400),
+            ),
+            (
+                {"input_tokens": 2, "cache_read_input_tokens": None, "input_tokens_details": None},
+                attributes(None, 2),
+            ),
+            ({"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": "8"}}, attributes(None, 10)),
+        ],
+        ids=["openai chat", "openai responses", "anthropic", "litellm", "none", "wrong types"],
+    )
+    def test_cached_tokens(self, usage, expected):
+        """Cached tokens are part of the input tokens: Anthropic's numbers are added up, OpenAI's include them."""
+        assert describe_response({}, {"usage": usage}) == expected
 
     def test_arrays(self):
         """Ids may be arrays; one without dimensions has no length, and an array is no model's name."""

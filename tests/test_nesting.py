@@ -247,6 +247,7 @@ class TestProviders:
         assert root["attributes"] == {
             "openinference.span.kind": "AGENT",
             "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": "root",
             "gen_ai.conversation.id": f"{root['trace_id']:032x}",
             "session.id": "sample 1 · project/experiment",
             "rollout.sample_index": 1,

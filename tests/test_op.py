@@ -29,6 +29,7 @@ class TestKindsOfCallables:
             "openinference.span.kind": "TOOL",
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": "renamed",
+            "gen_ai.tool.type": "function",
         }
         assert recorded(rollout_spans) == [record("renamed", {"a": 3, "b": 4}, 12, attributes=tool)]
 

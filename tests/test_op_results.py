@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import itertools
 import sys
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -59,6 +60,19 @@ class TestCoroutines:
         assert asyncio.run(main()) == 8
         assert outputs(rollout_spans) == {"hands on": 8, "renamed": 8, "add": 3}
         assert span_tree(rollout_spans.spans) == [["hands on", ["renamed"]], ["add"]]
+
+    def test_of_a_coroutine_function(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A coroutine that a coroutine function returns is covered too."""
+
+        @rollout_trace_op(name="hands on")
+        async def hand_on(a: int) -> Any:
+            return multiply(a, 2)
+
+        async def main() -> int:
+            return await (await hand_on(4))  # type: ignore[no-any-return]
+
+        assert asyncio.run(main()) == 8
+        assert outputs(rollout_spans) == {"hands on": 8, "renamed": 8}
 
     def test_that_raises(self, rollout_spans: InMemorySpanExporter) -> None:
         """The error of the coroutine is on the span of the function that returned it."""
@@ -224,6 +238,86 @@ class TestTasks:
         assert self.run(work).cancelled()
         spans = {span["name"]: span["attributes"] for span in recorded(rollout_spans)}
         assert spans["start"]["rollout.status"] == "cancelled"
+
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_gathered(self, rollout_spans: InMemorySpanExporter, is_async: bool) -> None:
+        """What `asyncio.gather` makes stays the object itself; the span has all results."""
+
+        def gather() -> Any:
+            return asyncio.gather(multiply(1, 2), multiply(2, 2))
+
+        async def gather_later() -> Any:
+            return gather()
+
+        async def main() -> list[int]:
+            with rollout_trace_attr(sample_index=1):
+                start: Any = rollout_trace_op(name="start")(gather_later if is_async else gather)
+                future = await start() if is_async else start()
+                assert type(future) is type(asyncio.gather(asyncio.sleep(0)))
+                return await future
+
+        assert asyncio.run(main()) == [2, 4]
+        assert outputs(rollout_spans)["start"] == [2, 4]
+        assert span_tree(rollout_spans.spans) == [["rollout_trace", ["start", ["renamed"], ["renamed"]]]]
+
+    def test_gathered_and_cancelled(self, rollout_spans: InMemorySpanExporter) -> None:
+        """Cancelling it cancels the span."""
+
+        @rollout_trace_op(name="start")
+        def start() -> Any:
+            return asyncio.gather(asyncio.sleep(10), asyncio.sleep(10))
+
+        async def main() -> None:
+            future = start()
+            future.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await future
+
+        asyncio.run(main())
+        (span,) = recorded(rollout_spans)
+        assert span["attributes"]["rollout.status"] == "cancelled"
+
+
+class Pages:
+    """An iterator of a program's class, as clients of servers have them for streams."""
+
+    def __init__(self) -> None:
+        self.left = [2, 1]
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        if not self.left:
+            raise StopIteration
+        return self.left.pop()
+
+
+class TestIterators:
+    """Iterators that are no generators."""
+
+    @pytest.mark.parametrize(
+        "make",
+        [lambda: map(abs, [1, 2]), lambda: iter([1, 2]), lambda: itertools.chain([1], [2]), Pages],
+        ids=["map", "iter", "itertools", "class"],
+    )
+    def test_are_the_object_itself(self, rollout_spans: InMemorySpanExporter, make: Callable[[], Any]) -> None:
+        """The span ends at the return, and no item is taken from the iterator; a `yield from` has all of them."""
+        made = make()
+
+        @rollout_trace_op(name="hands on")
+        def hand_on() -> Any:
+            return made
+
+        @rollout_trace_op(name="yields")
+        def yield_all() -> Iterator[int]:
+            yield from make()
+
+        returned = hand_on()
+        assert [span["name"] for span in recorded(rollout_spans)] == ["hands on"]
+        assert returned is made
+        assert list(returned) == list(yield_all()) == [1, 2]
+        assert outputs(rollout_spans)["yields"] == [1, 2]
 
 
 class TestTrajectories:

@@ -29,7 +29,7 @@ from opentelemetry.trace import (
 from otel_rollout.export.otlp_encoding import encode_spans
 
 RESOURCE = Resource({"service.name": "test", "numbers": (1, 2)}, schema_url="https://schema.example/1")
-SCOPE = InstrumentationScope("scope", "1")
+SCOPE = InstrumentationScope("scope", "1", "https://schema.example/2")
 REMOTE = SpanContext(2**127 + 5, 2**63 + 7, True, TraceFlags(1), TraceState([("vendor", "value")]))
 
 

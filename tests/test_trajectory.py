@@ -33,6 +33,7 @@ def root_record(tags: dict[str, Any], session: str | None, **changes: Any) -> di
     attributes = {
         "openinference.span.kind": "AGENT",
         "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": changes.get("name", "rollout_trace"),
         "gen_ai.conversation.id": f"{1:032x}",
         **{f"rollout.{key}": value for key, value in tags.items()},
         "rollout.status": outcome["status"],

@@ -78,6 +78,127 @@ class TestDecorator:
                 rollout_trace_attr(step=1)(function)
 
 
+class Task:
+    """What a rollout is called with."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def tags(exporter: InMemorySpanExporter) -> list[dict[str, object]]:
+    """Return the name and the tags of each root."""
+    assert flush()
+    keys = ("step", "sample_index", "rollout_n", "validate")
+    return [
+        {
+            "name": span.name,
+            **{key: value for key in keys if (value := (span.attributes or {}).get(f"rollout.{key}")) is not None},
+        }
+        for span in exporter.spans
+        if span.parent is None
+    ]
+
+
+class TestFunctionsOfTheArguments:
+    """`@rollout_trace_attr(sample_index=lambda task, **_: task.number)`."""
+
+    def test_each_call_has_its_own(self, rollout_spans: InMemorySpanExporter):
+        """A function gets the arguments of the call, positional or not; other values are the same for all."""
+
+        @rollout_trace_attr(
+            step=7,
+            sample_index=lambda task, **_: task.number,
+            rollout_n=lambda _, *, n: n,
+            name=lambda task, n: f"task {task.number}",
+            validate=lambda *args, **kwargs: kwargs["n"] == 1,
+        )
+        def solve(task: Task, n: int) -> int:
+            return task.number + n
+
+        assert [solve(Task(3), n=0), solve(Task(4), n=1)] == [3, 5]
+        assert tags(rollout_spans) == [
+            {"name": "task 3", "step": 7, "sample_index": 3, "rollout_n": 0, "validate": False},
+            {"name": "task 4", "step": 7, "sample_index": 4, "rollout_n": 1, "validate": True},
+        ]
+
+    def test_coroutines_and_methods(self, rollout_spans: InMemorySpanExporter):
+        """A method's function gets the object first, as the method does."""
+
+        class Agent:
+            def __init__(self, step: int) -> None:
+                self.step = step
+
+            @rollout_trace_attr(step=lambda self, task: self.step, sample_index=lambda self, task: task.number)
+            async def solve(self, task: Task) -> int:
+                await asyncio.sleep(0)
+                return task.number
+
+        assert asyncio.run(Agent(5).solve(Task(3))) == 3
+        assert tags(rollout_spans) == [{"name": "rollout_trace", "step": 5, "sample_index": 3, "validate": False}]
+
+    def test_which_calls_are_traced(self, rollout_spans: InMemorySpanExporter):
+        """`trace` may be a function too: what it refuses is silent."""
+
+        @rollout_trace_attr(sample_index=lambda number: number, trace=lambda number: number % 2 == 0)
+        def solve(number: int) -> int:
+            return double(number)
+
+        assert [solve(number) for number in range(4)] == [0, 2, 4, 6]
+        assert [each["sample_index"] for each in tags(rollout_spans)] == [0, 2]
+        assert span_tree(rollout_spans.spans) == [["rollout_trace", ["double"]]] * 2
+
+    def test_one_that_fails(self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture):
+        """Its field is left out, with one warning; the call goes on, and so do the other fields."""
+
+        def fail(number: int) -> str:
+            raise LookupError(number)
+
+        @rollout_trace_attr(step=1, sample_index=fail, name=fail)
+        def solve(number: int) -> int:
+            return number
+
+        assert [solve(1), solve(2)] == [1, 2]
+        assert tags(rollout_spans) == [{"name": "rollout_trace", "step": 1, "validate": False}] * 2
+        assert [entry.getMessage() for entry in caplog.records] == [
+            f"{solve.__qualname__}: {field} failed: its value is left out" for field in ("sample_index", "name")
+        ]
+
+    def test_what_is_not_an_exception_passes(self, rollout_spans: InMemorySpanExporter):
+        """A BaseException of the function leaves the call, before the trajectory has begun."""
+
+        def stop() -> int:
+            raise KeyboardInterrupt
+
+        @rollout_trace_attr(step=stop)
+        def solve() -> None: ...
+
+        with pytest.raises(KeyboardInterrupt):
+            solve()
+        assert tags(rollout_spans) == []
+
+    def test_off(self):
+        """With tracing off, no function is called."""
+        asked: list[int] = []
+
+        @rollout_trace_attr(step=asked.append)
+        def solve(number: int) -> int:
+            return number
+
+        assert (solve(1), asked) == (1, [])
+
+    def test_in_a_with_statement(self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture):
+        """There is no call that a function could have the arguments of: one warning, and the field is left out."""
+        for _ in range(2):
+            with rollout_trace_attr(sample_index=3, step=lambda: 1, validate=lambda: True):
+                double(1)
+
+        assert tags(rollout_spans) == [{"name": "rollout_trace", "sample_index": 3, "validate": False}] * 2
+        assert [entry.getMessage().partition(":")[0] for entry in caplog.records] == [
+            "rollout_trace_attr(step=…)",
+            "rollout_trace_attr(validate=…)",
+        ]
+
+
 class TestHandle:
     """`with rollout_trace_attr(…) as trajectory`."""
 

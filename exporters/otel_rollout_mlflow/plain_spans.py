@@ -54,7 +54,7 @@ def _packed(span: ReadableSpan) -> tuple[Any, ...]:
         (span.status.status_code.value, span.status.description),
         span.start_time,
         span.end_time,
-        None if scope is None else (scope.name, scope.version),
+        None if scope is None else (scope.name, scope.version, scope.schema_url),
     )
 
 

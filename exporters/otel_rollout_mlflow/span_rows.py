@@ -61,16 +61,20 @@ _NEUTRAL: Final = frozenset(
         semconv.FINISH_REASONS,
         semconv.TOOL_NAME,
         semconv.TOOL_CALL_ID,
+        semconv.TOOL_TYPE,
+        semconv.AGENT_NAME,
         *_TYPE_KEYS,
         *_USAGE_KEYS,
     }
 )
 """Keys whose values MLflow takes as they are, beside those that start with `rollout.`."""
-_COUNTED: Final = frozenset({semconv.USAGE_CACHED_TOKENS})
+_COUNTED: Final = frozenset({semconv.USAGE_CACHED_TOKENS, semconv.USAGE_CACHE_WRITE_TOKENS})
 """Keys that are in the span's token usage, if it has one already."""
 _OWN_PREFIX: Final = "rollout."
 
 _MAYBE_DOUBLE_ENCODED: Final = re.compile(r'\s*"\s*["\[{\\]')
+_GEMINI_CLI: Final = '"gemini-cli"'
+"""The agent's name by which MLflow knows the Gemini CLI, whose messages it draws in another way."""
 _MAYBE_MODEL: Final = ('"model"', "\\u00")
 """MLflow takes the model's name from inputs and outputs that are objects with `model`."""
 
@@ -164,6 +168,8 @@ def _neutral_attributes(span: ReadableSpan, unwraps_texts: bool) -> dict[str, st
         if key not in _NEUTRAL and not key.startswith(_OWN_PREFIX) and not (key in _COUNTED and USAGE in given):
             return None
     if any(event.name != "exception" for event in span.events):
+        return None
+    if given.get(semconv.AGENT_NAME) == _GEMINI_CLI:
         return None
     if given.get(SPAN_TYPE) == f'"{UNKNOWN_TYPE}"' and not _TYPE_KEYS.isdisjoint(given):
         return None

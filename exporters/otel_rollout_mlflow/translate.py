@@ -75,10 +75,16 @@ _MOVED: Final = frozenset(
 )
 _MESSAGES: Final = frozenset({semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.TOOL_DEFINITIONS})
 """Attributes that the inputs, the outputs and the tools hold in MLflow's form."""
+_TOOL_CALL: Final = {
+    semconv.TOOL_CALL_ARGUMENTS: semconv.INPUT_VALUE,
+    semconv.TOOL_CALL_RESULT: semconv.OUTPUT_VALUE,
+}
+"""Attributes that repeat another one, if that is there."""
 _COUNTS: Final = {
     "input_tokens": semconv.USAGE_INPUT_TOKENS,
     "output_tokens": semconv.USAGE_OUTPUT_TOKENS,
     "cache_read_input_tokens": semconv.USAGE_CACHED_TOKENS,
+    "cache_creation_input_tokens": semconv.USAGE_CACHE_WRITE_TOKENS,
 }
 _WRAPPED_JSON: Final = re.compile(r'"\s*(\{|\[|\\")')
 
@@ -216,6 +222,7 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
     is_root = span.parent is None
     chat = chat_messages(span)
     moved = _MOVED if chat is None else _MOVED | _MESSAGES
+    moved |= {key for key, payload in _TOOL_CALL.items() if payload in given}
     translated = {replace_surrogates(key): sanitize_value(value) for key, value in given.items() if key not in moved}
     for key in (semconv.SPAN_KIND, semconv.OPERATION_NAME):
         if isinstance(translated.get(key), list):

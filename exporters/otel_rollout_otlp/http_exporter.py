@@ -7,8 +7,8 @@ from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.export.evaluation_events import evaluation_events
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
+from otel_rollout.export.genai_additions import genai_additions
 from otel_rollout.export.http import HttpClient, destination_of, require_requests
 from otel_rollout.export.otlp_http import OTLP_HEADERS, OtlpHttpSender
 from otel_rollout.export.outcome import Outcome
@@ -56,7 +56,7 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
             self.endpoint,
             configuration_hint=_HEADERS_HINT,
             compression=environment.compression,
-            more_events=evaluation_events,
+            additions=genai_additions,
         )
 
     @property

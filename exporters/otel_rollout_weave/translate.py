@@ -44,14 +44,12 @@ _ELSEWHERE: Final = frozenset(
         semconv.USAGE_OUTPUT_TOKENS,
         semconv.CONVERSATION_ID,
         semconv.SPAN_KIND,
-        "gen_ai.tool.call.arguments",
-        "gen_ai.tool.call.result",
+        semconv.TOOL_CALL_ARGUMENTS,
+        semconv.TOOL_CALL_RESULT,
     }
 )
 """Attributes that a call has fields for."""
 
-_TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
-_TOOL_RESULT: Final = "gen_ai.tool.call.result"
 _MESSAGES: Final = frozenset({semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES})
 """Attributes that the inputs and the output hold in the form that Weave draws."""
 
@@ -108,7 +106,7 @@ def call_of_span(
         ),
         "inputs": orjson.Fragment(
             as_inputs(
-                _payload(attributes, semconv.INPUT_VALUE, _TOOL_ARGUMENTS),
+                _payload(attributes, semconv.INPUT_VALUE, semconv.TOOL_CALL_ARGUMENTS),
                 is_trusted=is_json_of_ours(attributes.get(semconv.INPUT_MIME_TYPE), scope_name),
                 with_ids_as_text=ids_as_text,
                 messages=() if chat is None else chat.input,
@@ -116,7 +114,7 @@ def call_of_span(
         ),
         "output": orjson.Fragment(
             as_output(
-                _payload(attributes, semconv.OUTPUT_VALUE, _TOOL_RESULT),
+                _payload(attributes, semconv.OUTPUT_VALUE, semconv.TOOL_CALL_RESULT),
                 is_trusted=is_json_of_ours(attributes.get(semconv.OUTPUT_MIME_TYPE), scope_name),
                 with_ids_as_text=ids_as_text,
                 reward=reward,

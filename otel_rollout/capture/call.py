@@ -24,7 +24,7 @@ from otel_rollout.values.snapshot import Snapshot, snapshot
 if TYPE_CHECKING:
     from otel_rollout.spans.runtime import RunningPipeline
 
-__all__ = ["Call", "Operation"]
+__all__ = ["Call", "Operation", "attributes_of"]
 
 MAX_YIELDED_ITEMS: Final = 10_000
 MAX_YIELDED_BYTES: Final = 4 * 1024 * 1024
@@ -62,11 +62,7 @@ class Operation:
         self.capture_output = capture_output
         self.binder = compile_binder(function)
         self.has_receiver = begins_with_receiver(function)
-        self.attributes: dict[str, Any] = {semconv.SPAN_KIND: kind}
-        if kind in semconv.OPERATION_NAMES:
-            self.attributes[semconv.OPERATION_NAME] = semconv.OPERATION_NAMES[kind]
-        if kind == "TOOL":
-            self.attributes[semconv.TOOL_NAME] = self.name
+        self.attributes = attributes_of(kind, self.name)
 
     def capture(self, name: str, capture: Capture, value: Any, pipeline: RunningPipeline) -> Snapshot:
         """Return a snapshot of a side of a call.
@@ -302,6 +298,17 @@ class Call:
                 attributes.get(semconv.USAGE_INPUT_TOKENS, 0), attributes.get(semconv.USAGE_OUTPUT_TOKENS, 0)
             )
         span.set_attributes(attributes)
+
+
+def attributes_of(kind: str, name: str) -> dict[str, Any]:
+    """Return the attributes of a span that follow from its kind and its name."""
+    attributes: dict[str, Any] = {semconv.SPAN_KIND: kind}
+    if kind in semconv.OPERATION_NAMES:
+        attributes[semconv.OPERATION_NAME] = semconv.OPERATION_NAMES[kind]
+    if kind == "TOOL":
+        attributes[semconv.TOOL_NAME] = name
+        attributes[semconv.TOOL_TYPE] = semconv.FUNCTION_TOOL
+    return attributes
 
 
 def _name(function: Any) -> str:

@@ -1,4 +1,4 @@
-"""GenAI attributes of a language model's call: provider, model, tokens, finish reason."""
+"""GenAI attributes of a language model's call: provider, model, tokens, cached tokens, finish reason."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ def describe_response(request: dict[str, Any], answer: Any) -> dict[str, Any]:
     kind = type(answer)
     answered = {} if is_subclass(kind, BaseException) else first_fields(answer)
     used = first_fields(answered.get("usage"))
-    input_tokens = _first_int(used.get("input_tokens"), used.get("prompt_tokens"))
-    output_tokens = _first_int(used.get("output_tokens"), used.get("completion_tokens"))
+    input_tokens, cached, written = _input_tokens(used)
+    output_tokens = _int(used.get("output_tokens"))
+    if output_tokens is None:
+        output_tokens = _int(used.get("completion_tokens"))
     if input_tokens is None:
         input_tokens = _length(answered.get("prompt_ids"))
     if output_tokens is None:
@@ -64,6 +66,8 @@ def describe_response(request: dict[str, Any], answer: Any) -> dict[str, Any]:
         semconv.PROVIDER_NAME: None if kind is dict else _PROVIDERS.get(module_of(kind)),
         **request,
         semconv.RESPONSE_MODEL: _first_text(answered.get("model")),
+        semconv.USAGE_CACHED_TOKENS: cached,
+        semconv.USAGE_CACHE_WRITE_TOKENS: written,
         semconv.USAGE_OUTPUT_TOKENS: output_tokens,
         semconv.FINISH_REASONS: None if reason is None else (reason,),
     }
@@ -72,12 +76,30 @@ def describe_response(request: dict[str, Any], answer: Any) -> dict[str, Any]:
     return {key: value for key, value in attributes.items() if value is not None}
 
 
+def _input_tokens(used: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
+    """Return the input tokens of a response's `usage`, and how many of them were read from and written to a cache.
+
+    By the conventions, input tokens include the cached ones. OpenAI's do; beside Anthropic's `input_tokens` they are
+    numbers of their own, and are added.
+    """
+    cached, written = _int(used.get("cache_read_input_tokens")), _int(used.get("cache_creation_input_tokens"))
+    total = _int(used.get("input_tokens"))
+    if total is None:
+        total = _int(used.get("prompt_tokens"))
+    else:
+        total += (cached or 0) + (written or 0)
+    if cached is None:
+        details = used.get("prompt_tokens_details", used.get("input_tokens_details"))
+        cached = None if details is None else _int(first_fields(details).get("cached_tokens"))
+    return total, cached, written
+
+
 def _first_text(*values: Any) -> str | None:
     return next((value for value in values if type(value) is str and value), None)
 
 
-def _first_int(*values: Any) -> int | None:
-    return next((value for value in values if type(value) is int), None)
+def _int(value: Any) -> int | None:
+    return value if type(value) is int else None
 
 
 def _length(ids: Any) -> int | None:

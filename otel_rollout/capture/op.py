@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio.tasks
 import functools
 import inspect
 import sys
@@ -20,7 +21,9 @@ __all__ = ["rollout_trace_op"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_LATER: Final = frozenset(map(id, (AsyncGeneratorType, CoroutineType, Future, GeneratorType, Task)))
+_Gathering: Final = getattr(asyncio.tasks, "_GatheringFuture", Future)
+"""The type of what `asyncio.gather` returns."""
+_LATER: Final = frozenset(map(id, (AsyncGeneratorType, CoroutineType, Future, GeneratorType, Task, _Gathering)))
 """The ids of the types of results that run later: comparing classes may call a metaclass's `__eq__`."""
 
 
@@ -139,7 +142,7 @@ def _follow(call: Call, result: Any, references: int) -> Any:
         references: The references to the result, as `is_untouched` takes them.
     """
     kind = type(result)
-    if kind is Task or kind is Future:
+    if kind is Task or kind is Future or kind is _Gathering:
         return result if call.wait_for(result) else None
     if not is_untouched(result, references):
         return None
@@ -181,7 +184,7 @@ def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Calla
             held: list[Any] = [kwargs, args]
             del args, kwargs
             result = await function(*held.pop(), **held.pop())
-            if (type(result) is AsyncGeneratorType or type(result) is GeneratorType) and call.is_open:
+            if id(type(result)) in _LATER and call.is_open:
                 references = sys.getrefcount(result)
                 later = _follow(call, result, references)
                 if later is not None:

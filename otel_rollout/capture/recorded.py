@@ -9,6 +9,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, StatusCode, set_span_in_context
 
 from otel_rollout import semconv
+from otel_rollout.capture.call import attributes_of
 from otel_rollout.capture.exceptions import record_failure
 from otel_rollout.capture.llm import describe_request, describe_response
 from otel_rollout.capture.scalars import read_attribute, read_tag
@@ -51,16 +52,11 @@ def record_span(pipeline: RunningPipeline, frame: Frame, given: Recorded) -> Spa
     if kind not in semconv.SPAN_KINDS:
         warn_once("kind of a recorded span", "record(kind=…): a kind is one of %s; CHAIN is taken", semconv.SPAN_KINDS)
         kind = "CHAIN"
-    attributes: dict[str, Any] = {semconv.SPAN_KIND: kind}
-    if kind in semconv.OPERATION_NAMES:
-        attributes[semconv.OPERATION_NAME] = semconv.OPERATION_NAMES[kind]
     name = str(read_tag(given.name))
-    if kind == "TOOL":
-        attributes[semconv.TOOL_NAME] = name
     end_time = read_time(given.end_time) or time_ns()
     start_time = read_time(given.start_time) or end_time
     context = Context() if parent is None else set_span_in_context(parent, Context())
-    span = tracer.start_op(name, context, frame, attributes, start_time)
+    span = tracer.start_op(name, context, frame, attributes_of(kind, name), start_time)
     if span is None:
         return None
     try:

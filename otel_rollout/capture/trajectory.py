@@ -18,6 +18,7 @@ from opentelemetry.trace import Link, Span, SpanContext, StatusCode, TraceFlags,
 
 from otel_rollout import semconv
 from otel_rollout.capture.annotate import PREFIX, TOTALS, annotate
+from otel_rollout.capture.call_fields import fields_of_call, has_functions, without_functions
 from otel_rollout.capture.callables import Unawaited, is_kind, is_untouched, like
 from otel_rollout.capture.exceptions import record_failure
 from otel_rollout.capture.handle import HasHandle, Identity, Place, latest, place_of, remember
@@ -48,14 +49,16 @@ def rollout_trace_attr(
     sample_index: Any = None,
     step: Any = None,
     rollout_n: Any = None,
-    name: str = "rollout_trace",
-    validate: bool = False,
-    trace: bool = True,
+    name: str | Callable[..., str] = "rollout_trace",
+    validate: bool | Callable[..., bool] = False,
+    trace: bool | Callable[..., bool] = True,
 ) -> Trajectory:
     """Trace what runs inside as one trajectory: a root span with these tags, in a trace of its own.
 
     It works with `with`, with `async with`, and as a decorator, which makes a trajectory of each call; `as trajectory`
-    gives its ids.
+    gives its ids. The decorator also takes functions as arguments, which it calls with those of each call:
+    `@rollout_trace_attr(sample_index=lambda task, **_: task.id)`. One that raises leaves its argument out, with one
+    warning.
 
     The names, their order and their defaults are those of verl's `rollout_trace_attr`
     (https://verl.readthedocs.io/en/latest/advance/rollout_trace.html).
@@ -226,14 +229,14 @@ class Trajectory(HasHandle):
     )
 
     def __init__(
-        self, sample_index: Any, step: Any, rollout_n: Any, name: str, validate: bool, trace: bool = True
+        self, sample_index: Any, step: Any, rollout_n: Any, name: Any, validate: Any, trace: Any = True
     ) -> None:
         self.sample_index = sample_index
         self.step = step
         self.rollout_n = rollout_n
-        self.name = name
-        self.validate = validate
-        self.trace = trace
+        self.name: str = name
+        self.validate: bool = validate
+        self.trace: bool = trace
         self._pipeline: RunningPipeline | None = None
         self._state: TrajectoryState | None = None
         self._root: Span | None = None
@@ -357,17 +360,24 @@ class Trajectory(HasHandle):
         if is_kind(inspect.isgeneratorfunction, target) or is_kind(inspect.isasyncgenfunction, target):
             raise TypeError("rollout_trace_attr doesn't decorate generator functions: use `with` around the loop")
         given = (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
+        is_of_call = has_functions(given)
+        label = getattr(target, "__qualname__", type(target).__qualname__)
+
+        def fields(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+            is_asked = is_of_call and runtime.pipeline is not None
+            return fields_of_call(label, given, args, kwargs) if is_asked else given
+
         traced: Any
         if is_kind(inspect.iscoroutinefunction, target):
 
             async def traced(*args: Any, **kwargs: Any) -> Any:
-                with Trajectory(*given):
+                with Trajectory(*fields(args, kwargs)):
                     return await target(*args, **kwargs)
 
         else:
 
             def traced(*args: Any, **kwargs: Any) -> Any:
-                with Trajectory(*given) as trajectory:
+                with Trajectory(*fields(args, kwargs)) as trajectory:
                     result = target(*args, **kwargs)
                     if type(result) is CoroutineType:
                         references = sys.getrefcount(result)
@@ -461,22 +471,26 @@ class Trajectory(HasHandle):
 
     def _make_root(self, pipeline: RunningPipeline, context: Context, start_time: int | None = None) -> Span | None:
         """Start the root; return None if the sampler drops the trajectory."""
+        sample_index, step, rollout_n, name, given_validate, _ = without_functions(
+            (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
+        )
         tags: dict[str, Any] = {}
         for key, value in (
-            (semconv.STEP, self.step),
-            (semconv.SAMPLE_INDEX, self.sample_index),
-            (semconv.ROLLOUT_N, self.rollout_n),
+            (semconv.STEP, step),
+            (semconv.SAMPLE_INDEX, sample_index),
+            (semconv.ROLLOUT_N, rollout_n),
         ):
             if value is not None:
                 tags[key] = read_tag(value)
-        validate = read_scalar(self.validate)
+        validate = read_scalar(given_validate)
         tags[semconv.VALIDATE] = is_one_of(type(validate), PLAIN) and bool(validate)
         tags[semconv.EXPERIMENT_NAME] = pipeline.experiment_name
         state = TrajectoryState(tags)
         ambient = get_current_span(context).get_span_context()
         links = [Link(ambient)] if ambient.is_valid else []
         self._state = state
-        self._root = root = pipeline.tracer.start_root(str(read_tag(self.name)), state, links, start_time)
+        name = str(read_tag(name))
+        self._root = root = pipeline.tracer.start_root(name, state, links, start_time)
         if root is None:
             return None
         pipeline.tracer.started(root, state)
@@ -485,6 +499,7 @@ class Trajectory(HasHandle):
         attributes = {
             semconv.SPAN_KIND: "AGENT",
             semconv.OPERATION_NAME: semconv.OPERATION_NAMES["AGENT"],
+            semconv.AGENT_NAME: name,
             semconv.CONVERSATION_ID: f"{root.get_span_context().trace_id:032x}",
         }
         group = state.group(pipeline.run)

@@ -12,8 +12,8 @@ https://protobuf.dev/programming-guides/encoding/.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
 
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
@@ -32,7 +32,11 @@ from otel_rollout.export.otlp_attributes import (
 )
 from otel_rollout.safety.gil import GilYielder
 
-__all__ = ["encode_spans"]
+__all__ = ["Additions", "encode_spans"]
+
+Additions: TypeAlias = tuple[Mapping[str, Any], Sequence[Event]]
+"""Attributes and events that a request has beside those of a span."""
+_NOTHING: Final[Additions] = ({}, ())
 
 _HAS_IS_REMOTE: Final = 0x100
 _IS_REMOTE: Final = 0x200
@@ -56,14 +60,12 @@ _kinds: Final = {kind: kind.value + 1 for kind in SpanKind}
 """OTLP numbers the kinds from 1, the API from 0."""
 
 
-def encode_spans(
-    spans: Sequence[ReadableSpan], more_events: Callable[[ReadableSpan], Sequence[Event]] | None = None
-) -> bytes:
+def encode_spans(spans: Sequence[ReadableSpan], additions: Callable[[ReadableSpan], Additions] | None = None) -> bytes:
     """Return the OTLP request of finished spans, grouped by resource and scope.
 
     Args:
         spans: The spans.
-        more_events: Returns events of a span beside its own.
+        additions: Returns attributes and events of a span beside its own.
     """
     resources: dict[int, tuple[Resource, dict[int, tuple[InstrumentationScope | None, list[bytes]]]]] = {}
     last_resource: Any = None
@@ -78,7 +80,7 @@ def encode_spans(
             _, scopes = resources.setdefault(id(resource), (resource, {}))
             _, parts = scopes.setdefault(id(scope), (scope, []))
             last_resource, last_scope = resource, scope
-        pieces, has_large_text = _encode_span(span, more_events(span) if more_events is not None else ())
+        pieces, has_large_text = _encode_span(span, *(additions(span) if additions is not None else _NOTHING))
         if has_large_text:
             length = sum(map(len, pieces))
             parts += (_SCOPE_SPANS_SPANS, varint(length), *pieces)
@@ -118,7 +120,9 @@ def _encode_scope(scope: InstrumentationScope | None) -> bytes:
     return message.SerializeToString()
 
 
-def _encode_span(span: ReadableSpan, more_events: Sequence[Event]) -> tuple[list[bytes], bool]:
+def _encode_span(
+    span: ReadableSpan, more_attributes: Mapping[str, Any], more_events: Sequence[Event]
+) -> tuple[list[bytes], bool]:
     """Return a span's pieces, and True if one is so large that it should not be copied before the final join."""
     context = cast("SpanContext", span.context)
     parent = span.parent
@@ -138,6 +142,8 @@ def _encode_span(span: ReadableSpan, more_events: Sequence[Event]) -> tuple[list
     kind, start, end = _kinds[span.kind], span.start_time or 0, span.end_time or 0
     parts.append(_SPAN_NUMBERS(0x30, kind, 0x39, start, 0x41, end, 0x0185, flags))
     has_large_text = encode_attributes(parts, span.attributes or {})
+    if more_attributes:
+        has_large_text = encode_attributes(parts, more_attributes) or has_large_text
     if (
         span.events
         or more_events

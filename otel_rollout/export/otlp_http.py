@@ -14,11 +14,11 @@ from typing import Final
 from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
-from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.exporter import refused_here
 from otel_rollout.export.http import HttpAnswer, HttpClient, outcome_of_answer
-from otel_rollout.export.otlp_encoding import encode_spans
+from otel_rollout.export.otlp_encoding import Additions, encode_spans
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.version import __version__
 
@@ -44,7 +44,7 @@ class OtlpHttpSender:
         endpoint: The full URL.
         configuration_hint: The settings to check after an auth or configuration error.
         compression: `none`, `gzip` or `deflate`.
-        more_events: Returns events of a span beside its own.
+        additions: Returns attributes and events of a span beside its own.
     """
 
     def __init__(
@@ -54,18 +54,18 @@ class OtlpHttpSender:
         *,
         configuration_hint: str,
         compression: str = "none",
-        more_events: Callable[[ReadableSpan], Sequence[Event]] | None = None,
+        additions: Callable[[ReadableSpan], Additions] | None = None,
     ) -> None:
         self._client = client
         self._endpoint = endpoint
         self._configuration_hint = configuration_hint
         self._compression = compression
-        self._more_events = more_events
+        self._additions = additions
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""
         try:
-            body = encode_spans(spans, self._more_events)
+            body = encode_spans(spans, self._additions)
         except Exception as error:
             return refused_here(error)
         headers = {}

@@ -17,6 +17,7 @@ from otel_rollout.processing.chat_writer import ChatWriter, WrittenSide
 from otel_rollout.processing.known_forms import REDACTED
 from otel_rollout.processing.payload_finisher import PayloadFinisher, plain_text
 from otel_rollout.processing.redaction import Redactor
+from otel_rollout.processing.tool_call import tool_call_attributes
 from otel_rollout.safety.guard import FAULTS, is_plain
 from otel_rollout.safety.log_once import internal_error
 from otel_rollout.safety.signal_safe_lock import renew_locks
@@ -105,7 +106,7 @@ class ProviderTracer(RolloutTracer):
         """Set the input at once: the provider's span can't be changed after its end."""
         value, written = taken.load(), None
         with on_program_thread(), _counting(span):
-            if self._chat is not None and _is_llm(span):
+            if self._chat is not None and _kind_of(span) == "LLM":
                 written = self._written(self._chat.write_arguments, value)
             self._set_payload(span, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE, taken, value, written)
         if written is not None:
@@ -115,7 +116,7 @@ class ProviderTracer(RolloutTracer):
         """Set the output at once."""
         value, written = taken.load(), None
         with on_program_thread(), _counting(span):
-            if self._chat is not None and _is_llm(span):
+            if self._chat is not None and _kind_of(span) == "LLM":
                 asked, arguments = self._asked.pop(span, (None, None))
                 write_result = self._chat.write_result
                 written = self._written(lambda value: write_result(value, arguments), value)
@@ -165,6 +166,8 @@ class ProviderTracer(RolloutTracer):
         if written is not None:
             self._finisher.truncated_bytes += written.cut
             attributes.update({name: text.decode() for name, text in written.attributes.items()})
+        if _kind_of(span) == "TOOL":
+            attributes.update(tool_call_attributes(attributes))
         _bare(span).set_attributes(attributes)
 
     def _finished(self, key: str, mime_key: str, json_bytes: bytes) -> dict[str, str]:
@@ -340,8 +343,8 @@ def _attributes_of(span: Span) -> Mapping[str, Any]:
     return getattr(span, "attributes", None) or {}
 
 
-def _is_llm(span: Span) -> bool:
-    return _attributes_of(span).get(semconv.SPAN_KIND) == "LLM"
+def _kind_of(span: Span) -> Any:
+    return _attributes_of(span).get(semconv.SPAN_KIND)
 
 
 def _bare(span: Span) -> Span:

@@ -40,6 +40,8 @@ _PAYLOAD: Final = {
 }
 _DROPPED: Final = "bytes dropped: the export queue was full]"
 _MESSAGES: Final = (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.TOOL_DEFINITIONS)
+_WITHOUT_NOTE: Final = (*_MESSAGES, semconv.TOOL_CALL_ARGUMENTS, semconv.TOOL_CALL_RESULT)
+"""Attributes that leave with the payload."""
 
 
 def copy_span(
@@ -209,10 +211,10 @@ def copy_without_payload(span: RolloutSpan | ReadableSpan) -> RolloutSpan | Read
 
 def _readable_without_payload(span: ReadableSpan) -> ReadableSpan:
     attributes = dict(span.attributes or {})
-    sizes = {key: len(value) for key in (*_PAYLOAD, *_MESSAGES) if isinstance(value := attributes.get(key), str)}
+    sizes = {key: len(value) for key in (*_PAYLOAD, *_WITHOUT_NOTE) if isinstance(value := attributes.get(key), str)}
     if sum(sizes.values()) <= SMALL_PAYLOAD:
         return span
-    noted: dict[str, AnyValue] = {key: value for key, value in attributes.items() if key not in _MESSAGES}
+    noted: dict[str, AnyValue] = {key: value for key, value in attributes.items() if key not in _WITHOUT_NOTE}
     for key, mime_key in _PAYLOAD.items():
         if key in sizes:
             noted |= {key: _note(sizes[key]), mime_key: semconv.TEXT_MIME_TYPE}

@@ -51,13 +51,14 @@ def internal_error(where: str) -> None:
         raise  # noqa: PLE0704 - called from except blocks only
 
 
-def call_user_function(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+def call_user_function(name: str, function: Callable[..., Any], *arguments: Any, with_note: bool = True) -> Any:
     """Return the result of a user's function; if it raises, log one warning and return a note.
 
     Args:
         name: The function's name in the log.
         function: The function; its BaseException passes, unless it is an Exception.
         *arguments: The function's arguments.
+        with_note: If False, return None in place of the note.
     """
     try:
         return function(*arguments)
@@ -65,7 +66,7 @@ def call_user_function(name: str, function: Callable[..., Any], *arguments: Any)
         if is_from_signal_handler(error):
             raise
         warn_once(f"user function {name}", "%s failed: its value is left out", name, exc_info=error)
-        return f"[{name} failed: {type(error).__qualname__}]"
+        return f"[{name} failed: {type(error).__qualname__}]" if with_note else None
 
 
 internal_errors: Counter[str] = Counter()

@@ -30,6 +30,7 @@ __all__ = [
     "SCOPE",
     "GlobalProvider",
     "application_provider",
+    "get_our_tracer",
     "is_auto_instrumented",
     "is_weaves",
     "make_provider",
@@ -40,7 +41,7 @@ __all__ = [
 
 _logger = BackgroundLogger()
 
-SCOPE: Final = InstrumentationScope("otel_rollout", __version__)
+SCOPE: Final = InstrumentationScope("otel_rollout", __version__, semconv.SCHEMA_URL)
 
 _AUTO_INSTRUMENTATION: Final = "opentelemetry.instrumentation.auto_instrumentation"
 _WEAVES_SERVICE: Final = "weave-conversation-sdk"
@@ -56,6 +57,11 @@ def application_provider() -> TracerProvider | None:
     if isinstance(provider, GlobalProvider) or is_weaves(provider):
         return None
     return provider if hasattr(provider, "add_span_processor") else None
+
+
+def get_our_tracer(provider: TracerProvider) -> Tracer:
+    """Return a provider's tracer for our spans."""
+    return provider.get_tracer(SCOPE.name, SCOPE.version, schema_url=SCOPE.schema_url)
 
 
 def is_weaves(provider: TracerProvider) -> bool:

@@ -49,6 +49,14 @@ async def rollout(prompt: str) -> int:
     return len(prompt)
 
 
+@rollout_trace_attr(sample_index=lambda prompt, **_: len(prompt), validate=lambda prompt: not prompt)
+def short_rollout(prompt: str) -> int:
+    return len(prompt)
+
+
+assert_type(short_rollout("why"), int)
+
+
 class Agent:  # noqa: D101 - read by the type checker
     @rollout_trace_op
     async def run(self, question: str) -> str:  # noqa: D102

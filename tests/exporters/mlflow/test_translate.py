@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanKind, StatusCode
@@ -151,6 +152,31 @@ class TestOtlpSpans:
         (event,) = otlp_spans([one.tool])[0].events
 
         assert dict(event.attributes) == {"list": "[1,2]", "text": "half ?"}
+
+
+class TestGenAi:
+    """Attributes of the GenAI conventions that MLflow has fields of its own for."""
+
+    def test_cached_tokens(self, trajectory) -> None:
+        """Tokens that were read from a cache and written to one are in the token usage."""
+        one = trajectory()
+        cached = {f"gen_ai.usage.cache_{way}.input_tokens": count for way, count in (("read", 4), ("write", 2))}
+
+        (model,) = otlp_spans([copy_span(one.model, {**(one.model.attributes or {}), **cached})])
+
+        usage = json.loads(model.attributes["mlflow.chat.tokenUsage"])
+        assert (usage["cache_read_input_tokens"], usage["cache_creation_input_tokens"]) == (4, 2)
+
+    def test_arguments_of_a_tool(self, trajectory) -> None:
+        """They are the inputs already, if the span has both; alone, MLflow reads them itself."""
+        one = trajectory()
+        given = {**(one.tool.attributes or {}), "gen_ai.tool.call.arguments": '{"expression":"1/0"}'}
+        alone = {key: value for key, value in given.items() if key != "input.value"}
+
+        both, foreign = otlp_spans([copy_span(one.tool, given), copy_span(one.tool, alone)])
+
+        assert "gen_ai.tool.call.arguments" not in both.attributes
+        assert foreign.attributes["gen_ai.tool.call.arguments"] == '{"expression":"1/0"}'
 
 
 class TestStoredSpans:

@@ -37,6 +37,12 @@ TABLES = (
 NOW = {"assessments": ("last_updated_timestamp",)}
 
 LLM = {"openinference.span.kind": "LLM", "gen_ai.operation.name": "chat"}
+TOOL = {
+    "openinference.span.kind": "TOOL",
+    "gen_ai.operation.name": "execute_tool",
+    "gen_ai.tool.name": "tool",
+    "gen_ai.tool.type": "function",
+}
 USAGE = {"gen_ai.usage.input_tokens": 12, "gen_ai.usage.output_tokens": 3}
 JSON_INPUT = {"input.mime_type": "application/json"}
 CHAT = '{"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Was ist 2+2? 語 😀"}]}'
@@ -89,6 +95,7 @@ class Trace:
         given = {
             "openinference.span.kind": "AGENT",
             "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": "trajectory",
             "session.id": f"exp-1/{self.trace_id % 7}",
             "gen_ai.conversation.id": f"{self.trace_id:032x}",
             "metadata": '{"step":1}',
@@ -113,7 +120,7 @@ def batches() -> Iterator[list[ReadableSpan]]:
         plain.span(
             "generate", 1, 4, {**LLM, **USAGE, "input.value": CHAT, "output.value": '{"text":"4"}', **JSON_INPUT}
         ),
-        plain.span("tool", 5, 6, {"openinference.span.kind": "TOOL", "input.value": '{"x":1.0}', **JSON_INPUT}),
+        plain.span("tool", 5, 6, {**TOOL, "input.value": '{"x":1.0}', **JSON_INPUT}),
         plain.root(**{"user.id": "anna"}),
     ]
     first = [parts.span("generate", n, n + 1, {**LLM, **USAGE, "input.value": CHAT}) for n in range(1, 4)]

@@ -1,6 +1,6 @@
-"""A reward and its parts as events of OpenTelemetry's GenAI conventions, for backends that have no API for them.
+"""What OTLP backends that know OpenTelemetry's GenAI conventions alone need beside a span's own attributes and events.
 
-Source: https://github.com/open-telemetry/semantic-conventions-genai, `gen_ai.evaluation.result`.
+Source: https://github.com/open-telemetry/semantic-conventions-genai, `gen_ai.evaluation.result` and `execute_tool`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,19 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from otel_rollout import semconv
 from otel_rollout.export.reward_parts import RewardPart, reward_parts
 from otel_rollout.export.span_facts import trace_id_of
+from otel_rollout.processing.tool_call import tool_call_attributes
 
-__all__ = ["evaluation_events"]
+__all__ = ["genai_additions"]
 
 
-def evaluation_events(span: ReadableSpan) -> list[Event]:
+def genai_additions(span: ReadableSpan) -> tuple[dict[str, str], list[Event]]:
+    """Return the attributes of a tool call, and the events of a reward and its parts, that a span does not have yet."""
+    attributes = span.attributes or {}
+    is_tool = attributes.get(semconv.OPERATION_NAME) == semconv.OPERATION_NAMES["TOOL"]
+    return tool_call_attributes(attributes) if is_tool else {}, _evaluation_events(span)
+
+
+def _evaluation_events(span: ReadableSpan) -> list[Event]:
     """Return one event for the reward on a span and one for each of its parts, its advantage and fate, at its end.
 
     A part that has its event already, from the sender of a span that is passed on, gets no second one.
