@@ -32,6 +32,7 @@ _TRUSTED: Final = "_otel_rollout_trusted"
 _SELECTION: Final = "_otel_rollout_selection"
 _LEDGER: Final = "_otel_rollout_ledger"
 _RUNNING: Final = "_otel_rollout_running"
+_MODEL: Final = "_otel_rollout_model"
 _TOKENIZER: Final = "_otel_rollout_tokenizer"
 
 _MAX_TRUSTED: Final = 100_000
@@ -39,12 +40,16 @@ _SECONDS_TO_TELL_WORKERS: Final = 5.0
 
 
 def _copy_tokenizer(call: Call, result: Any) -> None:
-    """Copy a new worker's tokenizer for delivery.
+    """Note a new worker's model, and copy its tokenizer for delivery.
 
     Tokenizers in Rust fail when two threads use one at once, and the agent loops use theirs in threads.
     """
     worker = call.receiver
     pipeline, tokenizer = runtime.pipeline, getattr(worker, "tokenizer", None)
+    path = getattr(tokenizer, "name_or_path", None)
+    if isinstance(path, str) and path:
+        # A hub's name stays; a folder's path says more than the model.
+        setattr(worker, _MODEL, path.rstrip("/").rpartition("/")[2] if path.startswith("/") else path)
     if pipeline is not None and tokenizer is not None:
         message = "verl: token ids are not decoded: the tokenizer can't be copied (%s)"
         copied = call_library("verl tokenizer", message, pipeline.copy_tokenizer, tokenizer)
@@ -151,7 +156,8 @@ def _rollout(worker: Any, trajectory: dict[str, Any], columns: dict[str, Any]) -
     data_source = columns.get("data_source")
     if data_source is not None:
         attributes[semconv.DATA_SOURCE] = str(read_tag(data_source))
-    return Rollout(identity, bool(is_traced), attributes, columns.get("raw_prompt"), state.get(_TOKENIZER))
+    prompt = columns.get("raw_prompt")
+    return Rollout(identity, bool(is_traced), attributes, prompt, state.get(_TOKENIZER), state.get(_MODEL))
 
 
 def _parts(batch: Any) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:

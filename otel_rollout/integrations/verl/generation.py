@@ -51,6 +51,9 @@ class _Generation(Observer):
         if pipeline is None or not span.is_recording():
             return
         span.set_attribute(semconv.REQUEST_ID, self._request_id)
+        rollout = current_rollout()
+        if rollout is not None and rollout.model is not None:
+            span.set_attribute(semconv.REQUEST_MODEL, rollout.model)
         shown = dict(self._arguments)
         start = self._known_prefix()
         if start:

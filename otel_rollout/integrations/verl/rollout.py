@@ -21,6 +21,7 @@ class Rollout:
         attributes: The root span's first attributes.
         messages: The raw prompt.
         tokenizer: A tokenizer that only the delivery thread uses, if there is one.
+        model: The model's name, if it is known.
     """
 
     identity: Identity
@@ -28,6 +29,7 @@ class Rollout:
     attributes: dict[str, Any]
     messages: Any
     tokenizer: Any = None
+    model: str | None = None
     is_entered: bool = False
     tool_calls: int = 0
     tool_errors: int = 0

@@ -64,7 +64,7 @@ class TestFailingRewards:
 
     def test_a_name_that_phoenix_refuses(self, phoenix, project, trace) -> None:
         """Of a batch with a name that Phoenix keeps for itself, that annotation alone is lost, and counted."""
-        trace(phoenix.address, 0.0, 0.5, reward_parts={"note": 1.0})
+        trace(phoenix.address, 0.0, 0.5, rewards={"note": 1.0})
         assert not otel_rollout.flush(SECONDS)
         assert counted() == SideWorkStats(done=2, lost={"refused": 2})
         assert scores(phoenix, project) == [0.0, 0.5]

@@ -310,3 +310,14 @@ def test_token_counts_beyond_json():
         context = SpanContext(1, span_id, is_remote=False)
         below.add(ReadableSpan("turn", context, attributes={"gen_ai.usage.output_tokens": count}))
     assert orjson.loads(orjson.dumps(below.usage()))["usage"]["total_tokens"] == 7
+
+
+@pytest.mark.parametrize(
+    "key", ["gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "embedding.model_name"]
+)
+def test_the_model_of_tokens(key):
+    """Tokens stand under the model's name, whoever named it, for chats and for embeddings."""
+    context = SpanContext(1, 2, is_remote=False)
+    below = Below()
+    below.add(ReadableSpan("call", context, attributes={"gen_ai.usage.input_tokens": 7, key: "policy"}))
+    assert below.usage() == {"policy": {"requests": 1, "prompt_tokens": 7, "total_tokens": 7}}

@@ -170,6 +170,7 @@ class TestTurn:
         """Each generate says who made it, from what, and with which weights."""
         turns = [span for span in step.trace_of("plan a") if span["name"] == TURN[0]]
         assert len({span["attributes"]["rollout.request_id"] for span in turns}) == 1
+        assert {span["attributes"]["gen_ai.request.model"] for span in turns} == {"model"}
         assert len({span["attributes"]["rollout.server"] for span in turns}) == 1
         assert len({span["attributes"]["rollout.engine_request_id"] for span in turns}) == 3
         for span in turns:
