@@ -279,6 +279,24 @@ class TestTables:
     @pytest.mark.parametrize(
         "text",
         [
+            "Name           Value\n----           -----\nDB_PASSWORD    {}",
+            "SECRET_KEY\t{}\nREGION\teu-west-1",
+            "Field         Value\nclient_secret {}\nexpires       2025-12-01",
+            "│ api_key   │ {} │\n│ region    │ eu │",
+            "| api_key | `{}` |",
+        ],
+    )
+    def test_columns(self, text: str) -> None:
+        """A table of names and values, with lines or without, in a text and in JSON."""
+        given = text.replace("{}", "a3c7a67df04d86d434b22fd63f122c2c")
+        nested = json.dumps(given, ensure_ascii=False)
+        for found in (Redactor().text(given), redact({"x": given})["x"], redact({"x": nested})["x"]):
+            assert "a3c7a67d" not in found
+            assert "[redacted]" in found
+
+    @pytest.mark.parametrize(
+        "text",
+        [
             'password = "get_password(user_1)"',
             'password: "config[0]"',
             "password = '$DB_PASS_1'",

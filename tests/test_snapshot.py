@@ -177,7 +177,8 @@ class TestPandas:
 
     def test_frame(self):
         """A frame is its shape, columns and first rows."""
-        frame = self.pd.DataFrame({"a": range(20), "b": [0.5] * 20, "c": self.pd.Timestamp("2026-01-02")})
+        day = self.pd.Series(["2026-01-02"] * 20, dtype="datetime64[us]")
+        frame = self.pd.DataFrame({"a": range(20), "b": [0.5] * 20, "c": day})
 
         assert read(frame) == {
             "type": "pandas.DataFrame",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 __all__ = [
     "RunStep",
@@ -40,7 +41,8 @@ class Tagged(Protocol):
 Each = TypeVar("Each", bound=Tagged)
 
 
-class RunStep(NamedTuple, Generic[Each]):
+@dataclass(frozen=True)
+class RunStep(Generic[Each]):
     """The trajectories of one run in one step, or in its validation.
 
     Args:

@@ -40,8 +40,8 @@ _KINDS_OF_TOKEN: Final = _names(
     "session vault xsrf "
 )
 _OWNERS_OF_PASS: Final = _names(
-    "admin database db email ftp imap keystore ldap login mail mongo mysql pg postgres proxy rabbitmq redis root "
-    "smtp ssh sudo user wifi "
+    "admin become database db email ftp imap keystore ldap login mail mongo mysql pg postgres proxy rabbitmq redis "
+    "root smtp ssh sudo user wifi "
 )
 
 _PASSWORDS: Final = frozenset(
@@ -284,7 +284,7 @@ def _is_phrase(value: str, kind: KeyKind, *, is_random: bool, is_bare: bool) -> 
         and not is_bare
         and _SENTENCE.isdisjoint(words)
         and not value[0].isupper()
-        and value[-1] not in ".:?!"
+        and value[-1] not in ".:?"
         and value[0].isalnum()
         and not any(sign in value for sign in "(){}=<>,;")
     )

@@ -86,8 +86,14 @@ _COMMANDS: Final = (
 )
 """A word, and what passes a password after it."""
 _TABLE: Final = re.compile(
-    r"\| {0,4}[*`]{0,2}(?P<name>\w[\w.-]{1,30}(?: \w{2,20})?)[*`]{0,2} {0,16}\| {0,4}`?(?P<value>[^|\s`\"\\]{4,256})"
+    r"[|│] {0,4}[*`]{0,2}(?P<name>\w[\w.-]{1,30}(?: \w{2,20})?)[*`]{0,2} {0,16}[|│] {0,4}`?"
+    r"(?P<value>[^|│\s`\"\\]{4,256})"
 )
+_COLUMNS: Final = re.compile(
+    r"(?:\A|\n|\\{1,64}n)(?P<name>[A-Za-z_][\w.-]{2,40})(?: {2,40}|\t|\\{1,64}t| (?=[^\s]{16}))"
+    r"(?P<value>[^\s\"'=:,\\]{6,256})(?![^\s\\\"])"
+)
+"""A line of two columns: a name, and a value without spaces that ends with the line or before a space."""
 
 
 class _Name(NamedTuple):
@@ -205,8 +211,8 @@ class SecretTexts:
                     kind = KeyKind.KEY
                 if kind:
                     yield from value.at(found.end(), kind, "")
-        if "|" in text:
-            for found in _TABLE.finditer(text):
+        for sign, pattern in (("|", _TABLE), ("│", _TABLE), ("  ", _COLUMNS), ("\t", _COLUMNS), ("\\t", _COLUMNS)):
+            for found in pattern.finditer(text) if sign in text else ():
                 if (kind := self._keys.kind(found["name"])) and can_be_secret(found["value"], kind, is_bare=True):
                     yield *found.span("value"), REDACTED
 
