@@ -90,7 +90,7 @@ _TABLE: Final = re.compile(
     r"(?P<value>[^|│\s`\"\\]{4,256})"
 )
 _COLUMNS: Final = re.compile(
-    r"(?:\A|\n|\\{1,64}n)(?P<name>[A-Za-z_][\w.-]{2,40})(?: {2,40}|\t|\\{1,64}t| (?=[^\s]{16}))"
+    r"(?:\A|[\n\"]|\\{1,64}n)(?P<name>[A-Za-z_][\w.-]{2,40})(?: {2,40}|\t|\\{1,64}t| (?=[^\s]{16}))"
     r"(?P<value>[^\s\"'=:,\\]{6,256})(?![^\s\\\"])"
 )
 """A line of two columns: a name, and a value without spaces that ends with the line or before a space."""
