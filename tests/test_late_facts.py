@@ -200,7 +200,16 @@ class TestIdentity:
 
     @pytest.mark.parametrize(
         "other",
-        [{"step": 2}, {"sample_index": 8}, {"rollout_n": 0}, {"validate": True}, {"experiment": "x"}, {"run": "x"}],
+        [
+            {"step": 2},
+            {"sample_index": 8},
+            {"rollout_n": 0},
+            {"validate": True},
+            {"experiment": "x"},
+            {"run": "x"},
+            {"attempt": 1},
+            {"attempt": "x"},
+        ],
     )
     def test_unknown(self, rollout_spans, other):
         """What nobody knows has no trace; what it is given is counted."""
